@@ -1,0 +1,83 @@
+//! Starting conversations and changing who is in them.
+
+use crate::chat::{Chat, ChatError};
+use crate::ports::{AddMembers, Creation, NewConversation, Opened, RemoveMember};
+use crate::{ConversationId, ConversationView, Refusal, Title, UserId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidConversation {
+    #[error("a direct conversation needs somebody else as its peer")]
+    WithOneself,
+    #[error("name at least one user")]
+    NobodyNamed,
+    #[error("at most {limit} users can be added in one call")]
+    TooManyAtOnce { limit: usize },
+}
+
+impl Chat {
+    pub async fn open_direct(&self, user: &UserId, peer: UserId) -> Result<Opened, ChatError> {
+        if *user == peer {
+            return Err(InvalidConversation::WithOneself.into());
+        }
+        let id = ConversationId::direct(user, &peer);
+        self.open(user, id, Creation::Direct { peer }).await
+    }
+
+    pub async fn open_group(
+        &self,
+        user: &UserId,
+        title: Title,
+        members: Vec<UserId>,
+    ) -> Result<Opened, ChatError> {
+        let limit = self.rules.max_group_members;
+        let others = members.iter().filter(|member| *member != user).collect::<std::collections::HashSet<_>>();
+        if others.len() + 1 > limit {
+            return Err(Refusal::GroupFull { limit }.into());
+        }
+        let mut bits = [0; 15];
+        self.random.fill(&mut bits);
+        self.open(user, ConversationId::group(bits), Creation::Group { title, members }).await
+    }
+
+    async fn open(&self, user: &UserId, id: ConversationId, creation: Creation) -> Result<Opened, ChatError> {
+        let new = NewConversation { id, creation, created_by: user.clone(), created_at: self.clock.now() };
+        Ok(self.store.open_conversation(new).await?)
+    }
+
+    pub async fn conversation(&self, reader: &UserId, id: ConversationId) -> Result<ConversationView, ChatError> {
+        Ok(self.store.conversation(id, reader).await?)
+    }
+
+    pub async fn add_members(
+        &self,
+        actor: &UserId,
+        conversation: ConversationId,
+        users: Vec<UserId>,
+    ) -> Result<ConversationView, ChatError> {
+        let limit = self.rules.max_members_per_call;
+        if users.is_empty() {
+            return Err(InvalidConversation::NobodyNamed.into());
+        }
+        if users.len() > limit {
+            return Err(InvalidConversation::TooManyAtOnce { limit }.into());
+        }
+        let add = AddMembers {
+            conversation,
+            actor: actor.clone(),
+            users,
+            member_limit: self.rules.max_group_members,
+            at: self.clock.now(),
+        };
+        Ok(self.store.add_members(add).await?)
+    }
+
+    pub async fn remove_member(
+        &self,
+        actor: &UserId,
+        conversation: ConversationId,
+        user: UserId,
+    ) -> Result<ConversationView, ChatError> {
+        let remove = RemoveMember { conversation, actor: actor.clone(), user, at: self.clock.now() };
+        Ok(self.store.remove_member(remove).await?)
+    }
+}

@@ -1,0 +1,73 @@
+//! A conversation, apart from its messages and its members.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::{ConversationId, Members, Seq, Timestamp, UserId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConversationKind {
+    /// Two people, for ever the same two; the id follows from them.
+    Direct,
+    Group,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conversation {
+    pub id: ConversationId,
+    /// Groups have one, direct conversations don't.
+    pub title: Option<Title>,
+    pub created_by: UserId,
+    pub created_at: Timestamp,
+    /// The newest stored message; [`Seq::ZERO`] while there is none.
+    pub head: Seq,
+    /// When the newest message was received, or when the conversation was made.
+    pub last_at: Timestamp,
+}
+
+impl Conversation {
+    pub fn kind(&self) -> ConversationKind {
+        self.id.kind()
+    }
+}
+
+/// A conversation as one of its members sees it.
+#[derive(Clone, Debug)]
+pub struct ConversationView {
+    pub conversation: Conversation,
+    pub members: Arc<Members>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Title(Arc<str>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a title has 1 to 256 bytes and no control characters")]
+pub struct InvalidTitle;
+
+impl Title {
+    pub const MAX_BYTES: usize = 256;
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Title {
+    type Err = InvalidTitle;
+
+    fn from_str(text: &str) -> Result<Title, InvalidTitle> {
+        let text = text.trim();
+        if text.is_empty() || text.len() > Title::MAX_BYTES || text.chars().any(char::is_control) {
+            return Err(InvalidTitle);
+        }
+        Ok(Title(text.into()))
+    }
+}
+
+impl fmt::Display for Title {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

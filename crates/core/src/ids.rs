@@ -1,0 +1,307 @@
+//! Identifiers: what each may look like, and how the id of a direct conversation follows from its two people.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use crate::conversation::ConversationKind;
+
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum InvalidId {
+    #[error("a user_id has 1 to 128 bytes, without spaces or control characters")]
+    User,
+    #[error("a message_id has 1 to 128 visible ASCII characters and does not start with \"system:\"")]
+    Message,
+    #[error("not a conversation_id")]
+    Conversation,
+}
+
+/// A person, as the operator's own user base or a sign-up names them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserId(Arc<str>);
+
+impl UserId {
+    pub const MAX_BYTES: usize = 128;
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for UserId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<UserId, InvalidId> {
+        let length_fits = (1..=UserId::MAX_BYTES).contains(&text.len());
+        if !length_fits || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Err(InvalidId::User);
+        }
+        Ok(UserId(text.into()))
+    }
+}
+
+impl fmt::Display for UserId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Borrow<str> for UserId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Made by the client before its first attempt; unique within (conversation, sender).
+///
+/// A UUID in its usual spelling is kept as 16 bytes; it comes back exactly as it was given.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MessageId {
+    Uuid([u8; 16]),
+    Text(Arc<str>),
+}
+
+/// Names of system notices start with this, so that no client can take one.
+const SYSTEM_PREFIX: &str = "system:";
+
+impl MessageId {
+    pub const MAX_BYTES: usize = 128;
+
+    /// The id of the notice at `seq`, derived from its place.
+    pub fn of_notice(seq: crate::Seq) -> MessageId {
+        MessageId::Text(format!("{SYSTEM_PREFIX}{seq}").into())
+    }
+
+    /// Reads an id that was accepted before, such as one from the store.
+    pub fn from_stored(text: &str) -> MessageId {
+        match parse_uuid(text) {
+            Some(bytes) => MessageId::Uuid(bytes),
+            None => MessageId::Text(text.into()),
+        }
+    }
+}
+
+impl FromStr for MessageId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<MessageId, InvalidId> {
+        let length_fits = (1..=MessageId::MAX_BYTES).contains(&text.len());
+        if !length_fits || !text.bytes().all(|b| b.is_ascii_graphic()) || text.starts_with(SYSTEM_PREFIX) {
+            return Err(InvalidId::Message);
+        }
+        Ok(MessageId::from_stored(text))
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MessageId::Text(text) => f.write_str(text),
+            MessageId::Uuid(bytes) => {
+                let mut text = [b'-'; 36];
+                let mut at = 0;
+                for (index, byte) in bytes.iter().enumerate() {
+                    if matches!(index, 4 | 6 | 8 | 10) {
+                        at += 1;
+                    }
+                    text[at] = HEX[usize::from(byte >> 4)];
+                    text[at + 1] = HEX[usize::from(byte & 15)];
+                    at += 2;
+                }
+                f.write_str(std::str::from_utf8(&text).expect("hex digits and hyphens are ASCII"))
+            }
+        }
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Only the canonical spelling (lower case, hyphens in place) counts, so that the text can be given back as it was.
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let text = text.as_bytes();
+    if text.len() != 36 || [8, 13, 18, 23].iter().any(|&at| text[at] != b'-') {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    let mut at = 0;
+    for byte in &mut bytes {
+        if text[at] == b'-' {
+            at += 1;
+        }
+        *byte = (hex_digit(text[at])? << 4) | hex_digit(text[at + 1])?;
+        at += 2;
+    }
+    Some(bytes)
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// A conversation: its kind, then 120 bits. Spelled `d` or `g` and 24 characters of base 32.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConversationId([u8; 16]);
+
+const BASE32: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const CONVERSATION_TEXT_LENGTH: usize = 25;
+
+impl ConversationId {
+    /// The one conversation of two people, whoever asks first: a pure function of the pair.
+    pub fn direct(one: &UserId, other: &UserId) -> ConversationId {
+        let (low, high) = if one <= other { (one, other) } else { (other, one) };
+        let mut hash = Sha256::new();
+        hash.update(b"bluetick direct conversation v1\0");
+        hash.update([u8::try_from(low.as_str().len()).expect("a user id has at most 128 bytes")]);
+        hash.update(low.as_str());
+        hash.update(high.as_str());
+        let digest = hash.finalize();
+        let mut bits = [0; 15];
+        bits.copy_from_slice(&digest[..15]);
+        ConversationId::from_bits(ConversationKind::Direct, bits)
+    }
+
+    /// A group is named by 120 random bits.
+    pub fn group(random: [u8; 15]) -> ConversationId {
+        ConversationId::from_bits(ConversationKind::Group, random)
+    }
+
+    fn from_bits(kind: ConversationKind, bits: [u8; 15]) -> ConversationId {
+        let mut bytes = [0; 16];
+        bytes[0] = match kind {
+            ConversationKind::Direct => b'd',
+            ConversationKind::Group => b'g',
+        };
+        bytes[1..].copy_from_slice(&bits);
+        ConversationId(bytes)
+    }
+
+    pub fn kind(self) -> ConversationKind {
+        if self.0[0] == b'd' { ConversationKind::Direct } else { ConversationKind::Group }
+    }
+
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// Reads the stored form; `None` when the first byte is no known kind.
+    pub fn from_bytes(bytes: [u8; 16]) -> Option<ConversationId> {
+        matches!(bytes[0], b'd' | b'g').then_some(ConversationId(bytes))
+    }
+}
+
+impl fmt::Display for ConversationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0; CONVERSATION_TEXT_LENGTH];
+        text[0] = self.0[0];
+        for (group, five) in self.0[1..].chunks_exact(5).enumerate() {
+            let bits = five.iter().fold(0u64, |bits, &byte| (bits << 8) | u64::from(byte));
+            for place in 0..8 {
+                let digit = (bits >> (35 - 5 * place)) & 31;
+                text[1 + group * 8 + place] = BASE32[usize::try_from(digit).expect("five bits")];
+            }
+        }
+        f.write_str(std::str::from_utf8(&text).expect("base 32 is ASCII"))
+    }
+}
+
+impl fmt::Debug for ConversationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for ConversationId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<ConversationId, InvalidId> {
+        let text = text.as_bytes();
+        if text.len() != CONVERSATION_TEXT_LENGTH {
+            return Err(InvalidId::Conversation);
+        }
+        let mut bytes = [0; 16];
+        bytes[0] = text[0];
+        for (group, eight) in text[1..].chunks_exact(8).enumerate() {
+            let mut bits = 0u64;
+            for digit in eight {
+                let value = BASE32.iter().position(|known| known == digit).ok_or(InvalidId::Conversation)?;
+                bits = (bits << 5) | value as u64;
+            }
+            bytes[1 + group * 5..6 + group * 5].copy_from_slice(&bits.to_be_bytes()[3..]);
+        }
+        ConversationId::from_bytes(bytes).ok_or(InvalidId::Conversation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(name: &str) -> UserId {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn both_sides_of_a_direct_conversation_compute_the_same_id() {
+        let id = ConversationId::direct(&user("alice"), &user("bob"));
+        assert_eq!(id, ConversationId::direct(&user("bob"), &user("alice")));
+        assert_ne!(id, ConversationId::direct(&user("alice"), &user("bobby")));
+        assert_eq!(id.kind(), ConversationKind::Direct);
+    }
+
+    #[test]
+    fn the_border_between_the_two_names_matters() {
+        let one = ConversationId::direct(&user("ab"), &user("c"));
+        assert_ne!(one, ConversationId::direct(&user("a"), &user("bc")));
+    }
+
+    #[test]
+    fn the_direct_id_of_alice_and_bob_never_changes() {
+        let id = ConversationId::direct(&user("alice"), &user("bob"));
+        assert_eq!(id.to_string(), "d8bb685q324cja7ng42pc0pck");
+    }
+
+    #[test]
+    fn conversation_ids_come_back_from_their_text() {
+        for random in [[0; 15], [255; 15], *b"fifteen bytes!!"] {
+            let id = ConversationId::group(random);
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        for bad in ["", "g", "x000000000000000000000000", "g00000000000000000000000u", "g0000000000000000000000000"] {
+            assert_eq!(bad.parse::<ConversationId>(), Err(InvalidId::Conversation), "{bad}");
+        }
+    }
+
+    #[test]
+    fn message_ids_come_back_as_they_were_given() {
+        for text in [
+            "0190b2a4-7c1e-7000-8000-0123456789ab",
+            "0190B2A4-7C1E-7000-8000-0123456789AB",
+            "0190b2a47c1e700080000123456789ab",
+            "1",
+        ] {
+            assert_eq!(text.parse::<MessageId>().unwrap().to_string(), text);
+        }
+        assert!(matches!("0190b2a4-7c1e-7000-8000-0123456789ab".parse(), Ok(MessageId::Uuid(_))));
+        for bad in ["", "with space", "ümlaut", "system:1", &"x".repeat(129)] {
+            assert_eq!(bad.parse::<MessageId>(), Err(InvalidId::Message), "{bad}");
+        }
+    }
+
+    #[test]
+    fn user_ids_may_come_from_any_user_base_but_hold_no_spaces_or_controls() {
+        for good in ["alice", "auth0|5f7c", "alice@example.org", "日本", &"x".repeat(128)] {
+            assert_eq!(good.parse::<UserId>().unwrap().as_str(), good);
+        }
+        for bad in ["", "a b", "a\n", "\u{7f}", &"x".repeat(129)] {
+            assert_eq!(bad.parse::<UserId>(), Err(InvalidId::User), "{bad:?}");
+        }
+    }
+}

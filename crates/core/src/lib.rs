@@ -1,0 +1,30 @@
+//! The rules of Bluetick, free of sockets, disks and clocks.
+//!
+//! Everything a chat *is* lives here: what an identifier may look like, how a conversation is ordered, who may
+//! read and write it, how history is cut into pages. The outside world is reached through the traits in
+//! [`ports`] only. Serialisation for clients belongs to `bluetick-wire`, storage to the store crates.
+
+pub mod chat;
+pub mod conversation;
+pub mod decide;
+pub mod error;
+pub mod ids;
+pub mod members;
+pub mod message;
+pub mod notice;
+pub mod paging;
+pub mod ports;
+pub mod seq;
+pub mod time;
+pub mod user;
+
+pub use chat::Chat;
+pub use conversation::{Conversation, ConversationKind, ConversationView, Title};
+pub use error::{Refusal, StoreError};
+pub use ids::{ConversationId, InvalidId, MessageId, UserId};
+pub use members::{Member, Members, Role};
+pub use message::{ContentType, Message};
+pub use paging::{Page, PageFrom, PageLimit, PageRequest};
+pub use seq::{Epoch, Seq};
+pub use time::Timestamp;
+pub use user::User;

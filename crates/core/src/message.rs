@@ -1,0 +1,82 @@
+//! A stored message.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::{ConversationId, MessageId, Seq, Timestamp, UserId};
+
+/// A message in its place. Once stored, neither the place nor anything in it changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub conversation: ConversationId,
+    pub seq: Seq,
+    pub message_id: MessageId,
+    pub sender: UserId,
+    /// The other person in a direct conversation; `None` in groups.
+    pub receiver: Option<UserId>,
+    pub content_type: ContentType,
+    pub content: Arc<str>,
+    /// The sender's own clock: shown, never used for order.
+    pub timestamp: Timestamp,
+    /// The server's clock.
+    pub received_at: Timestamp,
+}
+
+/// What the content is. Clients choose freely, except for the names the server gives a meaning of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ContentType {
+    Text,
+    /// A notice by the server, such as a change of membership; it never counts as unread.
+    System,
+    Other(Arc<str>),
+}
+
+impl ContentType {
+    pub const MAX_BYTES: usize = 64;
+    const TEXT: &'static str = "text";
+    const SYSTEM: &'static str = "system";
+    /// Reserved for the place of a message that was never written.
+    const VOID: &'static str = "void";
+
+    pub fn as_str(&self) -> &str {
+        match self {
+            ContentType::Text => ContentType::TEXT,
+            ContentType::System => ContentType::SYSTEM,
+            ContentType::Other(name) => name,
+        }
+    }
+
+    /// Reads a name that was accepted before, such as one from the store.
+    pub fn from_stored(name: &str) -> ContentType {
+        match name {
+            ContentType::TEXT => ContentType::Text,
+            ContentType::SYSTEM => ContentType::System,
+            other => ContentType::Other(other.into()),
+        }
+    }
+}
+
+impl fmt::Display for ContentType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a content_type has 1 to 64 visible ASCII characters; \"system\" and \"void\" are the server's own")]
+pub struct InvalidContentType;
+
+/// What a client may ask for.
+impl FromStr for ContentType {
+    type Err = InvalidContentType;
+
+    fn from_str(name: &str) -> Result<ContentType, InvalidContentType> {
+        let length_fits = (1..=ContentType::MAX_BYTES).contains(&name.len());
+        let reserved = matches!(name, ContentType::SYSTEM | ContentType::VOID);
+        if !length_fits || reserved || !name.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(InvalidContentType);
+        }
+        Ok(ContentType::from_stored(name))
+    }
+}

@@ -1,0 +1,248 @@
+//! Cutting history into pages that prove their own completeness.
+//!
+//! Places are dense, so a page is a range of seqs and nothing else: which one follows from the request, the
+//! reader's first visible place and the head. An adapter asks [`PageRequest::window`] what to read and hands the
+//! messages to [`Page::new`], which refuses a page with a hole.
+
+use std::ops::RangeInclusive;
+
+use crate::{ConversationId, Message, Seq, UserId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageFrom {
+    /// Newest first, starting at the head.
+    Newest,
+    /// Newest first, starting just below.
+    Before(Seq),
+    /// Oldest first, starting just above.
+    After(Seq),
+}
+
+/// 1 to 100 messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimit(u8);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("limit must be between 1 and 100")]
+pub struct InvalidLimit;
+
+impl PageLimit {
+    pub const DEFAULT: PageLimit = PageLimit(20);
+    pub const MAX: PageLimit = PageLimit(100);
+
+    pub const fn get(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl TryFrom<i64> for PageLimit {
+    type Error = InvalidLimit;
+
+    fn try_from(limit: i64) -> Result<PageLimit, InvalidLimit> {
+        match u8::try_from(limit) {
+            Ok(limit @ 1..=100) => Ok(PageLimit(limit)),
+            _ => Err(InvalidLimit),
+        }
+    }
+}
+
+/// A page of a conversation, as `reader` may see it.
+#[derive(Clone, Debug)]
+pub struct PageRequest {
+    pub conversation: ConversationId,
+    pub reader: UserId,
+    pub from: PageFrom,
+    pub limit: PageLimit,
+}
+
+impl PageRequest {
+    /// The places on this page; an empty range when there are none.
+    pub fn window(&self, first_visible: Seq, head: Seq) -> RangeInclusive<Seq> {
+        let span = self.limit.get() - 1;
+        match self.from {
+            PageFrom::Newest => head.minus(span).max(first_visible)..=head,
+            PageFrom::Before(before) => {
+                let last = before.previous().min(head);
+                last.minus(span).max(first_visible)..=last
+            }
+            PageFrom::After(after) => {
+                let first = after.next().max(first_visible);
+                first..=first.plus(span).min(head)
+            }
+        }
+    }
+
+    fn newest_first(&self) -> bool {
+        !matches!(self.from, PageFrom::After(_))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Newest first, except for [`PageFrom::After`].
+    pub messages: Vec<Message>,
+    /// Where the page below starts, if there is one.
+    pub next_before: Option<Seq>,
+    /// Where the page above starts, if there is one.
+    pub next_after: Option<Seq>,
+    pub head: Seq,
+}
+
+/// A place that should hold a message does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no message where seq {0} should be")]
+pub struct Hole(pub Seq);
+
+impl Page {
+    /// `oldest_first` must hold each place of the request's window once; anything else is a [`Hole`].
+    pub fn new(
+        request: &PageRequest,
+        first_visible: Seq,
+        head: Seq,
+        oldest_first: Vec<Message>,
+    ) -> Result<Page, Hole> {
+        let window = request.window(first_visible, head);
+        let mut expected = *window.start();
+        for message in &oldest_first {
+            if message.seq != expected {
+                return Err(Hole(expected));
+            }
+            expected = expected.next();
+        }
+        if expected <= *window.end() {
+            return Err(Hole(expected));
+        }
+        let next_before = (*window.start() > first_visible && first_visible <= head)
+            .then(|| (*window.start()).min(head.next()));
+        let next_after = (*window.end() < head).then(|| (*window.end()).max(first_visible.previous()));
+        let mut messages = oldest_first;
+        if request.newest_first() {
+            messages.reverse();
+        }
+        Ok(Page { messages, next_before, next_after, head })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{ContentType, MessageId, Timestamp};
+
+    fn request(from: PageFrom, limit: i64) -> PageRequest {
+        PageRequest {
+            conversation: ConversationId::group([7; 15]),
+            reader: "alice".parse().unwrap(),
+            from,
+            limit: limit.try_into().unwrap(),
+        }
+    }
+
+    fn message(seq: Seq) -> Message {
+        Message {
+            conversation: ConversationId::group([7; 15]),
+            seq,
+            message_id: MessageId::of_notice(seq),
+            sender: "bob".parse().unwrap(),
+            receiver: None,
+            content_type: ContentType::Text,
+            content: "hi".into(),
+            timestamp: Timestamp::default(),
+            received_at: Timestamp::default(),
+        }
+    }
+
+    fn page(from: PageFrom, limit: i64, first_visible: u64, head: u64) -> Page {
+        let (first_visible, head) = (Seq::new(first_visible), Seq::new(head));
+        let request = request(from, limit);
+        let window = request.window(first_visible, head);
+        let stored = (window.start().get()..=window.end().get()).map(|seq| message(Seq::new(seq))).collect();
+        Page::new(&request, first_visible, head, stored).unwrap()
+    }
+
+    fn seqs(page: &Page) -> Vec<u64> {
+        page.messages.iter().map(|message| message.seq.get()).collect()
+    }
+
+    #[test]
+    fn the_newest_twenty_of_five_hundred_are_481_to_500_and_the_cursor_is_481() {
+        let page = page(PageFrom::Newest, 20, 1, 500);
+        assert_eq!(seqs(&page), (481..=500).rev().collect::<Vec<_>>());
+        assert_eq!((page.next_before, page.next_after), (Some(Seq::new(481)), None));
+    }
+
+    #[test]
+    fn an_empty_conversation_has_one_empty_page_in_every_direction() {
+        for from in [PageFrom::Newest, PageFrom::Before(Seq::new(9)), PageFrom::After(Seq::ZERO)] {
+            let page = page(from, 20, 1, 0);
+            assert_eq!(seqs(&page), Vec::<u64>::new());
+            assert_eq!((page.next_before, page.next_after, page.head), (None, None, Seq::ZERO));
+        }
+    }
+
+    #[test]
+    fn below_the_first_there_is_nothing_and_the_way_back_up_is_named() {
+        let page = page(PageFrom::Before(Seq::FIRST), 20, 1, 5);
+        assert_eq!(seqs(&page), Vec::<u64>::new());
+        assert_eq!((page.next_before, page.next_after), (None, Some(Seq::ZERO)));
+    }
+
+    #[test]
+    fn above_the_head_there_is_nothing_and_the_way_back_down_is_named() {
+        let page = page(PageFrom::After(Seq::new(5)), 20, 1, 5);
+        assert_eq!((page.next_before, page.next_after), (Some(Seq::new(6)), None));
+        let page = self::page(PageFrom::After(Seq::new(99)), 20, 1, 5);
+        assert_eq!((seqs(&page), page.next_before), (vec![], Some(Seq::new(6))));
+    }
+
+    #[test]
+    fn a_late_member_sees_nothing_from_before_its_joining() {
+        let page = page(PageFrom::Newest, 20, 8, 10);
+        assert_eq!(seqs(&page), [10, 9, 8]);
+        assert_eq!(page.next_before, None);
+        let page = self::page(PageFrom::After(Seq::ZERO), 2, 8, 10);
+        assert_eq!(seqs(&page), [8, 9]);
+        assert_eq!((page.next_before, page.next_after), (None, Some(Seq::new(9))));
+    }
+
+    #[test]
+    fn a_hole_is_an_error_and_not_a_shorter_page() {
+        let request = request(PageFrom::Newest, 3);
+        let stored = vec![message(Seq::new(3)), message(Seq::new(5))];
+        assert_eq!(Page::new(&request, Seq::FIRST, Seq::new(5), stored), Err(Hole(Seq::new(4))));
+        let stored = vec![message(Seq::new(3)), message(Seq::new(4))];
+        assert_eq!(Page::new(&request, Seq::FIRST, Seq::new(5), stored), Err(Hole(Seq::new(5))));
+    }
+
+    proptest! {
+        #[test]
+        fn walking_in_either_direction_meets_every_visible_message_once(
+            head in 0u64..300, first_visible in 1u64..300, limit in 1i64..=100,
+        ) {
+            let everything: Vec<u64> = (first_visible..=head).collect();
+
+            let mut upward = Vec::new();
+            let mut cursor = Some(Seq::ZERO);
+            while let Some(after) = cursor {
+                let page = page(PageFrom::After(after), limit, first_visible, head);
+                upward.extend(seqs(&page));
+                cursor = page.next_after;
+            }
+            prop_assert_eq!(&upward, &everything);
+
+            let mut downward = Vec::new();
+            let mut from = PageFrom::Newest;
+            loop {
+                let page = page(from, limit, first_visible, head);
+                downward.extend(seqs(&page));
+                match page.next_before {
+                    Some(before) => from = PageFrom::Before(before),
+                    None => break,
+                }
+            }
+            downward.reverse();
+            prop_assert_eq!(&downward, &everything);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Where unpredictable bytes come from, so that a simulation can choose them.
+
+use std::io::Read;
+
+pub trait Random: Send + Sync + 'static {
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// The operating system's generator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn fill(&self, bytes: &mut [u8]) {
+        std::fs::File::open("/dev/urandom")
+            .and_then(|mut source| source.read_exact(bytes))
+            .expect("a machine without /dev/urandom cannot make keys");
+    }
+}

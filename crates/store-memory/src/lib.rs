@@ -1,0 +1,208 @@
+//! The reference store: what the port means, said as plainly as possible.
+//!
+//! One lock, ordinary collections. It keeps every promise of [`Store`] but durability, is what tests of the rest
+//! of the server run on, and is the model other adapters are compared with.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use bluetick_core::decide;
+use bluetick_core::members::MembershipChange;
+use bluetick_core::ports::{
+    AddMembers, Append, Appended, CommitListener, Committed, Health, NewConversation, NoListener, Opened, Origin,
+    RemoveMember, Store, UserUpdate,
+};
+use bluetick_core::{
+    Conversation, ConversationId, ConversationView, Epoch, Members, Message, MessageId, Page, PageRequest, Refusal,
+    Seq, StoreError, User, UserId,
+};
+
+pub struct MemoryStore {
+    state: Mutex<State>,
+    listener: Arc<dyn CommitListener>,
+}
+
+#[derive(Default)]
+struct State {
+    users: HashMap<UserId, User>,
+    conversations: HashMap<ConversationId, Thread>,
+    closed: bool,
+}
+
+/// A conversation with all that is in it.
+struct Thread {
+    conversation: Conversation,
+    members: Arc<Members>,
+    messages: Vec<Arc<Message>>,
+    places: HashMap<(UserId, MessageId), Seq>,
+}
+
+impl MemoryStore {
+    pub fn new() -> MemoryStore {
+        MemoryStore::with_listener(Arc::new(NoListener))
+    }
+
+    pub fn with_listener(listener: Arc<dyn CommitListener>) -> MemoryStore {
+        MemoryStore { state: Mutex::default(), listener }
+    }
+
+    fn read(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no call panics while it holds the lock")
+    }
+
+    fn write(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        let state = self.read();
+        if state.closed { Err(StoreError::Closing) } else { Ok(state) }
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        MemoryStore::new()
+    }
+}
+
+impl State {
+    fn thread(&mut self, id: ConversationId, reader: &UserId) -> Result<&mut Thread, StoreError> {
+        match self.conversations.get_mut(&id) {
+            Some(thread) if thread.members.contains(reader) => Ok(thread),
+            _ => Err(Refusal::NotAMember.into()),
+        }
+    }
+}
+
+impl Thread {
+    fn head(&self) -> Seq {
+        self.conversation.head
+    }
+
+    fn view(&self) -> ConversationView {
+        ConversationView { conversation: self.conversation.clone(), members: Arc::clone(&self.members) }
+    }
+
+    fn push(&mut self, message: Message, departed: Option<UserId>, origin: Option<Origin>) -> Committed {
+        assert_eq!(message.seq, Seq::new(self.messages.len() as u64 + 1), "places are dense");
+        self.conversation.head = message.seq;
+        self.conversation.last_at = message.received_at;
+        let message = Arc::new(message);
+        self.messages.push(Arc::clone(&message));
+        Committed { message, members: Arc::clone(&self.members), departed, origin }
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn create_user(&self, user: User) -> Result<(), StoreError> {
+        let mut state = self.write()?;
+        if state.users.contains_key(&user.id) {
+            return Err(Refusal::UserExists.into());
+        }
+        state.users.insert(user.id.clone(), user);
+        Ok(())
+    }
+
+    async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError> {
+        let mut state = self.write()?;
+        let user = state.users.get_mut(&update.id).ok_or(Refusal::NoSuchUser)?;
+        user.display_name = update.display_name.or(user.display_name.take());
+        user.password_hash = update.password_hash.or(user.password_hash.take());
+        Ok(())
+    }
+
+    async fn user(&self, id: &UserId) -> Result<Option<User>, StoreError> {
+        Ok(self.read().users.get(id).cloned())
+    }
+
+    async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
+        let mut state = self.write()?;
+        if state.conversations.contains_key(&new.id) {
+            let view = state.thread(new.id, &new.created_by)?.view();
+            return Ok(Opened { view, created: false });
+        }
+        let founding = decide::found(&new);
+        let mut thread = Thread {
+            conversation: founding.conversation,
+            members: Arc::new(founding.members),
+            messages: Vec::new(),
+            places: HashMap::new(),
+        };
+        let committed = founding.notice.map(|notice| thread.push(notice, None, None));
+        let view = thread.view();
+        state.conversations.insert(new.id, thread);
+        self.listener.committed(committed.into_iter().collect());
+        Ok(Opened { view, created: true })
+    }
+
+    async fn conversation(&self, id: ConversationId, reader: &UserId) -> Result<ConversationView, StoreError> {
+        Ok(self.read().thread(id, reader)?.view())
+    }
+
+    async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError> {
+        let mut state = self.write()?;
+        let thread = state.thread(add.conversation, &add.actor)?;
+        let noted = decide::add_members(&add, &thread.members, thread.head())?;
+        let mut committed = Vec::new();
+        for (change, notice) in noted {
+            change.apply(&mut thread.members);
+            committed.push(thread.push(notice, None, None));
+        }
+        self.listener.committed(committed);
+        Ok(thread.view())
+    }
+
+    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
+        let mut state = self.write()?;
+        let thread = state.thread(remove.conversation, &remove.actor)?;
+        let (change, notice) = decide::remove_member(&remove, &thread.members, thread.head())?;
+        change.apply(&mut thread.members);
+        let MembershipChange::Left { user, .. } = change else { unreachable!("a removal removes") };
+        let committed = thread.push(notice, Some(user), None);
+        self.listener.committed(vec![committed]);
+        Ok(thread.view())
+    }
+
+    async fn append(&self, append: Append) -> Result<Appended, StoreError> {
+        let mut state = self.write()?;
+        let thread = state.thread(append.conversation, &append.sender)?;
+        let key = (append.sender.clone(), append.message_id.clone());
+        if let Some(&seq) = thread.places.get(&key) {
+            let stored = &thread.messages[usize::try_from(seq.get() - 1).expect("it is in memory")];
+            if !decide::same_message(stored, &append) {
+                return Err(Refusal::MessageIdReused { first_seq: seq }.into());
+            }
+            return Ok(Appended { seq, received_at: stored.received_at, duplicate: true });
+        }
+        let origin = append.origin;
+        let message = decide::place(append, &thread.members, thread.head().next());
+        let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
+        thread.places.insert(key, message.seq);
+        let committed = thread.push(message, None, origin);
+        self.listener.committed(vec![committed]);
+        Ok(appended)
+    }
+
+    async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
+        let mut state = self.read();
+        let thread = state.thread(request.conversation, &request.reader)?;
+        let member = thread.members.get(&request.reader).ok_or(Refusal::NotAMember)?;
+        let window = request.window(member.joined_seq, thread.head());
+        let range = (window.start().get()..=window.end().get())
+            .map(|seq| Message::clone(&thread.messages[usize::try_from(seq - 1).expect("it is in memory")]))
+            .collect();
+        Page::new(&request, member.joined_seq, thread.head(), range)
+            .map_err(|hole| StoreError::Damaged(hole.to_string()))
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch::FIRST
+    }
+
+    fn health(&self) -> Health {
+        Health::Writable
+    }
+
+    async fn close(&self) {
+        self.read().closed = true;
+    }
+}
