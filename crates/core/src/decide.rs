@@ -8,8 +8,8 @@ use crate::members::MembershipChange;
 use crate::notice::Notice;
 use crate::ports::{AddMembers, Append, Creation, NewConversation, RemoveMember};
 use crate::{
-    ContentType, Conversation, ConversationId, ConversationKind, Member, Members, Message, MessageId, Refusal, Role,
-    Seq, Timestamp, UserId,
+    ContentType, Conversation, ConversationId, ConversationKind, Member, Members, Message, MessageId,
+    Refusal, Role, Seq, Timestamp, UserId,
 };
 
 /// A conversation that is about to exist.

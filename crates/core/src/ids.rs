@@ -274,7 +274,9 @@ mod tests {
             let id = ConversationId::group(random);
             assert_eq!(id.to_string().parse(), Ok(id));
         }
-        for bad in ["", "g", "x000000000000000000000000", "g00000000000000000000000u", "g0000000000000000000000000"] {
+        for bad in
+            ["", "g", "x000000000000000000000000", "g00000000000000000000000u", "g0000000000000000000000000"]
+        {
             assert_eq!(bad.parse::<ConversationId>(), Err(InvalidId::Conversation), "{bad}");
         }
     }

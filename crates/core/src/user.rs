@@ -21,6 +21,9 @@ impl User {
 /// By hand, so that no password hash ever reaches a log.
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("User").field("id", &self.id).field("display_name", &self.display_name).finish_non_exhaustive()
+        f.debug_struct("User")
+            .field("id", &self.id)
+            .field("display_name", &self.display_name)
+            .finish_non_exhaustive()
     }
 }

@@ -1,1 +1,30 @@
+//! The store inside the binary: *the commit log is the store; tables are derived from it*.
+//!
+//! ```text
+//!  append ──► queue ──► committer ──► log (one write, one fdatasync a batch) ──► memory ──► listener, answer
+//!                                                                                  │
+//!  page   ◄── memory tail, then chunks ◄── tables (LMDB) ◄── checkpoint ◄── sealed generation
+//! ```
+//!
+//! Where to look: [`log`] makes bytes durable, [`codec`] says what they mean, [`memory`] holds what the tables do not
+//! have yet, [`commit`] is the one thread that writes, [`checkpoint`] turns memory into [`tables`], [`recovery`] does
+//! it all again after a crash, and [`EmbeddedStore`] is the port the rest of the server sees.
 
+pub mod checkpoint;
+pub mod codec;
+pub mod commit;
+pub mod disk;
+pub mod lock;
+pub mod log;
+pub mod memory;
+mod open;
+mod read;
+pub mod recovery;
+mod settings;
+mod store;
+pub mod tables;
+mod wake;
+
+pub use open::{OpenError, StoreParts};
+pub use settings::StoreSettings;
+pub use store::EmbeddedStore;

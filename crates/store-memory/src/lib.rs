@@ -10,12 +10,12 @@ use async_trait::async_trait;
 use bluetick_core::decide;
 use bluetick_core::members::MembershipChange;
 use bluetick_core::ports::{
-    AddMembers, Append, Appended, CommitListener, Committed, Health, NewConversation, NoListener, Opened, Origin,
-    RemoveMember, Store, UserUpdate,
+    AddMembers, Append, Appended, CommitListener, Committed, Health, NewConversation, NoListener, Opened,
+    Origin, RemoveMember, Store, UserUpdate,
 };
 use bluetick_core::{
-    Conversation, ConversationId, ConversationView, Epoch, Members, Message, MessageId, Page, PageRequest, Refusal,
-    Seq, StoreError, User, UserId,
+    Conversation, ConversationId, ConversationView, Epoch, Members, Message, MessageId, Page, PageRequest,
+    Refusal, Seq, StoreError, User, UserId,
 };
 
 pub struct MemoryStore {
@@ -134,7 +134,11 @@ impl Store for MemoryStore {
         Ok(Opened { view, created: true })
     }
 
-    async fn conversation(&self, id: ConversationId, reader: &UserId) -> Result<ConversationView, StoreError> {
+    async fn conversation(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+    ) -> Result<ConversationView, StoreError> {
         Ok(self.read().thread(id, reader)?.view())
     }
 
@@ -206,3 +210,6 @@ impl Store for MemoryStore {
         self.read().closed = true;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,7 +30,8 @@ impl Chat {
         members: Vec<UserId>,
     ) -> Result<Opened, ChatError> {
         let limit = self.rules.max_group_members;
-        let others = members.iter().filter(|member| *member != user).collect::<std::collections::HashSet<_>>();
+        let others =
+            members.iter().filter(|member| *member != user).collect::<std::collections::HashSet<_>>();
         if others.len() + 1 > limit {
             return Err(Refusal::GroupFull { limit }.into());
         }
@@ -44,7 +45,11 @@ impl Chat {
         Ok(self.store.open_conversation(new).await?)
     }
 
-    pub async fn conversation(&self, reader: &UserId, id: ConversationId) -> Result<ConversationView, ChatError> {
+    pub async fn conversation(
+        &self,
+        reader: &UserId,
+        id: ConversationId,
+    ) -> Result<ConversationView, ChatError> {
         Ok(self.store.conversation(id, reader).await?)
     }
 

@@ -37,7 +37,12 @@ pub struct Chat {
 }
 
 impl Chat {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, random: Arc<dyn Random>, rules: ChatRules) -> Chat {
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        rules: ChatRules,
+    ) -> Chat {
         Chat { store, clock, random, rules }
     }
 }

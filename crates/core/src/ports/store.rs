@@ -6,8 +6,8 @@ use async_trait::async_trait;
 
 use crate::ports::Origin;
 use crate::{
-    ContentType, ConversationId, ConversationView, Epoch, MessageId, Page, PageRequest, Seq, StoreError, Timestamp,
-    Title, User, UserId,
+    ContentType, ConversationId, ConversationView, Epoch, MessageId, Page, PageRequest, Seq, StoreError,
+    Timestamp, Title, User, UserId,
 };
 
 /// Everything durable. Each method is one use case, and this is what every adapter promises:
@@ -39,7 +39,8 @@ pub trait Store: Send + Sync + 'static {
     /// A group starts with the notice of its making at seq 1; a direct conversation starts empty.
     async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError>;
 
-    async fn conversation(&self, id: ConversationId, reader: &UserId) -> Result<ConversationView, StoreError>;
+    async fn conversation(&self, id: ConversationId, reader: &UserId)
+    -> Result<ConversationView, StoreError>;
 
     /// Adds those who are not members yet, each with a notice of its own; the new member sees from that notice on.
     async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError>;

@@ -1,0 +1,68 @@
+//! What survives.
+
+use bluetick_core::{Seq, StoreError};
+
+use crate::{Harness, World};
+
+async fn fill<H: Harness>(world: &World<H>) -> Vec<bluetick_core::ConversationId> {
+    let mut ids = Vec::new();
+    for pair in 0..10 {
+        let id = world.direct("alice", &format!("bob{pair}")).await;
+        for number in 0..=(pair * 11) {
+            world.sent(id, "alice", &format!("{pair}-{number}")).await;
+        }
+        ids.push(id);
+    }
+    ids
+}
+
+async fn check<H: Harness>(world: &World<H>, ids: &[bluetick_core::ConversationId]) {
+    for (pair, id) in ids.iter().enumerate() {
+        let expected: Vec<_> =
+            (0..=(pair * 11)).map(|number| (number as u64 + 1, format!("{pair}-{number}"))).collect();
+        assert_eq!(world.texts(*id, "alice").await, expected);
+    }
+}
+
+pub async fn everything_acknowledged_survives_a_crash<H: Harness>(world: World<H>) {
+    let ids = fill(&world).await;
+    let world = world.crash().await;
+    check(&world, &ids).await;
+    assert_eq!(world.sent(ids[3], "alice", "after").await, 35);
+    let world = world.crash().await;
+    assert_eq!(world.texts(ids[3], "bob3").await.len(), 35);
+    check(&world, &ids[..3]).await;
+}
+
+pub async fn everything_acknowledged_survives_a_clean_restart<H: Harness>(world: World<H>) {
+    let ids = fill(&world).await;
+    let world = world.restart().await;
+    check(&world, &ids).await;
+    assert_eq!(world.sent(ids[9], "alice", "after").await, 101);
+    let world = world.restart().await;
+    check(&world, &ids[..9]).await;
+    assert_eq!(world.texts(ids[9], "bob9").await.len(), 101);
+}
+
+pub async fn membership_survives_a_crash<H: Harness>(world: World<H>) {
+    let id = world.group("alice", &["bob", "carol"]).await;
+    world.add(id, "bob", &["dave"]).await.unwrap();
+    world.remove(id, "alice", "carol").await.unwrap();
+    world.remove(id, "alice", "alice").await.unwrap();
+    let before = world.store().conversation(id, &world.user("bob")).await.unwrap();
+    let world = world.crash().await;
+    let after = world.store().conversation(id, &world.user("bob")).await.unwrap();
+    assert_eq!((&after.members, &after.conversation), (&before.members, &before.conversation));
+    let world = world.restart().await;
+    let after = world.store().conversation(id, &world.user("dave")).await.unwrap();
+    assert_eq!((&after.members, &after.conversation), (&before.members, &before.conversation));
+    assert_eq!(world.history(id, "dave").await[0].seq, Seq::new(2));
+}
+
+pub async fn a_closed_store_refuses_writes<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    world.sent(id, "alice", "before").await;
+    let store = world.store();
+    store.close().await;
+    assert!(matches!(world.send(id, "alice", "after").await, Err(StoreError::Closing)));
+}

@@ -1,0 +1,107 @@
+//! Once, and only once.
+
+use std::sync::Arc;
+
+use bluetick_core::{Refusal, Seq, Timestamp};
+
+use crate::world::assert_refused;
+use crate::{Harness, World};
+
+pub async fn the_same_message_id_gives_the_first_seq<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    let first = world.send(id, "alice", "m1").await.unwrap();
+    assert!(!first.duplicate);
+    world.sent(id, "bob", "m2").await;
+    let mut again = world.message(id, "alice", "m1");
+    again.timestamp = Timestamp::from_millis(99);
+    again.received_at = again.received_at.plus_millis(60_000);
+    let again = world.store().append(again).await.unwrap();
+    assert_eq!((again.seq, again.received_at, again.duplicate), (first.seq, first.received_at, true));
+    assert_eq!(world.texts(id, "bob").await.len(), 2);
+}
+
+pub async fn the_same_message_id_by_another_sender_is_another_message<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    assert_eq!(world.sent(id, "alice", "m1").await, 1);
+    let other = world.send(id, "bob", "m1").await.unwrap();
+    assert_eq!((other.seq, other.duplicate), (Seq::new(2), false));
+}
+
+pub async fn the_same_message_id_in_another_conversation_is_another_message<H: Harness>(world: World<H>) {
+    let one = world.direct("alice", "bob").await;
+    let other = world.direct("alice", "carol").await;
+    assert_eq!(world.sent(one, "alice", "m1").await, 1);
+    assert!(!world.send(other, "alice", "m1").await.unwrap().duplicate);
+}
+
+pub async fn the_same_message_id_with_other_content_is_refused_and_stores_nothing<H: Harness>(
+    world: World<H>,
+) {
+    let id = world.direct("alice", "bob").await;
+    let uuid = "0190b2a4-7c1e-7000-8000-0123456789ab";
+    for (message_id, first_seq) in [("m1", Seq::new(1)), (uuid, Seq::new(2))] {
+        world.sent(id, "alice", message_id).await;
+        let mut other = world.message(id, "alice", message_id);
+        other.content = "something else".into();
+        assert_refused(world.store().append(other).await, Refusal::MessageIdReused { first_seq });
+    }
+    assert_eq!(world.sent(id, "alice", "m3").await, 3);
+}
+
+pub async fn a_message_sent_many_times_at_once_is_stored_once<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    let world = Arc::new(world);
+    for round in 0..10 {
+        let text = format!("round-{round}");
+        let tasks: Vec<_> = (0..16)
+            .map(|_| {
+                let (world, text) = (Arc::clone(&world), text.clone());
+                tokio::spawn(async move { world.send(id, "alice", &text).await.unwrap() })
+            })
+            .collect();
+        let mut fresh = 0;
+        for task in tasks {
+            let appended = task.await.unwrap();
+            assert_eq!(appended.seq, Seq::new(round + 1));
+            fresh += usize::from(!appended.duplicate);
+        }
+        assert_eq!(fresh, 1);
+    }
+    assert_eq!(world.texts(id, "bob").await.len(), 10);
+}
+
+pub async fn a_resend_after_a_crash_gives_the_first_seq<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    for number in 0..100 {
+        world.sent(id, "alice", &format!("m{number}")).await;
+    }
+    let world = world.crash().await;
+    for number in [0, 50, 99] {
+        let again = world.send(id, "alice", &format!("m{number}")).await.unwrap();
+        assert_eq!((again.seq, again.duplicate), (Seq::new(number + 1), true));
+    }
+    let world = world.restart().await;
+    for number in [0, 50, 99] {
+        assert!(world.send(id, "alice", &format!("m{number}")).await.unwrap().duplicate);
+    }
+    assert_eq!(world.sent(id, "bob", "new").await, 101);
+}
+
+pub async fn a_resend_long_after_finds_the_first_when_it_says_where_to_look<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    let long_ago = crate::world::NOW.plus_millis(-400 * 24 * 3_600_000);
+    for number in 1..=130 {
+        let mut append = world.message(id, "alice", &format!("m{number}"));
+        append.received_at = long_ago;
+        world.store().append(append).await.unwrap();
+    }
+    let world = world.restart().await;
+    let mut retry = world.message(id, "alice", "m70");
+    retry.retry_after = Some(Seq::new(40));
+    let found = world.store().append(retry).await.unwrap();
+    assert_eq!((found.seq, found.received_at, found.duplicate), (Seq::new(70), long_ago, true));
+    let mut new = world.message(id, "alice", "never-sent");
+    new.retry_after = Some(Seq::ZERO);
+    let stored = world.store().append(new).await.unwrap();
+    assert_eq!((stored.seq, stored.duplicate), (Seq::new(131), false));
+}

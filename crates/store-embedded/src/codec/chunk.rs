@@ -1,0 +1,269 @@
+//! A chunk: up to 64 consecutive messages of one conversation, compressed together.
+//!
+//! The header carries a fingerprint of every message's id, outside the compressed part: whether a message_id was
+//! used before is answered from headers alone, for ever, at four bytes a message.
+//!
+//! ```text
+//! version u8 | count u8 | 0 u16 | checksum u32 | raw length u32 | newest received_at i64
+//! fingerprint u32 × count | zstd of (length varint, record) × count
+//! ```
+
+use std::cell::RefCell;
+use std::hash::Hasher;
+
+use bluetick_core::{MessageId, Timestamp};
+use siphasher::sip::SipHasher13;
+
+use super::{DecodeError, Reader, put_varint};
+
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 20;
+const COMPRESSION_LEVEL: i32 = 1;
+/// A guard against a damaged length; 64 messages of 64 KiB and their records fit with room to spare.
+const MAX_RAW_BYTES: usize = 64 << 20;
+
+/// How many messages one chunk may hold.
+pub const CAPACITY: usize = 64;
+/// A chunk with fewer is opened again and filled up; one with as many or more is left alone.
+pub const MERGE_BELOW: usize = 32;
+
+/// 32 bits of a keyed hash of (sender, message id). Equal ids have equal fingerprints; the reverse must be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub u32);
+
+impl Fingerprint {
+    /// Notices have no id that a client could repeat.
+    pub const NONE: Fingerprint = Fingerprint(0);
+}
+
+/// Makes fingerprints. The key is the store's own, so that nobody outside can aim for collisions.
+#[derive(Clone, Copy)]
+pub struct Fingerprinter(pub [u8; 16]);
+
+impl Fingerprinter {
+    pub fn of(&self, sender: &str, message_id: &MessageId) -> Fingerprint {
+        let mut hasher = SipHasher13::new_with_key(&self.0);
+        hasher.write(sender.as_bytes());
+        match message_id {
+            MessageId::Uuid(bytes) => {
+                hasher.write_u8(0);
+                hasher.write(bytes);
+            }
+            MessageId::Text(text) => {
+                hasher.write_u8(1);
+                hasher.write(text.as_bytes());
+            }
+        }
+        let hash = hasher.finish();
+        Fingerprint(((hash >> 32) as u32).max(1))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Header<'a> {
+    pub count: usize,
+    pub newest_received_at: Timestamp,
+    raw_bytes: usize,
+    fingerprints: &'a [u8],
+    compressed: &'a [u8],
+}
+
+impl<'a> Header<'a> {
+    /// Reads and verifies: the checksum covers the whole chunk.
+    pub fn read(chunk: &'a [u8]) -> Result<Header<'a>, DecodeError> {
+        let mut reader = Reader(chunk);
+        let version = reader.u8()?;
+        if version != VERSION {
+            return Err(DecodeError::Unknown { what: "chunk version", value: version.into() });
+        }
+        let count = usize::from(reader.u8()?);
+        reader.take(2)?;
+        let checksum = reader.u32()?;
+        if checksum_of(chunk) != checksum {
+            return Err(DecodeError::Checksum);
+        }
+        let raw_bytes = reader.u32()? as usize;
+        if raw_bytes > MAX_RAW_BYTES {
+            return Err(DecodeError::Malformed("a chunk's length"));
+        }
+        let newest_received_at = Timestamp::from_millis(reader.u64()? as i64);
+        let fingerprints = reader.take(count * 4)?;
+        Ok(Header { count, newest_received_at, raw_bytes, fingerprints, compressed: reader.rest() })
+    }
+
+    pub fn fingerprints(&self) -> impl DoubleEndedIterator<Item = Fingerprint> + ExactSizeIterator + use<'a> {
+        let words = self.fingerprints.as_chunks::<4>().0;
+        words.iter().map(|bytes| Fingerprint(u32::from_le_bytes(*bytes)))
+    }
+}
+
+/// The count in a chunk's header, unverified: enough to decide whether to open it.
+pub fn count_of(chunk: &[u8]) -> usize {
+    chunk.get(1).copied().map_or(0, usize::from)
+}
+
+fn checksum_of(chunk: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&chunk[..4]);
+    hasher.update(&chunk[8..]);
+    hasher.finalize()
+}
+
+/// The records of a chunk, unpacked.
+#[derive(Debug, Default)]
+pub struct Unpacked {
+    raw: Vec<u8>,
+    records: Vec<std::ops::Range<usize>>,
+}
+
+impl Unpacked {
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
+        self.records.iter().map(|range| &self.raw[range.clone()])
+    }
+
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        self.records.get(index).map(|range| &self.raw[range.clone()])
+    }
+}
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
+        RefCell::new(zstd::bulk::Decompressor::new().expect("a decompressor needs memory only"));
+}
+
+pub fn unpack(header: &Header<'_>) -> Result<Unpacked, DecodeError> {
+    let raw = DECOMPRESSOR.with_borrow_mut(|zstd| zstd.decompress(header.compressed, header.raw_bytes));
+    let raw = raw.map_err(|_| DecodeError::Malformed("a compressed chunk"))?;
+    let mut records = Vec::with_capacity(header.count);
+    let mut reader = Reader(&raw);
+    while !reader.is_empty() {
+        let record = reader.bytes()?;
+        let end = raw.len() - reader.rest().len();
+        records.push(end - record.len()..end);
+    }
+    if records.len() != header.count {
+        return Err(DecodeError::Malformed("a chunk's count"));
+    }
+    Ok(Unpacked { raw, records })
+}
+
+/// Packs chunks one after the other, with buffers that live as long as it does.
+pub struct Packer {
+    zstd: zstd::bulk::Compressor<'static>,
+    raw: Vec<u8>,
+}
+
+/// What a message brings into its chunk.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    pub record: &'a [u8],
+    pub fingerprint: Fingerprint,
+    pub received_at: Timestamp,
+}
+
+impl Packer {
+    pub fn new() -> Packer {
+        let zstd = zstd::bulk::Compressor::new(COMPRESSION_LEVEL).expect("a compressor needs memory only");
+        Packer { zstd, raw: Vec::new() }
+    }
+
+    /// Appends one chunk to `out`.
+    pub fn pack(&mut self, entries: &[Entry<'_>], out: &mut Vec<u8>) {
+        assert!((1..=CAPACITY).contains(&entries.len()), "a chunk holds 1 to 64 messages");
+        let start = out.len();
+        let newest = entries.iter().map(|entry| entry.received_at).max().unwrap_or_default();
+        self.raw.clear();
+        for entry in entries {
+            put_varint(&mut self.raw, entry.record.len() as u64);
+            self.raw.extend_from_slice(entry.record);
+        }
+        out.extend_from_slice(&[VERSION, entries.len() as u8, 0, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&u32::try_from(self.raw.len()).expect("64 records are small").to_le_bytes());
+        out.extend_from_slice(&newest.millis().to_le_bytes());
+        debug_assert_eq!(out.len() - start, HEADER_BYTES);
+        for entry in entries {
+            out.extend_from_slice(&entry.fingerprint.0.to_le_bytes());
+        }
+        let body = out.len();
+        out.resize(body + zstd::zstd_safe::compress_bound(self.raw.len()), 0);
+        let written = self.zstd.compress_to_buffer(&self.raw, &mut out[body..]);
+        out.truncate(body + written.expect("the buffer has the size zstd asks for"));
+        let checksum = checksum_of(&out[start..]);
+        out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::hex;
+    use super::*;
+
+    fn pack(records: &[Vec<u8>]) -> Vec<u8> {
+        let entries: Vec<_> = records
+            .iter()
+            .zip(1..)
+            .map(|(record, number)| Entry {
+                record,
+                fingerprint: Fingerprint(number),
+                received_at: Timestamp::from_millis(number.into()),
+            })
+            .collect();
+        let mut out = b"before".to_vec();
+        Packer::new().pack(&entries, &mut out);
+        out.split_off(6)
+    }
+
+    #[test]
+    fn the_header_of_version_1() {
+        let chunk = pack(&[b"one".to_vec(), b"two".to_vec()]);
+        assert_eq!(hex(&chunk[..4]), "01020000");
+        assert_eq!(hex(&chunk[8..28]), "08000000 02000000 00000000 01000000 02000000");
+        assert_eq!(count_of(&chunk), 2);
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_seen() {
+        let chunk = pack(&[b"a record of some length".to_vec(), b"and another one".to_vec()]);
+        for bit in 0..chunk.len() * 8 {
+            let mut damaged = chunk.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::read(&damaged).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn fingerprints_tell_senders_and_spellings_apart() {
+        let of = |sender: &str, id: &str| Fingerprinter([7; 16]).of(sender, &MessageId::from_stored(id));
+        let id = "0190b2a4-7c1e-7000-8000-0123456789ab";
+        assert_eq!(of("alice", id), of("alice", id));
+        assert_ne!(of("alice", id), of("bob", id));
+        assert_ne!(of("alice", id), of("alice", &id.to_uppercase()));
+    }
+
+    #[test]
+    fn the_fingerprint_of_a_known_message_never_changes() {
+        let print = Fingerprinter([7; 16]).of("alice", &MessageId::from_stored("m1"));
+        assert_eq!(print, Fingerprint(4137210629));
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_come_back(records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..=CAPACITY)) {
+            let chunk = pack(&records);
+            let header = Header::read(&chunk).unwrap();
+            prop_assert_eq!(header.fingerprints().map(|print| print.0 as usize).collect::<Vec<_>>(), (1..=records.len()).collect::<Vec<_>>());
+            prop_assert_eq!(header.newest_received_at.millis(), records.len() as i64);
+            let unpacked = unpack(&header).unwrap();
+            prop_assert_eq!(unpacked.records().map(<[u8]>::to_vec).collect::<Vec<_>>(), records);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+            if let Ok(header) = Header::read(&bytes) {
+                let _ = unpack(&header);
+            }
+        }
+    }
+}

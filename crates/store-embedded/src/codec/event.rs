@@ -1,0 +1,225 @@
+//! What the log says, one event after the other inside a batch.
+//!
+//! Events are facts, never requests: replaying one asks no question and is harmless when its effect is there already.
+
+use bluetick_core::members::MembershipChange;
+use bluetick_core::{Conversation, ConversationId, Member, Members, Role, Seq, Timestamp, User, UserId};
+
+use super::{DecodeError, Reader, put_bytes, put_signed, put_varint, varint_length};
+
+const MESSAGE: u8 = 1;
+const FOUNDED: u8 = 2;
+const JOINED: u8 = 3;
+const LEFT: u8 = 4;
+const USER: u8 = 5;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    Message { conversation: ConversationId, seq: Seq, record: &'a [u8] },
+    Founded { conversation: Conversation, members: Members },
+    Membership { conversation: ConversationId, change: MembershipChange },
+    User(User),
+}
+
+/// Writes a message event and returns where in `out` its record lies.
+pub fn put_message(
+    out: &mut Vec<u8>,
+    conversation: ConversationId,
+    seq: Seq,
+    record: &[u8],
+) -> std::ops::Range<usize> {
+    out.push(MESSAGE);
+    put_varint(out, (16 + varint_length(seq.get()) + record.len()) as u64);
+    out.extend_from_slice(conversation.as_bytes());
+    put_varint(out, seq.get());
+    let start = out.len();
+    out.extend_from_slice(record);
+    start..out.len()
+}
+
+pub fn put_founded(out: &mut Vec<u8>, conversation: &Conversation, members: &Members) {
+    let mut body = Vec::new();
+    body.extend_from_slice(conversation.id.as_bytes());
+    super::rows::put_facts(&mut body, conversation);
+    put_varint(&mut body, members.len() as u64);
+    for member in members {
+        put_member(&mut body, member);
+    }
+    put_event(out, FOUNDED, &body);
+}
+
+pub fn put_membership(out: &mut Vec<u8>, conversation: ConversationId, change: &MembershipChange) {
+    let mut body = conversation.as_bytes().to_vec();
+    match change {
+        MembershipChange::Joined(member) => {
+            put_member(&mut body, member);
+            put_event(out, JOINED, &body);
+        }
+        MembershipChange::Left { user, new_admin } => {
+            put_bytes(&mut body, user.as_str().as_bytes());
+            put_bytes(&mut body, new_admin.as_ref().map_or("", UserId::as_str).as_bytes());
+            put_event(out, LEFT, &body);
+        }
+    }
+}
+
+pub fn put_user(out: &mut Vec<u8>, user: &User) {
+    let mut body = Vec::new();
+    put_bytes(&mut body, user.id.as_str().as_bytes());
+    super::rows::put_user(&mut body, user);
+    put_event(out, USER, &body);
+}
+
+fn put_event(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
+    out.push(kind);
+    put_bytes(out, body);
+}
+
+/// Reads the next event; `None` at the end of the batch.
+pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, DecodeError> {
+    if reader.is_empty() {
+        return Ok(None);
+    }
+    let kind = reader.u8()?;
+    let mut body = Reader(reader.bytes()?);
+    let event = match kind {
+        MESSAGE => {
+            let conversation = read_conversation_id(&mut body)?;
+            let seq = Seq::new(body.varint()?);
+            Event::Message { conversation, seq, record: body.rest() }
+        }
+        FOUNDED => {
+            let id = read_conversation_id(&mut body)?;
+            let conversation = super::rows::read_facts(&mut body, id)?;
+            let count = body.varint()?;
+            let members = (0..count).map(|_| read_member(&mut body)).collect::<Result<_, _>>()?;
+            Event::Founded { conversation, members: Members::from_unsorted(members) }
+        }
+        JOINED => {
+            let conversation = read_conversation_id(&mut body)?;
+            Event::Membership { conversation, change: MembershipChange::Joined(read_member(&mut body)?) }
+        }
+        LEFT => {
+            let conversation = read_conversation_id(&mut body)?;
+            let user = read_user_id(&mut body)?;
+            let new_admin = match body.str()? {
+                "" => None,
+                heir => Some(heir.parse().map_err(|_| DecodeError::Malformed("a user id"))?),
+            };
+            Event::Membership { conversation, change: MembershipChange::Left { user, new_admin } }
+        }
+        USER => {
+            let id = read_user_id(&mut body)?;
+            Event::User(super::rows::read_user(&mut body, id)?)
+        }
+        value => return Err(DecodeError::Unknown { what: "event", value: value.into() }),
+    };
+    Ok(Some(event))
+}
+
+fn put_member(out: &mut Vec<u8>, member: &Member) {
+    put_bytes(out, member.user.as_str().as_bytes());
+    super::rows::put_membership(out, member);
+}
+
+fn read_member(reader: &mut Reader<'_>) -> Result<Member, DecodeError> {
+    let user = read_user_id(reader)?;
+    super::rows::read_membership(reader, user)
+}
+
+pub fn read_conversation_id(reader: &mut Reader<'_>) -> Result<ConversationId, DecodeError> {
+    ConversationId::from_bytes(reader.array()?).ok_or(DecodeError::Malformed("a conversation id"))
+}
+
+pub fn read_user_id(reader: &mut Reader<'_>) -> Result<UserId, DecodeError> {
+    reader.str()?.parse().map_err(|_| DecodeError::Malformed("a user id"))
+}
+
+pub fn role_code(role: Role) -> u8 {
+    match role {
+        Role::Member => 0,
+        Role::Admin => 1,
+    }
+}
+
+pub fn put_timestamp(out: &mut Vec<u8>, timestamp: Timestamp) {
+    put_signed(out, timestamp.millis());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::hex;
+    use super::*;
+
+    fn user(name: &str) -> UserId {
+        name.parse().unwrap()
+    }
+
+    fn conversation() -> Conversation {
+        Conversation {
+            id: ConversationId::group([1; 15]),
+            title: Some("Tea".parse().unwrap()),
+            created_by: user("alice"),
+            created_at: Timestamp::from_millis(1000),
+            head: Seq::ZERO,
+            last_at: Timestamp::from_millis(1000),
+        }
+    }
+
+    fn all_events(out: &mut Vec<u8>) {
+        put_message(out, ConversationId::group([1; 15]), Seq::new(300), b"record");
+        put_founded(out, &conversation(), &Members::founding(&user("alice"), &[user("bob")]));
+        let member = Member { user: user("carol"), role: Role::Member, joined_seq: Seq::new(2) };
+        put_membership(out, ConversationId::group([1; 15]), &MembershipChange::Joined(member));
+        let left = MembershipChange::Left { user: user("alice"), new_admin: Some(user("bob")) };
+        put_membership(out, ConversationId::group([1; 15]), &left);
+        put_user(
+            out,
+            &User {
+                id: user("alice"),
+                display_name: Some("Alice".into()),
+                password_hash: None,
+                created_at: Timestamp::from_millis(7),
+            },
+        );
+    }
+
+    #[test]
+    fn the_bytes_of_version_1() {
+        let mut out = Vec::new();
+        all_events(&mut out);
+        assert_eq!(
+            hex(&out),
+            "01186701 01010101 01010101 01010101 0101ac02 7265636f 7264022c 67010101 01010101 01010101 01010101 d00f0561 6c696365 01035465 61020561 6c696365 01010362 6f620001 03186701 01010101 01010101 01010101 01010563 61726f6c 0002041a 67010101 01010101 01010101 01010101 05616c69 63650362 6f62050f 05616c69 63650e01 05416c69 636500"
+        );
+    }
+
+    #[test]
+    fn events_come_back_in_order() {
+        let mut out = Vec::new();
+        all_events(&mut out);
+        let mut reader = Reader(&out);
+        let mut kinds = Vec::new();
+        while let Some(event) = next_event(&mut reader).unwrap() {
+            kinds.push(match event {
+                Event::Message { seq, record, .. } => format!("message {seq} {}", record.len()),
+                Event::Founded { members, .. } => format!("founded by {}", members.len()),
+                Event::Membership { change, .. } => format!("{change:?}"),
+                Event::User(user) => format!("user {}", user.id),
+            });
+        }
+        assert_eq!(kinds.len(), 5);
+        assert_eq!(kinds[0], "message 300 6");
+        assert_eq!(kinds[4], "user alice");
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+            let mut reader = Reader(&bytes);
+            while let Ok(Some(_)) = next_event(&mut reader) {}
+        }
+    }
+}

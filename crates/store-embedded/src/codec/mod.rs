@@ -1,0 +1,146 @@
+//! Bytes at rest: small, versioned, checked. What each thing *means* is decided elsewhere.
+//!
+//! Integers are LEB128 varints, signed ones zigzagged; strings and byte strings carry their length in front.
+
+pub mod chunk;
+pub mod event;
+pub mod record;
+pub mod rows;
+
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum DecodeError {
+    #[error("the bytes end too early")]
+    Short,
+    #[error("the bytes do not match their checksum")]
+    Checksum,
+    #[error("unknown {what} {value}")]
+    Unknown { what: &'static str, value: u64 },
+    #[error("{0} is malformed")]
+    Malformed(&'static str),
+}
+
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value as u8) | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub const fn varint_length(value: u64) -> usize {
+    (70 - (value | 1).leading_zeros() as usize) / 7
+}
+
+pub fn put_signed(out: &mut Vec<u8>, value: i64) {
+    put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads from the front of a slice.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn u8(&mut self) -> Result<u8, DecodeError> {
+        let (&first, rest) = self.0.split_first().ok_or(DecodeError::Short)?;
+        self.0 = rest;
+        Ok(first)
+    }
+
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        let (front, rest) = self.0.split_at_checked(count).ok_or(DecodeError::Short)?;
+        self.0 = rest;
+        Ok(front)
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (front, rest) = self.0.split_first_chunk().ok_or(DecodeError::Short)?;
+        self.0 = rest;
+        Ok(*front)
+    }
+
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub fn varint(&mut self) -> Result<u64, DecodeError> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::Malformed("a varint"))
+    }
+
+    pub fn signed(&mut self) -> Result<i64, DecodeError> {
+        let value = self.varint()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = usize::try_from(self.varint()?).map_err(|_| DecodeError::Malformed("a length"))?;
+        self.take(length)
+    }
+
+    pub fn str(&mut self) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError::Malformed("text"))
+    }
+
+    pub fn rest(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+#[cfg(test)]
+pub mod testing {
+    /// Bytes as hex words of four bytes, for snapshots that a person can compare.
+    pub fn hex(bytes: &[u8]) -> String {
+        let words =
+            bytes.chunks(4).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(value: u64, signed: i64) {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            prop_assert_eq!(out.len(), varint_length(value));
+            put_signed(&mut out, signed);
+            let mut reader = Reader(&out);
+            prop_assert_eq!(reader.varint(), Ok(value));
+            prop_assert_eq!(reader.signed(), Ok(signed));
+            prop_assert!(reader.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_varint_that_never_ends_is_refused() {
+        assert_eq!(Reader(&[0xff; 11]).varint(), Err(DecodeError::Malformed("a varint")));
+        assert_eq!(Reader(&[0xff; 3]).varint(), Err(DecodeError::Short));
+    }
+}

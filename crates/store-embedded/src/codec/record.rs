@@ -1,0 +1,181 @@
+//! One message as bytes: the same in the log, in memory and inside a chunk.
+//!
+//! Its conversation and seq are not in it, since its place says them; nor is the receiver of a direct message,
+//! which follows from the members.
+
+use std::sync::Arc;
+
+use bluetick_core::{ContentType, MessageId, Timestamp, UserId};
+
+use super::{DecodeError, Reader, put_bytes, put_signed};
+
+const UUID: u8 = 0;
+const TEXT: u8 = 0;
+const SYSTEM: u8 = 1;
+const OTHER: u8 = 2;
+
+/// What a record says. Borrowed from the bytes it was read from, so that looking costs no allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    pub received_at: Timestamp,
+    pub timestamp: Timestamp,
+    pub sender: &'a str,
+    pub message_id: MessageId,
+    pub content_type: ContentType,
+    pub content: &'a str,
+}
+
+impl<'a> Record<'a> {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode(
+            out,
+            self.received_at,
+            self.timestamp,
+            self.sender,
+            &self.message_id,
+            &self.content_type,
+            self.content,
+        );
+    }
+
+    pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>, DecodeError> {
+        let mut reader = Reader(bytes);
+        let received_at = reader.signed()?;
+        let timestamp = received_at.wrapping_add(reader.signed()?);
+        let sender = reader.str()?;
+        let message_id = match reader.u8()? {
+            UUID => MessageId::Uuid(reader.array()?),
+            length => {
+                let text = std::str::from_utf8(reader.take(usize::from(length))?);
+                MessageId::Text(text.map_err(|_| DecodeError::Malformed("a message id"))?.into())
+            }
+        };
+        let content_type = match reader.u8()? {
+            TEXT => ContentType::Text,
+            SYSTEM => ContentType::System,
+            OTHER => ContentType::Other(reader.str()?.into()),
+            value => return Err(DecodeError::Unknown { what: "content type", value: value.into() }),
+        };
+        let content = std::str::from_utf8(reader.rest()).map_err(|_| DecodeError::Malformed("content"))?;
+        Ok(Record {
+            received_at: Timestamp::from_millis(received_at),
+            timestamp: Timestamp::from_millis(timestamp),
+            sender,
+            message_id,
+            content_type,
+            content,
+        })
+    }
+
+    pub fn sender_id(&self) -> Result<UserId, DecodeError> {
+        self.sender.parse().map_err(|_| DecodeError::Malformed("a sender"))
+    }
+
+    pub fn shared_content(&self) -> Arc<str> {
+        self.content.into()
+    }
+}
+
+/// As [`Record::encode`], for the send path, where the parts are not together in one place.
+pub fn encode(
+    out: &mut Vec<u8>,
+    received_at: Timestamp,
+    timestamp: Timestamp,
+    sender: &str,
+    message_id: &MessageId,
+    content_type: &ContentType,
+    content: &str,
+) {
+    put_signed(out, received_at.millis());
+    put_signed(out, timestamp.millis().wrapping_sub(received_at.millis()));
+    put_bytes(out, sender.as_bytes());
+    match message_id {
+        MessageId::Uuid(bytes) => {
+            out.push(UUID);
+            out.extend_from_slice(bytes);
+        }
+        MessageId::Text(text) => {
+            out.push(u8::try_from(text.len()).expect("a message id has at most 128 bytes"));
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+    match content_type {
+        ContentType::Text => out.push(TEXT),
+        ContentType::System => out.push(SYSTEM),
+        ContentType::Other(name) => {
+            out.push(OTHER);
+            put_bytes(out, name.as_bytes());
+        }
+    }
+    out.extend_from_slice(content.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::hex;
+    use super::*;
+
+    fn round_trip(record: &Record<'_>) {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        assert_eq!(Record::decode(&bytes).as_ref(), Ok(record));
+    }
+
+    #[test]
+    fn the_bytes_of_version_1() {
+        let record = Record {
+            received_at: Timestamp::from_millis(1_713_087_600_000),
+            timestamp: Timestamp::from_millis(1_713_087_599_990),
+            sender: "alice",
+            message_id: "0190b2a4-7c1e-7000-8000-0123456789ab".parse().unwrap(),
+            content_type: ContentType::Text,
+            content: "hey",
+        };
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        assert_eq!(
+            hex(&bytes),
+            "80d6d2bf db631305 616c6963 65000190 b2a47c1e 70008000 01234567 89ab0068 6579"
+        );
+    }
+
+    #[test]
+    fn every_cut_of_a_record_is_an_error_or_a_shorter_text() {
+        let mut bytes = Vec::new();
+        Record {
+            received_at: Timestamp::from_millis(1),
+            timestamp: Timestamp::from_millis(i64::MIN),
+            sender: "bob",
+            message_id: MessageId::Text("1".into()),
+            content_type: ContentType::Other("image/png".into()),
+            content: "x",
+        }
+        .encode(&mut bytes);
+        let whole = bytes.len();
+        assert!(Record::decode(&bytes).is_ok());
+        for length in 0..whole - 1 {
+            assert!(Record::decode(&bytes[..length]).is_err(), "{length}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn records_come_back(received_at: i64, timestamp: i64, id in "[!-~]{1,128}", content in ".*", kind in "[a-z]{1,64}") {
+            round_trip(&Record {
+                received_at: Timestamp::from_millis(received_at),
+                timestamp: Timestamp::from_millis(timestamp),
+                sender: "alice",
+                message_id: MessageId::from_stored(&id),
+                content_type: ContentType::from_stored(&kind),
+                content: &content,
+            });
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+            let _ = Record::decode(&bytes);
+        }
+    }
+}

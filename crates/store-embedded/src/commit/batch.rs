@@ -1,0 +1,131 @@
+//! What is asked for, and what will be true once the batch is durable.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bluetick_core::decide::{Founding, NotedChange};
+use bluetick_core::ports::{AddMembers, Append, Appended, NewConversation, Opened, RemoveMember, UserUpdate};
+use bluetick_core::{ConversationId, ConversationView, Seq, StoreError, User, UserId};
+use tokio::sync::oneshot;
+
+use super::WritableRoom;
+use crate::codec::chunk::Fingerprint;
+use crate::log::BatchBuffer;
+use crate::memory::Room;
+
+pub type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+pub enum Command {
+    Append(Box<AppendCommand>),
+    Open { room: Arc<Room>, new: NewConversation, reply: Reply<Opened> },
+    Add { room: Arc<Room>, add: AddMembers, reply: Reply<ConversationView> },
+    Remove { room: Arc<Room>, remove: RemoveMember, reply: Reply<ConversationView> },
+    CreateUser { user: User, reply: Reply<()> },
+    UpdateUser { update: UserUpdate, reply: Reply<()> },
+}
+
+pub struct AppendCommand {
+    pub room: WritableRoom,
+    pub append: Append,
+    /// Encoded by the sender's own task, so that the committer only copies.
+    pub record: Vec<u8>,
+    pub fingerprint: Fingerprint,
+    pub reply: Reply<Appended>,
+}
+
+/// What a command depends on and may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    Conversation(ConversationId),
+    User(UserId),
+}
+
+impl Command {
+    /// About how many bytes it holds while it waits.
+    pub fn weight(&self) -> usize {
+        match self {
+            Command::Append(append) => append.record.len() + append.append.content.len(),
+            Command::Open { .. } | Command::Add { .. } => 16 << 10,
+            Command::Remove { .. } | Command::CreateUser { .. } | Command::UpdateUser { .. } => 1 << 10,
+        }
+    }
+
+    pub fn subject(&self) -> Subject {
+        match self {
+            Command::Append(append) => Subject::Conversation(append.append.conversation),
+            Command::Open { new, .. } => Subject::Conversation(new.id),
+            Command::Add { add, .. } => Subject::Conversation(add.conversation),
+            Command::Remove { remove, .. } => Subject::Conversation(remove.conversation),
+            Command::CreateUser { user, .. } => Subject::User(user.id.clone()),
+            Command::UpdateUser { update, .. } => Subject::User(update.id.clone()),
+        }
+    }
+
+    pub fn refuse(self, error: StoreError) {
+        match self {
+            Command::Append(command) => drop(command.reply.send(Err(error))),
+            Command::Open { reply, .. } => drop(reply.send(Err(error))),
+            Command::Add { reply, .. } | Command::Remove { reply, .. } => drop(reply.send(Err(error))),
+            Command::CreateUser { reply, .. } | Command::UpdateUser { reply, .. } => {
+                drop(reply.send(Err(error)));
+            }
+        }
+    }
+}
+
+/// A message on its way, with the place of its record in the batch.
+pub struct PlannedMessage {
+    pub room: Arc<Room>,
+    pub seq: Seq,
+    pub record: Range<usize>,
+    pub fingerprint: Fingerprint,
+    pub append: Append,
+    pub reply: Reply<Appended>,
+}
+
+pub enum Planned {
+    Message(PlannedMessage),
+    /// The same message as one earlier in this batch.
+    Echo {
+        appended: Appended,
+        reply: Reply<Appended>,
+    },
+    Founded {
+        room: Arc<Room>,
+        founding: Box<Founding>,
+        notice: Option<Range<usize>>,
+        reply: Reply<Opened>,
+    },
+    Members {
+        room: Arc<Room>,
+        changes: Vec<(NotedChange, Range<usize>)>,
+        reply: Reply<ConversationView>,
+    },
+    User {
+        user: User,
+        reply: Reply<()>,
+    },
+}
+
+/// A batch while it fills.
+pub struct Batch {
+    pub buffer: BatchBuffer,
+    pub planned: Vec<Planned>,
+    /// Changed by this batch in a way that only shows once it is durable. A command about one of these has to wait
+    /// for the next batch, so that nothing is ever decided on what may yet be refused.
+    pub unsettled: Vec<Subject>,
+}
+
+impl Batch {
+    pub fn new() -> Batch {
+        Batch { buffer: BatchBuffer::with_capacity(4 << 10), planned: Vec::new(), unsettled: Vec::new() }
+    }
+
+    /// The message this batch puts at `seq`.
+    pub fn planned_message(&self, id: ConversationId, seq: Seq) -> Option<&PlannedMessage> {
+        self.planned.iter().rev().find_map(|planned| match planned {
+            Planned::Message(message) if message.room.id == id && message.seq == seq => Some(message),
+            _ => None,
+        })
+    }
+}

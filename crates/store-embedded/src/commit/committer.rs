@@ -1,0 +1,321 @@
+//! The loop: take, decide, write, show, answer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bluetick_core::decide;
+use bluetick_core::members::MembershipChange;
+use bluetick_core::ports::{Appended, CommitListener, CommitReport, Committed, Opened, StoreObserver};
+use bluetick_core::{Refusal, StoreError};
+use bytes::Bytes;
+
+use super::batch::{Batch, Command, Planned, PlannedMessage};
+use super::queue::Woken;
+use super::sequence::{Sequencer, answer};
+use super::{Handover, HealthState, Queue};
+use crate::log::{AppendError, BatchBuffer, LogWriter};
+use crate::memory::{Generation, Users};
+
+/// A batch is closed when it reaches this, so that no sync takes long.
+const BATCH_BYTES: usize = 2 << 20;
+/// How often a store that refuses writes tries whether the disk takes them again.
+const PROBE_EVERY: Duration = Duration::from_millis(250);
+/// Log that may pile up behind a slow checkpoint, in checkpoints. Beyond it writers wait.
+const MAX_BACKLOG: u64 = 3;
+const BACKLOG_WAIT: Duration = Duration::from_millis(100);
+
+pub struct CommitterParts {
+    pub queue: Arc<Queue>,
+    pub log: LogWriter,
+    pub generation: Generation,
+    pub sequencer: Sequencer,
+    pub users: Arc<Users>,
+    pub handover: Arc<Handover>,
+    pub health: Arc<HealthState>,
+    pub listener: Option<Arc<dyn CommitListener>>,
+    pub observer: Arc<dyn StoreObserver>,
+    pub checkpoint_bytes: u64,
+    pub checkpoint_idle: Duration,
+}
+
+pub struct Committer {
+    parts: CommitterParts,
+    /// When the oldest change of the generation was made.
+    dirty_since: Option<Instant>,
+}
+
+impl Committer {
+    pub fn new(parts: CommitterParts) -> Committer {
+        let dirty_since = (!parts.generation.is_empty()).then(Instant::now);
+        Committer { parts, dirty_since }
+    }
+
+    /// Runs until the queue is closed and empty, then hands the last generation over.
+    pub fn run(mut self) {
+        let mut taken = VecDeque::new();
+        let queue = Arc::clone(&self.parts.queue);
+        loop {
+            match queue.take(&mut taken, self.patience()) {
+                Woken::Working => self.write_all(&mut taken),
+                Woken::Closed => break,
+            }
+            self.recycle();
+            self.seal_if_due();
+        }
+        self.seal_at_the_end();
+    }
+
+    /// How long to wait for something to write before there is something else to do.
+    fn patience(&self) -> Option<Duration> {
+        if self.parts.health.check().is_err() {
+            return Some(PROBE_EVERY);
+        }
+        let due = self.dirty_since? + self.parts.checkpoint_idle;
+        Some(due.saturating_duration_since(Instant::now()).max(Duration::from_millis(10)))
+    }
+
+    fn write_all(&mut self, taken: &mut VecDeque<Command>) {
+        if self.parts.health.check().is_err() {
+            self.probe();
+        }
+        let max_payload = self.parts.log.max_payload_bytes().min(BATCH_BYTES);
+        let mut batch = Batch::new();
+        while let Some(command) = taken.pop_front() {
+            if let Err(refused) = self.parts.health.check() {
+                command.refuse(refused);
+                continue;
+            }
+            let waits = !batch.unsettled.is_empty() && batch.unsettled.contains(&command.subject());
+            if waits || batch.buffer.payload_bytes() + command.weight() > max_payload {
+                self.commit(std::mem::replace(&mut batch, Batch::new()));
+            }
+            self.parts.sequencer.sequence(&mut batch, command);
+        }
+        self.commit(batch);
+    }
+
+    fn commit(&mut self, mut batch: Batch) {
+        if batch.buffer.is_empty() {
+            assert!(batch.planned.is_empty(), "what is answered after the batch is in the batch");
+            return;
+        }
+        if let Err(error) = self.wait_for_checkpoints() {
+            return undo(batch, &error);
+        }
+        match self.parts.log.append(&mut batch.buffer) {
+            Ok(sync) => {
+                let report =
+                    CommitReport { messages: batch.planned.len(), bytes: batch.buffer.bytes.len(), sync };
+                self.parts.observer.committed(report);
+                self.show(batch);
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                self.parts.health.refuse(&reason);
+                let error = match error {
+                    AppendError::Write(_) => StoreError::ReadOnly(reason),
+                    AppendError::Sync(_) => StoreError::Failed(reason),
+                };
+                undo(batch, &error);
+            }
+        }
+    }
+
+    /// The batch is durable: readers see it, listeners hear of it, then the askers are answered.
+    fn show(&mut self, batch: Batch) {
+        let generation = &mut self.parts.generation;
+        generation.log_bytes += batch.buffer.bytes.len() as u64;
+        generation.through = self.parts.log.last_batch();
+        self.dirty_since.get_or_insert_with(Instant::now);
+        let bytes = Bytes::from(batch.buffer.bytes);
+        let mut committed = Vec::new();
+        let mut shown = Vec::with_capacity(batch.planned.len());
+        let listens = self.parts.listener.is_some();
+        for planned in batch.planned {
+            match planned {
+                Planned::Message(planned) => {
+                    shown.push(show_message(generation, &bytes, planned, listens.then_some(&mut committed)));
+                }
+                Planned::Echo { appended, reply } => shown.push(Shown::Appended(appended, reply)),
+                Planned::Founded { room, founding, notice, reply } => {
+                    let mut state = room.state();
+                    state.found(founding.conversation, Arc::new(founding.members));
+                    if let (Some(message), Some(record)) = (founding.notice, notice) {
+                        state.push(message.seq, bytes.slice(record), message.received_at);
+                        committed.push(Committed {
+                            message: Arc::new(message),
+                            members: Arc::clone(&state.members),
+                            departed: None,
+                            origin: None,
+                        });
+                    }
+                    generation.list(&room, &mut state);
+                    let view = state.view().expect("it was just made");
+                    shown.push(Shown::Opened(Opened { view, created: true }, reply));
+                }
+                Planned::Members { room, changes, reply } => {
+                    let mut state = room.state();
+                    for ((change, message), record) in changes {
+                        state.change_membership(&change);
+                        state.push(message.seq, bytes.slice(record), message.received_at);
+                        let departed = match change {
+                            MembershipChange::Left { user, .. } => Some(user),
+                            MembershipChange::Joined(_) => None,
+                        };
+                        committed.push(Committed {
+                            message: Arc::new(message),
+                            members: Arc::clone(&state.members),
+                            departed,
+                            origin: None,
+                        });
+                    }
+                    generation.list(&room, &mut state);
+                    let view = state.view().ok_or(Refusal::NotAMember.into());
+                    shown.push(Shown::Changed(view, reply));
+                }
+                Planned::User { user, reply } => {
+                    generation.users.push(user.id.clone());
+                    self.parts.users.put(user);
+                    shown.push(Shown::User(reply));
+                }
+            }
+        }
+        if let Some(listener) = &self.parts.listener
+            && !committed.is_empty()
+        {
+            listener.committed(committed);
+        }
+        for answered in shown {
+            answered.send();
+        }
+    }
+
+    /// While the disk refuses: an empty batch tells whether it takes writes again.
+    fn probe(&mut self) {
+        if let Some(failing) = self.parts.handover.failing()
+            && self.backlog_is_full()
+        {
+            self.parts.health.refuse(&failing);
+            return;
+        }
+        match self.parts.log.append(&mut BatchBuffer::with_capacity(0)) {
+            Ok(_) => self.parts.health.recover(),
+            Err(error) => self.parts.health.refuse(&error.to_string()),
+        }
+    }
+
+    fn backlog_is_full(&self) -> bool {
+        self.parts.generation.log_bytes > MAX_BACKLOG * self.parts.checkpoint_bytes
+    }
+
+    /// Writers wait when the tables fall far behind the log, and are refused when the tables cannot be written.
+    fn wait_for_checkpoints(&mut self) -> Result<(), StoreError> {
+        while self.backlog_is_full() {
+            if self.parts.handover.wait_until_free(BACKLOG_WAIT) {
+                self.seal();
+            } else if let Some(failing) = self.parts.handover.failing() {
+                self.parts.health.refuse(&failing);
+                return Err(StoreError::ReadOnly(failing));
+            }
+        }
+        Ok(())
+    }
+
+    fn seal_if_due(&mut self) {
+        let idle = self.dirty_since.is_some_and(|since| since.elapsed() >= self.parts.checkpoint_idle);
+        let full = self.parts.generation.log_bytes >= self.parts.checkpoint_bytes;
+        if (idle || full) && self.parts.handover.is_free() {
+            self.seal();
+        }
+    }
+
+    fn seal(&mut self) {
+        self.dirty_since = None;
+        self.parts.handover.give(self.parts.generation.seal());
+    }
+
+    fn seal_at_the_end(&mut self) {
+        while !self.parts.handover.wait_until_free(Duration::from_secs(1)) {
+            if self.parts.handover.failing().is_some() {
+                return;
+            }
+        }
+        if !self.parts.generation.is_empty() {
+            self.seal();
+        }
+    }
+
+    fn recycle(&mut self) {
+        if let Err(error) = self.parts.log.recycle_through(self.parts.handover.done()) {
+            tracing::warn!(%error, "a log segment that is no longer needed could not be recycled");
+        }
+    }
+}
+
+/// What to answer once everybody may know.
+enum Shown {
+    Appended(Appended, super::Reply<Appended>),
+    Opened(Opened, super::Reply<Opened>),
+    Changed(
+        Result<bluetick_core::ConversationView, StoreError>,
+        super::Reply<bluetick_core::ConversationView>,
+    ),
+    User(super::Reply<()>),
+}
+
+impl Shown {
+    fn send(self) {
+        match self {
+            Shown::Appended(appended, reply) => answer(reply, Ok(appended)),
+            Shown::Opened(opened, reply) => answer(reply, Ok(opened)),
+            Shown::Changed(view, reply) => answer(reply, view),
+            Shown::User(reply) => answer(reply, Ok(())),
+        }
+    }
+}
+
+fn show_message(
+    generation: &mut Generation,
+    bytes: &Bytes,
+    planned: PlannedMessage,
+    committed: Option<&mut Vec<Committed>>,
+) -> Shown {
+    let PlannedMessage { room, seq, record, append, reply, .. } = planned;
+    let received_at = append.received_at;
+    let mut state = room.state();
+    state.push(seq, bytes.slice(record), received_at);
+    generation.list(&room, &mut state);
+    if let Some(committed) = committed {
+        let members = Arc::clone(&state.members);
+        drop(state);
+        let origin = append.origin;
+        let message = Arc::new(decide::place(append, &members, seq));
+        committed.push(Committed { message, members, departed: None, origin });
+    }
+    Shown::Appended(Appended { seq, received_at, duplicate: false }, reply)
+}
+
+/// The batch never was: places and ids are free again, and everybody is told.
+fn undo(batch: Batch, error: &StoreError) {
+    for planned in batch.planned {
+        match planned {
+            Planned::Message(PlannedMessage { room, seq, fingerprint, reply, .. }) => {
+                let mut state = room.state();
+                state.reserved = state.head();
+                if let Some(ids) = &mut state.ids {
+                    ids.remove(fingerprint, seq);
+                }
+                answer(reply, Err(error.clone()));
+            }
+            Planned::Members { room, reply, .. } => {
+                let mut state = room.state();
+                state.reserved = state.head();
+                answer(reply, Err(error.clone()));
+            }
+            Planned::Echo { reply, .. } => answer(reply, Err(error.clone())),
+            Planned::Founded { reply, .. } => answer(reply, Err(error.clone())),
+            Planned::User { reply, .. } => answer(reply, Err(error.clone())),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What waits for the committer. Bounded: when it is full, the sender is told at once.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bluetick_core::StoreError;
+
+use super::Command;
+
+/// Bytes of waiting records, so that a few thousand large messages do not fill the memory.
+const MAX_BYTES: usize = 256 << 20;
+
+pub struct Queue {
+    limit: usize,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Command>,
+    bytes: usize,
+    nudged: bool,
+    closed: bool,
+    asleep: bool,
+}
+
+/// Why the committer was woken.
+pub enum Woken {
+    /// Something to write is in the buffer, or there may be other work.
+    Working,
+    Closed,
+}
+
+impl Queue {
+    pub fn new(limit: usize) -> Queue {
+        Queue { limit, state: Mutex::default(), wake: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding the queue")
+    }
+
+    pub fn push(&self, command: Command) -> Result<(), StoreError> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(StoreError::Closing);
+        }
+        let bytes = command.weight();
+        if state.waiting.len() >= self.limit || state.bytes + bytes > MAX_BYTES {
+            return Err(StoreError::Overloaded);
+        }
+        state.bytes += bytes;
+        state.waiting.push_back(command);
+        if state.asleep {
+            state.asleep = false;
+            self.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Wakes the committer without giving it anything to write.
+    pub fn nudge(&self) {
+        self.state().nudged = true;
+        self.wake.notify_one();
+    }
+
+    pub fn close(&self) {
+        self.state().closed = true;
+        self.wake.notify_one();
+    }
+
+    /// Moves everything that waits into `taken`. Waits while there is nothing, at most `patience`.
+    pub fn take(&self, taken: &mut VecDeque<Command>, patience: Option<Duration>) -> Woken {
+        let mut state = self.state();
+        while state.waiting.is_empty() && !state.closed && !state.nudged {
+            state.asleep = true;
+            state = match patience {
+                None => self.wake.wait(state).expect("nobody panics while holding the queue"),
+                Some(patience) => {
+                    let waited = self.wake.wait_timeout(state, patience);
+                    let (mut state, timeout) = waited.expect("nobody panics while holding the queue");
+                    state.nudged |= timeout.timed_out();
+                    state
+                }
+            };
+        }
+        state.asleep = false;
+        state.nudged = false;
+        state.bytes = 0;
+        std::mem::swap(&mut state.waiting, taken);
+        if taken.is_empty() && state.closed { Woken::Closed } else { Woken::Working }
+    }
+}

@@ -1,0 +1,246 @@
+//! Deciding: each command meets the state it finds and becomes facts in the batch, or a refusal.
+
+use std::sync::Arc;
+
+use bluetick_core::decide;
+use bluetick_core::ports::{AddMembers, Appended, NewConversation, Opened, RemoveMember, UserUpdate};
+use bluetick_core::{ConversationView, Message, Refusal, Seq, StoreError, User};
+
+use super::batch::{AppendCommand, Batch, Command, Planned, PlannedMessage, Subject};
+use super::{Reply, WritableRoom};
+use crate::codec::record::Record;
+use crate::codec::{event, record};
+use crate::memory::{Room, RoomState, Users};
+use crate::tables::Tables;
+
+pub struct Sequencer {
+    pub tables: Arc<Tables>,
+    pub users: Arc<Users>,
+}
+
+impl Sequencer {
+    pub fn sequence(&self, batch: &mut Batch, command: Command) {
+        match command {
+            Command::Append(command) => self.append(batch, *command),
+            Command::Open { room, new, reply } => self.open(batch, room, &new, reply),
+            Command::Add { room, add, reply } => self.add(batch, room, &add, reply),
+            Command::Remove { room, remove, reply } => self.remove(batch, room, &remove, reply),
+            Command::CreateUser { user, reply } => self.create_user(batch, user, reply),
+            Command::UpdateUser { update, reply } => self.update_user(batch, update, reply),
+        }
+    }
+
+    fn append(&self, batch: &mut Batch, command: AppendCommand) {
+        let AppendCommand { room: WritableRoom(room), append, record, fingerprint, reply } = command;
+        let mut state = room.state();
+        if state.conversation.is_none() || !state.members.contains(&append.sender) {
+            return answer(reply, Err(Refusal::NotAMember.into()));
+        }
+        let ids = state.ids.as_ref().expect("a room is made writable before it is written to");
+        let candidates: Vec<Seq> = ids.candidates(fingerprint, state.reserved).collect();
+        for seq in candidates {
+            match self.compare(batch, &room, &state, seq, &append) {
+                Ok(Comparison::Other) => {}
+                Ok(Comparison::Conflict) => {
+                    return answer(reply, Err(Refusal::MessageIdReused { first_seq: seq }.into()));
+                }
+                Ok(Comparison::Same(appended)) if seq > state.head() => {
+                    drop(state);
+                    return batch.planned.push(Planned::Echo { appended, reply });
+                }
+                Ok(Comparison::Same(appended)) => return answer(reply, Ok(appended)),
+                Err(error) => return answer(reply, Err(error)),
+            }
+        }
+        let seq = state.reserved.next();
+        state.reserved = seq;
+        state.ids.get_or_insert_default().insert(fingerprint, seq);
+        drop(state);
+        let record = event::put_message(&mut batch.buffer.bytes, room.id, seq, &record);
+        batch.buffer.events += 1;
+        batch.planned.push(Planned::Message(PlannedMessage {
+            room,
+            seq,
+            record,
+            fingerprint,
+            append,
+            reply,
+        }));
+    }
+
+    /// Whether the message at `seq`, whose fingerprint is the same, is the one that is sent again.
+    fn compare(
+        &self,
+        batch: &Batch,
+        room: &Room,
+        state: &RoomState,
+        seq: Seq,
+        append: &bluetick_core::ports::Append,
+    ) -> Result<Comparison, StoreError> {
+        if let Some(planned) = batch.planned_message(room.id, seq) {
+            let earlier = &planned.append;
+            if earlier.sender != append.sender || earlier.message_id != append.message_id {
+                return Ok(Comparison::Other);
+            }
+            if earlier.content != append.content || earlier.content_type != append.content_type {
+                return Ok(Comparison::Conflict);
+            }
+            let received_at = earlier.received_at;
+            return Ok(Comparison::Same(Appended { seq, received_at, duplicate: true }));
+        }
+        if let Some(record) = state.tail_record(seq) {
+            return compare_record(record, seq, append);
+        }
+        let mut found = Comparison::Other;
+        let mut failure = None;
+        self.tables.snapshot()?.records(room.id, seq..=seq, |seq, record| {
+            match compare_record(record, seq, append) {
+                Ok(comparison) => found = comparison,
+                Err(error) => failure = Some(error),
+            }
+            Ok(())
+        })?;
+        failure.map_or(Ok(found), Err)
+    }
+
+    fn open(&self, batch: &mut Batch, room: Arc<Room>, new: &NewConversation, reply: Reply<Opened>) {
+        if let Some(view) = room.state().view() {
+            let opened = match view.members.contains(&new.created_by) {
+                true => Ok(Opened { view, created: false }),
+                false => Err(Refusal::NotAMember.into()),
+            };
+            return answer(reply, opened);
+        }
+        let founding = decide::found(new);
+        let bytes = &mut batch.buffer.bytes;
+        event::put_founded(bytes, &founding.conversation, &founding.members);
+        let notice = founding.notice.as_ref().map(|notice| put_notice(bytes, notice));
+        batch.buffer.events += 1 + u32::from(notice.is_some());
+        batch.unsettled.push(Subject::Conversation(room.id));
+        batch.planned.push(Planned::Founded { room, founding: Box::new(founding), notice, reply });
+    }
+
+    fn add(&self, batch: &mut Batch, room: Arc<Room>, add: &AddMembers, reply: Reply<ConversationView>) {
+        let (decided, view) = {
+            let state = room.state();
+            (decide::add_members(add, &state.members, state.reserved), state.view())
+        };
+        match decided {
+            Ok(changes) if changes.is_empty() => answer(reply, view.ok_or(Refusal::NotAMember.into())),
+            Ok(changes) => self.change(batch, room, changes, reply),
+            Err(refusal) => answer(reply, Err(refusal.into())),
+        }
+    }
+
+    fn remove(
+        &self,
+        batch: &mut Batch,
+        room: Arc<Room>,
+        remove: &RemoveMember,
+        reply: Reply<ConversationView>,
+    ) {
+        let decided = {
+            let state = room.state();
+            decide::remove_member(remove, &state.members, state.reserved)
+        };
+        match decided {
+            Ok(change) => self.change(batch, room, vec![change], reply),
+            Err(refusal) => answer(reply, Err(refusal.into())),
+        }
+    }
+
+    fn change(
+        &self,
+        batch: &mut Batch,
+        room: Arc<Room>,
+        changes: Vec<decide::NotedChange>,
+        reply: Reply<ConversationView>,
+    ) {
+        let mut planned = Vec::with_capacity(changes.len());
+        for (change, notice) in changes {
+            event::put_membership(&mut batch.buffer.bytes, room.id, &change);
+            let record = put_notice(&mut batch.buffer.bytes, &notice);
+            batch.buffer.events += 2;
+            room.state().reserved = notice.seq;
+            planned.push(((change, notice), record));
+        }
+        batch.unsettled.push(Subject::Conversation(room.id));
+        batch.planned.push(Planned::Members { room, changes: planned, reply });
+    }
+
+    fn stored_user(&self, id: &bluetick_core::UserId) -> Result<Option<User>, StoreError> {
+        match self.users.get(id) {
+            Some(user) => Ok(Some(user)),
+            None => Ok(self.tables.snapshot()?.user(id)?),
+        }
+    }
+
+    fn create_user(&self, batch: &mut Batch, user: User, reply: Reply<()>) {
+        match self.stored_user(&user.id) {
+            Ok(None) => put_user(batch, user, reply),
+            Ok(Some(_)) => answer(reply, Err(Refusal::UserExists.into())),
+            Err(error) => answer(reply, Err(error)),
+        }
+    }
+
+    fn update_user(&self, batch: &mut Batch, update: UserUpdate, reply: Reply<()>) {
+        match self.stored_user(&update.id) {
+            Ok(Some(mut user)) => {
+                user.display_name = update.display_name.or(user.display_name);
+                user.password_hash = update.password_hash.or(user.password_hash);
+                put_user(batch, user, reply);
+            }
+            Ok(None) => answer(reply, Err(Refusal::NoSuchUser.into())),
+            Err(error) => answer(reply, Err(error)),
+        }
+    }
+}
+
+enum Comparison {
+    /// Another message; the fingerprints collided.
+    Other,
+    Same(Appended),
+    /// The same id for something else.
+    Conflict,
+}
+
+fn compare_record(
+    record: &[u8],
+    seq: Seq,
+    append: &bluetick_core::ports::Append,
+) -> Result<Comparison, StoreError> {
+    let stored = Record::decode(record).map_err(|error| StoreError::Damaged(error.to_string()))?;
+    if stored.sender != append.sender.as_str() || stored.message_id != append.message_id {
+        return Ok(Comparison::Other);
+    }
+    if stored.content != &*append.content || stored.content_type != append.content_type {
+        return Ok(Comparison::Conflict);
+    }
+    Ok(Comparison::Same(Appended { seq, received_at: stored.received_at, duplicate: true }))
+}
+
+fn put_user(batch: &mut Batch, user: User, reply: Reply<()>) {
+    event::put_user(&mut batch.buffer.bytes, &user);
+    batch.buffer.events += 1;
+    batch.unsettled.push(Subject::User(user.id.clone()));
+    batch.planned.push(Planned::User { user, reply });
+}
+
+fn put_notice(bytes: &mut Vec<u8>, notice: &Message) -> std::ops::Range<usize> {
+    let mut body = Vec::new();
+    record::encode(
+        &mut body,
+        notice.received_at,
+        notice.timestamp,
+        notice.sender.as_str(),
+        &notice.message_id,
+        &notice.content_type,
+        &notice.content,
+    );
+    event::put_message(bytes, notice.conversation, notice.seq, &body)
+}
+
+/// The asker may have gone; then nobody wants to know.
+pub fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
+    drop(reply.send(result));
+}

@@ -1,0 +1,88 @@
+//! One process per data directory.
+//!
+//! The lock is the kernel's and goes with the process, however it ends; what the file says is for people and for the
+//! command-line tools, which ask the running server instead of opening the store behind its back.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+
+const NAME: &str = "LOCK";
+
+#[derive(Debug)]
+pub struct DataLock {
+    file: File,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error("the data directory is in use by process {}{}", .0.process, .0.address.as_ref().map(|address| format!(", which listens on {address}")).unwrap_or_default())]
+    InUse(Holder),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Who has the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub process: String,
+    /// Where it listens, if it serves.
+    pub address: Option<String>,
+}
+
+impl DataLock {
+    pub fn acquire(directory: &Path) -> Result<DataLock, LockError> {
+        let path = directory.join(NAME);
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                file.read_to_string(&mut text)?;
+                let mut lines = text.lines().map(str::to_owned);
+                let process = lines.next().unwrap_or_else(|| "?".to_owned());
+                return Err(LockError::InUse(Holder { process, address: lines.next() }));
+            }
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let lock = DataLock { file };
+        lock.write("")?;
+        Ok(lock)
+    }
+
+    /// Says where this process listens.
+    pub fn announce(&self, address: &str) -> io::Result<()> {
+        self.write(address)
+    }
+
+    fn write(&self, address: &str) -> io::Result<()> {
+        let mut file = &self.file;
+        file.rewind()?;
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        if !address.is_empty() {
+            writeln!(file, "{address}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_holder_is_told_who_the_first_one_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = DataLock::acquire(directory.path()).unwrap();
+        lock.announce("127.0.0.1:8080").unwrap();
+        let refused = DataLock::acquire(directory.path()).unwrap_err();
+        let own = std::process::id();
+        assert_eq!(
+            refused.to_string(),
+            format!("the data directory is in use by process {own}, which listens on 127.0.0.1:8080")
+        );
+        drop(lock);
+        assert!(DataLock::acquire(directory.path()).is_ok());
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading the log back: what is true, and where it ends.
+//!
+//! A batch that was torn by a crash can only be the last one, because the next is not written before it is synced.
+//! So a frame that cannot be read is the end of the log if nothing newer lies behind it, and damage otherwise; damage
+//! is reported with its place, never skipped.
+
+use std::path::Path;
+
+use super::frame::{ALIGNMENT, Frame};
+use super::segment::{self, FIRST_FRAME};
+use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
+
+/// Where the writer goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanEnd {
+    /// Segments and the first batch of each, oldest first.
+    pub segments: Vec<(SegmentNumber, BatchNumber)>,
+    /// The last segment and the first free byte in it.
+    pub resume_at: Option<(SegmentNumber, u64)>,
+    pub next_batch: BatchNumber,
+}
+
+/// Gives every batch after `checkpoint` to `visit`, in order.
+pub fn scan<E: From<LogError>>(
+    directory: &Path,
+    tag: StoreTag,
+    checkpoint: BatchNumber,
+    mut visit: impl FnMut(Frame<'_>) -> Result<(), E>,
+) -> Result<ScanEnd, E> {
+    let io_error = |path: &Path, error| LogError::Io { path: path.to_owned(), error };
+    let files = segment::list(directory).map_err(|error| io_error(directory, error))?;
+    let mut segments = Vec::new();
+    let mut unbegun = None;
+    for (position, (number, path)) in files.iter().enumerate() {
+        let header = segment::read_header(path)?;
+        match header {
+            Some(header) if header.tag != tag => {
+                return Err(damaged(path, 0, "the segment belongs to another store").into());
+            }
+            Some(header) if header.number == *number => segments.push((*number, path, header.first_batch)),
+            // The crash came after it was taken from the spares and before its header was written.
+            _ if position + 1 == files.len() => unbegun = Some(path),
+            _ => return Err(damaged(path, 0, "the segment has no header").into()),
+        }
+    }
+
+    let mut expected = match segments.first() {
+        None => checkpoint.next(),
+        Some((_, path, first)) if *first > checkpoint.next() => {
+            let what = format!("batches {} to {} are missing before it", checkpoint.0 + 1, first.0 - 1);
+            return Err(damaged(path, 0, &what).into());
+        }
+        Some((_, _, first)) => *first,
+    };
+    let mut resume_at = None;
+    for (position, &(number, path, _)) in segments.iter().enumerate() {
+        let next_first = segments.get(position + 1).map(|&(_, _, first)| first);
+        if next_first.is_some_and(|first| first <= checkpoint.next()) {
+            expected = next_first.unwrap_or(expected);
+            continue;
+        }
+        let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
+        let mut offset = FIRST_FRAME as usize;
+        while next_first != Some(expected) {
+            let frame = bytes.get(offset..).and_then(|rest| Frame::read(rest, tag));
+            let Some(frame) = frame.filter(|frame| frame.number == expected) else {
+                if next_first.is_some() || newer_frame_behind(&bytes, offset, tag, expected) {
+                    let what = format!("batch {} cannot be read", expected.0);
+                    return Err(damaged(path, offset as u64, &what).into());
+                }
+                break;
+            };
+            if frame.number > checkpoint {
+                visit(frame)?;
+            }
+            offset += frame.length_on_disk();
+            expected = expected.next();
+        }
+        resume_at = Some((number, offset as u64));
+    }
+    if expected <= checkpoint {
+        let what = format!("the log ends before batch {}, to which the tables are written", checkpoint.0);
+        return Err(damaged(directory, 0, &what).into());
+    }
+    if let Some(path) = unbegun {
+        let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
+        if newer_frame_behind(&bytes, 0, tag, BatchNumber(expected.0 - 1)) {
+            return Err(
+                damaged(path, 0, "the segment has no header, but batches that are not elsewhere").into()
+            );
+        }
+        std::fs::remove_file(path).map_err(|error| io_error(path, error))?;
+    }
+    let segments = segments.iter().map(|&(number, _, first)| (number, first)).collect();
+    Ok(ScanEnd { segments, resume_at, next_batch: expected })
+}
+
+fn newer_frame_behind(bytes: &[u8], offset: usize, tag: StoreTag, expected: BatchNumber) -> bool {
+    (offset.next_multiple_of(ALIGNMENT)..bytes.len())
+        .step_by(ALIGNMENT)
+        .filter_map(|at| Frame::read(&bytes[at..], tag))
+        .any(|frame| frame.number > expected)
+}
+
+fn damaged(path: &Path, offset: u64, what: &str) -> LogError {
+    LogError::Damaged { path: path.to_owned(), offset, what: what.to_owned() }
+}

@@ -1,0 +1,236 @@
+//! The log as a whole: what was appended is what comes back, whatever happened to the files in between.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tempfile::TempDir;
+
+use super::segment::{self, FIRST_FRAME};
+use super::*;
+use crate::disk::{Disk, Faults};
+
+const TAG: StoreTag = StoreTag(*b"storetag");
+/// Room for a header page and three batches of [`BIG`] bytes.
+const SEGMENT_BYTES: u64 = 4096 + 3 * 1024;
+const BIG: usize = 1000;
+
+struct Log {
+    directory: TempDir,
+    faults: Arc<Faults>,
+}
+
+impl Log {
+    fn new() -> Log {
+        Log { directory: TempDir::new().unwrap(), faults: Arc::default() }
+    }
+
+    fn writer(&self, checkpoint: u64) -> LogWriter {
+        let (_, end) = self.read(checkpoint).unwrap();
+        let disk = Disk::with_faults(Arc::clone(&self.faults));
+        let spares = Spares::open(self.directory.path(), disk.clone(), SEGMENT_BYTES).unwrap();
+        let directory = self.directory.path().to_owned();
+        let settings = WriterSettings { directory, segment_bytes: SEGMENT_BYTES, tag: TAG, disk };
+        LogWriter::resume(settings, Arc::new(spares), end).unwrap()
+    }
+
+    /// The first byte of every batch after `checkpoint`.
+    fn read(&self, checkpoint: u64) -> Result<(Vec<u8>, ScanEnd), LogError> {
+        let mut seen = Vec::new();
+        let end = scan(self.directory.path(), TAG, BatchNumber(checkpoint), |frame| {
+            seen.push(frame.payload[0]);
+            Ok::<_, LogError>(())
+        })?;
+        Ok((seen, end))
+    }
+
+    fn seen(&self) -> Vec<u8> {
+        self.read(0).unwrap().0
+    }
+
+    fn segments(&self) -> Vec<PathBuf> {
+        segment::list(self.directory.path()).unwrap().into_iter().map(|(_, path)| path).collect()
+    }
+}
+
+fn append(writer: &mut LogWriter, name: u8) -> Result<(), AppendError> {
+    let mut batch = BatchBuffer::with_capacity(BIG);
+    batch.bytes.resize(batch.bytes.len() + BIG - 32, name);
+    batch.events = 1;
+    writer.append(&mut batch).map(|_| ())
+}
+
+#[test]
+fn batches_come_back_in_order_over_several_segments_and_openings() {
+    let log = Log::new();
+    for round in 0..4 {
+        let mut writer = log.writer(0);
+        for name in 0..4 {
+            append(&mut writer, round * 4 + name).unwrap();
+        }
+    }
+    assert_eq!(log.seen(), (0..16).collect::<Vec<_>>());
+    assert_eq!(log.segments().len(), 6);
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_its_place_is_used_again() {
+    for torn_to in [0, 1, 31, 32, 500, BIG - 1] {
+        let log = Log::new();
+        let mut writer = log.writer(0);
+        append(&mut writer, 1).unwrap();
+        append(&mut writer, 2).unwrap();
+        drop(writer);
+        let file = segment::open(&log.segments()[0]).unwrap();
+        let tail = vec![0; BIG - torn_to];
+        file.write_all_at(&tail, FIRST_FRAME + BIG as u64 + torn_to as u64).unwrap();
+        assert_eq!(log.seen(), [1], "torn to {torn_to}");
+        append(&mut log.writer(0), 3).unwrap();
+        assert_eq!(log.seen(), [1, 3]);
+    }
+}
+
+#[test]
+fn a_flipped_bit_with_newer_batches_behind_it_is_damage_with_a_place() {
+    for damaged_batch in 0..2 {
+        let log = Log::new();
+        let mut writer = log.writer(0);
+        for name in 1..=3 {
+            append(&mut writer, name).unwrap();
+        }
+        let offset = FIRST_FRAME + damaged_batch * BIG as u64;
+        let file = segment::open(&log.segments()[0]).unwrap();
+        file.write_all_at(b"!", offset + 77).unwrap();
+        match log.read(0) {
+            Err(LogError::Damaged { offset: found, .. }) => assert_eq!(found, offset),
+            other => panic!("expected damage, got {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn damage_at_the_end_of_an_earlier_segment_is_not_taken_for_the_end_of_the_log() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    for name in 1..=4 {
+        append(&mut writer, name).unwrap();
+    }
+    assert_eq!(log.segments().len(), 2);
+    let file = segment::open(&log.segments()[0]).unwrap();
+    file.write_all_at(b"!", FIRST_FRAME + 2 * BIG as u64 + 77).unwrap();
+    assert!(matches!(log.read(0), Err(LogError::Damaged { .. })));
+}
+
+#[test]
+fn a_missing_segment_is_damage() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    for name in 1..=7 {
+        append(&mut writer, name).unwrap();
+    }
+    fs::remove_file(&log.segments()[1]).unwrap();
+    assert!(matches!(log.read(0), Err(LogError::Damaged { .. })));
+    assert!(matches!(log.read(3), Err(LogError::Damaged { .. })));
+    fs::remove_file(&log.segments()[0]).unwrap();
+    assert!(matches!(log.read(2), Err(LogError::Damaged { .. })));
+}
+
+#[test]
+fn old_bytes_behind_the_new_ones_in_a_recycled_segment_are_not_read() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    for name in 1..=4 {
+        append(&mut writer, name).unwrap();
+    }
+    writer.recycle_through(BatchNumber(3)).unwrap();
+    assert_eq!(log.segments().len(), 1, "the first segment waits as a spare");
+    for name in 5..=7 {
+        append(&mut writer, name).unwrap();
+    }
+    drop(writer);
+    let recycled = fs::read(&log.segments()[1]).unwrap();
+    assert_eq!(recycled[FIRST_FRAME as usize + BIG + 40], 2, "an old batch lies behind the new one");
+    assert_eq!(log.read(3).unwrap().0, [4, 5, 6, 7]);
+    let mut writer = log.writer(3);
+    append(&mut writer, 8).unwrap();
+    assert_eq!(log.read(3).unwrap().0, [4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn a_log_already_checkpointed_gives_only_what_came_after() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    for name in 1..=5 {
+        append(&mut writer, name).unwrap();
+    }
+    assert_eq!(log.read(2).unwrap().0, [3, 4, 5]);
+    assert_eq!(log.read(5).unwrap().0, [0; 0]);
+    assert!(matches!(log.read(6), Err(LogError::Damaged { .. })), "tables newer than the log");
+}
+
+#[test]
+fn a_segment_taken_from_the_spares_but_never_begun_holds_nothing() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    for name in 1..=4 {
+        append(&mut writer, name).unwrap();
+    }
+    writer.recycle_through(BatchNumber(3)).unwrap();
+    drop(writer);
+    fs::rename(
+        log.directory.path().join("spare-0"),
+        segment::path_of(log.directory.path(), SegmentNumber(3)),
+    )
+    .unwrap();
+    assert_eq!(log.read(3).unwrap().0, [4]);
+    append(&mut log.writer(3), 5).unwrap();
+    assert_eq!(log.read(3).unwrap().0, [4, 5]);
+}
+
+#[test]
+fn after_a_failed_write_the_log_goes_on_without_the_refused_batch() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    append(&mut writer, 1).unwrap();
+    log.faults.full.store(true, Ordering::SeqCst);
+    assert!(append(&mut writer, 2).is_err());
+    assert!(append(&mut writer, 3).is_err());
+    log.faults.full.store(false, Ordering::SeqCst);
+    append(&mut writer, 4).unwrap();
+    assert_eq!(log.seen(), [1, 4]);
+}
+
+#[test]
+fn after_a_failed_sync_the_batch_that_may_have_reached_the_disk_is_not_read() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    append(&mut writer, 1).unwrap();
+    log.faults.sync_fails.store(true, Ordering::SeqCst);
+    assert!(append(&mut writer, 2).is_err());
+    log.faults.sync_fails.store(false, Ordering::SeqCst);
+    append(&mut writer, 3).unwrap();
+    append(&mut writer, 4).unwrap();
+    assert_eq!(log.seen(), [1, 3, 4]);
+    append(&mut log.writer(0), 5).unwrap();
+    assert_eq!(log.seen(), [1, 3, 4, 5]);
+}
+
+#[test]
+fn a_damaged_header_of_the_last_segment_does_not_cost_its_batches() {
+    let log = Log::new();
+    append(&mut log.writer(0), 1).unwrap();
+    segment::open(&log.segments()[0]).unwrap().write_all_at(b"!", 3).unwrap();
+    assert!(matches!(log.read(0), Err(LogError::Damaged { .. })));
+    assert_eq!(log.segments().len(), 1, "it is kept for whoever repairs it");
+}
+
+#[test]
+fn files_of_another_store_are_refused() {
+    let log = Log::new();
+    append(&mut log.writer(0), 1).unwrap();
+    let foreign =
+        scan(log.directory.path(), StoreTag(*b"another-"), BatchNumber::NONE, |_| Ok::<_, LogError>(()));
+    assert!(matches!(foreign, Err(LogError::Damaged { .. })));
+}

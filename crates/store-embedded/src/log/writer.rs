@@ -1,0 +1,128 @@
+//! Appending batches.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use super::frame::BatchBuffer;
+use super::scan::ScanEnd;
+use super::segment::{self, FIRST_FRAME, SegmentHeader};
+use super::{BatchNumber, SegmentNumber, Spares, StoreTag};
+use crate::disk::Disk;
+
+#[derive(Clone, Debug)]
+pub struct WriterSettings {
+    pub directory: PathBuf,
+    pub segment_bytes: u64,
+    pub tag: StoreTag,
+    pub disk: Disk,
+}
+
+/// The end of the log. There is one, and one thread has it.
+pub struct LogWriter {
+    settings: WriterSettings,
+    spares: Arc<Spares>,
+    /// Every segment that still matters, oldest first; the last one is being written.
+    segments: VecDeque<(SegmentNumber, BatchNumber)>,
+    active: Option<Active>,
+    next_batch: BatchNumber,
+}
+
+/// Why a batch is not durable.
+#[derive(Debug, Error)]
+pub enum AppendError {
+    /// It was not written whole, and will never be read.
+    #[error("the log cannot be written: {0}")]
+    Write(io::Error),
+    /// It may or may not be on the disk. If the process dies before the next batch, a restart may find it.
+    #[error("the log cannot be synced: {0}")]
+    Sync(io::Error),
+}
+
+struct Active {
+    file: File,
+    offset: u64,
+}
+
+impl LogWriter {
+    /// Goes on where [`super::scan`] ended.
+    pub fn resume(settings: WriterSettings, spares: Arc<Spares>, end: ScanEnd) -> io::Result<LogWriter> {
+        let active = match end.resume_at {
+            None => None,
+            Some((number, offset)) => {
+                let file = segment::open(&segment::path_of(&settings.directory, number))?;
+                Some(Active { file, offset })
+            }
+        };
+        Ok(LogWriter { settings, spares, segments: end.segments.into(), active, next_batch: end.next_batch })
+    }
+
+    /// The largest payload that fits one segment.
+    pub fn max_payload_bytes(&self) -> usize {
+        let overhead = FIRST_FRAME + super::frame::HEADER_BYTES as u64 + super::frame::ALIGNMENT as u64;
+        usize::try_from(self.settings.segment_bytes - overhead).expect("a segment fits into memory")
+    }
+
+    /// The newest durable batch.
+    pub fn last_batch(&self) -> BatchNumber {
+        BatchNumber(self.next_batch.0 - 1)
+    }
+
+    /// Makes a batch durable, and says how long the sync took. After an error the batch does not exist: the next
+    /// one takes its number in a fresh segment, whose header says that the old one ends before it. (After a failed
+    /// sync nobody knows which of the file's pages are on disk, so that file is never written again.)
+    pub fn append(&mut self, batch: &mut BatchBuffer) -> Result<Duration, AppendError> {
+        batch.seal(self.next_batch, self.settings.tag);
+        let length = batch.bytes.len() as u64;
+        let fits =
+            self.active.as_ref().is_some_and(|active| active.offset + length <= self.settings.segment_bytes);
+        if !fits {
+            self.active = None;
+            self.active = Some(self.start_segment().map_err(AppendError::Write)?);
+        }
+        let Some(mut active) = self.active.take() else { unreachable!("a segment was just started") };
+        self.settings.disk.write_at(&active.file, &batch.bytes, active.offset).map_err(AppendError::Write)?;
+        let before_sync = Instant::now();
+        self.settings.disk.sync(&active.file).map_err(AppendError::Sync)?;
+        let sync = before_sync.elapsed();
+        active.offset += length;
+        self.active = Some(active);
+        self.next_batch = self.next_batch.next();
+        Ok(sync)
+    }
+
+    fn start_segment(&mut self) -> io::Result<Active> {
+        let number = self.segments.back().map_or(SegmentNumber(1), |(last, _)| SegmentNumber(last.0 + 1));
+        let path = segment::path_of(&self.settings.directory, number);
+        self.spares.take(&path)?;
+        let header = SegmentHeader { number, tag: self.settings.tag, first_batch: self.next_batch };
+        let started = segment::open(&path).and_then(|file| {
+            self.settings.disk.write_at(&file, &header.encode(), 0)?;
+            self.settings.disk.sync_directory(&self.settings.directory)?;
+            Ok(file)
+        });
+        let file = started.inspect_err(|_| {
+            // It holds nothing; the number is used again.
+            let _ = std::fs::remove_file(&path);
+        })?;
+        self.segments.push_back((number, self.next_batch));
+        Ok(Active { file, offset: FIRST_FRAME })
+    }
+
+    /// Lets go of segments in which nothing lies after `batch`.
+    pub fn recycle_through(&mut self, batch: BatchNumber) -> io::Result<()> {
+        while let [_, (_, next_first), ..] = *self.segments.make_contiguous() {
+            if next_first > batch.next() {
+                break;
+            }
+            let Some((number, _)) = self.segments.pop_front() else { unreachable!("there are two") };
+            self.spares.give_back(&segment::path_of(&self.settings.directory, number))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Which message ids a conversation has seen lately: fingerprint to place, eight bytes each.
+
+use bluetick_core::Seq;
+use hashbrown::HashTable;
+
+use crate::codec::chunk::Fingerprint;
+
+/// A fingerprint may stand for several places, when ids collide; the caller compares the messages.
+#[derive(Debug, Default)]
+pub struct IdTable(HashTable<Entry>);
+
+/// The low half of the seq is enough: the window of a conversation holds far fewer than 2^32 messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    fingerprint: Fingerprint,
+    seq_low: u32,
+}
+
+/// Fingerprints are hashes already; this spreads them over the bits the table looks at.
+fn spread(fingerprint: Fingerprint) -> u64 {
+    u64::from(fingerprint.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl IdTable {
+    pub fn insert(&mut self, fingerprint: Fingerprint, seq: Seq) {
+        if fingerprint != Fingerprint::NONE {
+            let entry = Entry { fingerprint, seq_low: seq.get() as u32 };
+            self.0.insert_unique(spread(fingerprint), entry, |entry| spread(entry.fingerprint));
+        }
+    }
+
+    pub fn remove(&mut self, fingerprint: Fingerprint, seq: Seq) {
+        let gone = Entry { fingerprint, seq_low: seq.get() as u32 };
+        if let Ok(found) = self.0.find_entry(spread(fingerprint), |entry| *entry == gone) {
+            found.remove();
+        }
+    }
+
+    /// Places that may hold the id, none of them above `newest`.
+    pub fn candidates(&self, fingerprint: Fingerprint, newest: Seq) -> impl Iterator<Item = Seq> {
+        self.0.iter_hash(spread(fingerprint)).filter(move |entry| entry.fingerprint == fingerprint).map(
+            move |entry| {
+                let back = (newest.get() as u32).wrapping_sub(entry.seq_low);
+                newest.minus(u64::from(back))
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_found_at_each_of_its_places_until_it_is_removed() {
+        let mut ids = IdTable::default();
+        let far = Seq::new((7 << 32) + 3);
+        ids.insert(Fingerprint(9), far);
+        ids.insert(Fingerprint(9), far.minus(5));
+        ids.insert(Fingerprint(8), far.plus(1));
+        let mut found: Vec<_> = ids.candidates(Fingerprint(9), far.plus(1)).collect();
+        found.sort();
+        assert_eq!(found, [far.minus(5), far]);
+        ids.remove(Fingerprint(9), far);
+        assert_eq!(ids.candidates(Fingerprint(9), far.plus(1)).collect::<Vec<_>>(), [far.minus(5)]);
+    }
+
+    #[test]
+    fn places_on_both_sides_of_the_32_bit_border_come_back_whole() {
+        let mut ids = IdTable::default();
+        let border = Seq::new(1 << 32);
+        ids.insert(Fingerprint(1), border.minus(2));
+        ids.insert(Fingerprint(2), border.plus(2));
+        assert_eq!(ids.candidates(Fingerprint(1), border.plus(9)).collect::<Vec<_>>(), [border.minus(2)]);
+        assert_eq!(ids.candidates(Fingerprint(2), border.plus(9)).collect::<Vec<_>>(), [border.plus(2)]);
+    }
+
+    #[test]
+    fn notices_have_no_id() {
+        let mut ids = IdTable::default();
+        ids.insert(Fingerprint::NONE, Seq::FIRST);
+        assert_eq!(ids.candidates(Fingerprint::NONE, Seq::FIRST).count(), 0);
+    }
+}

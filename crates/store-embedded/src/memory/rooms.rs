@@ -1,0 +1,128 @@
+//! All conversations that are awake.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bluetick_core::{ConversationId, StoreError};
+
+use super::{Room, RoomState};
+
+const SHARDS: usize = 64;
+
+/// Invariant: a conversation that is not in here is wholly in the tables, and there is never a second room for one.
+pub struct Rooms {
+    shards: [Mutex<HashMap<ConversationId, Arc<Room>>>; SHARDS],
+    count: AtomicUsize,
+    /// Counts checkpoints; tells which rooms were used lately.
+    tick: AtomicU64,
+}
+
+impl Rooms {
+    pub fn new() -> Rooms {
+        Rooms {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            count: AtomicUsize::new(0),
+            tick: AtomicU64::new(1),
+        }
+    }
+
+    fn shard(&self, id: ConversationId) -> MutexGuard<'_, HashMap<ConversationId, Arc<Room>>> {
+        // The bytes of an id are random already.
+        let shard = usize::from(id.as_bytes()[15]) % SHARDS;
+        self.shards[shard].lock().expect("nobody panics while holding the map of rooms")
+    }
+
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub fn get(&self, id: ConversationId) -> Option<Arc<Room>> {
+        let room = Arc::clone(self.shard(id).get(&id)?);
+        room.touch(self.tick.load(Ordering::Relaxed));
+        Some(room)
+    }
+
+    /// The room, woken up with `load` when it sleeps. Two callers get the same one.
+    pub fn get_or_load(
+        &self,
+        id: ConversationId,
+        load: impl FnOnce() -> Result<RoomState, StoreError>,
+    ) -> Result<Arc<Room>, StoreError> {
+        if let Some(room) = self.get(id) {
+            return Ok(room);
+        }
+        // Loaded under the shard's lock: were it done outside, a room could be woken, written, checkpointed and
+        // put to sleep again in between, and the older state would win.
+        match self.shard(id).entry(id) {
+            Entry::Occupied(found) => Ok(Arc::clone(found.get())),
+            Entry::Vacant(vacant) => {
+                let room = Arc::new(Room::new(id, load()?));
+                room.touch(self.tick.load(Ordering::Relaxed));
+                self.count.fetch_add(1, Ordering::Relaxed);
+                Ok(Arc::clone(vacant.insert(room)))
+            }
+        }
+    }
+
+    /// Puts rooms to sleep until at most `keep` are awake: clean ones that nobody holds, the longest unused first.
+    pub fn put_to_sleep(&self, keep: usize) {
+        let now = self.tick.fetch_add(1, Ordering::Relaxed);
+        let mut spare = self.len().saturating_sub(keep);
+        for age in [8, 4, 2, 1, 0] {
+            for shard in &self.shards {
+                if spare == 0 {
+                    return;
+                }
+                let mut shard = shard.lock().expect("nobody panics while holding the map of rooms");
+                let before = shard.len();
+                shard.retain(|_, room| {
+                    let wanted = spare == 0
+                        || Arc::strong_count(room) > 1
+                        || now.saturating_sub(room.last_used()) < age
+                        || !room.state().is_clean();
+                    spare -= usize::from(!wanted);
+                    wanted
+                });
+                self.count.fetch_sub(before - shard.len(), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u8) -> ConversationId {
+        ConversationId::group([number; 15])
+    }
+
+    #[test]
+    fn rooms_that_somebody_holds_or_that_are_not_written_stay_awake() {
+        let rooms = Rooms::new();
+        for number in 0..10 {
+            rooms.get_or_load(id(number), || Ok(RoomState::absent())).unwrap();
+        }
+        let held = rooms.get(id(3)).unwrap();
+        rooms.get(id(4)).unwrap().state().reserved = bluetick_core::Seq::FIRST;
+        rooms.put_to_sleep(0);
+        assert_eq!(rooms.len(), 2);
+        assert!(Arc::ptr_eq(&held, &rooms.get(id(3)).unwrap()));
+        assert!(rooms.get(id(4)).is_some());
+    }
+
+    #[test]
+    fn those_used_lately_stay_awake_longer() {
+        let rooms = Rooms::new();
+        rooms.get_or_load(id(1), || Ok(RoomState::absent())).unwrap();
+        for _ in 0..3 {
+            rooms.put_to_sleep(10);
+        }
+        rooms.get_or_load(id(2), || Ok(RoomState::absent())).unwrap();
+        rooms.put_to_sleep(1);
+        assert!(rooms.get(id(1)).is_none());
+        assert!(rooms.get(id(2)).is_some());
+    }
+}

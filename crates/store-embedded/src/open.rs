@@ -1,0 +1,263 @@
+//! Opening a data directory: lock, tables, log, threads.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bluetick_core::Epoch;
+use bluetick_core::ports::{CommitListener, NoObserver, Random, StoreObserver, SystemRandom};
+use bluetick_core::time::{Clock, SystemClock};
+use thiserror::Error;
+
+use crate::checkpoint::{Checkpoint, Step};
+use crate::codec::chunk::Fingerprinter;
+use crate::commit::{Committer, CommitterParts, Handover, HealthState, Queue, Sealed, Sequencer};
+use crate::disk::Disk;
+use crate::lock::{DataLock, LockError};
+use crate::log::{BatchNumber, LogWriter, Spares, StoreTag, WriterSettings};
+use crate::memory::{Generation, Rooms, Users};
+use crate::recovery::{Recovery, RecoveryError};
+use crate::settings::StoreSettings;
+use crate::tables::{Identity, Tables, TablesError};
+use crate::wake::Waker;
+
+/// How long a checkpoint that failed waits before it tries again.
+const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Error)]
+pub enum OpenError {
+    #[error("{}: {error}", directory.display())]
+    Lock { directory: PathBuf, error: LockError },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Tables(#[from] TablesError),
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError),
+    #[error("{}: there is a log but no tables that belong to it; restore the whole directory from a backup", .0.display())]
+    LogWithoutTables(PathBuf),
+}
+
+/// What a store is made of. [`StoreParts::new`] gives the usual ones.
+pub struct StoreParts {
+    pub settings: StoreSettings,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    pub listener: Option<Arc<dyn CommitListener>>,
+    pub observer: Arc<dyn StoreObserver>,
+    pub disk: Disk,
+    /// Called at each step of each checkpoint.
+    pub on_checkpoint_step: Arc<dyn Fn(Step) + Send + Sync>,
+}
+
+impl StoreParts {
+    pub fn new(settings: StoreSettings) -> StoreParts {
+        StoreParts {
+            settings,
+            clock: Arc::new(SystemClock),
+            random: Arc::new(SystemRandom),
+            listener: None,
+            observer: Arc::new(NoObserver),
+            disk: Disk::default(),
+            on_checkpoint_step: Arc::new(|_| {}),
+        }
+    }
+}
+
+/// What an open store runs on.
+pub struct Running {
+    pub lock: DataLock,
+    pub tables: Arc<Tables>,
+    pub rooms: Arc<Rooms>,
+    pub users: Arc<Users>,
+    pub queue: Arc<Queue>,
+    pub health: Arc<HealthState>,
+    pub waker: Arc<Waker>,
+    pub identity: Identity,
+    pub clock: Arc<dyn Clock>,
+    pub settings: StoreSettings,
+    pub threads: Threads,
+}
+
+/// Joined in this order: the committer hands its last generation over, the checkpoint writes it, then nobody needs
+/// another segment.
+pub struct Threads {
+    pub committer: JoinHandle<()>,
+    pub checkpoint: JoinHandle<()>,
+    pub provisioner: JoinHandle<()>,
+    pub handover: Arc<Handover>,
+    pub spares: Arc<Spares>,
+}
+
+pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
+    let started = Instant::now();
+    let directory = parts.settings.data_dir.clone();
+    let log_directory = directory.join("log");
+    let tables_directory = directory.join("tables");
+    for path in [&directory, &log_directory, &tables_directory] {
+        create_private(path).map_err(|error| OpenError::Io { path: path.clone(), error })?;
+    }
+    let lock = DataLock::acquire(&directory)
+        .map_err(|error| OpenError::Lock { directory: directory.clone(), error })?;
+    let tables = Arc::new(Tables::open(&tables_directory)?);
+    let identity = identify(&tables, parts.random.as_ref(), &log_directory)?;
+
+    let rooms = Arc::new(Rooms::new());
+    let users = Arc::new(Users::default());
+    let mut generation = Generation::first();
+    let mut recovery =
+        Recovery { tables: &tables, rooms: &rooms, users: &users, generation: &mut generation };
+    let end = recovery.run(&log_directory, identity.tag)?;
+    let replayed_bytes = generation.log_bytes;
+
+    let log_io = |error| OpenError::Io { path: log_directory.clone(), error };
+    let segment_bytes = parts.settings.segment_bytes;
+    let spares = Arc::new(Spares::open(&log_directory, parts.disk.clone(), segment_bytes).map_err(log_io)?);
+    let writer = WriterSettings {
+        directory: log_directory.clone(),
+        segment_bytes,
+        tag: identity.tag,
+        disk: parts.disk,
+    };
+    let log = LogWriter::resume(writer, Arc::clone(&spares), end).map_err(log_io)?;
+
+    let queue = Arc::new(Queue::new(parts.settings.queued_writes));
+    let handover = Arc::new(Handover::default());
+    let health = Arc::new(HealthState::default());
+    let committer = Committer::new(CommitterParts {
+        queue: Arc::clone(&queue),
+        log,
+        generation,
+        sequencer: Sequencer { tables: Arc::clone(&tables), users: Arc::clone(&users) },
+        users: Arc::clone(&users),
+        handover: Arc::clone(&handover),
+        health: Arc::clone(&health),
+        listener: parts.listener,
+        observer: Arc::clone(&parts.observer),
+        checkpoint_bytes: parts.settings.checkpoint_bytes,
+        checkpoint_idle: Duration::from_secs(parts.settings.checkpoint_idle_seconds),
+    });
+    let checkpointer = Checkpointer {
+        tables: Arc::clone(&tables),
+        rooms: Arc::clone(&rooms),
+        users: Arc::clone(&users),
+        queue: Arc::clone(&queue),
+        handover: Arc::clone(&handover),
+        observer: parts.observer,
+        fingerprinter: identity.fingerprinter,
+        awake_conversations: parts.settings.awake_conversations,
+        on_step: parts.on_checkpoint_step,
+    };
+    let provisioned = Arc::clone(&spares);
+    let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(log_io)
+    };
+    let threads = Threads {
+        committer: spawn("committer", Box::new(move || committer.run()))?,
+        checkpoint: spawn("checkpoint", Box::new(move || checkpointer.run()))?,
+        provisioner: spawn("log-provisioner", Box::new(move || provisioned.provision()))?,
+        handover,
+        spares,
+    };
+    let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(directory = %directory.display(), replayed_bytes, took_ms, "the store is open");
+    let waker = Waker {
+        tables: Arc::clone(&tables),
+        rooms: Arc::clone(&rooms),
+        fingerprinter: identity.fingerprinter,
+    };
+    Ok(Running {
+        lock,
+        tables,
+        rooms,
+        users,
+        queue,
+        health,
+        waker: Arc::new(waker),
+        identity,
+        clock: parts.clock,
+        settings: parts.settings,
+        threads,
+    })
+}
+
+/// Messages and keys lie here: nobody else may look.
+fn create_private(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    if directory.is_dir() {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Result<Identity, OpenError> {
+    if let Some(identity) = tables.identity()? {
+        return Ok(identity);
+    }
+    let orphaned = std::fs::read_dir(log_directory)
+        .map_err(|error| OpenError::Io { path: log_directory.to_owned(), error })?
+        .flatten()
+        .any(|entry| entry.path().extension().is_some_and(|extension| extension == "log"));
+    if orphaned {
+        return Err(OpenError::LogWithoutTables(log_directory.to_owned()));
+    }
+    let (mut tag, mut key) = ([0; 8], [0; 16]);
+    random.fill(&mut tag);
+    random.fill(&mut key);
+    let identity = Identity { tag: StoreTag(tag), fingerprinter: Fingerprinter(key), epoch: Epoch::FIRST };
+    tables.set_identity(&identity)?;
+    Ok(identity)
+}
+
+struct Checkpointer {
+    tables: Arc<Tables>,
+    rooms: Arc<Rooms>,
+    users: Arc<Users>,
+    queue: Arc<Queue>,
+    handover: Arc<Handover>,
+    observer: Arc<dyn StoreObserver>,
+    fingerprinter: Fingerprinter,
+    awake_conversations: usize,
+    on_step: Arc<dyn Fn(Step) + Send + Sync>,
+}
+
+impl Checkpointer {
+    fn run(self) {
+        while let Sealed::Generation(mut generation) = self.handover.receive() {
+            if !self.write(&mut generation) {
+                return;
+            }
+            let through: BatchNumber = generation.through;
+            drop(generation);
+            self.rooms.put_to_sleep(self.awake_conversations);
+            self.handover.finished(through);
+            self.queue.nudge();
+        }
+    }
+
+    /// Tries until it works. Returns `false` when the store closes first; the log still has everything then.
+    fn write(&self, generation: &mut Generation) -> bool {
+        let checkpoint = Checkpoint {
+            tables: &self.tables,
+            users: &self.users,
+            fingerprinter: self.fingerprinter,
+            on_step: self.on_step.as_ref(),
+        };
+        loop {
+            match checkpoint.run(generation) {
+                Ok(report) => {
+                    self.observer.checkpointed(report);
+                    return true;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a checkpoint failed; the log keeps everything, and it is tried again");
+                    if !self.handover.failed(error.to_string(), CHECKPOINT_RETRY) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+}

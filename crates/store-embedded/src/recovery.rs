@@ -1,0 +1,137 @@
+//! Starting up: the tables, and then what the log says after them.
+//!
+//! Replaying an event whose effect the tables have already changes nothing, so it does not matter how far an
+//! interrupted checkpoint had come.
+
+use std::sync::Arc;
+
+use bluetick_core::Seq;
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::codec::event::{self, Event};
+use crate::codec::record::Record;
+use crate::codec::{DecodeError, Reader};
+use crate::log::{self, Frame, LogError, ScanEnd, StoreTag};
+use crate::memory::{Generation, Room, RoomState, Rooms, Users};
+use crate::tables::{Tables, TablesError};
+
+#[derive(Debug, Error)]
+pub enum RecoveryError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Tables(#[from] TablesError),
+    #[error("batch {batch} of the log: {error}")]
+    Event { batch: u64, error: DecodeError },
+    #[error(
+        "batch {batch} of the log puts a message at seq {found} of {conversation}, where {expected} comes next"
+    )]
+    OutOfPlace { batch: u64, conversation: String, found: Seq, expected: Seq },
+    #[error("batch {batch} of the log speaks of {conversation}, which does not exist")]
+    NoSuchConversation { batch: u64, conversation: String },
+}
+
+pub struct Recovery<'a> {
+    pub tables: &'a Tables,
+    pub rooms: &'a Rooms,
+    pub users: &'a Users,
+    pub generation: &'a mut Generation,
+}
+
+impl Recovery<'_> {
+    pub fn run(&mut self, directory: &std::path::Path, tag: StoreTag) -> Result<ScanEnd, RecoveryError> {
+        let checkpoint = self.tables.checkpoint()?;
+        self.generation.through = checkpoint;
+        log::scan(directory, tag, checkpoint, |frame| self.replay(frame))
+    }
+
+    fn replay(&mut self, frame: Frame<'_>) -> Result<(), RecoveryError> {
+        let batch = frame.number.0;
+        // One copy a batch; the records in memory share it.
+        let payload = Bytes::copy_from_slice(frame.payload);
+        let mut reader = Reader(&payload);
+        let in_batch = |error| RecoveryError::Event { batch, error };
+        let mut events = 0;
+        while let Some(event) = event::next_event(&mut reader).map_err(in_batch)? {
+            events += 1;
+            match event {
+                Event::Message { conversation, seq, record } => {
+                    let room = self.room(batch, conversation)?;
+                    let mut state = room.state();
+                    self.generation.list(&room, &mut state);
+                    let expected = state.head().next();
+                    if seq < expected {
+                        continue;
+                    }
+                    if seq > expected || state.conversation.is_none() {
+                        let conversation = conversation.to_string();
+                        return Err(RecoveryError::OutOfPlace { batch, conversation, found: seq, expected });
+                    }
+                    let received_at = Record::decode(record).map_err(in_batch)?.received_at;
+                    state.push(seq, payload.slice_ref(record), received_at);
+                }
+                Event::Founded { conversation, members } => {
+                    let room = self.room(batch, conversation.id)?;
+                    let mut state = room.state();
+                    if state.conversation.is_none() {
+                        state.found(conversation, Arc::new(members));
+                    }
+                    self.generation.list(&room, &mut state);
+                }
+                Event::Membership { conversation, change } => {
+                    let room = self.room(batch, conversation)?;
+                    let mut state = room.state();
+                    if state.conversation.is_none() {
+                        let conversation = conversation.to_string();
+                        return Err(RecoveryError::NoSuchConversation { batch, conversation });
+                    }
+                    state.change_membership(&change);
+                    self.generation.list(&room, &mut state);
+                }
+                Event::User(user) => {
+                    self.generation.users.push(user.id.clone());
+                    self.users.put(user);
+                }
+            }
+        }
+        if events != frame.events {
+            return Err(in_batch(DecodeError::Malformed("the number of events")));
+        }
+        self.generation.log_bytes += frame.length_on_disk() as u64;
+        self.generation.through = frame.number;
+        Ok(())
+    }
+
+    fn room(&self, batch: u64, id: bluetick_core::ConversationId) -> Result<Arc<Room>, RecoveryError> {
+        let mut failure = None;
+        let room = self.rooms.get_or_load(id, || {
+            load(self.tables, id).map(|state| state.unwrap_or_else(unread)).map_err(|error| {
+                let text = error.to_string();
+                failure = Some(error);
+                bluetick_core::StoreError::Failed(text)
+            })
+        });
+        match (room, failure) {
+            (Ok(room), _) => Ok(room),
+            (Err(_), Some(error)) => Err(error.into()),
+            (Err(_), None) => {
+                Err(RecoveryError::Event { batch, error: DecodeError::Malformed("a conversation") })
+            }
+        }
+    }
+}
+
+/// A conversation the tables do not know. Its ids are read when somebody writes to it, as for all others.
+fn unread() -> RoomState {
+    let mut room = RoomState::absent();
+    room.ids = None;
+    room
+}
+
+/// A room with what the tables know; `None` when they know nothing.
+pub fn load(tables: &Tables, id: bluetick_core::ConversationId) -> Result<Option<RoomState>, TablesError> {
+    let snapshot = tables.snapshot()?;
+    let Some(conversation) = snapshot.conversation(id)? else { return Ok(None) };
+    Ok(Some(RoomState::stored(conversation, Arc::new(snapshot.members(id)?))))
+}

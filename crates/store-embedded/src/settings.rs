@@ -1,0 +1,62 @@
+//! What an operator may set, and what only tests do.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Section `[store]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreSettings {
+    /// Where everything lives. One process uses it at a time.
+    pub data_dir: PathBuf,
+    /// For how long a repeated message_id is surely recognised without `retry`.
+    pub dedupe_window_seconds: u64,
+    /// How many bytes of log are written before they are turned into tables. More means fewer rewrites, more
+    /// memory, and a longer start after a crash.
+    pub checkpoint_bytes: u64,
+    /// After how many seconds a quiet store is checkpointed anyway.
+    pub checkpoint_idle_seconds: u64,
+    /// The size of one log file.
+    pub segment_bytes: u64,
+    /// How many conversations stay awake in memory.
+    pub awake_conversations: usize,
+    /// How many writes may wait for the disk before more are refused.
+    pub queued_writes: usize,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        StoreSettings {
+            data_dir: "./bluetick-data".into(),
+            dedupe_window_seconds: 7 * 24 * 3600,
+            checkpoint_bytes: 256 << 20,
+            checkpoint_idle_seconds: 30,
+            segment_bytes: 32 << 20,
+            awake_conversations: 200_000,
+            queued_writes: 65_536,
+        }
+    }
+}
+
+impl StoreSettings {
+    /// The largest single change is a group of 10,000 made at once; it must fit one segment.
+    pub const MIN_SEGMENT_BYTES: u64 = 4 << 20;
+
+    /// What is wrong with the settings, in a sentence.
+    pub fn problem(&self) -> Option<String> {
+        if self.segment_bytes < StoreSettings::MIN_SEGMENT_BYTES {
+            return Some(format!(
+                "store.segment_bytes must be at least {}",
+                StoreSettings::MIN_SEGMENT_BYTES
+            ));
+        }
+        if self.checkpoint_bytes < self.segment_bytes {
+            return Some("store.checkpoint_bytes must be at least store.segment_bytes".to_owned());
+        }
+        if self.queued_writes == 0 {
+            return Some("store.queued_writes must be at least 1".to_owned());
+        }
+        None
+    }
+}

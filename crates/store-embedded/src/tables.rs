@@ -1,0 +1,309 @@
+//! The derived tables, in LMDB. They hold what the log said up to the last checkpoint, sorted for reading.
+//!
+//! Nothing here is the truth before its checkpoint is complete: until then the log says the same again.
+
+use std::ops::{Bound, RangeInclusive};
+use std::path::{Path, PathBuf};
+
+use bluetick_core::{Conversation, ConversationId, Epoch, Member, Members, Seq, StoreError, User, UserId};
+use heed::types::Bytes;
+use heed::{Database, Env, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
+use thiserror::Error;
+
+use crate::codec::chunk::{self, Fingerprinter};
+use crate::codec::{DecodeError, Reader, rows};
+use crate::log::{BatchNumber, StoreTag};
+
+/// Raised when the bytes in the tables change their meaning.
+pub const FORMAT_VERSION: u32 = 1;
+/// Address space, not disk: the file grows as it is filled.
+const MAP_BYTES: usize = 1 << 40;
+const MAX_READERS: u32 = 2048;
+
+#[derive(Debug, Error)]
+pub enum TablesError {
+    #[error("the table engine failed: {0}")]
+    Engine(#[from] heed::Error),
+    #[error("{table} row is damaged: {error}")]
+    Damaged { table: &'static str, error: DecodeError },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: std::io::Error },
+    #[error("{} is shorter than it says: {found} bytes instead of {expected}", path.display())]
+    Truncated { path: PathBuf, found: u64, expected: u64 },
+    #[error(
+        "the tables have format version {found}, this program knows {FORMAT_VERSION}; use a newer bluetick"
+    )]
+    TooNew { found: u32 },
+}
+
+impl From<TablesError> for StoreError {
+    fn from(error: TablesError) -> StoreError {
+        match error {
+            TablesError::Damaged { .. } | TablesError::Truncated { .. } => {
+                StoreError::Damaged(error.to_string())
+            }
+            other => StoreError::Failed(other.to_string()),
+        }
+    }
+}
+
+type Table = Database<Bytes, Bytes>;
+
+pub struct Tables {
+    env: Env<WithoutTls>,
+    meta: Table,
+    conversations: Table,
+    members: Table,
+    chunks: Table,
+    inbox: Table,
+    users: Table,
+}
+
+/// What makes this store this one.
+#[derive(Clone, Copy)]
+pub struct Identity {
+    pub tag: StoreTag,
+    pub fingerprinter: Fingerprinter,
+    pub epoch: Epoch,
+}
+
+const IDENTITY_KEY: &[u8] = b"identity";
+const CHECKPOINT_KEY: &[u8] = b"checkpoint";
+
+impl Tables {
+    #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
+    pub fn open(directory: &Path) -> Result<Tables, TablesError> {
+        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        options.map_size(MAP_BYTES).max_dbs(8).max_readers(MAX_READERS);
+        // SAFETY: the data directory is locked by this process (see lock.rs) and opened once in it, so nobody changes
+        // or shortens the mapped file while it is in use.
+        let env = unsafe { options.open(directory) }?;
+        check_length(&env, directory)?;
+        let mut txn = env.write_txn()?;
+        let meta: Table = env.create_database(&mut txn, Some("meta"))?;
+        let conversations = env.create_database(&mut txn, Some("conversations"))?;
+        let members = env.create_database(&mut txn, Some("members"))?;
+        let chunks = env.create_database(&mut txn, Some("chunks"))?;
+        let inbox = env.create_database(&mut txn, Some("inbox"))?;
+        let users = env.create_database(&mut txn, Some("users"))?;
+        txn.commit()?;
+        Ok(Tables { env, meta, conversations, members, chunks, inbox, users })
+    }
+
+    /// `None` for a store that was just made.
+    pub fn identity(&self) -> Result<Option<Identity>, TablesError> {
+        let txn = self.env.read_txn()?;
+        let Some(row) = self.meta.get(&txn, IDENTITY_KEY)? else { return Ok(None) };
+        let mut reader = Reader(row);
+        let version = reader.u32().map_err(in_table("meta"))?;
+        if version > FORMAT_VERSION {
+            return Err(TablesError::TooNew { found: version });
+        }
+        let mut read = || -> Result<Identity, DecodeError> {
+            Ok(Identity {
+                tag: StoreTag(reader.array()?),
+                fingerprinter: Fingerprinter(reader.array()?),
+                epoch: Epoch::new(reader.u64()?),
+            })
+        };
+        read().map(Some).map_err(in_table("meta"))
+    }
+
+    pub fn set_identity(&self, identity: &Identity) -> Result<(), TablesError> {
+        let mut row = FORMAT_VERSION.to_le_bytes().to_vec();
+        row.extend_from_slice(&identity.tag.0);
+        row.extend_from_slice(&identity.fingerprinter.0);
+        row.extend_from_slice(&identity.epoch.get().to_le_bytes());
+        let mut txn = self.env.write_txn()?;
+        self.meta.put(&mut txn, IDENTITY_KEY, &row)?;
+        Ok(txn.commit()?)
+    }
+
+    /// Everything up to this batch is in the tables.
+    pub fn checkpoint(&self) -> Result<BatchNumber, TablesError> {
+        let txn = self.env.read_txn()?;
+        let Some(row) = self.meta.get(&txn, CHECKPOINT_KEY)? else { return Ok(BatchNumber::NONE) };
+        Reader(row).u64().map(BatchNumber).map_err(in_table("meta"))
+    }
+
+    pub fn snapshot(&self) -> Result<Snapshot<'_>, TablesError> {
+        Ok(Snapshot { tables: self, txn: self.env.read_txn()? })
+    }
+
+    pub fn update(&self) -> Result<Update<'_>, TablesError> {
+        Ok(Update { tables: self, txn: self.env.write_txn()?, bytes: 0 })
+    }
+}
+
+/// A file that lost its end would be noticed by a crash in the middle of a read. Better now.
+fn check_length(env: &Env<WithoutTls>, directory: &Path) -> Result<(), TablesError> {
+    let path = directory.join("data.mdb");
+    let found = match path.metadata() {
+        Ok(metadata) => metadata.len(),
+        Err(error) => return Err(TablesError::Io { path, error }),
+    };
+    let expected = (env.info().last_page_number as u64 + 1) * rustix::param::page_size() as u64;
+    if found < expected {
+        return Err(TablesError::Truncated { path, found, expected });
+    }
+    Ok(())
+}
+
+fn in_table(table: &'static str) -> impl Fn(DecodeError) -> TablesError {
+    move |error| TablesError::Damaged { table, error }
+}
+
+/// The tables at one moment.
+pub struct Snapshot<'t> {
+    tables: &'t Tables,
+    txn: RoTxn<'t, WithoutTls>,
+}
+
+impl Snapshot<'_> {
+    pub fn conversation(&self, id: ConversationId) -> Result<Option<Conversation>, TablesError> {
+        let row = self.tables.conversations.get(&self.txn, id.as_bytes())?;
+        row.map(|row| rows::read_conversation(row, id)).transpose().map_err(in_table("conversations"))
+    }
+
+    pub fn member(&self, id: ConversationId, user: &UserId) -> Result<Option<Member>, TablesError> {
+        let key = rows::member_key(id, user);
+        let row = self.tables.members.get(&self.txn, &key)?;
+        row.map(|row| rows::read_member(&key, row)).transpose().map_err(in_table("members"))
+    }
+
+    pub fn members(&self, id: ConversationId) -> Result<Members, TablesError> {
+        let mut members = Vec::new();
+        for found in self.tables.members.prefix_iter(&self.txn, id.as_bytes())? {
+            let (key, row) = found?;
+            members.push(rows::read_member(key, row).map_err(in_table("members"))?);
+        }
+        Ok(Members::from_unsorted(members))
+    }
+
+    pub fn user(&self, id: &UserId) -> Result<Option<User>, TablesError> {
+        let row = self.tables.users.get(&self.txn, id.as_str().as_bytes())?;
+        let read = |row| rows::unseal(row).and_then(|mut reader| rows::read_user(&mut reader, id.clone()));
+        row.map(read).transpose().map_err(in_table("users"))
+    }
+
+    /// The stored bytes of somebody's inbox row.
+    pub fn inbox_row(&self, user: &UserId, id: ConversationId) -> Result<Option<Vec<u8>>, TablesError> {
+        Ok(self.tables.inbox.get(&self.txn, &rows::inbox_key(user, id))?.map(<[u8]>::to_vec))
+    }
+
+    /// Gives each record of `range` to `visit`, oldest first.
+    pub fn records(
+        &self,
+        id: ConversationId,
+        range: RangeInclusive<Seq>,
+        mut visit: impl FnMut(Seq, &[u8]) -> Result<(), DecodeError>,
+    ) -> Result<(), TablesError> {
+        let below = rows::chunk_key(id, *range.start());
+        let lowest = rows::chunk_key(id, Seq::ZERO);
+        let bounds = (Bound::Included(&lowest[..]), Bound::Included(&below[..]));
+        let Some(first) = self.tables.chunks.rev_range(&self.txn, &bounds)?.next() else { return Ok(()) };
+        let first_key: [u8; 24] = first?.0.try_into().expect("a chunk key has 24 bytes");
+        let last_key = rows::chunk_key(id, *range.end());
+        let bounds = (Bound::Included(&first_key[..]), Bound::Included(&last_key[..]));
+        for found in self.tables.chunks.range(&self.txn, &bounds)? {
+            let (key, bytes) = found?;
+            let mut read = || -> Result<(), DecodeError> {
+                let first_seq = rows::chunk_first_seq(key)?;
+                let unpacked = chunk::unpack(&chunk::Header::read(bytes)?)?;
+                for (record, seq) in unpacked.records().zip(first_seq.get()..) {
+                    if range.contains(&Seq::new(seq)) {
+                        visit(Seq::new(seq), record)?;
+                    }
+                }
+                Ok(())
+            };
+            read().map_err(in_table("chunks"))?;
+        }
+        Ok(())
+    }
+
+    /// Gives chunk headers to `visit`, newest first, until it answers `false`.
+    pub fn headers_backwards(
+        &self,
+        id: ConversationId,
+        mut visit: impl FnMut(Seq, chunk::Header<'_>) -> bool,
+    ) -> Result<(), TablesError> {
+        for found in self.tables.chunks.rev_prefix_iter(&self.txn, id.as_bytes())? {
+            let (key, bytes) = found?;
+            let first_seq = rows::chunk_first_seq(key).map_err(in_table("chunks"))?;
+            let header = chunk::Header::read(bytes).map_err(in_table("chunks"))?;
+            if !visit(first_seq, header) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Changes that become durable together.
+pub struct Update<'t> {
+    tables: &'t Tables,
+    txn: RwTxn<'t>,
+    bytes: usize,
+}
+
+impl Update<'_> {
+    /// How much was put so far.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn put_conversation(&mut self, conversation: &Conversation) -> Result<(), TablesError> {
+        self.put(self.tables.conversations, conversation.id.as_bytes(), &rows::conversation_row(conversation))
+    }
+
+    pub fn put_member(&mut self, id: ConversationId, member: &Member) -> Result<(), TablesError> {
+        self.put(self.tables.members, &rows::member_key(id, &member.user), &rows::member_row(member))
+    }
+
+    pub fn delete_member(&mut self, id: ConversationId, user: &UserId) -> Result<(), TablesError> {
+        self.tables.members.delete(&mut self.txn, &rows::member_key(id, user))?;
+        Ok(())
+    }
+
+    pub fn put_chunk(&mut self, id: ConversationId, first_seq: Seq, chunk: &[u8]) -> Result<(), TablesError> {
+        self.put(self.tables.chunks, &rows::chunk_key(id, first_seq), chunk)
+    }
+
+    pub fn last_chunk(&self, id: ConversationId) -> Result<Option<(Seq, &[u8])>, TablesError> {
+        let Some(found) = self.tables.chunks.rev_prefix_iter(&self.txn, id.as_bytes())?.next() else {
+            return Ok(None);
+        };
+        let (key, bytes) = found?;
+        Ok(Some((rows::chunk_first_seq(key).map_err(in_table("chunks"))?, bytes)))
+    }
+
+    /// `None` deletes.
+    pub fn set_inbox_row(&mut self, key: &[u8], row: Option<&[u8]>) -> Result<(), TablesError> {
+        match row {
+            Some(row) => self.put(self.tables.inbox, key, row),
+            None => {
+                self.tables.inbox.delete(&mut self.txn, key)?;
+                Ok(())
+            }
+        }
+    }
+
+    pub fn put_user(&mut self, user: &User) -> Result<(), TablesError> {
+        self.put(self.tables.users, user.id.as_str().as_bytes(), &rows::user_row(user))
+    }
+
+    pub fn set_checkpoint(&mut self, through: BatchNumber) -> Result<(), TablesError> {
+        self.put(self.tables.meta, CHECKPOINT_KEY, &through.0.to_le_bytes())
+    }
+
+    fn put(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
+        self.bytes += key.len() + row.len();
+        Ok(table.put(&mut self.txn, key, row)?)
+    }
+
+    /// Durable when it returns.
+    pub fn commit(self) -> Result<(), TablesError> {
+        Ok(self.txn.commit()?)
+    }
+}

@@ -1,0 +1,126 @@
+//! A crash at every step of a checkpoint: what lies on the disk at that moment opens to the same conversations.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bluetick_core::ports::Store;
+use bluetick_core::time::ManualClock;
+use bluetick_store_embedded::checkpoint::Step;
+use bluetick_store_embedded::tables::Tables;
+use bluetick_store_embedded::{EmbeddedStore, StoreParts};
+use common::{copy_into, direct, send, small, texts, user};
+use tempfile::TempDir;
+
+type Expected = BTreeMap<String, Vec<String>>;
+
+/// Writes while checkpoints run, and at each of their steps keeps an image of the disk together with what had been
+/// acknowledged before it was taken.
+struct Scene {
+    images: Mutex<Vec<(Step, TempDir, Expected)>>,
+    acknowledged: Mutex<Expected>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_any_step_of_a_checkpoint_loses_and_doubles_nothing() {
+    let directory = TempDir::new().unwrap();
+    let scene = Arc::new(Scene { images: Mutex::default(), acknowledged: Mutex::default() });
+    let mut parts = StoreParts::new(small(directory.path()));
+    let (watcher, path) = (Arc::clone(&scene), directory.path().to_owned());
+    parts.on_checkpoint_step = Arc::new(move |step| {
+        let seen = watcher.images.lock().unwrap().iter().filter(|(kept, _, _)| *kept == step).count();
+        if seen < 4 {
+            let acknowledged = watcher.acknowledged.lock().unwrap().clone();
+            let image = TempDir::new().unwrap();
+            copy_into(&path, image.path());
+            watcher.images.lock().unwrap().push((step, image, acknowledged));
+        }
+    });
+    let store = EmbeddedStore::open(parts).unwrap();
+    store
+        .create_user(bluetick_core::User {
+            id: user("alice"),
+            display_name: None,
+            password_hash: None,
+            created_at: common::NOW,
+        })
+        .await
+        .unwrap();
+    for round in 0..40 {
+        for pair in 0..20 {
+            let peer = format!("bob{pair}");
+            let id = direct(&store, "alice", &peer).await;
+            for number in 0..=(pair % 5) {
+                let text = format!("{round}-{pair}-{number}");
+                send(&store, id, "alice", &text).await.unwrap();
+                scene.acknowledged.lock().unwrap().entry(peer.clone()).or_default().push(text);
+            }
+        }
+    }
+    store.close().await;
+    drop(store);
+
+    let images = std::mem::take(&mut *scene.images.lock().unwrap());
+    let steps = [
+        Step::BeforeFirstTransaction,
+        Step::RoomsWritten,
+        Step::InboxWritten,
+        Step::UsersWritten,
+        Step::PositionMoved,
+    ];
+    for step in steps {
+        assert!(images.iter().any(|(kept, _, _)| *kept == step), "{step:?} was never reached");
+    }
+    for (step, image, acknowledged) in images {
+        let clock = Arc::new(ManualClock::at(common::NOW));
+        let parts = StoreParts { clock, ..StoreParts::new(small(image.path())) };
+        let store = EmbeddedStore::open(parts).unwrap();
+        for (peer, expected) in &acknowledged {
+            let id = direct(&store, "alice", peer).await;
+            let found = texts(&store, id, "alice").await;
+            assert!(found.starts_with(expected), "{step:?}: {peer} lost something");
+            let again = send(&store, id, "alice", &expected[0]).await.unwrap();
+            assert_eq!(again.get(), 1, "{step:?}: the first message is still known by its id");
+        }
+        assert!(store.user(&user("alice")).await.unwrap().is_some(), "{step:?}");
+        store.close().await;
+        drop(store);
+        inbox_rows_agree_with_the_conversations(image.path(), &acknowledged, step);
+    }
+}
+
+fn inbox_rows_agree_with_the_conversations(directory: &std::path::Path, known: &Expected, step: Step) {
+    let tables = Tables::open(&directory.join("tables")).unwrap();
+    let snapshot = tables.snapshot().unwrap();
+    for peer in known.keys() {
+        let id = bluetick_core::ConversationId::direct(&user("alice"), &user(peer));
+        let head = snapshot.conversation(id).unwrap().unwrap().head;
+        for owner in ["alice", peer] {
+            let row = snapshot.inbox_row(&user(owner), id).unwrap().unwrap();
+            let row = bluetick_store_embedded::codec::rows::read_inbox(&row).unwrap();
+            assert_eq!(row.last_seq, head, "{step:?}: the inbox row of {owner} about {peer}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_wholly_checkpointed_replays_to_the_same() {
+    let directory = TempDir::new().unwrap();
+    let before = TempDir::new().unwrap();
+    let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
+    let id = direct(&store, "alice", "bob").await;
+    for number in 0..300 {
+        send(&store, id, "bob", &format!("m{number}")).await.unwrap();
+    }
+    copy_into(&directory.path().join("log"), before.path());
+    store.close().await;
+    drop(store);
+    // The log of the moment before the last checkpoint, beside the tables of the moment after it.
+    std::fs::remove_dir_all(directory.path().join("log")).unwrap();
+    std::fs::create_dir(directory.path().join("log")).unwrap();
+    copy_into(before.path(), &directory.path().join("log"));
+    let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
+    assert_eq!(texts(&store, id, "alice").await.len(), 300);
+    assert_eq!(send(&store, id, "alice", "next").await.unwrap().get(), 301);
+}

@@ -1,0 +1,97 @@
+//! What the tests of this crate share.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::path::Path;
+
+use bluetick_core::ports::{Append, Creation, NewConversation, Store};
+use bluetick_core::{
+    ContentType, ConversationId, PageFrom, PageLimit, PageRequest, Seq, StoreError, Timestamp, UserId,
+};
+use bluetick_store_embedded::StoreSettings;
+use tempfile::TempDir;
+
+pub const NOW: Timestamp = Timestamp::from_millis(1_750_000_000_000);
+
+/// Small segments and checkpoints, so that a short test sees many of both.
+pub fn small(directory: &Path) -> StoreSettings {
+    StoreSettings {
+        data_dir: directory.to_owned(),
+        segment_bytes: 4 << 20,
+        checkpoint_bytes: 16 << 10,
+        checkpoint_idle_seconds: 3600,
+        awake_conversations: 4,
+        ..StoreSettings::default()
+    }
+}
+
+/// The files as they are now, in a directory of their own.
+pub fn copy_of(directory: &Path) -> TempDir {
+    let copy = TempDir::new().unwrap();
+    copy_into(directory, copy.path());
+    copy
+}
+
+/// Files come and go while a store runs; one that is gone again was not needed.
+pub fn copy_into(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+            copy_into(&entry.path(), &target);
+        } else {
+            let _ = std::fs::copy(entry.path(), target);
+        }
+    }
+}
+
+pub fn user(name: &str) -> UserId {
+    name.parse().unwrap()
+}
+
+pub async fn direct(store: &dyn Store, one: &str, other: &str) -> ConversationId {
+    let id = ConversationId::direct(&user(one), &user(other));
+    let creation = Creation::Direct { peer: user(other) };
+    let new = NewConversation { id, creation, created_by: user(one), created_at: NOW };
+    store.open_conversation(new).await.unwrap();
+    id
+}
+
+pub async fn send(
+    store: &dyn Store,
+    id: ConversationId,
+    sender: &str,
+    text: &str,
+) -> Result<Seq, StoreError> {
+    let append = Append {
+        conversation: id,
+        sender: user(sender),
+        message_id: text.replace(' ', "-").parse().unwrap(),
+        content_type: ContentType::Text,
+        content: text.into(),
+        timestamp: NOW,
+        received_at: NOW,
+        retry_after: None,
+        origin: None,
+    };
+    store.append(append).await.map(|appended| appended.seq)
+}
+
+/// Every text of the conversation; fails on anything out of place.
+pub async fn texts(store: &dyn Store, id: ConversationId, reader: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut after = Seq::ZERO;
+    loop {
+        let from = PageFrom::After(after);
+        let request = PageRequest { conversation: id, reader: user(reader), from, limit: PageLimit::MAX };
+        let page = store.page(request).await.unwrap();
+        for message in page.messages {
+            assert_eq!(message.seq.get() as usize, all.len() + 1, "dense");
+            all.push(message.content.to_string());
+        }
+        match page.next_after {
+            Some(next) => after = next,
+            None => return all,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The reference store passes the suite that it is the reference for.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bluetick_conformance::Harness;
+use bluetick_core::ports::{CommitListener, Store};
+
+use crate::MemoryStore;
+
+struct Memory(Arc<MemoryStore>);
+
+#[async_trait]
+impl Harness for Memory {
+    async fn start(listener: Arc<dyn CommitListener>) -> Memory {
+        Memory(Arc::new(MemoryStore::with_listener(listener)))
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.0.clone()
+    }
+
+    async fn crash_and_restart(self, _: Arc<dyn CommitListener>) -> Memory {
+        self
+    }
+
+    async fn close_and_reopen(self, _: Arc<dyn CommitListener>) -> Memory {
+        self
+    }
+}
+
+bluetick_conformance::suite!(Memory);
