@@ -129,7 +129,11 @@ impl<H: Harness> World<H> {
     }
 
     pub async fn send(&self, id: ConversationId, sender: &str, text: &str) -> Result<Appended, StoreError> {
-        self.store().append(self.message(id, sender, text)).await
+        self.append(self.message(id, sender, text)).await
+    }
+
+    pub async fn append(&self, append: Append) -> Result<Appended, StoreError> {
+        self.store().append(append).await?.await
     }
 
     pub async fn sent(&self, id: ConversationId, sender: &str, text: &str) -> u64 {

@@ -61,7 +61,7 @@ impl Checkpoint<'_> {
         (self.on_step)(Step::BeforeFirstTransaction);
         // The tables are sorted by conversation; visiting in that order touches each page once.
         generation.rooms.sort_unstable_by_key(|room| room.id);
-        let mut packer = Packer::new();
+        let mut packer = Packer::default();
         let mut inbox: Vec<InboxChange> = Vec::new();
         let mut rooms = generation.rooms.iter().filter_map(visit).peekable();
         while rooms.peek().is_some() {

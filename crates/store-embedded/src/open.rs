@@ -104,7 +104,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     let tables = Arc::new(Tables::open(&tables_directory)?);
     let identity = identify(&tables, parts.random.as_ref(), &log_directory)?;
 
-    let rooms = Arc::new(Rooms::new());
+    let rooms = Arc::new(Rooms::default());
     let users = Arc::new(Users::default());
     let mut generation = Generation::first();
     let mut recovery =

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    AddMembers, Append, Appended, Health, NewConversation, Opened, RemoveMember, Store, UserUpdate,
+    Accepted, AddMembers, Append, Health, NewConversation, Opened, RemoveMember, Store, UserUpdate,
 };
 use bluetick_core::{
     ConversationId, ConversationView, Epoch, Page, PageRequest, Refusal, StoreError, Timestamp, User, UserId,
@@ -180,7 +180,7 @@ impl Store for EmbeddedStore {
         self.commit(Command::Remove { room, remove, reply }, answer).await
     }
 
-    async fn append(&self, append: Append) -> Result<Appended, StoreError> {
+    async fn append(&self, append: Append) -> Result<Accepted, StoreError> {
         self.health.check()?;
         let room = self.writable(append.conversation).await?;
         let fingerprint = self.identity.fingerprinter.of(append.sender.as_str(), &append.message_id);
@@ -200,7 +200,8 @@ impl Store for EmbeddedStore {
         );
         let (reply, answer) = reply_pair();
         let command = AppendCommand { room, append, record: bytes, fingerprint, reply };
-        self.commit(Command::Append(Box::new(command)), answer).await
+        self.queue.push(Command::Append(Box::new(command)))?;
+        Ok(Box::pin(async { answer.await.unwrap_or(Err(StoreError::Closing)) }))
     }
 
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {

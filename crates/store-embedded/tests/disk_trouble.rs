@@ -112,7 +112,11 @@ async fn a_really_full_disk_refuses_sends_and_takes_them_again_when_there_is_spa
             retry_after: None,
             origin: None,
         };
-        match store.append(append).await {
+        let outcome = match store.append(append).await {
+            Ok(accepted) => accepted.await,
+            Err(error) => Err(error),
+        };
+        match outcome {
             Ok(_) => acknowledged += 1,
             Err(error) => break error,
         }

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use bluetick_core::decide;
 use bluetick_core::members::MembershipChange;
 use bluetick_core::ports::{
-    AddMembers, Append, Appended, CommitListener, Committed, Health, NewConversation, NoListener, Opened,
-    Origin, RemoveMember, Store, UserUpdate,
+    Accepted, AddMembers, Append, Appended, CommitListener, Committed, Health, NewConversation, NoListener,
+    Opened, Origin, RemoveMember, Store, UserUpdate,
 };
 use bluetick_core::{
     Conversation, ConversationId, ConversationView, Epoch, Members, Message, MessageId, Page, PageRequest,
@@ -54,6 +54,28 @@ impl MemoryStore {
     fn write(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         let state = self.read();
         if state.closed { Err(StoreError::Closing) } else { Ok(state) }
+    }
+}
+
+impl MemoryStore {
+    fn append_now(&self, append: Append) -> Result<Appended, StoreError> {
+        let mut state = self.write()?;
+        let thread = state.thread(append.conversation, &append.sender)?;
+        let key = (append.sender.clone(), append.message_id.clone());
+        if let Some(&seq) = thread.places.get(&key) {
+            let stored = &thread.messages[usize::try_from(seq.get() - 1).expect("it is in memory")];
+            if !decide::same_message(stored, &append) {
+                return Err(Refusal::MessageIdReused { first_seq: seq }.into());
+            }
+            return Ok(Appended { seq, received_at: stored.received_at, duplicate: true });
+        }
+        let origin = append.origin;
+        let message = decide::place(append, &thread.members, thread.head().next());
+        let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
+        thread.places.insert(key, message.seq);
+        let committed = thread.push(message, None, origin);
+        self.listener.committed(vec![committed]);
+        Ok(appended)
     }
 }
 
@@ -166,24 +188,9 @@ impl Store for MemoryStore {
         Ok(thread.view())
     }
 
-    async fn append(&self, append: Append) -> Result<Appended, StoreError> {
-        let mut state = self.write()?;
-        let thread = state.thread(append.conversation, &append.sender)?;
-        let key = (append.sender.clone(), append.message_id.clone());
-        if let Some(&seq) = thread.places.get(&key) {
-            let stored = &thread.messages[usize::try_from(seq.get() - 1).expect("it is in memory")];
-            if !decide::same_message(stored, &append) {
-                return Err(Refusal::MessageIdReused { first_seq: seq }.into());
-            }
-            return Ok(Appended { seq, received_at: stored.received_at, duplicate: true });
-        }
-        let origin = append.origin;
-        let message = decide::place(append, &thread.members, thread.head().next());
-        let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
-        thread.places.insert(key, message.seq);
-        let committed = thread.push(message, None, origin);
-        self.listener.committed(vec![committed]);
-        Ok(appended)
+    async fn append(&self, append: Append) -> Result<Accepted, StoreError> {
+        let outcome = self.append_now(append);
+        Ok(Box::pin(async { outcome }))
     }
 
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {

@@ -15,7 +15,7 @@ pub async fn the_same_message_id_gives_the_first_seq<H: Harness>(world: World<H>
     let mut again = world.message(id, "alice", "m1");
     again.timestamp = Timestamp::from_millis(99);
     again.received_at = again.received_at.plus_millis(60_000);
-    let again = world.store().append(again).await.unwrap();
+    let again = world.append(again).await.unwrap();
     assert_eq!((again.seq, again.received_at, again.duplicate), (first.seq, first.received_at, true));
     assert_eq!(world.texts(id, "bob").await.len(), 2);
 }
@@ -43,7 +43,7 @@ pub async fn the_same_message_id_with_other_content_is_refused_and_stores_nothin
         world.sent(id, "alice", message_id).await;
         let mut other = world.message(id, "alice", message_id);
         other.content = "something else".into();
-        assert_refused(world.store().append(other).await, Refusal::MessageIdReused { first_seq });
+        assert_refused(world.append(other).await, Refusal::MessageIdReused { first_seq });
     }
     assert_eq!(world.sent(id, "alice", "m3").await, 3);
 }
@@ -93,15 +93,15 @@ pub async fn a_resend_long_after_finds_the_first_when_it_says_where_to_look<H: H
     for number in 1..=130 {
         let mut append = world.message(id, "alice", &format!("m{number}"));
         append.received_at = long_ago;
-        world.store().append(append).await.unwrap();
+        world.append(append).await.unwrap();
     }
     let world = world.restart().await;
     let mut retry = world.message(id, "alice", "m70");
     retry.retry_after = Some(Seq::new(40));
-    let found = world.store().append(retry).await.unwrap();
+    let found = world.append(retry).await.unwrap();
     assert_eq!((found.seq, found.received_at, found.duplicate), (Seq::new(70), long_ago, true));
     let mut new = world.message(id, "alice", "never-sent");
     new.retry_after = Some(Seq::ZERO);
-    let stored = world.store().append(new).await.unwrap();
+    let stored = world.append(new).await.unwrap();
     assert_eq!((stored.seq, stored.duplicate), (Seq::new(131), false));
 }

@@ -39,7 +39,7 @@ pub async fn the_listener_learns_the_origin_and_who_departed<H: Harness>(world: 
     let id = world.group("alice", &["bob"]).await;
     let mut append = world.message(id, "bob", "hi");
     append.origin = Some(Origin(7));
-    world.store().append(append).await.unwrap();
+    world.append(append).await.unwrap();
     world.remove(id, "alice", "bob").await.unwrap();
     world.add(id, "alice", &["carol"]).await.unwrap();
     let heard = world.recorder.heard(id);

@@ -27,7 +27,7 @@ pub async fn a_message_comes_back_exactly_as_it_was_sent<H: Harness>(world: Worl
             append.content = content.into();
             append.content_type = ContentType::Other("text/markdown".into());
             append.timestamp = Timestamp::from_millis(-5);
-            world.store().append(append).await.unwrap();
+            world.append(append).await.unwrap();
         }
     }
     let check = async |world: &World<H>| {
@@ -58,7 +58,7 @@ pub async fn the_senders_clock_takes_no_part_in_the_order<H: Harness>(world: Wor
         let mut append = world.message(id, "alice", text);
         append.timestamp = Timestamp::from_millis(clock);
         append.received_at = Timestamp::from_millis(1_000 - clock);
-        world.store().append(append).await.unwrap();
+        world.append(append).await.unwrap();
     }
     let texts: Vec<_> = world.texts(id, "bob").await.into_iter().map(|(_, text)| text).collect();
     assert_eq!(texts, ["third", "first", "second"]);
@@ -136,4 +136,29 @@ pub async fn many_senders_at_once_fill_dense_places<H: Harness>(world: World<H>)
     assert_eq!(all, expected);
     let seen: Vec<u64> = world.texts(id, "alice").await.into_iter().map(|(seq, _)| seq).collect();
     assert_eq!(seen, expected);
+}
+
+pub async fn messages_accepted_one_after_the_other_keep_their_order<H: Harness>(world: World<H>) {
+    let first = world.direct("alice", "bob").await;
+    let second = world.group("alice", &["bob"]).await;
+    world.sent(first, "bob", "before").await;
+    // After a restart nothing is at hand, which must not let a later message overtake an earlier one.
+    let world = world.restart().await;
+    let mut outcomes = Vec::new();
+    for number in 0..200 {
+        let id = if number % 3 == 0 { second } else { first };
+        let mut append = world.message(id, "alice", &format!("m{number}"));
+        append.retry_after = (number % 5 == 0).then_some(Seq::ZERO);
+        outcomes.push((id, world.store().append(append).await.unwrap()));
+    }
+    for conversation in [first, second] {
+        let mut expected = Seq::FIRST;
+        for (id, outcome) in &mut outcomes {
+            if *id == conversation {
+                let appended = outcome.await.unwrap();
+                assert_eq!(appended.seq, expected.next());
+                expected = appended.seq;
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::chat::{Chat, ChatError};
-use crate::ports::{Append, Appended, Origin};
+use crate::ports::{Accepted, Append, Appended, Origin};
 use crate::{ContentType, ConversationId, MessageId, Seq, Timestamp, UserId};
 
 #[derive(Clone, Debug)]
@@ -28,7 +28,13 @@ pub enum InvalidMessage {
 }
 
 impl Chat {
+    /// Sends and waits for the outcome.
     pub async fn send(&self, sender: &UserId, request: SendRequest) -> Result<Appended, ChatError> {
+        Ok(self.submit(sender, request).await?.await?)
+    }
+
+    /// Sends without waiting for the outcome: messages submitted one after the other keep that order.
+    pub async fn submit(&self, sender: &UserId, request: SendRequest) -> Result<Accepted, ChatError> {
         let bytes = request.content.len();
         let limit = self.rules.max_content_bytes;
         if bytes == 0 {

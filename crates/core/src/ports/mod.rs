@@ -9,5 +9,6 @@ pub use commit::{CommitListener, Committed, NoListener, Origin};
 pub use observer::{CheckpointReport, CommitReport, NoObserver, StoreObserver};
 pub use random::{Random, SystemRandom};
 pub use store::{
-    AddMembers, Append, Appended, Creation, Health, NewConversation, Opened, RemoveMember, Store, UserUpdate,
+    Accepted, AddMembers, Append, Appended, Creation, Health, NewConversation, Opened, RemoveMember, Store,
+    UserUpdate,
 };

@@ -1,5 +1,6 @@
 //! Where conversations live.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -49,8 +50,13 @@ pub trait Store: Send + Sync + 'static {
     async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError>;
 
     /// Stores a message at the next place, or finds the one stored before under the same id.
-    /// The listener has heard of it by the time this returns.
-    async fn append(&self, append: Append) -> Result<Appended, StoreError>;
+    ///
+    /// In two steps, so that a connection can have many on their way and keep its order: this call settles the
+    /// message's turn, and awaiting what it returns tells the outcome. Of two messages to one conversation, the one
+    /// whose call returned before the other was made gets the lower place. The outcome is not known, and promise 1
+    /// does not hold, before [`Accepted`] is awaited; the listener has heard of the message by then. Letting go of
+    /// it does not take the message back.
+    async fn append(&self, append: Append) -> Result<Accepted, StoreError>;
 
     /// One page of what the reader may see. It includes every message acknowledged before the call.
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError>;
@@ -128,6 +134,9 @@ pub struct Append {
     pub retry_after: Option<Seq>,
     pub origin: Option<Origin>,
 }
+
+/// A message that has its turn. Resolves when it is durable, or refused.
+pub type Accepted = Pin<Box<dyn Future<Output = Result<Appended, StoreError>> + Send>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {

@@ -161,12 +161,14 @@ pub struct Entry<'a> {
     pub received_at: Timestamp,
 }
 
-impl Packer {
-    pub fn new() -> Packer {
+impl Default for Packer {
+    fn default() -> Packer {
         let zstd = zstd::bulk::Compressor::new(COMPRESSION_LEVEL).expect("a compressor needs memory only");
         Packer { zstd, raw: Vec::new() }
     }
+}
 
+impl Packer {
     /// Appends one chunk to `out`.
     pub fn pack(&mut self, entries: &[Entry<'_>], out: &mut Vec<u8>) {
         assert!((1..=CAPACITY).contains(&entries.len()), "a chunk holds 1 to 64 messages");
@@ -211,7 +213,7 @@ mod tests {
             })
             .collect();
         let mut out = b"before".to_vec();
-        Packer::new().pack(&entries, &mut out);
+        Packer::default().pack(&entries, &mut out);
         out.split_off(6)
     }
 

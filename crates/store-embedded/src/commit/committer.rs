@@ -55,11 +55,8 @@ impl Committer {
     pub fn run(mut self) {
         let mut taken = VecDeque::new();
         let queue = Arc::clone(&self.parts.queue);
-        loop {
-            match queue.take(&mut taken, self.patience()) {
-                Woken::Working => self.write_all(&mut taken),
-                Woken::Closed => break,
-            }
+        while let Woken::Working = queue.take(&mut taken, self.patience()) {
+            self.write_all(&mut taken);
             self.recycle();
             self.seal_if_due();
         }

@@ -19,22 +19,25 @@ pub struct Rooms {
     tick: AtomicU64,
 }
 
-impl Rooms {
-    pub fn new() -> Rooms {
+impl Default for Rooms {
+    fn default() -> Rooms {
         Rooms {
             shards: std::array::from_fn(|_| Mutex::default()),
             count: AtomicUsize::new(0),
             tick: AtomicU64::new(1),
         }
     }
+}
 
+impl Rooms {
     fn shard(&self, id: ConversationId) -> MutexGuard<'_, HashMap<ConversationId, Arc<Room>>> {
         // The bytes of an id are random already.
         let shard = usize::from(id.as_bytes()[15]) % SHARDS;
         self.shards[shard].lock().expect("nobody panics while holding the map of rooms")
     }
 
-    pub fn len(&self) -> usize {
+    /// How many are awake.
+    pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
@@ -69,7 +72,7 @@ impl Rooms {
     /// Puts rooms to sleep until at most `keep` are awake: clean ones that nobody holds, the longest unused first.
     pub fn put_to_sleep(&self, keep: usize) {
         let now = self.tick.fetch_add(1, Ordering::Relaxed);
-        let mut spare = self.len().saturating_sub(keep);
+        let mut spare = self.count().saturating_sub(keep);
         for age in [8, 4, 2, 1, 0] {
             for shard in &self.shards {
                 if spare == 0 {
@@ -101,21 +104,21 @@ mod tests {
 
     #[test]
     fn rooms_that_somebody_holds_or_that_are_not_written_stay_awake() {
-        let rooms = Rooms::new();
+        let rooms = Rooms::default();
         for number in 0..10 {
             rooms.get_or_load(id(number), || Ok(RoomState::absent())).unwrap();
         }
         let held = rooms.get(id(3)).unwrap();
         rooms.get(id(4)).unwrap().state().reserved = bluetick_core::Seq::FIRST;
         rooms.put_to_sleep(0);
-        assert_eq!(rooms.len(), 2);
+        assert_eq!(rooms.count(), 2);
         assert!(Arc::ptr_eq(&held, &rooms.get(id(3)).unwrap()));
         assert!(rooms.get(id(4)).is_some());
     }
 
     #[test]
     fn those_used_lately_stay_awake_longer() {
-        let rooms = Rooms::new();
+        let rooms = Rooms::default();
         rooms.get_or_load(id(1), || Ok(RoomState::absent())).unwrap();
         for _ in 0..3 {
             rooms.put_to_sleep(10);

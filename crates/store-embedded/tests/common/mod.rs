@@ -74,7 +74,7 @@ pub async fn send(
         retry_after: None,
         origin: None,
     };
-    store.append(append).await.map(|appended| appended.seq)
+    store.append(append).await?.await.map(|appended| appended.seq)
 }
 
 /// Every text of the conversation; fails on anything out of place.

@@ -1,0 +1,87 @@
+//! Messages that look like messages: words, a few popular conversations and many quiet ones.
+
+use std::sync::Arc;
+
+/// A small generator (xorshift): quick, seeded, the same everywhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Conversation numbers with a zipf-like distribution (exponent 1): number 0 is the most popular.
+#[derive(Clone, Copy, Debug)]
+pub struct Popularity {
+    count: usize,
+}
+
+impl Popularity {
+    pub fn new(count: usize) -> Popularity {
+        Popularity { count }
+    }
+
+    /// By the inverse of the continuous distribution: log-uniform over the ranks.
+    pub fn pick(&self, dice: &mut Dice) -> usize {
+        let rank = ((self.count as f64 + 1.0).ln() * dice.unit()).exp() - 1.0;
+        (rank as usize).min(self.count - 1)
+    }
+}
+
+const WORDS: &[&str] = &[
+    "hey", "ok", "see", "you", "tomorrow", "at", "the", "station", "can", "we", "talk", "about", "dinner",
+    "later", "thanks", "for", "photos", "love", "it", "running", "late", "five", "minutes", "did", "call",
+    "your", "mother", "yes", "no", "maybe", "sounds", "good", "meeting", "moved", "to", "three", "please",
+    "bring", "keys", "where", "are", "haha", "really", "train", "is", "delayed", "again", "happy",
+    "birthday", "how", "was", "school", "today", "miss",
+];
+
+/// A supply of texts of about `bytes` bytes.
+pub fn texts(bytes: usize, count: usize, dice: &mut Dice) -> Vec<Arc<str>> {
+    let text = |dice: &mut Dice| {
+        let mut text = String::with_capacity(bytes + 16);
+        while text.len() < bytes {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(WORDS[dice.below(WORDS.len())]);
+        }
+        text.truncate(bytes);
+        text.into()
+    };
+    (0..count).map(|_| text(dice)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn popularity_reaches_every_rank_and_prefers_the_first() {
+        let popularity = Popularity::new(10);
+        let mut dice = Dice::new(1);
+        let mut counts = [0; 10];
+        for _ in 0..10_000 {
+            counts[popularity.pick(&mut dice)] += 1;
+        }
+        assert!(counts.is_sorted_by(|a, b| *a as f64 > *b as f64 * 0.9), "{counts:?}");
+        assert!(counts[9] > 0);
+    }
+}
