@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Switches that make the disk misbehave. All off unless a test turns one on.
 #[derive(Debug, Default)]
@@ -14,6 +14,39 @@ pub struct Faults {
     pub full: AtomicBool,
     /// A sync reports an I/O error, and nobody knows what reached the disk.
     pub sync_fails: AtomicBool,
+    /// Writes stay in a volatile cache until they are synced, as on a machine that may lose its power.
+    pub volatile: AtomicBool,
+    /// A sync says that it is done and does nothing.
+    pub lying_sync: AtomicBool,
+    /// Writes say that they are done and do nothing.
+    pub lose_writes: AtomicBool,
+    cache: Mutex<Vec<CachedWrite>>,
+}
+
+#[derive(Debug)]
+struct CachedWrite {
+    file: File,
+    bytes: Vec<u8>,
+    offset: u64,
+}
+
+impl Faults {
+    fn cache(&self) -> MutexGuard<'_, Vec<CachedWrite>> {
+        self.cache.lock().expect("nobody panics while holding the cache")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.cache().drain(..).try_for_each(|write| write.file.write_all_at(&write.bytes, write.offset))
+    }
+
+    /// The power goes: what was not synced is lost, except for some of the bytes that were on their way.
+    pub fn cut_power(&self) -> io::Result<()> {
+        for write in self.cache().drain(..) {
+            let survived = write.bytes.len() / 3;
+            write.file.write_all_at(&write.bytes[..survived], write.offset)?;
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,6 +64,14 @@ impl Disk {
             file.write_all_at(&bytes[..bytes.len() / 2], offset)?;
             return Err(io::ErrorKind::StorageFull.into());
         }
+        if self.faults.lose_writes.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        if self.faults.volatile.load(Ordering::SeqCst) {
+            let (file, bytes) = (file.try_clone()?, bytes.to_vec());
+            self.faults.cache().push(CachedWrite { file, bytes, offset });
+            return Ok(());
+        }
         file.write_all_at(bytes, offset)
     }
 
@@ -38,6 +79,10 @@ impl Disk {
         if self.faults.sync_fails.load(Ordering::SeqCst) {
             return Err(io::Error::other("injected sync failure"));
         }
+        if self.faults.lying_sync.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.faults.flush()?;
         file.sync_data()
     }
 

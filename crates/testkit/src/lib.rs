@@ -1,1 +1,8 @@
+//! What tests of a whole server need. Knows the contract only, nothing of the server's insides.
 
+#![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
+
+pub mod checker;
+pub mod client;
+pub mod http;
+pub mod process;

@@ -1,0 +1,139 @@
+//! The power goes again and again while many send. What the senders saw is compared with what is left; and when a bug is
+//! planted that acknowledges too early or forgets a batch, the same comparison finds it.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bluetick_core::ports::Store;
+use bluetick_store_embedded::disk::{Disk, Faults};
+use bluetick_store_embedded::{EmbeddedStore, StoreParts};
+use bluetick_testkit::checker::{Checked, ClientLog, Event, Histories, Stored, Violation, check};
+use common::{copy_of, direct, send, small, texts};
+use tempfile::TempDir;
+
+const SENDERS: usize = 12;
+const CUTS: usize = 8;
+const MESSAGES_A_LIFE: u64 = 300;
+
+/// What a planted bug does to the disk in the middle of each life.
+type Plant = fn(&Faults);
+
+fn open(directory: &TempDir) -> (Arc<EmbeddedStore>, Arc<Faults>) {
+    let faults = Arc::new(Faults::default());
+    faults.volatile.store(true, Ordering::SeqCst);
+    let disk = Disk::with_faults(Arc::clone(&faults));
+    let clock = Arc::new(bluetick_core::time::ManualClock::at(common::NOW));
+    // Checkpoints are not what is tested here, and the tables have no volatile cache.
+    let mut settings = small(directory.path());
+    settings.checkpoint_bytes = 1 << 30;
+    let parts = StoreParts { disk, clock, ..StoreParts::new(settings) };
+    (Arc::new(EmbeddedStore::open(parts).unwrap()), faults)
+}
+
+/// Sends to one conversation and writes down what happened, starting with what is still unacknowledged.
+async fn sender(
+    store: Arc<EmbeddedStore>,
+    mut log: ClientLog,
+    over: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+) -> ClientLog {
+    let id = bluetick_core::ConversationId::direct(&common::user(&log.sender), &common::user("hub"));
+    log.events.push(Event::Connected);
+    let acknowledged = |event: &Event| matches!(event, Event::Acknowledged { .. });
+    let mut number = log.events.iter().filter(|event| acknowledged(event)).count();
+    while !over.load(Ordering::SeqCst) {
+        let text = format!("{}-{number}", log.sender);
+        let conversation = log.sender.clone();
+        log.events.push(Event::Attempted {
+            conversation: conversation.clone(),
+            message_id: text.clone(),
+            content: text.clone(),
+        });
+        let Ok(seq) = send(store.as_ref(), id, &log.sender, &text).await else { break };
+        // The client hears of it only if the power is still there.
+        if over.load(Ordering::SeqCst) {
+            break;
+        }
+        let seq = seq.get();
+        log.events.push(Event::Acknowledged { conversation, message_id: text, seq, duplicate: false });
+        number += 1;
+        sent.fetch_add(1, Ordering::SeqCst);
+    }
+    log
+}
+
+async fn lives_and_deaths(plant: Plant) -> Result<Checked, Vec<Violation>> {
+    let mut directory = TempDir::new().unwrap();
+    let mut logs: Vec<ClientLog> =
+        (0..SENDERS).map(|number| ClientLog { sender: format!("s{number}"), events: Vec::new() }).collect();
+    for _ in 0..CUTS {
+        let (store, faults) = open(&directory);
+        for log in &logs {
+            direct(store.as_ref(), &log.sender, "hub").await;
+        }
+        let (over, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let tasks: Vec<_> = logs
+            .drain(..)
+            .map(|log| tokio::spawn(sender(Arc::clone(&store), log, Arc::clone(&over), Arc::clone(&sent))))
+            .collect();
+        while sent.load(Ordering::SeqCst) < MESSAGES_A_LIFE / 2 {
+            tokio::task::yield_now().await;
+        }
+        plant(&faults);
+        while sent.load(Ordering::SeqCst) < MESSAGES_A_LIFE {
+            tokio::task::yield_now().await;
+        }
+        over.store(true, Ordering::SeqCst);
+        // The image is what the disk holds: synced bytes, and a torn piece of what was on its way.
+        faults.cut_power().unwrap();
+        let image = copy_of(directory.path());
+        for task in tasks {
+            logs.push(task.await.unwrap());
+        }
+        store.close().await;
+        directory = image;
+    }
+    let (store, _) = open(&directory);
+    let mut histories = Histories::new();
+    for log in &logs {
+        let id = bluetick_core::ConversationId::direct(&common::user(&log.sender), &common::user("hub"));
+        let stored = texts(store.as_ref(), id, "hub").await.into_iter().zip(1..).map(|(text, seq)| Stored {
+            seq,
+            sender: log.sender.clone(),
+            message_id: text.clone(),
+            content: text,
+            system: false,
+        });
+        histories.insert(log.sender.clone(), stored.collect());
+    }
+    check(&logs, &histories)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_when_the_power_goes() {
+    let checked = lives_and_deaths(|_| {}).await.unwrap_or_else(|violations| panic!("{violations:#?}"));
+    assert!(checked.acknowledged as u64 >= CUTS as u64 * MESSAGES_A_LIFE, "{checked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledgement_before_the_sync_is_found_by_the_checker() {
+    let violations =
+        lives_and_deaths(|faults| faults.lying_sync.store(true, Ordering::SeqCst)).await.unwrap_err();
+    assert!(
+        violations.iter().any(|found| matches!(found, Violation::AcknowledgedThenLost { .. })),
+        "{violations:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_is_acknowledged_and_never_written_is_found() {
+    let found =
+        tokio::spawn(lives_and_deaths(|faults| faults.lose_a_write.store(true, Ordering::SeqCst))).await;
+    match found {
+        Ok(verdict) => assert!(!verdict.unwrap_err().is_empty()),
+        // The next start notices by itself that a batch is missing, and refuses to open.
+        Err(refused) => assert!(refused.is_panic()),
+    }
+}

@@ -1,0 +1,261 @@
+//! Judges a run by what the clients saw and what the server has in the end.
+//!
+//! It believes nothing the server says about itself: an acknowledged message must be in the history, at its place, once.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+/// What one sender did and heard, in order, over all its connections. A sender that reconnects sends again what was
+/// not acknowledged, in the same order, before anything new.
+#[derive(Clone, Debug, Default)]
+pub struct ClientLog {
+    pub sender: String,
+    pub events: Vec<Event>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    Connected,
+    Attempted { conversation: String, message_id: String, content: String },
+    Acknowledged { conversation: String, message_id: String, seq: u64, duplicate: bool },
+    Received { conversation: String, seq: u64, sender: String, content: String },
+}
+
+/// A message as a history page shows it.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub seq: u64,
+    pub sender: String,
+    pub message_id: String,
+    pub content: String,
+    pub system: bool,
+}
+
+/// Every conversation from first to last.
+pub type Histories = BTreeMap<String, Vec<Stored>>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    NotDense {
+        conversation: String,
+        expected: u64,
+        found: u64,
+    },
+    AcknowledgedThenLost {
+        conversation: String,
+        message_id: String,
+        seq: u64,
+    },
+    NotAtItsPlace {
+        conversation: String,
+        message_id: String,
+        acknowledged: u64,
+        found: u64,
+    },
+    StoredTwice {
+        conversation: String,
+        sender: String,
+        message_id: String,
+    },
+    Invented {
+        conversation: String,
+        seq: u64,
+    },
+    Altered {
+        conversation: String,
+        seq: u64,
+    },
+    /// A sender's later message is there and an earlier one of the same sender is not, or comes after it.
+    NotAPrefix {
+        conversation: String,
+        sender: String,
+        missing_or_late: String,
+    },
+    /// A connection was shown a place before the one below it, or twice.
+    PushedOutOfOrder {
+        receiver: String,
+        conversation: String,
+        after: u64,
+        then: u64,
+    },
+    /// What was pushed is not what is stored at that place.
+    PushedSomethingElse {
+        receiver: String,
+        conversation: String,
+        seq: u64,
+    },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// How much was looked at, so that a test can insist that it was something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    pub attempted: usize,
+    pub acknowledged: usize,
+    pub stored: usize,
+    pub received: usize,
+    pub connections: usize,
+}
+
+pub fn check(logs: &[ClientLog], histories: &Histories) -> Result<Checked, Vec<Violation>> {
+    let mut violations = Vec::new();
+    let mut checked = Checked::default();
+    let mut attempted: HashMap<(&str, &str, &str), &str> = HashMap::new();
+    for log in logs {
+        for event in &log.events {
+            if let Event::Attempted { conversation, message_id, content } = event {
+                attempted.insert((conversation, &log.sender, message_id), content);
+            }
+        }
+    }
+    checked.attempted = attempted.len();
+
+    let mut places: HashMap<(&str, &str, &str), u64> = HashMap::new();
+    for (conversation, messages) in histories {
+        for (message, expected) in messages.iter().zip(1..) {
+            if message.seq != expected {
+                let conversation = conversation.clone();
+                violations.push(Violation::NotDense { conversation, expected, found: message.seq });
+                break;
+            }
+        }
+        for message in messages.iter().filter(|message| !message.system) {
+            checked.stored += 1;
+            let key = (conversation.as_str(), message.sender.as_str(), message.message_id.as_str());
+            if places.insert(key, message.seq).is_some() {
+                let (sender, message_id) = (message.sender.clone(), message.message_id.clone());
+                violations.push(Violation::StoredTwice {
+                    conversation: conversation.clone(),
+                    sender,
+                    message_id,
+                });
+            }
+            let (conversation, seq) = (conversation.clone(), message.seq);
+            match attempted.get(&key) {
+                None => violations.push(Violation::Invented { conversation, seq }),
+                Some(content) if *content != message.content => {
+                    violations.push(Violation::Altered { conversation, seq });
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    for log in logs {
+        acknowledgements(log, &places, &mut checked, &mut violations);
+        prefixes(log, histories, &places, &mut violations);
+        pushes(log, histories, &mut checked, &mut violations);
+    }
+    if violations.is_empty() { Ok(checked) } else { Err(violations) }
+}
+
+fn acknowledgements(
+    log: &ClientLog,
+    places: &HashMap<(&str, &str, &str), u64>,
+    checked: &mut Checked,
+    violations: &mut Vec<Violation>,
+) {
+    for event in &log.events {
+        let Event::Acknowledged { conversation, message_id, seq, .. } = event else { continue };
+        checked.acknowledged += 1;
+        let (conversation, message_id) = (conversation.clone(), message_id.clone());
+        match places.get(&(conversation.as_str(), log.sender.as_str(), message_id.as_str())) {
+            None => violations.push(Violation::AcknowledgedThenLost { conversation, message_id, seq: *seq }),
+            Some(&found) if found != *seq => {
+                violations.push(Violation::NotAtItsPlace {
+                    conversation,
+                    message_id,
+                    acknowledged: *seq,
+                    found,
+                });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// In each conversation, what is stored of a sender is the beginning of what it attempted, in that order.
+fn prefixes(
+    log: &ClientLog,
+    histories: &Histories,
+    places: &HashMap<(&str, &str, &str), u64>,
+    violations: &mut Vec<Violation>,
+) {
+    for conversation in histories.keys() {
+        let mut seen = HashSet::new();
+        let mut last = 0;
+        let mut missing: Option<&str> = None;
+        for event in &log.events {
+            let Event::Attempted { conversation: where_to, message_id, .. } = event else { continue };
+            if where_to != conversation || !seen.insert(message_id) {
+                continue;
+            }
+            let place = places.get(&(conversation.as_str(), log.sender.as_str(), message_id.as_str()));
+            let out_of_place = match place {
+                None => {
+                    missing.get_or_insert(message_id);
+                    None
+                }
+                Some(_) if missing.is_some() => missing,
+                Some(&seq) if seq < last => Some(message_id.as_str()),
+                Some(&seq) => {
+                    last = seq;
+                    None
+                }
+            };
+            if let Some(missing_or_late) = out_of_place {
+                violations.push(Violation::NotAPrefix {
+                    conversation: conversation.clone(),
+                    sender: log.sender.clone(),
+                    missing_or_late: missing_or_late.to_owned(),
+                });
+                break;
+            }
+        }
+    }
+}
+
+/// On one connection every conversation goes up by one; the acknowledgement stands for one's own message.
+fn pushes(log: &ClientLog, histories: &Histories, checked: &mut Checked, violations: &mut Vec<Violation>) {
+    let mut last: HashMap<&str, u64> = HashMap::new();
+    for event in &log.events {
+        let (conversation, seq) = match event {
+            Event::Connected => {
+                checked.connections += 1;
+                last.clear();
+                continue;
+            }
+            Event::Acknowledged { conversation, seq, duplicate: false, .. } => (conversation, *seq),
+            Event::Received { conversation, seq, sender, content } => {
+                checked.received += 1;
+                let stored =
+                    histories.get(conversation).and_then(|all| all.get(usize::try_from(*seq).ok()? - 1));
+                if !stored.is_some_and(|stored| stored.content == *content && stored.sender == *sender) {
+                    violations.push(Violation::PushedSomethingElse {
+                        receiver: log.sender.clone(),
+                        conversation: conversation.clone(),
+                        seq: *seq,
+                    });
+                }
+                (conversation, *seq)
+            }
+            Event::Attempted { .. } | Event::Acknowledged { .. } => continue,
+        };
+        let before = last.insert(conversation, seq);
+        if let Some(after) = before.filter(|after| *after + 1 != seq) {
+            violations.push(Violation::PushedOutOfOrder {
+                receiver: log.sender.clone(),
+                conversation: conversation.clone(),
+                after,
+                then: seq,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! The checker finds each kind of wrong, and nothing in what is right.
+
+use super::*;
+
+fn attempted(id: &str) -> Event {
+    Event::Attempted { conversation: "c".into(), message_id: id.into(), content: format!("text of {id}") }
+}
+
+fn acknowledged(id: &str, seq: u64) -> Event {
+    Event::Acknowledged { conversation: "c".into(), message_id: id.into(), seq, duplicate: false }
+}
+
+fn received(seq: u64, sender: &str, id: &str) -> Event {
+    let content = format!("text of {id}");
+    Event::Received { conversation: "c".into(), seq, sender: sender.into(), content }
+}
+
+fn stored(seq: u64, sender: &str, id: &str) -> Stored {
+    let content = format!("text of {id}");
+    Stored { seq, sender: sender.into(), message_id: id.into(), content, system: false }
+}
+
+/// Alice sends a1, a2 and a3, loses the connection, and sends a3 again; Bob answers in between.
+fn a_good_run() -> (Vec<ClientLog>, Vec<Stored>) {
+    let alice = ClientLog {
+        sender: "alice".into(),
+        events: vec![
+            Event::Connected,
+            attempted("a1"),
+            attempted("a2"),
+            acknowledged("a1", 1),
+            received(2, "bob", "b1"),
+            acknowledged("a2", 3),
+            attempted("a3"),
+            Event::Connected,
+            attempted("a3"),
+            acknowledged("a3", 4),
+            attempted("a4"),
+        ],
+    };
+    let bob = ClientLog {
+        sender: "bob".into(),
+        events: vec![
+            Event::Connected,
+            received(1, "alice", "a1"),
+            attempted("b1"),
+            acknowledged("b1", 2),
+            received(3, "alice", "a2"),
+            received(4, "alice", "a3"),
+        ],
+    };
+    let history = vec![
+        stored(1, "alice", "a1"),
+        stored(2, "bob", "b1"),
+        stored(3, "alice", "a2"),
+        stored(4, "alice", "a3"),
+    ];
+    (vec![alice, bob], history)
+}
+
+fn judge(logs: &[ClientLog], history: Vec<Stored>) -> Result<Checked, Vec<Violation>> {
+    check(logs, &Histories::from([("c".to_owned(), history)]))
+}
+
+fn assert_found(verdict: Result<Checked, Vec<Violation>>, expected: fn(&Violation) -> bool) {
+    let violations = verdict.expect_err("the checker found nothing");
+    assert!(violations.iter().any(expected), "{violations:?}");
+}
+
+#[test]
+fn a_good_run_is_good() {
+    let (logs, history) = a_good_run();
+    let checked = judge(&logs, history).unwrap();
+    assert_eq!(checked, Checked { attempted: 5, acknowledged: 4, stored: 4, received: 4, connections: 3 });
+}
+
+#[test]
+fn an_acknowledged_message_that_is_gone_is_found() {
+    let (logs, mut history) = a_good_run();
+    history.pop();
+    assert_found(judge(&logs, history), |v| matches!(v, Violation::AcknowledgedThenLost { seq: 4, .. }));
+}
+
+#[test]
+fn a_hole_is_found() {
+    let (logs, mut history) = a_good_run();
+    history.remove(1);
+    assert_found(judge(&logs, history), |v| matches!(v, Violation::NotDense { expected: 2, found: 3, .. }));
+}
+
+#[test]
+fn a_message_at_another_place_than_acknowledged_is_found() {
+    let (logs, mut history) = a_good_run();
+    history.swap(0, 1);
+    history[0].seq = 1;
+    history[1].seq = 2;
+    assert_found(judge(&logs, history), |v| matches!(v, Violation::NotAtItsPlace { .. }));
+}
+
+#[test]
+fn a_message_stored_twice_is_found() {
+    let (logs, mut history) = a_good_run();
+    history.push(stored(5, "alice", "a1"));
+    assert_found(judge(&logs, history), |v| matches!(v, Violation::StoredTwice { .. }));
+}
+
+#[test]
+fn a_message_nobody_sent_is_found() {
+    let (logs, mut history) = a_good_run();
+    history.push(stored(5, "bob", "b9"));
+    assert_found(judge(&logs, history), |v| matches!(v, Violation::Invented { seq: 5, .. }));
+}
+
+#[test]
+fn a_message_whose_text_changed_is_found() {
+    let (logs, mut history) = a_good_run();
+    history[2].content = "something else".into();
+    assert_found(judge(&logs, history), |v| matches!(v, Violation::Altered { seq: 3, .. }));
+}
+
+#[test]
+fn a_later_message_without_the_earlier_one_is_found() {
+    let (mut logs, mut history) = a_good_run();
+    logs[0].events.insert(10, attempted("lost"));
+    history.push(stored(5, "alice", "a4"));
+    assert_found(
+        judge(&logs, history),
+        |v| matches!(v, Violation::NotAPrefix { missing_or_late, .. } if missing_or_late == "lost"),
+    );
+}
+
+#[test]
+fn a_push_that_skips_or_repeats_a_place_is_found() {
+    let (mut logs, history) = a_good_run();
+    logs[1].events.remove(4);
+    assert_found(judge(&logs, history.clone()), |v| {
+        matches!(v, Violation::PushedOutOfOrder { after: 2, then: 4, .. })
+    });
+    let (mut logs, history) = a_good_run();
+    logs[1].events.push(received(4, "alice", "a3"));
+    assert_found(judge(&logs, history), |v| {
+        matches!(v, Violation::PushedOutOfOrder { after: 4, then: 4, .. })
+    });
+}
+
+#[test]
+fn a_push_of_something_that_is_not_stored_is_found() {
+    let (mut logs, history) = a_good_run();
+    logs[1].events.push(received(5, "alice", "never-durable"));
+    assert_found(judge(&logs, history), |v| matches!(v, Violation::PushedSomethingElse { seq: 5, .. }));
+}

@@ -1,0 +1,153 @@
+//! A client that sends, keeps a log of all it did and heard, and never gives up.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+use crate::checker::{ClientLog, Event};
+
+pub type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// Connects and says hello. `None` when the server is not there or goes away meanwhile.
+pub async fn connect(address: &str, token: &str) -> Option<Socket> {
+    let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}/v1/ws")).await.ok()?;
+    let hello = json!({"type": "hello", "token": token});
+    socket.send(Message::text(hello.to_string())).await.ok()?;
+    loop {
+        let frame = next_frame(&mut socket).await?;
+        match frame["type"].as_str() {
+            Some("caught_up") => return Some(socket),
+            Some("welcome") => {}
+            _ => panic!("not an answer to hello: {frame}"),
+        }
+    }
+}
+
+/// The next JSON frame; `None` when the connection ends.
+pub async fn next_frame(socket: &mut Socket) -> Option<Value> {
+    loop {
+        match socket.next().await?.ok()? {
+            Message::Text(text) => return Some(serde_json::from_str(&text).unwrap()),
+            Message::Close(_) => return None,
+            _ => {}
+        }
+    }
+}
+
+/// Where the server is now; `None` while there is none, and `stop` when the sender shall end.
+#[derive(Clone, Debug, Default)]
+pub struct Situation {
+    pub address: Option<String>,
+    pub stop: bool,
+}
+
+/// A sender of numbered messages to several conversations in turn.
+pub struct Sender {
+    pub name: String,
+    pub token: String,
+    pub conversations: Vec<String>,
+    /// How many may be unacknowledged.
+    pub window: usize,
+}
+
+struct Attempt {
+    conversation: String,
+    message_id: String,
+    content: String,
+}
+
+impl Sender {
+    /// Sends until told to stop. Over a new connection it first sends again what was not acknowledged.
+    pub async fn run(self, mut situation: watch::Receiver<Situation>) -> ClientLog {
+        let mut log = ClientLog { sender: self.name.clone(), events: Vec::new() };
+        let mut unacknowledged: VecDeque<Attempt> = VecDeque::new();
+        let mut number = 0_u64;
+        loop {
+            let now = situation.borrow_and_update().clone();
+            if now.stop {
+                return log;
+            }
+            let socket = match &now.address {
+                Some(address) => connect(address, &self.token).await,
+                None => None,
+            };
+            let Some(mut socket) = socket else {
+                // Either a change is announced, or the server is just starting.
+                let _ = tokio::time::timeout(Duration::from_millis(20), situation.changed()).await;
+                continue;
+            };
+            log.events.push(Event::Connected);
+            let mut resend = unacknowledged.len();
+            loop {
+                let may_send = resend > 0 || unacknowledged.len() < self.window;
+                if may_send && !situation.borrow().stop {
+                    if resend == 0 {
+                        number += 1;
+                        unacknowledged.push_back(self.attempt(number));
+                    }
+                    let index =
+                        if resend > 0 { unacknowledged.len() - resend } else { unacknowledged.len() - 1 };
+                    resend = resend.saturating_sub(1);
+                    let attempt = &unacknowledged[index];
+                    log.events.push(Event::Attempted {
+                        conversation: attempt.conversation.clone(),
+                        message_id: attempt.message_id.clone(),
+                        content: attempt.content.clone(),
+                    });
+                    let frame = json!({
+                        "type": "send", "conversation_id": attempt.conversation,
+                        "message_id": attempt.message_id, "content": attempt.content,
+                    });
+                    if socket.send(Message::text(frame.to_string())).await.is_err() {
+                        break;
+                    }
+                    continue;
+                }
+                tokio::select! {
+                    frame = next_frame(&mut socket) => match frame {
+                        Some(frame) => hear(&frame, &mut log, &mut unacknowledged),
+                        None => break,
+                    },
+                    _ = situation.changed() => if situation.borrow().stop { return log },
+                }
+            }
+        }
+    }
+
+    fn attempt(&self, number: u64) -> Attempt {
+        let conversation = self.conversations[number as usize % self.conversations.len()].clone();
+        let message_id = format!("{}-{number}", self.name);
+        let filler = "lorem ipsum ".repeat(number as usize % 17);
+        Attempt { conversation, content: format!("{message_id} {filler}"), message_id }
+    }
+}
+
+fn hear(frame: &Value, log: &mut ClientLog, unacknowledged: &mut VecDeque<Attempt>) {
+    let text = |field: &str| frame[field].as_str().unwrap().to_owned();
+    match frame["type"].as_str() {
+        Some("ack") => {
+            let message_id = text("message_id");
+            unacknowledged.retain(|attempt| attempt.message_id != message_id);
+            log.events.push(Event::Acknowledged {
+                conversation: text("conversation_id"),
+                message_id,
+                seq: frame["seq"].as_u64().unwrap(),
+                duplicate: frame["duplicate"].as_bool().unwrap(),
+            });
+        }
+        Some("message") => log.events.push(Event::Received {
+            conversation: text("conversation_id"),
+            seq: frame["seq"].as_u64().unwrap(),
+            sender: text("sender_id"),
+            content: text("content"),
+        }),
+        Some("error") => panic!("a good client was refused: {frame}"),
+        _ => {}
+    }
+}

@@ -1,0 +1,54 @@
+//! One HTTP request at a time, over a connection of its own.
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::checker::Stored;
+
+/// The status and the JSON body; an error when the server is not there or dies meanwhile.
+pub async fn request(
+    address: &str,
+    method: &str,
+    path: &str,
+    token: &str,
+    body: Option<&Value>,
+) -> std::io::Result<(u16, Value)> {
+    let mut stream = TcpStream::connect(address).await?;
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let broken = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(broken)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(broken)?;
+    Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
+}
+
+/// A whole conversation, walked with `after_seq`.
+pub async fn history(address: &str, token: &str, conversation: &str) -> Vec<Stored> {
+    let mut all = Vec::new();
+    let mut after = 0;
+    loop {
+        let path = format!("/v1/conversations/{conversation}/messages?after_seq={after}&limit=100");
+        let (status, page) = request(address, "GET", &path, token, None).await.unwrap();
+        assert_eq!(status, 200, "{page}");
+        let text = |message: &Value, field: &str| message[field].as_str().unwrap().to_owned();
+        all.extend(page["messages"].as_array().unwrap().iter().map(|message| Stored {
+            seq: message["seq"].as_u64().unwrap(),
+            sender: text(message, "sender_id"),
+            message_id: text(message, "message_id"),
+            content: text(message, "content"),
+            system: message["content_type"] == "system",
+        }));
+        match page["next_after_seq"].as_u64() {
+            Some(next) => after = next,
+            None => return all,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The server as a child process.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// A running server on a free port of loopback. Killed when it is dropped.
+pub struct ServerProcess {
+    child: Child,
+    pub address: String,
+}
+
+/// How to start it, as often as it dies.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    pub binary: PathBuf,
+    pub data_dir: PathBuf,
+    pub variables: Vec<(String, String)>,
+}
+
+impl Launcher {
+    pub fn new(binary: impl Into<PathBuf>, data_dir: &Path) -> Launcher {
+        Launcher { binary: binary.into(), data_dir: data_dir.to_owned(), variables: Vec::new() }
+    }
+
+    pub fn with(mut self, variable: &str, value: &str) -> Launcher {
+        self.variables.push((variable.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub async fn start(&self) -> ServerProcess {
+        let log_path = self.data_dir.join("server.log");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(&log_path).unwrap();
+        let mut command = Command::new(&self.binary);
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(&self.data_dir)
+            .envs(self.variables.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = loop {
+            let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
+            let line = line.expect("the server says nothing").unwrap();
+            let line = line.unwrap_or_else(|| {
+                let log = std::fs::read_to_string(&log_path).unwrap_or_default();
+                panic!("the server ended before it served:\n{log}")
+            });
+            if let Some((_, rest)) = line.split_once("http://") {
+                break rest.split('/').next().unwrap().to_owned();
+            }
+        };
+        // Kept being read, so that the server never waits for its reader. Ends with the server.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        ServerProcess { child, address }
+    }
+}
+
+impl ServerProcess {
+    pub fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
+    /// `kill -9`, and wait until it is gone.
+    pub async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    pub async fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().await.unwrap()
+    }
+}

@@ -1,0 +1,146 @@
+// The entry: log-in and log-out, which conversation the address names, and the wiring of events to the chat.
+
+import { logIn, signUp } from "./api.js";
+import { Chat } from "./chat.js";
+import { onSubmit, setUpDialogs } from "./dialogs.js";
+import { clearSession, loadSession, saveSession } from "./storage.js";
+import { byId, drawList, drawOpen, scrollToEnd } from "./view.js";
+
+const draft = byId("draft");
+/** By conversation, so that nothing half written goes to somebody else. */
+const drafts = new Map();
+let chat = null;
+let session = null;
+
+// Log-in
+
+function showGate(note) {
+  byId("chat").hidden = true;
+  byId("gate").hidden = false;
+  byId("gate-note").textContent = note;
+  const { user_id, password } = byId("gate-form").elements;
+  user_id.value = session?.user_id ?? "";
+  (session ? password : user_id).focus();
+}
+
+function endSession(note) {
+  chat.stop();
+  chat = null;
+  clearSession(session);
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+  document.title = "Bluetick";
+  showGate(note);
+}
+
+function startSession(started) {
+  // Another user starts without what the one before had open and half written.
+  if (session && session.user_id !== started.user_id) {
+    history.replaceState(null, "", "#");
+    drafts.clear();
+    draft.value = "";
+  }
+  session = started;
+  byId("gate").hidden = true;
+  byId("chat").hidden = false;
+  byId("my-id").textContent = session.user_id;
+  const mine = new Chat(session, {
+    onChange: draw,
+    onTrouble: toast,
+    // A late answer to an earlier log-in must not end this one.
+    onExpired: () => chat === mine && endSession("Your log-in has expired. Log in again; what you wrote is kept."),
+    onGone: (id) => addressed() === id && history.replaceState(null, "", "#"),
+  });
+  chat = mine;
+  followAddress();
+}
+
+onSubmit(byId("gate-form"), async ({ user_id, password }, call) => {
+  const answer = await (call === "signup" ? signUp : logIn)(user_id.trim(), password);
+  saveSession(answer);
+  startSession(answer);
+});
+
+byId("log-out").onclick = () => endSession("");
+
+// Which conversation is open is in the address, so that back, reload and bookmarks work.
+
+const addressed = () => location.hash.match(/^#(\w+)$/)?.[1] ?? "";
+
+function followAddress() {
+  if (!chat) return;
+  drafts.set(draft.name, draft.value);
+  draft.name = addressed();
+  draft.value = drafts.get(draft.name) ?? "";
+  draft.oninput();
+  chat.openConversation(draft.name);
+  if (matchMedia("(pointer: fine)").matches) draft.focus();
+}
+
+addEventListener("hashchange", followAddress);
+
+// Many changes in one moment become one drawing. Not an animation frame: those pause in hidden tabs, whose title
+// still has to tell of news.
+
+let drawing = false;
+
+function draw() {
+  if (drawing) return;
+  drawing = true;
+  queueMicrotask(() => {
+    drawing = false;
+    if (!chat) return;
+    if (document.visibilityState === "visible") chat.markSeen();
+    drawList(chat);
+    drawOpen(chat);
+  });
+}
+
+document.addEventListener("visibilitychange", draw);
+
+let toastTimer = null;
+
+function toast(text) {
+  byId("toast").textContent = text;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => (byId("toast").textContent = ""), 6_000);
+}
+
+// Writing
+
+/** The field grows with what is written, up to a limit set in the style sheet. */
+draft.oninput = () => {
+  draft.style.height = "auto";
+  draft.style.height = `${draft.scrollHeight + 2}px`;
+};
+
+draft.onkeydown = (event) => {
+  // While an input method composes, Enter chooses a word.
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  byId("composer").requestSubmit();
+};
+
+byId("composer").onsubmit = (event) => {
+  event.preventDefault();
+  if (draft.value.trim() === "" || !chat?.open || !chat.send(draft.value)) return;
+  draft.value = "";
+  draft.oninput();
+  draft.focus();
+  queueMicrotask(scrollToEnd);
+};
+
+byId("messages").onclick = ({ target }) => {
+  if (target.name) chat.resolveFailure(target.name, target.value);
+};
+
+byId("load-older").onclick = () => chat.loadOlder();
+byId("try-again").onclick = () => chat.loadNewest();
+
+setUpDialogs(
+  () => chat,
+  (id) => (location.hash = id),
+);
+
+const remembered = loadSession();
+if (remembered) startSession(remembered);
+else showGate("");
