@@ -1,1 +1,31 @@
-fn main() {}
+//! Bluetick: the server and its command-line tools in one binary. This crate reads settings, puts the parts
+//! together and talks to the person at the keyboard; chat itself happens in the other crates.
+
+mod banner;
+mod cli;
+mod commands;
+mod failure;
+mod logging;
+mod settings;
+mod store;
+mod users;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command.unwrap_or_else(|| Command::Serve(Default::default()));
+    let done = match &command {
+        Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::User(command) => commands::user::run(command),
+        Command::Token(arguments) => commands::token::run(arguments),
+        Command::Config(command) => commands::config::run(command),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

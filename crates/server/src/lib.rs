@@ -1,1 +1,65 @@
+//! Bluetick's HTTP and WebSocket server.
+//!
+//! It settles who is asking and how often they may, hands what they ask to the use cases in `bluetick-core`, and
+//! carries every stored message to every connected device. Rules of conversations belong to the core, spelling for
+//! clients to `bluetick-wire`, storage to the stores, settings files and signals to the binary.
+//!
+//! The order of making things: [`Metrics`], then the [`Hub`] (the store reports to both), then the store, then the
+//! [`Server`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
+//! use bluetick_core::ports::SystemRandom;
+//! use bluetick_core::time::SystemClock;
+//! use bluetick_server::{Hub, LimitSettings, Metrics, Server, ServerParts, ServerSettings};
+//! use bluetick_store_memory::MemoryStore;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+//! let data_dir = tempfile::tempdir()?;
+//! let metrics = Metrics::new();
+//! let hub = Hub::new(Arc::clone(&metrics));
+//! let store = Arc::new(MemoryStore::with_listener(hub.clone()));
+//! let server = Server::start(ServerParts {
+//!     settings: ServerSettings { listen: "127.0.0.1:0".into(), ..ServerSettings::default() },
+//!     limits: LimitSettings::default(),
+//!     signup: true,
+//!     token_ttl: Duration::from_secs(3600),
+//!     max_token_ttl: Duration::from_secs(24 * 3600),
+//!     store,
+//!     hub,
+//!     metrics,
+//!     tokens: Arc::new(Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom)?),
+//!     passwords: Arc::new(Passwords::new(Arc::new(SystemRandom))),
+//!     admin_key: Arc::new(AdminKey::open(&AdminSettings::default(), data_dir.path(), &SystemRandom)?),
+//!     clock: Arc::new(SystemClock),
+//!     random: Arc::new(SystemRandom),
+//! })
+//! .await?;
+//! println!("http://{}/", server.local_addr());
+//! server.drain().await;
+//! # Ok(())
+//! # })
+//! # }
+//! ```
 
+mod app;
+mod door;
+mod drain;
+mod http;
+mod hub;
+mod limits;
+mod metrics;
+mod problem;
+mod server;
+pub mod settings;
+mod ws;
+
+pub use http::openapi_document;
+pub use hub::Hub;
+pub use metrics::Metrics;
+pub use server::{Server, ServerParts};
+pub use settings::{LimitSettings, ServerSettings};
