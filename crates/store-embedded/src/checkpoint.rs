@@ -18,7 +18,7 @@ use crate::memory::{Generation, Room, Users, Written};
 use crate::tables::{Tables, TablesError, Update};
 
 /// One durable transaction of the table engine. Small ones leave the disk to the log in between.
-const TRANSACTION_BYTES: usize = 8 << 20;
+const TRANSACTION_BYTES: usize = 2 << 20;
 /// A chunk of large messages is closed early, so that a page does not unpack megabytes.
 const CHUNK_RAW_BYTES: usize = 128 << 10;
 const INBOX_ROWS_AT_ONCE: usize = 64 << 10;

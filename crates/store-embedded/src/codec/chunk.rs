@@ -4,8 +4,8 @@
 //! used before is answered from headers alone, for ever, at four bytes a message.
 //!
 //! ```text
-//! version u8 | count u8 | 0 u16 | checksum u32 | raw length u32 | newest received_at i64
-//! fingerprint u32 × count | zstd of (length varint, record) × count
+//! version u8 | count u8 | packing u8 | 0 u8 | checksum u32 | raw length u32 | newest received_at i64
+//! fingerprint u32 × count | (length varint, record) × count, plain or in zstd
 //! ```
 
 use std::cell::RefCell;
@@ -19,6 +19,10 @@ use super::{DecodeError, Reader, put_varint};
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 20;
 const COMPRESSION_LEVEL: i32 = 1;
+const PLAIN: u8 = 0;
+const ZSTD: u8 = 1;
+/// A handful of short messages gains little from compression, and is written again soon when the next ones join it.
+const PLAIN_BELOW_BYTES: usize = 768;
 /// A guard against a damaged length; 64 messages of 64 KiB and their records fit with room to spare.
 const MAX_RAW_BYTES: usize = 64 << 20;
 
@@ -63,9 +67,10 @@ impl Fingerprinter {
 pub struct Header<'a> {
     pub count: usize,
     pub newest_received_at: Timestamp,
+    packing: u8,
     raw_bytes: usize,
     fingerprints: &'a [u8],
-    compressed: &'a [u8],
+    body: &'a [u8],
 }
 
 impl<'a> Header<'a> {
@@ -77,7 +82,8 @@ impl<'a> Header<'a> {
             return Err(DecodeError::Unknown { what: "chunk version", value: version.into() });
         }
         let count = usize::from(reader.u8()?);
-        reader.take(2)?;
+        let packing = reader.u8()?;
+        reader.u8()?;
         let checksum = reader.u32()?;
         if checksum_of(chunk) != checksum {
             return Err(DecodeError::Checksum);
@@ -88,7 +94,7 @@ impl<'a> Header<'a> {
         }
         let newest_received_at = Timestamp::from_millis(reader.u64()? as i64);
         let fingerprints = reader.take(count * 4)?;
-        Ok(Header { count, newest_received_at, raw_bytes, fingerprints, compressed: reader.rest() })
+        Ok(Header { count, newest_received_at, packing, raw_bytes, fingerprints, body: reader.rest() })
     }
 
     pub fn fingerprints(&self) -> impl DoubleEndedIterator<Item = Fingerprint> + ExactSizeIterator + use<'a> {
@@ -132,8 +138,13 @@ thread_local! {
 }
 
 pub fn unpack(header: &Header<'_>) -> Result<Unpacked, DecodeError> {
-    let raw = DECOMPRESSOR.with_borrow_mut(|zstd| zstd.decompress(header.compressed, header.raw_bytes));
-    let raw = raw.map_err(|_| DecodeError::Malformed("a compressed chunk"))?;
+    let raw = match header.packing {
+        PLAIN => header.body.to_vec(),
+        ZSTD => DECOMPRESSOR
+            .with_borrow_mut(|zstd| zstd.decompress(header.body, header.raw_bytes))
+            .map_err(|_| DecodeError::Malformed("a compressed chunk"))?,
+        value => return Err(DecodeError::Unknown { what: "packing", value: value.into() }),
+    };
     let mut records = Vec::with_capacity(header.count);
     let mut reader = Reader(&raw);
     while !reader.is_empty() {
@@ -179,17 +190,22 @@ impl Packer {
             put_varint(&mut self.raw, entry.record.len() as u64);
             self.raw.extend_from_slice(entry.record);
         }
-        out.extend_from_slice(&[VERSION, entries.len() as u8, 0, 0, 0, 0, 0, 0]);
+        let packing = if self.raw.len() < PLAIN_BELOW_BYTES { PLAIN } else { ZSTD };
+        out.extend_from_slice(&[VERSION, entries.len() as u8, packing, 0, 0, 0, 0, 0]);
         out.extend_from_slice(&u32::try_from(self.raw.len()).expect("64 records are small").to_le_bytes());
         out.extend_from_slice(&newest.millis().to_le_bytes());
         debug_assert_eq!(out.len() - start, HEADER_BYTES);
         for entry in entries {
             out.extend_from_slice(&entry.fingerprint.0.to_le_bytes());
         }
-        let body = out.len();
-        out.resize(body + zstd::zstd_safe::compress_bound(self.raw.len()), 0);
-        let written = self.zstd.compress_to_buffer(&self.raw, &mut out[body..]);
-        out.truncate(body + written.expect("the buffer has the size zstd asks for"));
+        if packing == PLAIN {
+            out.extend_from_slice(&self.raw);
+        } else {
+            let body = out.len();
+            out.resize(body + zstd::zstd_safe::compress_bound(self.raw.len()), 0);
+            let written = self.zstd.compress_to_buffer(&self.raw, &mut out[body..]);
+            out.truncate(body + written.expect("the buffer has the size zstd asks for"));
+        }
         let checksum = checksum_of(&out[start..]);
         out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
     }
@@ -223,6 +239,12 @@ mod tests {
         assert_eq!(hex(&chunk[..4]), "01020000");
         assert_eq!(hex(&chunk[8..28]), "08000000 02000000 00000000 01000000 02000000");
         assert_eq!(count_of(&chunk), 2);
+    }
+
+    #[test]
+    fn a_few_short_messages_stay_plain_and_more_are_compressed() {
+        let packing_of = |count: usize| pack(&vec![b"see you tomorrow at the station".to_vec(); count])[2];
+        assert_eq!((packing_of(3), packing_of(40)), (PLAIN, ZSTD));
     }
 
     #[test]

@@ -41,10 +41,10 @@ pub enum Subject {
 }
 
 impl Command {
-    /// About how many bytes it holds while it waits.
+    /// About how many bytes it adds to a batch.
     pub fn weight(&self) -> usize {
         match self {
-            Command::Append(append) => append.record.len() + append.append.content.len(),
+            Command::Append(append) => append.record.len(),
             Command::Open { .. } | Command::Add { .. } => 16 << 10,
             Command::Remove { .. } | Command::CreateUser { .. } | Command::UpdateUser { .. } => 1 << 10,
         }
@@ -117,8 +117,12 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub fn new() -> Batch {
-        Batch { buffer: BatchBuffer::with_capacity(4 << 10), planned: Vec::new(), unsettled: Vec::new() }
+    pub fn with_capacity(commands: usize, payload_bytes: usize) -> Batch {
+        Batch {
+            buffer: BatchBuffer::with_capacity(payload_bytes),
+            planned: Vec::with_capacity(commands),
+            unsettled: Vec::new(),
+        }
     }
 
     /// The message this batch puts at `seq`.

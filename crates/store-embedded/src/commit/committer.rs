@@ -77,7 +77,11 @@ impl Committer {
             self.probe();
         }
         let max_payload = self.parts.log.max_payload_bytes().min(BATCH_BYTES);
-        let mut batch = Batch::new();
+        let batch_for = |taken: &VecDeque<Command>| {
+            let bytes = taken.iter().map(Command::weight).sum::<usize>() + 32 * taken.len();
+            Batch::with_capacity(taken.len(), bytes.min(max_payload))
+        };
+        let mut batch = batch_for(taken);
         while let Some(command) = taken.pop_front() {
             if let Err(refused) = self.parts.health.check() {
                 command.refuse(refused);
@@ -85,7 +89,7 @@ impl Committer {
             }
             let waits = !batch.unsettled.is_empty() && batch.unsettled.contains(&command.subject());
             if waits || batch.buffer.payload_bytes() + command.weight() > max_payload {
-                self.commit(std::mem::replace(&mut batch, Batch::new()));
+                self.commit(std::mem::replace(&mut batch, batch_for(taken)));
             }
             self.parts.sequencer.sequence(&mut batch, command);
         }

@@ -1,7 +1,8 @@
 //! All conversations that are awake.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -11,9 +12,52 @@ use super::{Room, RoomState};
 
 const SHARDS: usize = 64;
 
+/// Ids are hashes or random bits already, so a keyed multiplication is enough to place them, and keeps anybody from
+/// choosing names whose rooms all land in one place.
+#[derive(Clone)]
+struct IdHashing {
+    key: u64,
+}
+
+impl Default for IdHashing {
+    fn default() -> IdHashing {
+        IdHashing { key: RandomState::new().hash_one(0) | 1 }
+    }
+}
+
+impl BuildHasher for IdHashing {
+    type Hasher = IdHasher;
+
+    fn build_hasher(&self) -> IdHasher {
+        IdHasher { key: self.key, state: 0 }
+    }
+}
+
+struct IdHasher {
+    key: u64,
+    state: u64,
+}
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for word in bytes.chunks(8) {
+            let mut eight = [0; 8];
+            eight[..word.len()].copy_from_slice(word);
+            let product = u128::from(self.state ^ u64::from_le_bytes(eight)) * u128::from(self.key);
+            self.state = (product as u64) ^ (product >> 64) as u64;
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.state
+    }
+}
+
+type Shard = HashMap<ConversationId, Arc<Room>, IdHashing>;
+
 /// Invariant: a conversation that is not in here is wholly in the tables, and there is never a second room for one.
 pub struct Rooms {
-    shards: [Mutex<HashMap<ConversationId, Arc<Room>>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     count: AtomicUsize,
     /// Counts checkpoints; tells which rooms were used lately.
     tick: AtomicU64,
@@ -30,7 +74,7 @@ impl Default for Rooms {
 }
 
 impl Rooms {
-    fn shard(&self, id: ConversationId) -> MutexGuard<'_, HashMap<ConversationId, Arc<Room>>> {
+    fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
         // The bytes of an id are random already.
         let shard = usize::from(id.as_bytes()[15]) % SHARDS;
         self.shards[shard].lock().expect("nobody panics while holding the map of rooms")
@@ -114,6 +158,19 @@ mod tests {
         assert_eq!(rooms.count(), 2);
         assert!(Arc::ptr_eq(&held, &rooms.get(id(3)).unwrap()));
         assert!(rooms.get(id(4)).is_some());
+    }
+
+    #[test]
+    fn ids_that_differ_in_one_bit_land_in_different_places() {
+        let hashing = IdHashing::default();
+        let hashes: std::collections::HashSet<u64> = (0..120)
+            .map(|bit| {
+                let mut bits = [0; 15];
+                bits[bit / 8] = 1 << (bit % 8);
+                hashing.hash_one(ConversationId::group(bits))
+            })
+            .collect();
+        assert_eq!(hashes.len(), 120);
     }
 
     #[test]

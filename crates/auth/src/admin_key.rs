@@ -1,0 +1,129 @@
+//! The operator's own key, which mints tokens and makes users. A person's tokens and passwords are not here.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use bluetick_core::ports::Random;
+use ring::hmac;
+
+use crate::{AdminSettings, AuthSetupError, secret_file};
+
+const FILE_NAME: &str = "admin.key";
+
+/// Knows the key when it sees it, and does not keep it: only a keyed digest stays in memory. Comparing digests
+/// also takes the same time wherever two keys differ, and whatever their lengths.
+pub struct AdminKey {
+    digest_key: hmac::Key,
+    digest: hmac::Tag,
+}
+
+impl AdminKey {
+    /// The configured key, else the one in the data directory, which is made (mode 0600) when it is not there.
+    pub fn open(
+        settings: &AdminSettings,
+        data_dir: &Path,
+        random: &dyn Random,
+    ) -> Result<AdminKey, AuthSetupError> {
+        let key = match configured(settings)? {
+            Some(key) => key,
+            None => secret_file::read_or_create(&AdminKey::file_in(data_dir), random)?,
+        };
+        let mut secret = [0; 32];
+        random.fill(&mut secret);
+        let digest_key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
+        let digest = hmac::sign(&digest_key, key.as_bytes());
+        Ok(AdminKey { digest_key, digest })
+    }
+
+    /// Whether [`AdminKey::open`] could work with these settings, as far as that shows without writing anything.
+    pub fn check(settings: &AdminSettings) -> Result<(), AuthSetupError> {
+        configured(settings).map(|_| ())
+    }
+
+    pub fn matches(&self, presented: &str) -> bool {
+        hmac::verify(&self.digest_key, presented.as_bytes(), self.digest.as_ref()).is_ok()
+    }
+
+    /// The key itself, for a command-line tool that presents it to a running server; `None` when none was made yet.
+    pub fn read(settings: &AdminSettings, data_dir: &Path) -> Result<Option<String>, AuthSetupError> {
+        match configured(settings)? {
+            Some(key) => Ok(Some(key)),
+            None => AdminKey::read_from(data_dir),
+        }
+    }
+
+    /// The key that was generated into the data directory, whatever the settings say.
+    pub fn read_from(data_dir: &Path) -> Result<Option<String>, AuthSetupError> {
+        secret_file::read(&AdminKey::file_in(data_dir))
+    }
+
+    pub fn file_in(data_dir: &Path) -> PathBuf {
+        data_dir.join(FILE_NAME)
+    }
+}
+
+fn configured(settings: &AdminSettings) -> Result<Option<String>, AuthSetupError> {
+    let Some(key) = &settings.key else { return Ok(None) };
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let reason =
+            "it travels in an HTTP header, so it has visible ASCII characters only, and at least one";
+        return Err(AuthSetupError::BadSetting { setting: "admin.key", reason });
+    }
+    Ok(Some(key.clone()))
+}
+
+impl fmt::Debug for AdminKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdminKey").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::ports::SystemRandom;
+
+    use super::*;
+
+    fn configured_as(key: &str) -> AdminSettings {
+        AdminSettings { key: Some(key.into()) }
+    }
+
+    #[test]
+    fn the_configured_key_matches_and_nothing_else_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = AdminKey::open(&configured_as("open-sesame"), directory.path(), &SystemRandom).unwrap();
+        assert!(key.matches("open-sesame"));
+        for wrong in ["", "open-sesam", "open-sesame ", "Open-sesame", "open-sesameopen-sesame"] {
+            assert!(!key.matches(wrong), "{wrong:?}");
+        }
+        assert!(!AdminKey::file_in(directory.path()).exists(), "a configured key is not written down");
+    }
+
+    #[test]
+    fn without_a_configured_key_one_is_made_and_survives_reopening() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = AdminSettings::default();
+        assert_eq!(AdminKey::read_from(directory.path()).unwrap(), None);
+        AdminKey::open(&settings, directory.path(), &SystemRandom).unwrap();
+        let text = AdminKey::read(&settings, directory.path()).unwrap().unwrap();
+        assert!(AdminKey::open(&settings, directory.path(), &SystemRandom).unwrap().matches(&text));
+    }
+
+    #[test]
+    fn a_key_that_no_header_can_carry_is_refused_without_showing_it() {
+        for bad in ["", "two words", "schlüssel", "line\nbreak"] {
+            let directory = tempfile::tempdir().unwrap();
+            let error =
+                AdminKey::open(&configured_as(bad), directory.path(), &SystemRandom).unwrap_err().to_string();
+            assert!(error.contains("admin.key") && (bad.is_empty() || !error.contains(bad)), "{error}");
+        }
+    }
+
+    #[test]
+    fn debug_output_shows_no_admin_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = configured_as("open-sesame");
+        let key = AdminKey::open(&settings, directory.path(), &SystemRandom).unwrap();
+        assert!(!format!("{key:?} {settings:?}").contains("sesame"));
+    }
+}

@@ -1,0 +1,19 @@
+//! What can be wrong with keys and their files at the start. Each sentence names the file or the setting.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+#[derive(Debug, Error)]
+pub enum AuthSetupError {
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    /// The text says what was expected; it never shows what the file holds.
+    #[error("{} is not usable: {reason}", path.display())]
+    BadFile { path: PathBuf, reason: String },
+    #[error("{setting} is not usable: {reason}")]
+    BadSetting { setting: &'static str, reason: &'static str },
+}

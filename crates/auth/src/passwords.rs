@@ -1,0 +1,149 @@
+//! Passwords as argon2id hashes. Slow on purpose: callers keep this work off the threads that serve connections
+//! and bound how much of it runs at once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use bluetick_core::ports::Random;
+use thiserror::Error;
+
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("a password has {} to {} bytes", Passwords::MIN_BYTES, Passwords::MAX_BYTES)]
+pub struct WeakPassword;
+
+pub struct Passwords {
+    random: Arc<dyn Random>,
+    /// Checked in place of the hash of somebody who is not there, so that the answer takes as long.
+    dummy_hash: String,
+}
+
+const SALT_BYTES: usize = 16;
+
+impl Passwords {
+    pub const MIN_BYTES: usize = 8;
+    /// Long enough for any passphrase, short enough that nobody makes the server hash megabytes.
+    pub const MAX_BYTES: usize = 1024;
+
+    pub fn new(random: Arc<dyn Random>) -> Passwords {
+        let mut passwords = Passwords { random, dummy_hash: String::new() };
+        passwords.dummy_hash = passwords.hash("nobody's password");
+        passwords
+    }
+
+    pub fn check_strength(password: &str) -> Result<(), WeakPassword> {
+        let length_fits = (Passwords::MIN_BYTES..=Passwords::MAX_BYTES).contains(&password.len());
+        if length_fits { Ok(()) } else { Err(WeakPassword) }
+    }
+
+    /// Blocks for tens of milliseconds. The text names algorithm, parameters and salt, so that these may change later.
+    pub fn hash(&self, password: &str) -> String {
+        let mut salt = [0; SALT_BYTES];
+        self.random.fill(&mut salt);
+        let hash: PasswordHash = hasher()
+            .hash_password_with_salt(password.as_bytes(), &salt)
+            .expect("the parameters are fixed and the salt has a lawful length");
+        hash.to_string()
+    }
+
+    /// Blocks as long as [`Passwords::hash`]. Somebody unknown (`None`), or known without a password, costs the
+    /// same work and is refused: neither the answer nor its time tells which part was wrong.
+    pub fn verify(&self, stored: Option<&str>, password: &str) -> bool {
+        if password.len() > Passwords::MAX_BYTES {
+            return false;
+        }
+        let parsed = stored.and_then(|hash| PasswordHash::new(hash).ok());
+        let known = parsed.is_some();
+        let hash = parsed.unwrap_or_else(|| {
+            PasswordHash::new(&self.dummy_hash).expect("it was made by the hasher that reads it")
+        });
+        let fits = hasher().verify_password(password.as_bytes(), &hash).is_ok();
+        known && fits
+    }
+}
+
+/// argon2id with 19 MiB, two passes and one lane, which is what OWASP recommends.
+fn hasher() -> Argon2<'static> {
+    Argon2::default()
+}
+
+impl fmt::Debug for Passwords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Passwords").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::ports::SystemRandom;
+
+    use super::*;
+
+    fn passwords() -> Passwords {
+        Passwords::new(Arc::new(SystemRandom))
+    }
+
+    #[test]
+    fn a_password_is_known_again_and_another_is_not() {
+        let passwords = passwords();
+        let stored = passwords.hash("correct horse");
+        assert!(passwords.verify(Some(&stored), "correct horse"));
+        assert!(!passwords.verify(Some(&stored), "correct horsf"));
+        assert!(!passwords.verify(Some(&stored), ""));
+    }
+
+    #[test]
+    fn the_hash_is_argon2id_with_its_parameters_and_a_salt_of_its_own() {
+        let passwords = passwords();
+        let stored = passwords.hash("correct horse");
+        assert!(stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{stored}");
+        assert_ne!(stored, passwords.hash("correct horse"));
+    }
+
+    #[test]
+    fn a_hash_with_other_parameters_is_still_understood() {
+        // `correct horse` with m=8192,t=1,p=1, as an earlier or later version might have stored it.
+        let other = Argon2::new(
+            argon2::Algorithm::Argon2id,
+            argon2::Version::V0x13,
+            argon2::Params::new(8192, 1, 1, None).unwrap(),
+        );
+        let stored: PasswordHash =
+            other.hash_password_with_salt(b"correct horse", b"sixteen bytes ok").unwrap();
+        assert!(passwords().verify(Some(&stored.to_string()), "correct horse"));
+    }
+
+    #[test]
+    fn nobody_logs_in_as_an_unknown_user_not_even_with_the_dummy_password() {
+        let passwords = passwords();
+        assert!(!passwords.verify(None, "nobody's password"));
+        assert!(!passwords.verify(Some("damaged"), "nobody's password"));
+    }
+
+    #[test]
+    fn an_unknown_user_costs_the_same_work_as_a_known_one() {
+        let passwords = passwords();
+        let stored = passwords.hash("correct horse");
+        let fastest = |stored: Option<&str>| {
+            let timed = |_| {
+                let start = std::time::Instant::now();
+                passwords.verify(stored, "wrong password");
+                start.elapsed()
+            };
+            (0..5).map(timed).min().expect("five rounds")
+        };
+        let (known, unknown) = (fastest(Some(&stored)), fastest(None));
+        // Skipping the work would make a factor of thousands; a busy machine does not make the fastest of five tenfold.
+        assert!(unknown * 10 > known && known * 10 > unknown, "known {known:?}, unknown {unknown:?}");
+    }
+
+    #[test]
+    fn passwords_have_8_to_1024_bytes() {
+        for (length, fits) in [(0, false), (7, false), (8, true), (1024, true), (1025, false)] {
+            assert_eq!(Passwords::check_strength(&"x".repeat(length)).is_ok(), fits, "{length}");
+        }
+        assert_eq!(WeakPassword.to_string(), "a password has 8 to 1024 bytes");
+    }
+}

@@ -1,0 +1,89 @@
+//! What stands inside a token, and whether it holds at a given moment. Signatures were checked before.
+
+use bluetick_core::{Timestamp, UserId};
+use serde::{Deserialize, Serialize};
+
+use super::{Claims, TokenError, Tokens};
+
+#[derive(Deserialize, Serialize)]
+pub struct SignedClaims {
+    sub: String,
+    exp: NumericDate,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nbf: Option<NumericDate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    iat: Option<NumericDate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    iss: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    aud: Option<Audience>,
+}
+
+/// Seconds since the Unix epoch, whole or with a fraction (RFC 7519, section 2).
+#[derive(Clone, Copy, Deserialize, Serialize)]
+#[serde(transparent)]
+struct NumericDate(f64);
+
+impl NumericDate {
+    /// With its milliseconds, so that a token lives exactly as long as was asked for. f64 is exact enough for
+    /// milliseconds until the year 200,000.
+    #[expect(clippy::cast_precision_loss)]
+    fn from_timestamp(at: Timestamp) -> NumericDate {
+        NumericDate(at.millis() as f64 / 1000.0)
+    }
+
+    /// Saturates: a date beyond time is as far away as time goes.
+    #[expect(clippy::cast_possible_truncation)]
+    fn timestamp(self) -> Timestamp {
+        Timestamp::from_millis((self.0 * 1000.0).round() as i64)
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Audience {
+    fn includes(&self, wanted: &str) -> bool {
+        match self {
+            Audience::One(one) => one == wanted,
+            Audience::Many(many) => many.iter().any(|one| one == wanted),
+        }
+    }
+}
+
+impl SignedClaims {
+    pub fn minted(tokens: &Tokens, user: &UserId, now: Timestamp, expires_at: Timestamp) -> SignedClaims {
+        SignedClaims {
+            sub: user.as_str().into(),
+            exp: NumericDate::from_timestamp(expires_at),
+            nbf: None,
+            iat: Some(NumericDate::from_timestamp(now)),
+            iss: tokens.issuer.clone(),
+            aud: tokens.audience.clone().map(Audience::One),
+        }
+    }
+
+    pub fn check(self, tokens: &Tokens, now: Timestamp) -> Result<Claims, TokenError> {
+        let expires_at = self.exp.timestamp().plus_millis(tokens.leeway_ms);
+        if now >= expires_at {
+            return Err(TokenError::Expired);
+        }
+        if self.nbf.is_some_and(|not_before| now.plus_millis(tokens.leeway_ms) < not_before.timestamp()) {
+            return Err(TokenError::NotYetValid);
+        }
+        if tokens.issuer.is_some() && self.iss != tokens.issuer {
+            return Err(TokenError::WrongIssuer);
+        }
+        if let Some(wanted) = &tokens.audience
+            && !self.aud.is_some_and(|audience| audience.includes(wanted))
+        {
+            return Err(TokenError::WrongAudience);
+        }
+        let user = self.sub.parse().map_err(|_| TokenError::BadSubject)?;
+        Ok(Claims { user, expires_at })
+    }
+}

@@ -1,0 +1,109 @@
+//! What a newcomer sees first: where to click, where the data is, how to make a first user.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+pub struct Banner<'a> {
+    pub address: SocketAddr,
+    pub data_dir: &'a Path,
+    /// How this program was called, so that what is shown can be pasted.
+    pub program: &'a str,
+    /// People may sign up by themselves.
+    pub signup: bool,
+    /// The server makes tokens; otherwise the operator's product does.
+    pub mints: bool,
+}
+
+impl Banner<'_> {
+    pub fn text(&self) -> String {
+        let url = format!("http://{}", reachable(self.address));
+        let data_dir = quoted(&self.data_dir.to_string_lossy());
+        let mut text = format!(
+            "Bluetick {version} is running.\n\n  Open      {url}/\n  API docs  {url}/docs\n  Data      {data_dir}\n",
+            version = env!("CARGO_PKG_VERSION"),
+        );
+        if self.mints {
+            text += "\nMake a first user:\n";
+            if self.signup {
+                text += &format!(
+                    "  curl {url}/v1/signup -H 'content-type: application/json' \\\n    \
+                     -d '{{\"user_id\":\"alice\",\"password\":\"change-me-please\"}}'\nor\n"
+                );
+            }
+            text += &format!("  {} user add alice --data-dir {data_dir}\n", quoted(self.program));
+        } else {
+            text += "\nTokens come from your own product; this server verifies them with your public key.\n";
+        }
+        text + "\nCtrl-C stops it.\n"
+    }
+}
+
+/// "Everywhere" is no place to click on.
+pub fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// As a shell takes it.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@,=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.into()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn banner() -> Banner<'static> {
+        Banner {
+            address: "127.0.0.1:8080".parse().unwrap(),
+            data_dir: Path::new("./bluetick-data"),
+            program: "target/release/bluetick",
+            signup: true,
+            mints: true,
+        }
+    }
+
+    #[test]
+    fn it_says_where_to_click_where_the_data_is_and_how_to_make_a_user() {
+        let text = banner().text();
+        for part in [
+            "http://127.0.0.1:8080/\n",
+            "http://127.0.0.1:8080/docs",
+            "./bluetick-data",
+            "curl http://127.0.0.1:8080/v1/signup",
+            "target/release/bluetick user add alice --data-dir ./bluetick-data",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn it_offers_no_sign_up_that_would_be_refused() {
+        assert!(!Banner { signup: false, ..banner() }.text().contains("curl"));
+        let verify_only = Banner { mints: false, ..banner() }.text();
+        assert!(!verify_only.contains("user add"), "{verify_only}");
+    }
+
+    #[test]
+    fn it_never_points_at_an_address_nobody_can_open() {
+        let everywhere = Banner { address: "0.0.0.0:9000".parse().unwrap(), ..banner() }.text();
+        assert!(everywhere.contains("http://127.0.0.1:9000/"), "{everywhere}");
+        let everywhere = Banner { address: "[::]:9000".parse().unwrap(), ..banner() }.text();
+        assert!(everywhere.contains("http://[::1]:9000/"), "{everywhere}");
+    }
+
+    #[test]
+    fn a_path_with_spaces_can_still_be_pasted() {
+        let text = Banner { data_dir: Path::new("/my data/it's"), ..banner() }.text();
+        assert!(text.contains(r"--data-dir '/my data/it'\''s'"), "{text}");
+    }
+}

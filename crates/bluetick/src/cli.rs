@@ -1,0 +1,242 @@
+//! The command line: what may be said and what it teaches. What is then done belongs to `commands`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bluetick_core::UserId;
+use clap::{Args, Parser, Subcommand};
+
+use crate::settings::Flags;
+
+#[derive(Debug, Parser)]
+#[command(name = "bluetick", version, about = "A self-hosted chat backend in one binary.", after_help = TOP_HELP)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+const TOP_HELP: &str = "\
+Without a command, `bluetick` is `bluetick serve`.
+
+Examples:
+  bluetick                          start the server on http://127.0.0.1:8080/, data in ./bluetick-data
+  bluetick user add alice           make a user, also while the server runs
+  bluetick token alice --ttl 1h     print a token for alice
+  bluetick config example           print a settings file to start from
+
+`bluetick COMMAND --help` tells more about each.";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start the server
+    Serve(ServeArgs),
+    /// Make users, change their passwords, look at them
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Print a token for a user
+    Token(TokenArgs),
+    /// Check the settings, or print an example of them
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+/// Where the settings and the data are.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Places {
+    /// The settings file [default: $BLUETICK_CONFIG, or ./bluetick.toml if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The data directory [default: store.data_dir in the settings, or ./bluetick-data]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+impl Places {
+    pub fn flags(&self) -> Flags {
+        Flags { config: self.config.clone(), data_dir: self.data_dir.clone(), listen: None }
+    }
+}
+
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = SERVE_HELP)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub places: Places,
+    /// Where to listen [default: server.listen in the settings, or 127.0.0.1:8080]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<String>,
+}
+
+impl ServeArgs {
+    pub fn flags(&self) -> Flags {
+        Flags { listen: self.listen.clone(), ..self.places.flags() }
+    }
+}
+
+const SERVE_HELP: &str = "\
+Settings: defaults < file < environment < flags. In the environment, limits.sends_per_second is
+BLUETICK_LIMITS__SENDS_PER_SECOND. `bluetick config check` shows what is in force and why.
+
+The data directory holds everything: messages, users, and the two keys made at the first start,
+token.key (signs tokens) and admin.key (mints tokens and makes users). One server uses it at a time.
+
+Logs go to standard error: human on a terminal, JSON otherwise (log.format). BLUETICK_LOG=debug
+overrides log.filter for one run. SIGTERM or Ctrl-C finishes what was accepted and tells clients to
+come back; a second one stops at once.
+
+Examples:
+  bluetick serve
+  bluetick serve --data-dir /var/lib/bluetick --listen 0.0.0.0:8080
+  BLUETICK_AUTH__SIGNUP=false bluetick serve --config /etc/bluetick.toml";
+
+#[derive(Debug, Subcommand)]
+#[command(after_help = USER_HELP)]
+pub enum UserCommand {
+    /// Make a user who can log in
+    #[command(after_help = USER_ADD_HELP)]
+    Add(UserAddArgs),
+    /// Give a user a new password
+    #[command(after_help = USER_PASSWORD_HELP)]
+    Password(UserPasswordArgs),
+    /// Show what is stored about a user
+    Show(UserShowArgs),
+}
+
+const USER_HELP: &str = "\
+Works on the data directory. While a server uses it, the server is asked instead, with the admin
+key from the data directory or the settings.
+
+Users of your own product need no account here: a token is enough (`bluetick token --help`).";
+
+#[derive(Args, Debug)]
+pub struct UserAddArgs {
+    /// The user_id: 1 to 128 bytes without spaces
+    pub name: UserId,
+    /// What others see
+    #[arg(long, value_name = "TEXT")]
+    pub display_name: Option<String>,
+    #[command(flatten)]
+    pub password: PasswordArgs,
+    #[command(flatten)]
+    pub places: Places,
+}
+
+const USER_ADD_HELP: &str = "\
+The password has 8 to 1024 bytes. Without a flag it is asked for on the terminal.
+
+Examples:
+  bluetick user add alice
+  bluetick user add alice --display-name 'Alice Liddell' --generate
+  printf %s \"$PASSWORD\" | bluetick user add alice --password-stdin";
+
+#[derive(Args, Debug)]
+pub struct UserPasswordArgs {
+    /// The user_id
+    pub name: UserId,
+    #[command(flatten)]
+    pub password: PasswordArgs,
+    #[command(flatten)]
+    pub places: Places,
+}
+
+const USER_PASSWORD_HELP: &str = "\
+The old password stops working at once. Tokens given before stay good until they expire.
+
+Examples:
+  bluetick user password alice
+  bluetick user password alice --generate";
+
+#[derive(Args, Debug)]
+pub struct UserShowArgs {
+    /// The user_id
+    pub name: UserId,
+    #[command(flatten)]
+    pub places: Places,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+#[group(multiple = false)]
+pub struct PasswordArgs {
+    /// Read the password from standard input, up to the end of the first line
+    #[arg(long)]
+    pub password_stdin: bool,
+    /// Make a password and print it
+    #[arg(long)]
+    pub generate: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = TOKEN_HELP)]
+pub struct TokenArgs {
+    /// The user_id; it need not have an account
+    pub name: UserId,
+    /// How long the token is good: 90s, 15m, 1h, 7d [default: auth.token_ttl_seconds, 7 days]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub ttl: Option<Duration>,
+    #[command(flatten)]
+    pub places: Places,
+}
+
+const TOKEN_HELP: &str = "\
+Signs with auth.hs256_secret, or with token.key in the data directory; no server is needed. The token
+alone goes to standard output.
+
+Examples:
+  bluetick token alice
+  curl http://127.0.0.1:8080/v1/conversations -H \"Authorization: Bearer $(bluetick token alice --ttl 15m)\" \\
+    -H 'content-type: application/json' -d '{\"kind\":\"direct\",\"peer\":\"bob\"}'";
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print the settings in force, each with where it comes from, and check them
+    #[command(after_help = CONFIG_CHECK_HELP)]
+    Check(ServeArgs),
+    /// Print a settings file with all defaults, commented out
+    #[command(after_help = "Example:\n  bluetick config example > bluetick.toml")]
+    Example,
+}
+
+const CONFIG_CHECK_HELP: &str = "\
+Takes the flags of `serve`. Secrets are masked. Exit code 0: the server would start with these
+settings. 2: it would not, and standard error says why.
+
+Examples:
+  bluetick config check
+  bluetick config check --config /etc/bluetick.toml";
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a whole number with a unit, such as 90s, 15m, 1h or 7d".to_owned();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit_seconds = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => return Err(expected()),
+    };
+    let count: u64 = digits.parse().map_err(|_| expected())?;
+    count.checked_mul(unit_seconds).map(Duration::from_secs).ok_or_else(expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_with_itself() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_whole_numbers_with_a_unit() {
+        for (text, seconds) in [("90s", 90), ("15m", 900), ("1h", 3600), ("7d", 604_800), ("30", 30)] {
+            assert_eq!(parse_time(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for bad in ["", "h", "1w", "-1h", "1.5h", "1 h", "99999999999999999999d", "1000000000000000000d", "é"]
+        {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What each command does, one a file.
+
+pub mod config;
+pub mod serve;
+pub mod token;
+pub mod user;

@@ -1,0 +1,128 @@
+//! `bluetick serve`: puts the parts together, says where to click, and runs until it is told to stop.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bluetick_auth::{AdminKey, Passwords, Tokens};
+use bluetick_core::ports::SystemRandom;
+use bluetick_core::time::SystemClock;
+use bluetick_server::{Hub, Metrics, Server, ServerParts};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::banner::Banner;
+use crate::cli::ServeArgs;
+use crate::failure::Failure;
+use crate::logging;
+use crate::settings::{Inputs, Loaded, Settings};
+use crate::store::OpenStore;
+
+pub fn run(arguments: &ServeArgs) -> Result<(), Failure> {
+    let settings = Loaded::load(&Inputs::of_this_process(arguments.flags()))?.settings;
+    logging::start(&settings.log)?;
+    for advice in settings.advice() {
+        tracing::warn!("{advice}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("bluetick-worker")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
+    runtime.block_on(serve(&settings))
+}
+
+async fn serve(settings: &Settings) -> Result<(), Failure> {
+    // From here on a signal is an orderly end and no longer the end of the process.
+    let mut stop = StopSignals::listen()?;
+    let metrics = Metrics::new();
+    let hub = Hub::new(Arc::clone(&metrics));
+    let store =
+        tokio::task::block_in_place(|| OpenStore::open(&settings.store, Some(hub.clone()), metrics.clone()))?;
+    let started = start(settings, &store, hub, metrics).await;
+    let (server, banner) = match started {
+        Ok(started) => started,
+        Err(failure) => {
+            store.store().close().await;
+            return Err(failure);
+        }
+    };
+    // A closed standard output is no reason not to serve.
+    let _unread = io::stdout().write_all(banner.as_bytes()).and_then(|()| io::stdout().flush());
+
+    let name = stop.next().await;
+    tracing::info!(signal = name, "stopping: finishing what was accepted; a second signal stops at once");
+    tokio::select! {
+        () = server.drain() => {
+            tracing::info!("stopped");
+            Ok(())
+        }
+        name = stop.next() => {
+            tracing::warn!(signal = name, "stopped at once; what was acknowledged is safe");
+            std::process::exit(1);
+        }
+    }
+}
+
+/// Starts to listen. The store is told where, for the tools that find its directory in use.
+async fn start(
+    settings: &Settings,
+    store: &OpenStore,
+    hub: Arc<Hub>,
+    metrics: Arc<Metrics>,
+) -> Result<(Server, String), Failure> {
+    let data_dir = &settings.store.data_dir;
+    let random = Arc::new(SystemRandom);
+    let tokens = Arc::new(Tokens::open(&settings.auth, data_dir, &SystemRandom)?);
+    let admin_key = AdminKey::open(&settings.admin, data_dir, &SystemRandom)?;
+    let mints = tokens.can_mint();
+    let parts = ServerParts {
+        settings: settings.server.clone(),
+        limits: settings.limits.clone(),
+        signup: settings.auth.signup && mints,
+        token_ttl: tokens.login_ttl(),
+        max_token_ttl: tokens.max_ttl(),
+        store: store.store(),
+        hub,
+        metrics,
+        tokens,
+        passwords: Arc::new(tokio::task::block_in_place(|| Passwords::new(random.clone()))),
+        admin_key: Arc::new(admin_key),
+        clock: Arc::new(SystemClock),
+        random,
+    };
+    let listen = &settings.server.listen;
+    let server = Server::start(parts)
+        .await
+        .map_err(|error| Failure::failed(format!("cannot listen on {listen} (server.listen): {error}")))?;
+    let address = server.local_addr();
+    let announced = store.announce(address);
+    announced.map_err(|error| Failure::failed(format!("cannot write to {}: {error}", data_dir.display())))?;
+    tracing::info!(%address, data_dir = %data_dir.display(), version = env!("CARGO_PKG_VERSION"), "serving");
+    let program = std::env::args().next().unwrap_or_else(|| "bluetick".into());
+    let data_dir = &std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.clone());
+    let banner = Banner { address, data_dir, program: &program, signup: settings.auth.signup, mints };
+    Ok((server, banner.text()))
+}
+
+/// The two ways an operator or a supervisor says "stop".
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    fn listen() -> Result<StopSignals, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::failed(format!("cannot hear signals: {error}")));
+        Ok(StopSignals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `bluetick user`: makes users, changes passwords, shows what is stored.
+
+use std::io::{self, IsTerminal};
+
+use bluetick_auth::Passwords;
+use bluetick_core::ports::{Random, SystemRandom};
+use bluetick_core::{Timestamp, User, UserId};
+
+use crate::cli::{PasswordArgs, Places, UserAddArgs, UserCommand, UserPasswordArgs, UserShowArgs};
+use crate::failure::Failure;
+use crate::settings::{Inputs, Loaded, Settings};
+use crate::users::{NewUser, ShownUser, UserBook};
+
+pub fn run(command: &UserCommand) -> Result<(), Failure> {
+    match command {
+        UserCommand::Add(arguments) => add(arguments),
+        UserCommand::Password(arguments) => set_password(arguments),
+        UserCommand::Show(arguments) => show(arguments),
+    }
+}
+
+fn add(arguments: &UserAddArgs) -> Result<(), Failure> {
+    let settings = settings(&arguments.places)?;
+    let display_name = arguments.display_name.as_deref().map(display_name).transpose()?;
+    let password = password_for(&arguments.name, arguments.password)?;
+    let user = NewUser { id: arguments.name.clone(), display_name, password: password.text.clone() };
+    with(UserBook::open(&settings)?, |book| book.add(&user))?;
+    eprintln!("bluetick: made user {}", arguments.name);
+    password.print_if_generated();
+    Ok(())
+}
+
+fn set_password(arguments: &UserPasswordArgs) -> Result<(), Failure> {
+    let settings = settings(&arguments.places)?;
+    let password = password_for(&arguments.name, arguments.password)?;
+    with(UserBook::open_existing(&settings)?, |book| book.set_password(&arguments.name, &password.text))?;
+    eprintln!("bluetick: {} has a new password", arguments.name);
+    password.print_if_generated();
+    Ok(())
+}
+
+fn show(arguments: &UserShowArgs) -> Result<(), Failure> {
+    let settings = settings(&arguments.places)?;
+    let user = with(UserBook::open_existing(&settings)?, |book| book.show(&arguments.name))?;
+    print!("{}", described(&user));
+    Ok(())
+}
+
+fn settings(places: &Places) -> Result<Settings, Failure> {
+    Ok(Loaded::load(&Inputs::of_this_process(places.flags()))?.settings)
+}
+
+/// Lets go of the store also when something was refused.
+fn with<T>(book: UserBook, act: impl FnOnce(&UserBook) -> Result<T, Failure>) -> Result<T, Failure> {
+    let done = act(&book);
+    book.close();
+    done
+}
+
+fn display_name(text: &str) -> Result<String, Failure> {
+    let name = text.trim();
+    let length_fits = (1..=User::DISPLAY_NAME_MAX_BYTES).contains(&name.len());
+    if !length_fits || name.chars().any(char::is_control) {
+        let most = User::DISPLAY_NAME_MAX_BYTES;
+        return Err(Failure::usage(format!(
+            "--display-name has 1 to {most} bytes and no control characters"
+        )));
+    }
+    Ok(name.into())
+}
+
+struct Password {
+    text: String,
+    generated: bool,
+}
+
+impl Password {
+    /// Alone on standard output, so that it can be piped.
+    fn print_if_generated(&self) {
+        if self.generated {
+            println!("{}", self.text);
+        }
+    }
+}
+
+fn password_for(user: &UserId, arguments: PasswordArgs) -> Result<Password, Failure> {
+    if arguments.generate {
+        return Ok(Password { text: generate(&SystemRandom), generated: true });
+    }
+    let unreadable = |error: io::Error| Failure::failed(format!("cannot read the password: {error}"));
+    let text = if arguments.password_stdin {
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map_err(unreadable)?;
+        line.trim_end_matches(['\r', '\n']).to_owned()
+    } else if io::stdin().is_terminal() {
+        let first = rpassword::prompt_password(format!("Password for {user}: ")).map_err(unreadable)?;
+        if rpassword::prompt_password("The same again: ").map_err(unreadable)? != first {
+            return Err(Failure::usage("the two passwords differ"));
+        }
+        first
+    } else {
+        let advice = "use --password-stdin or --generate where there is no terminal to ask on";
+        return Err(Failure::usage(format!("no password was given; {advice}")));
+    };
+    Passwords::check_strength(&text).map_err(Failure::usage)?;
+    Ok(Password { text, generated: false })
+}
+
+/// Twenty characters of 32, without those that look alike: 100 bits.
+fn generate(random: &dyn Random) -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut bytes = [0; 20];
+    random.fill(&mut bytes);
+    bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect()
+}
+
+fn described(user: &ShownUser) -> String {
+    format!(
+        "user_id       {}\ndisplay_name  {}\ncreated       {}\ncan log in    {}\n",
+        user.id,
+        user.display_name.as_deref().unwrap_or("-"),
+        utc(user.created_at),
+        if user.has_password { "yes" } else { "no" },
+    )
+}
+
+/// Date and time in UTC, by the calendar arithmetic of the Gregorian era of 400 years.
+fn utc(at: Timestamp) -> String {
+    let seconds = at.millis().div_euclid(1000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Count from 1 March of year 0, so that the leap day comes last.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_shown_in_utc() {
+        for (millis, shown) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399_999, "2000-02-28 23:59:59 UTC"),
+            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
+            (1_767_225_600_000, "2026-01-01 00:00:00 UTC"),
+            (-1, "1969-12-31 23:59:59 UTC"),
+        ] {
+            assert_eq!(utc(Timestamp::from_millis(millis)), shown);
+        }
+    }
+
+    #[test]
+    fn a_generated_password_is_strong_and_new_each_time() {
+        let (one, other) = (generate(&SystemRandom), generate(&SystemRandom));
+        assert!(Passwords::check_strength(&one).is_ok());
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_display_name_is_trimmed_and_bounded() {
+        assert_eq!(display_name("  Alice Liddell ").unwrap(), "Alice Liddell");
+        for bad in ["", "   ", "a\u{7}b", &"x".repeat(129)] {
+            assert!(display_name(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! How a command ends when it does not succeed: one sentence on standard error, and an exit code that tells a wrong
+//! request (2) from a failure (1).
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use bluetick_auth::AuthSetupError;
+
+use crate::settings::SettingsError;
+
+#[derive(Debug)]
+pub enum Failure {
+    /// The operator should change what was asked for: a flag, a setting, a name.
+    Usage(String),
+    /// What was asked for is fine and could not be done.
+    Failed(String),
+}
+
+impl Failure {
+    pub fn usage(reason: impl Display) -> Failure {
+        Failure::Usage(reason.to_string())
+    }
+
+    pub fn failed(reason: impl Display) -> Failure {
+        Failure::Failed(reason.to_string())
+    }
+
+    pub fn report(&self) -> ExitCode {
+        let (Failure::Usage(reason) | Failure::Failed(reason)) = self;
+        eprintln!("bluetick: {reason}");
+        match self {
+            Failure::Usage(_) => ExitCode::from(2),
+            Failure::Failed(_) => ExitCode::from(1),
+        }
+    }
+}
+
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Failure {
+        Failure::usage(error)
+    }
+}
+
+impl From<AuthSetupError> for Failure {
+    fn from(error: AuthSetupError) -> Failure {
+        match error {
+            AuthSetupError::Write { .. } => Failure::failed(error),
+            AuthSetupError::Read { .. }
+            | AuthSetupError::BadFile { .. }
+            | AuthSetupError::BadSetting { .. } => Failure::usage(error),
+        }
+    }
+}

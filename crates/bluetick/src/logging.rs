@@ -1,0 +1,42 @@
+//! Where log lines go and how they look: standard error; human on a terminal, JSON otherwise.
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt, registry};
+
+use crate::failure::Failure;
+use crate::settings::{LogFormat, LogSettings};
+
+/// Overrides `log.filter` for one run.
+const FILTER_VARIABLE: &str = "BLUETICK_LOG";
+
+pub fn start(settings: &LogSettings) -> Result<(), Failure> {
+    let on_terminal = io::stderr().is_terminal();
+    let human = match settings.format {
+        LogFormat::Auto => on_terminal,
+        LogFormat::Human => true,
+        LogFormat::Json => false,
+    };
+    let lines = if human {
+        fmt::layer().with_writer(io::stderr).with_ansi(on_terminal).boxed()
+    } else {
+        fmt::layer().json().flatten_event(true).with_writer(io::stderr).boxed()
+    };
+    registry().with(lines.with_filter(filter(settings)?)).init();
+    Ok(())
+}
+
+fn filter(settings: &LogSettings) -> Result<Targets, Failure> {
+    match std::env::var(FILTER_VARIABLE) {
+        Ok(text) => LogSettings::targets(&text).ok_or_else(|| {
+            let expected = "a level or a list such as info,bluetick_server=debug";
+            Failure::usage(format!("{FILTER_VARIABLE} cannot be {text:?}: expected {expected}"))
+        }),
+        Err(_) => {
+            Ok(LogSettings::targets(&settings.filter).expect("settings were checked when they were loaded"))
+        }
+    }
+}

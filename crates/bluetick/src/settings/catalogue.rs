@@ -1,0 +1,197 @@
+//! Every setting there is: its key, the kind of its value, its default and one sentence about it. Keys, kinds and
+//! defaults are taken from [`Settings`] itself, so only the sentences are kept here.
+
+use serde_json::Value as Json;
+use toml::Value;
+
+use super::Settings;
+
+/// The dotted name of a setting, such as `limits.sends_per_second`, in the order in which they are shown.
+const SENTENCES: &[(&str, &str)] = &[
+    ("server.listen", "Where to listen, HOST:PORT. Port 0 takes any free one."),
+    (
+        "server.allowed_origins",
+        "Web origins besides the server's own that may open a WebSocket, such as [\"https://chat.example.org\"].",
+    ),
+    ("server.drain_seconds", "How long a shutdown may take before what is left is cut off."),
+    ("limits.content_bytes", "The largest content of one message."),
+    (
+        "limits.frame_bytes",
+        "The largest WebSocket frame a client may send; a larger one closes the connection.",
+    ),
+    ("limits.body_bytes", "The largest HTTP request body."),
+    ("limits.sends_per_second", "Messages one user may send, on average, over all connections."),
+    ("limits.sends_burst", "Messages one user may send at once after a pause."),
+    ("limits.requests_per_second", "HTTP calls and WebSocket frames of one user, on average."),
+    ("limits.requests_burst", "HTTP calls and WebSocket frames of one user at once after a pause."),
+    (
+        "limits.flood_rejections",
+        "Frames refused for their rate within ten seconds before a connection is closed as a flood.",
+    ),
+    ("limits.connections_per_user", "WebSocket connections one user may hold at a time."),
+    ("limits.connections", "WebSocket connections the server holds at a time."),
+    ("limits.hello_seconds", "How long a new WebSocket may wait before its hello."),
+    ("limits.ping_seconds", "How often a quiet WebSocket is pinged."),
+    ("limits.idle_seconds", "How long a WebSocket may stay silent before it is closed."),
+    ("limits.headers_seconds", "How long an HTTP request may take to send its headers."),
+    ("limits.outbox_bytes", "Bytes that may wait for one slow WebSocket before it is closed."),
+    (
+        "limits.in_flight_sends_per_connection",
+        "Sends of one WebSocket that may wait for the store before it is not read from.",
+    ),
+    ("limits.group_members", "The largest group."),
+    ("limits.members_per_call", "Members that may be added in one call."),
+    (
+        "limits.password_checks_at_once",
+        "Passwords checked at the same time; each takes about 20 MB and a core for a moment.",
+    ),
+    ("limits.logins_per_minute", "Log-ins with one user_id within a minute, whoever tries."),
+    ("limits.password_checks_waiting", "Log-ins and sign-ups that may wait for their turn."),
+    ("auth.signup", "Whether anybody may make an account with POST /v1/signup."),
+    ("auth.token_ttl_seconds", "How long a token from sign-up or log-in is good (7 days)."),
+    ("auth.max_token_ttl_seconds", "The longest a minted token may live (90 days)."),
+    (
+        "auth.hs256_secret",
+        "A secret shared with your own product, to sign and verify tokens. Without any key here, one is made in the data directory.",
+    ),
+    (
+        "auth.public_key_file",
+        "A PEM file with your Ed25519 or RSA public key: your product makes the tokens, this server only verifies them.",
+    ),
+    ("auth.jwks_file", "The same as a JSON Web Key Set; keys are chosen by their kid."),
+    ("auth.issuer", "When set, a token must name this issuer (iss)."),
+    ("auth.audience", "When set, a token must be meant for this audience (aud)."),
+    ("auth.leeway_seconds", "How far the clock of a token's maker may be off."),
+    (
+        "admin.key",
+        "The key that mints tokens and makes users. When not given, one is made in the data directory (admin.key).",
+    ),
+    ("store.data_dir", "Where everything is kept: messages, users and the keys made by the server."),
+    (
+        "store.dedupe_window_seconds",
+        "How long a message_id sent again is known to be the same message (7 days).",
+    ),
+    (
+        "store.checkpoint_bytes",
+        "Bytes of log before they are turned into tables; more is faster, and slower to start after a crash.",
+    ),
+    ("store.checkpoint_idle_seconds", "After how many seconds a quiet store is checkpointed anyway."),
+    ("store.segment_bytes", "The size of one log file."),
+    ("store.awake_conversations", "Conversations that stay awake in memory."),
+    ("store.queued_writes", "Writes that may wait for the disk before more are refused."),
+    ("log.format", "auto (human on a terminal, JSON otherwise), human or json."),
+    (
+        "log.filter",
+        "A level (error, warn, info, debug, trace), or a list such as \"info,bluetick_server=debug\".",
+    ),
+];
+
+pub struct Known {
+    pub key: String,
+    pub kind: Kind,
+    /// `None` where a setting is not set unless the operator does so.
+    pub default: Option<Value>,
+    pub about: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    Number,
+    Switch,
+    List,
+}
+
+impl Kind {
+    pub fn expected(self) -> &'static str {
+        match self {
+            Kind::Text => "a text",
+            Kind::Number => "a whole number, 0 or more",
+            Kind::Switch => "true or false",
+            Kind::List => "a list of texts, such as [\"one\", \"two\"]",
+        }
+    }
+}
+
+impl Known {
+    pub fn section(&self) -> &str {
+        split(&self.key).0
+    }
+
+    pub fn name(&self) -> &str {
+        split(&self.key).1
+    }
+}
+
+/// A key without its last part, and that.
+fn split(key: &str) -> (&str, &str) {
+    key.rsplit_once('.').unwrap_or(("", key))
+}
+
+/// Stands where a sentence would show a secret.
+pub const HIDDEN: &str = "its value, which is not shown here";
+
+/// Never shown, in whichever section it stands.
+pub fn is_secret(key: &str) -> bool {
+    let name = split(key).1;
+    name == "key" || name.ends_with("secret") || name.ends_with("password")
+}
+
+/// All settings: sections, and settings within them, in the order of the sentences.
+pub fn all() -> Vec<Known> {
+    let defaults = serde_json::to_value(Settings::default()).expect("settings are plain data");
+    let mut known = Vec::new();
+    collect("", &defaults, &mut known);
+    let first =
+        |fits: &dyn Fn(&str) -> bool| SENTENCES.iter().position(|(key, _)| fits(key)).unwrap_or(usize::MAX);
+    known.sort_by_cached_key(|known| {
+        (first(&|key| split(key).0 == known.section()), first(&|key| key == known.key), known.key.clone())
+    });
+    known
+}
+
+fn collect(key: &str, value: &Json, known: &mut Vec<Known>) {
+    let kind = match value {
+        Json::Object(fields) => {
+            for (name, value) in fields {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                collect(&key, value, known);
+            }
+            return;
+        }
+        Json::Number(_) => Kind::Number,
+        Json::Bool(_) => Kind::Switch,
+        Json::Array(_) => Kind::List,
+        // What may be left out is a text or a path.
+        Json::String(_) | Json::Null => Kind::Text,
+    };
+    let default = (!value.is_null()).then(|| Value::try_from(value).expect("defaults are plain data"));
+    let about = SENTENCES.iter().find(|(known, _)| *known == key).map_or("", |(_, about)| about);
+    known.push(Known { key: key.into(), kind, default, about });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_its_sentence_and_every_sentence_its_setting() {
+        let known = all();
+        let silent: Vec<&str> =
+            known.iter().filter(|known| known.about.is_empty()).map(|known| known.key.as_str()).collect();
+        assert!(silent.is_empty(), "add a sentence to SENTENCES for {silent:?}");
+        let stale: Vec<&str> = SENTENCES
+            .iter()
+            .map(|(key, _)| *key)
+            .filter(|key| !known.iter().any(|known| known.key == *key))
+            .collect();
+        assert!(stale.is_empty(), "take out of SENTENCES: {stale:?}");
+    }
+
+    #[test]
+    fn keys_and_secrets_are_never_shown_and_the_rest_is() {
+        let secret: Vec<String> =
+            all().into_iter().map(|known| known.key).filter(|key| is_secret(key)).collect();
+        assert_eq!(secret, ["auth.hs256_secret", "admin.key"]);
+    }
+}

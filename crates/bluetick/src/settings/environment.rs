@@ -1,0 +1,75 @@
+//! Settings from `BLUETICK_*` environment variables: `BLUETICK_LIMITS__SENDS_PER_SECOND` is
+//! `limits.sends_per_second`. The kind of the setting says how its text is read, so a secret made of digits stays a text.
+
+use std::ffi::OsString;
+
+use toml::Value;
+
+use super::catalogue::{self, Kind, Known};
+use super::error::{SettingsError, Source};
+use super::layers::{Entry, unknown_key};
+
+const PREFIX: &str = "BLUETICK_";
+/// Read elsewhere: they say where settings are, or what to log, and are not settings.
+const NOT_SETTINGS: [&str; 2] = ["CONFIG", "LOG"];
+
+pub fn entries(environment: &[(OsString, OsString)], known: &[Known]) -> Result<Vec<Entry>, SettingsError> {
+    let mut entries = Vec::new();
+    for (name, text) in environment {
+        let Some(name) = name.to_str() else { continue };
+        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+        if NOT_SETTINGS.contains(&rest) || is_service_link(rest) {
+            continue;
+        }
+        let key = rest.to_ascii_lowercase().replace("__", ".");
+        let from = Source::Environment(name.into());
+        let Some(found) = known.iter().find(|known| known.key == key) else {
+            return Err(unknown_key(key, from, known));
+        };
+        let text = text.to_str().ok_or_else(|| SettingsError::NotUtf8 { name: name.into() })?;
+        let value = parse(found.kind, text).ok_or_else(|| bad_value(found, text, &from))?;
+        entries.push(Entry { key, value, from });
+    }
+    entries.sort_by(|one, other| one.key.cmp(&other.key));
+    Ok(entries)
+}
+
+/// How a setting is spelled in the environment.
+pub fn name_of(key: &str) -> String {
+    format!("{PREFIX}{}", key.to_ascii_uppercase().replace('.', "__"))
+}
+
+/// A Kubernetes service called `bluetick` puts these into every pod, and nobody means them as settings.
+fn is_service_link(rest: &str) -> bool {
+    let numbered = |prefix: &str| {
+        rest.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    matches!(rest, "SERVICE_HOST" | "SERVICE_PORT" | "PORT")
+        || rest.starts_with("SERVICE_PORT_")
+        || numbered("PORT_")
+}
+
+fn parse(kind: Kind, text: &str) -> Option<Value> {
+    match kind {
+        Kind::Text => Some(Value::String(text.into())),
+        Kind::Number => as_toml(text).filter(Value::is_integer),
+        Kind::Switch => as_toml(text).filter(Value::is_bool),
+        Kind::List if text.trim_start().starts_with('[') => as_toml(text).filter(Value::is_array),
+        Kind::List => Some(comma_separated(text)),
+    }
+}
+
+fn as_toml(text: &str) -> Option<Value> {
+    text.trim().parse().ok()
+}
+
+fn comma_separated(text: &str) -> Value {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    Value::Array(parts.map(|part| Value::String(part.into())).collect())
+}
+
+fn bad_value(known: &Known, text: &str, from: &Source) -> SettingsError {
+    let shown = if catalogue::is_secret(&known.key) { catalogue::HIDDEN.into() } else { format!("{text:?}") };
+    let expected = known.kind.expected().into();
+    SettingsError::BadValue { key: known.key.clone(), shown, from: from.clone(), expected }
+}

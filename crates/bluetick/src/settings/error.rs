@@ -1,0 +1,51 @@
+//! What can be wrong with settings, each in one sentence that names the key and where it stands.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    Default,
+    File(PathBuf),
+    Environment(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Default => f.write_str("default"),
+            Source::File(path) => write!(f, "file {}", path.display()),
+            Source::Environment(name) => write!(f, "environment {name}"),
+            Source::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum SettingsError {
+    #[error("there is no settings file {} (named by {named_by})", path.display())]
+    MissingFile { path: PathBuf, named_by: &'static str },
+    #[error("cannot read the settings file {}: {source}", path.display())]
+    UnreadableFile { path: PathBuf, source: io::Error },
+    #[error("{}, line {line}, is not TOML: {reason}", path.display())]
+    NotToml { path: PathBuf, line: usize, reason: String },
+    #[error("unknown setting {key} ({from}){hint}")]
+    UnknownKey { key: String, from: Source, hint: String },
+    #[error("the environment variable {name} is not valid UTF-8")]
+    NotUtf8 { name: String },
+    #[error("{key} cannot be {shown} ({from}): expected {expected}")]
+    BadValue { key: String, shown: String, from: Source, expected: String },
+    /// Each value is fine by itself, and yet it cannot work.
+    #[error("{key} ({from}) cannot work: {reason}")]
+    Unworkable { key: String, from: Source, reason: String },
+    /// The store's own sentence, which names the key.
+    #[error("{0}")]
+    Store(String),
+    #[error(transparent)]
+    Keys(#[from] bluetick_auth::AuthSetupError),
+}

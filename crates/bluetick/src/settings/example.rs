@@ -1,0 +1,37 @@
+//! A settings file to start from: everything there is, with its default, commented out.
+
+use std::fmt::Write;
+
+use super::catalogue::{self, Kind};
+use super::environment;
+
+pub fn example() -> String {
+    let mut text = String::from(
+        "# Bluetick's settings with their defaults. Take away the # in front of what you change.\n\
+         # Read from --config FILE, or BLUETICK_CONFIG, or ./bluetick.toml. The environment overrides the file\n\
+         # and flags override both; for example, ",
+    );
+    let _infallible = writeln!(
+        text,
+        "{}=0 is limits.sends_per_second = 0.",
+        environment::name_of("limits.sends_per_second")
+    );
+    let mut section = String::new();
+    for known in catalogue::all() {
+        if known.section() != section {
+            section = known.section().into();
+            let _infallible = writeln!(text, "\n[{section}]");
+            if section == "limits" {
+                text.push_str("# 0 switches a limit off.\n");
+            }
+        }
+        let value = match (&known.default, known.kind) {
+            (Some(value), _) => value.to_string(),
+            (None, Kind::Text) => "\"\"".into(),
+            (None, _) => continue,
+        };
+        let unset = if known.default.is_none() { " Not set by default." } else { "" };
+        let _infallible = writeln!(text, "# {}{unset}\n#{} = {value}", known.about, known.name());
+    }
+    text
+}

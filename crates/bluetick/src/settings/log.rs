@@ -1,0 +1,41 @@
+//! Section `[log]`.
+
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSettings {
+    pub format: LogFormat,
+    /// `LEVEL`, or a list such as `info,bluetick_server=debug`.
+    pub filter: String,
+}
+
+impl LogSettings {
+    /// What a filter says; `None` when it cannot be read. A word alone must be a level: a mistyped one would
+    /// otherwise count as the name of a module and silence all others.
+    pub fn targets(filter: &str) -> Option<Targets> {
+        let readable = |part: &str| match part.split_once('=') {
+            Some((module, level)) => {
+                !module.is_empty() && !level.is_empty() && level.parse::<LevelFilter>().is_ok()
+            }
+            None => !part.is_empty() && part.parse::<LevelFilter>().is_ok(),
+        };
+        if filter.split(',').all(readable) { filter.parse().ok() } else { None }
+    }
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        LogSettings { format: LogFormat::Auto, filter: "info".into() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Human on a terminal, JSON otherwise.
+    Auto,
+    Human,
+    Json,
+}

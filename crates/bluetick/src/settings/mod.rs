@@ -1,0 +1,43 @@
+//! What the operator may set, and where each value comes from: defaults < file < environment < flags. What a
+//! setting means belongs to the crate that uses it.
+
+mod catalogue;
+mod environment;
+mod error;
+mod example;
+mod file;
+mod layers;
+mod log;
+mod show;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use bluetick_auth::{AdminSettings, AuthSettings};
+use bluetick_server::{LimitSettings, ServerSettings};
+use bluetick_store_embedded::StoreSettings;
+use serde::{Deserialize, Serialize};
+
+pub use self::error::SettingsError;
+pub use self::example::example;
+pub use self::layers::{Flags, Inputs, Loaded};
+pub use self::log::{LogFormat, LogSettings};
+
+/// All of it, a section a field.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    pub server: ServerSettings,
+    pub limits: LimitSettings,
+    pub auth: AuthSettings,
+    pub admin: AdminSettings,
+    pub store: StoreSettings,
+    pub log: LogSettings,
+}
+
+impl Settings {
+    /// What works and is unwise, each in a sentence.
+    pub fn advice(&self) -> impl Iterator<Item = String> {
+        self.auth.advice().into_iter().chain(self.admin.advice())
+    }
+}

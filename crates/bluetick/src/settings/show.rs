@@ -1,0 +1,37 @@
+//! The settings in force as a TOML text, each with where it comes from. Secrets are masked.
+
+use std::fmt::Write;
+
+use toml::Value;
+
+use super::catalogue::{self, Known};
+use super::layers::Loaded;
+
+const MASK: &str = "\"***\"";
+const COMMENT_COLUMN: usize = 48;
+
+impl Loaded {
+    pub fn show(&self) -> String {
+        let mut text = String::from("# The settings in force, and where each comes from.\n");
+        let mut section = String::new();
+        for known in catalogue::all() {
+            if known.section() != section {
+                section = known.section().into();
+                let _infallible = writeln!(text, "\n[{section}]");
+            }
+            let line = self.line(&known);
+            let _infallible = writeln!(text, "{line:COMMENT_COLUMN$} # {}", self.source(&known.key));
+        }
+        text
+    }
+
+    fn line(&self, known: &Known) -> String {
+        let name = known.name();
+        let value: Option<&Value> = self.given(&known.key).map(|(value, _)| value).or(known.default.as_ref());
+        match value {
+            Some(_) if catalogue::is_secret(&known.key) => format!("{name} = {MASK}"),
+            Some(value) => format!("{name} = {value}"),
+            None => format!("# {name} is not set"),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Settings as an operator meets them: which layer wins, and what each mistake is answered with.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A working directory, an environment and a command line.
+struct World {
+    directory: TempDir,
+    inputs: Inputs,
+}
+
+impl World {
+    fn new() -> World {
+        let directory = tempfile::tempdir().unwrap();
+        let inputs = Inputs { working_directory: directory.path().into(), ..Inputs::default() };
+        World { directory, inputs }
+    }
+
+    fn file(self, name: &str, content: &str) -> World {
+        fs::write(self.path(name), content).unwrap();
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn variable(mut self, name: &str, value: &str) -> World {
+        self.inputs.environment.push((name.into(), value.into()));
+        self
+    }
+
+    fn flags(mut self, flags: Flags) -> World {
+        self.inputs.flags = flags;
+        self
+    }
+
+    fn load(&self) -> Result<Loaded, SettingsError> {
+        Loaded::load(&self.inputs)
+    }
+
+    fn settings(&self) -> Settings {
+        self.load().unwrap().settings
+    }
+
+    /// The sentence the operator reads, without the changing directory.
+    fn complaint(&self) -> String {
+        let sentence = self.load().unwrap_err().to_string();
+        sentence.replace(&format!("{}/", self.directory.path().display()), "")
+    }
+}
+
+fn listening_on(listen: &str) -> Flags {
+    Flags { listen: Some(listen.into()), ..Flags::default() }
+}
+
+#[test]
+fn without_anything_the_defaults_are_in_force() {
+    let settings = World::new().settings();
+    assert_eq!(settings.server.listen, "127.0.0.1:8080");
+    assert_eq!(settings.store.data_dir, PathBuf::from("./bluetick-data"));
+    assert!(settings.auth.signup);
+}
+
+#[test]
+fn flags_beat_the_environment_which_beats_the_file_which_beats_the_defaults() {
+    let world = World::new();
+    assert_eq!(world.settings().server.listen, "127.0.0.1:8080");
+    let world = world.file("bluetick.toml", "[server]\nlisten = \"127.0.0.1:1\"\ndrain_seconds = 3\n");
+    assert_eq!(world.settings().server.listen, "127.0.0.1:1");
+    let world = world.variable("BLUETICK_SERVER__LISTEN", "127.0.0.1:2");
+    assert_eq!(world.settings().server.listen, "127.0.0.1:2");
+    let world = world.flags(listening_on("127.0.0.1:3"));
+    assert_eq!(world.settings().server.listen, "127.0.0.1:3");
+    assert_eq!(world.settings().server.drain_seconds, 3, "what no higher layer says stays");
+}
+
+#[test]
+fn the_named_file_is_read_instead_of_the_usual_one() {
+    let world = World::new().file("bluetick.toml", "[server]\ndrain_seconds = 1\n");
+    let world = world.file("other.toml", "[server]\ndrain_seconds = 2\n");
+    let world = world.file("flag.toml", "[server]\ndrain_seconds = 3\n");
+    let other = world.path("other.toml").to_string_lossy().into_owned();
+    let world = world.variable("BLUETICK_CONFIG", &other);
+    assert_eq!(world.settings().server.drain_seconds, 2);
+    let config = Some(world.path("flag.toml"));
+    assert_eq!(world.flags(Flags { config, ..Flags::default() }).settings().server.drain_seconds, 3);
+}
+
+#[test]
+fn a_named_file_that_is_missing_is_an_error_that_names_it() {
+    let missing = Flags { config: Some("/nowhere/b.toml".into()), ..Flags::default() };
+    assert_eq!(
+        World::new().flags(missing).complaint(),
+        "there is no settings file /nowhere/b.toml (named by --config)"
+    );
+    assert_eq!(
+        World::new().variable("BLUETICK_CONFIG", "/nowhere/c.toml").complaint(),
+        "there is no settings file /nowhere/c.toml (named by BLUETICK_CONFIG)"
+    );
+}
+
+#[test]
+fn zero_from_the_environment_switches_a_limit_off() {
+    let world = World::new().variable("BLUETICK_LIMITS__SENDS_PER_SECOND", "0");
+    assert_eq!(world.settings().limits.sends_per_second, 0);
+}
+
+#[test]
+fn the_environment_speaks_every_kind_of_value() {
+    let settings = World::new()
+        .variable("BLUETICK_AUTH__SIGNUP", "false")
+        .variable("BLUETICK_LIMITS__CONTENT_BYTES", "32_768")
+        .variable("BLUETICK_SERVER__ALLOWED_ORIGINS", "https://a.example, https://b.example:8443")
+        .variable("BLUETICK_LOG__FORMAT", "json")
+        .variable("BLUETICK_LOG__FILTER", "warn,bluetick_server=debug")
+        .settings();
+    assert!(!settings.auth.signup);
+    assert_eq!(settings.limits.content_bytes, 32_768);
+    assert_eq!(settings.server.allowed_origins, ["https://a.example", "https://b.example:8443"]);
+    assert_eq!(settings.log.format, LogFormat::Json);
+    let list = World::new().variable("BLUETICK_SERVER__ALLOWED_ORIGINS", "[\"https://c.example\"]");
+    assert_eq!(list.settings().server.allowed_origins, ["https://c.example"]);
+}
+
+#[test]
+fn a_secret_that_looks_like_something_else_stays_a_text() {
+    for text in ["12345678", "true", "1e3", "\"quoted\"", "[1]", "2026-01-01"] {
+        let settings = World::new().variable("BLUETICK_ADMIN__KEY", text).settings();
+        assert_eq!(settings.admin.key.as_deref(), Some(text));
+    }
+}
+
+#[test]
+fn an_unknown_key_in_the_file_is_named_with_what_was_probably_meant() {
+    let complaint = |content: &str| World::new().file("bluetick.toml", content).complaint();
+    assert_eq!(
+        complaint("[limits]\nsend_per_second = 1\n"),
+        "unknown setting limits.send_per_second (file bluetick.toml); did you mean limits.sends_per_second?"
+    );
+    assert_eq!(
+        complaint("[server]\nsends_per_second = 1\n"),
+        "unknown setting server.sends_per_second (file bluetick.toml); did you mean limits.sends_per_second?"
+    );
+    assert_eq!(
+        complaint("[nonsense]\nfrobnicate = 1\n"),
+        "unknown setting nonsense (file bluetick.toml); `bluetick config example` lists all settings"
+    );
+    assert_eq!(
+        complaint("server = 3\n"),
+        "unknown setting server (file bluetick.toml); [server] is a section, and what is set stands in it"
+    );
+}
+
+#[test]
+fn an_unknown_key_in_the_environment_is_named_in_the_environments_spelling() {
+    assert_eq!(
+        World::new().variable("BLUETICK_ADMIN_KEY", "secret").complaint(),
+        "unknown setting admin_key (environment BLUETICK_ADMIN_KEY); did you mean BLUETICK_ADMIN__KEY?"
+    );
+    assert_eq!(
+        World::new().variable("BLUETICK_LIMITS__SENDS_PER_SECONDS", "0").complaint(),
+        "unknown setting limits.sends_per_seconds (environment BLUETICK_LIMITS__SENDS_PER_SECONDS); \
+         did you mean BLUETICK_LIMITS__SENDS_PER_SECOND?"
+    );
+}
+
+#[test]
+fn variables_that_are_no_settings_are_left_alone() {
+    let mut world = World::new();
+    for name in [
+        "BLUETICK_LOG",
+        "BLUETICK_SERVICE_HOST",
+        "BLUETICK_SERVICE_PORT_HTTP",
+        "BLUETICK_PORT",
+        "BLUETICK_PORT_8080_TCP_ADDR",
+        "BLUETICKS",
+        "PATH",
+    ] {
+        world = world.variable(name, "tcp://10.0.0.1:8080");
+    }
+    assert!(world.load().is_ok());
+}
+
+#[test]
+fn a_bad_value_is_named_with_what_was_expected() {
+    let file = |content: &str| World::new().file("bluetick.toml", content).complaint();
+    assert_eq!(
+        file("[limits]\nsends_per_second = \"many\"\n"),
+        "limits.sends_per_second cannot be \"many\" (file bluetick.toml): expected a whole number, 0 or more"
+    );
+    assert_eq!(
+        file("[limits]\nsends_per_second = -1\n"),
+        "limits.sends_per_second cannot be -1 (file bluetick.toml): expected a whole number, 0 or more"
+    );
+    assert_eq!(
+        file("[limits]\nsends_per_second = 5000000000\n"),
+        "limits.sends_per_second cannot be 5000000000 (file bluetick.toml): \
+         expected a whole number from 0 to 4294967295"
+    );
+    assert_eq!(
+        file("[log]\nformat = \"xml\"\n"),
+        "log.format cannot be \"xml\" (file bluetick.toml): expected one of \"auto\", \"human\", \"json\""
+    );
+    assert_eq!(
+        file("[server]\nallowed_origins = \"https://a.example\"\n"),
+        "server.allowed_origins cannot be \"https://a.example\" (file bluetick.toml): \
+         expected a list of texts, such as [\"one\", \"two\"]"
+    );
+    assert_eq!(
+        World::new().variable("BLUETICK_AUTH__SIGNUP", "no").complaint(),
+        "auth.signup cannot be \"no\" (environment BLUETICK_AUTH__SIGNUP): expected true or false"
+    );
+}
+
+#[test]
+fn a_bad_secret_is_not_shown_in_the_complaint() {
+    let complaint = World::new().file("bluetick.toml", "[auth]\nhs256_secret = 987654321\n").complaint();
+    assert!(complaint.contains("auth.hs256_secret") && !complaint.contains("987654321"), "{complaint}");
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_named_with_the_line_and_without_its_content() {
+    let complaint = World::new().file("bluetick.toml", "[admin]\nkey = open sesame\n").complaint();
+    assert!(complaint.starts_with("bluetick.toml, line 2, is not TOML: "), "{complaint}");
+    assert!(!complaint.contains("sesame"), "{complaint}");
+}
+
+#[test]
+fn values_that_cannot_work_together_are_refused() {
+    for (content, expected) in [
+        ("[server]\nlisten = \"8080\"", "server.listen"),
+        ("[server]\nlisten = \"127.0.0.1:99999\"", "server.listen"),
+        ("[server]\nallowed_origins = [\"https://a.example/\"]", "server.allowed_origins"),
+        ("[server]\nallowed_origins = [\"a.example\"]", "server.allowed_origins"),
+        ("[limits]\nframe_bytes = 100", "limits.frame_bytes"),
+        ("[limits]\nbody_bytes = 100", "limits.body_bytes"),
+        ("[limits]\nidle_seconds = 20", "limits.ping_seconds"),
+        ("[store]\ndata_dir = \"\"", "store.data_dir"),
+        ("[store]\nsegment_bytes = 1", "store.segment_bytes"),
+        ("[log]\nfilter = \"info,,\"", "log.filter"),
+        ("[log]\nfilter = \"inof\"", "log.filter"),
+        ("[log]\nfilter = \"info,bluetick_server=loud\"", "log.filter"),
+        ("[auth]\ntoken_ttl_seconds = 0", "auth.token_ttl_seconds"),
+        ("[auth]\nhs256_secret = \"\"", "auth.hs256_secret"),
+        ("[auth]\npublic_key_file = \"/nowhere/key.pem\"", "/nowhere/key.pem"),
+        ("[admin]\nkey = \"two words\"", "admin.key"),
+    ] {
+        let complaint = World::new().file("bluetick.toml", content).complaint();
+        assert!(complaint.contains(expected), "{content} was answered with: {complaint}");
+    }
+}
+
+#[test]
+fn switching_limits_off_always_works() {
+    let mut world = World::new();
+    for known in catalogue::all() {
+        let may_be_off = known.section() == "limits" && known.kind == catalogue::Kind::Number;
+        if may_be_off {
+            world = world.variable(&environment::name_of(&known.key), "0");
+        }
+    }
+    assert!(world.load().is_ok());
+}
+
+#[test]
+fn what_is_shown_names_the_source_of_every_value_and_masks_secrets() {
+    let world = World::new()
+        .file("bluetick.toml", "[server]\ndrain_seconds = 3\n[auth]\nhs256_secret = \"open sesame\"\n")
+        .variable("BLUETICK_ADMIN__KEY", "open-sesame")
+        .flags(listening_on("127.0.0.1:3"));
+    let shown = world.load().unwrap().show();
+    let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
+    assert!(
+        line("listen").starts_with("listen = \"127.0.0.1:3\" ")
+            && line("listen").ends_with("# flag --listen")
+    );
+    assert!(line("drain_seconds").ends_with("bluetick.toml") && line("drain_seconds").contains("# file "));
+    assert!(line("key").ends_with("# environment BLUETICK_ADMIN__KEY"));
+    assert!(line("content_bytes").ends_with("# default"));
+    assert!(!shown.contains("sesame"), "{shown}");
+    assert!(!format!("{:?}", world.load().unwrap()).contains("sesame"));
+}
+
+#[test]
+fn what_is_shown_can_be_read_back() {
+    let world = World::new().variable("BLUETICK_LIMITS__SENDS_PER_SECOND", "7");
+    let shown = world.load().unwrap().show();
+    let settings = World::new().file("bluetick.toml", &shown).settings();
+    assert_eq!(settings.limits.sends_per_second, 7);
+}
+
+#[test]
+fn the_example_with_every_mark_taken_away_is_the_defaults() {
+    let example = example();
+    let set: Vec<&str> = example
+        .lines()
+        .filter_map(|line| if line.starts_with("# ") { None } else { Some(line.trim_start_matches('#')) })
+        .filter(|line| !line.ends_with("= \"\""))
+        .collect();
+    let settings = World::new().file("bluetick.toml", &set.join("\n")).settings();
+    let (loaded, defaults) = (serde_json::to_value(settings), serde_json::to_value(Settings::default()));
+    assert_eq!(loaded.unwrap(), defaults.unwrap());
+    assert!(set.len() > 20, "the example lists the settings");
+    assert!(World::new().file("bluetick.toml", &example).load().is_ok(), "and is fine as it is printed");
+}

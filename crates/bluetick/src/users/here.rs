@@ -1,0 +1,74 @@
+//! The user book of a data directory that no server is using.
+
+use std::sync::Arc;
+
+use bluetick_auth::Passwords;
+use bluetick_core::ports::{NoObserver, Store, SystemRandom, UserUpdate};
+use bluetick_core::time::{Clock, SystemClock};
+use bluetick_core::{Refusal, StoreError, User, UserId};
+use tokio::runtime::{self, Runtime};
+
+use super::{NewUser, ShownUser, no_such_user, user_exists};
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::store::{CannotOpen, OpenStore};
+
+pub struct StoreBook {
+    runtime: Runtime,
+    store: Arc<dyn Store>,
+}
+
+impl StoreBook {
+    pub fn open(settings: &Settings) -> Result<StoreBook, CannotOpen> {
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a process can start a thread");
+        let store = OpenStore::open(&settings.store, None, Arc::new(NoObserver))?.store();
+        Ok(StoreBook { runtime, store })
+    }
+
+    pub fn add(&self, user: &NewUser) -> Result<(), Failure> {
+        let new = User {
+            id: user.id.clone(),
+            display_name: user.display_name.as_deref().map(Into::into),
+            password_hash: Some(hash(&user.password).into()),
+            created_at: SystemClock.now(),
+        };
+        self.runtime.block_on(self.store.create_user(new)).map_err(|error| failure(error, &user.id))
+    }
+
+    pub fn set_password(&self, user: &UserId, password: &str) -> Result<(), Failure> {
+        let update =
+            UserUpdate { id: user.clone(), display_name: None, password_hash: Some(hash(password).into()) };
+        self.runtime.block_on(self.store.update_user(update)).map_err(|error| failure(error, user))
+    }
+
+    pub fn show(&self, user: &UserId) -> Result<ShownUser, Failure> {
+        let found = self.runtime.block_on(self.store.user(user)).map_err(|error| failure(error, user))?;
+        let found = found.ok_or_else(|| no_such_user(user))?;
+        Ok(ShownUser {
+            id: found.id.to_string(),
+            display_name: found.display_name.as_deref().map(str::to_owned),
+            created_at: found.created_at,
+            has_password: found.password_hash.is_some(),
+        })
+    }
+
+    pub fn close(self) {
+        self.runtime.block_on(self.store.close());
+    }
+}
+
+fn hash(password: &str) -> String {
+    Passwords::new(Arc::new(SystemRandom)).hash(password)
+}
+
+fn failure(error: StoreError, user: &UserId) -> Failure {
+    match error {
+        StoreError::Refused(Refusal::UserExists) => user_exists(user),
+        StoreError::Refused(Refusal::NoSuchUser) => no_such_user(user),
+        other => Failure::failed(other),
+    }
+}

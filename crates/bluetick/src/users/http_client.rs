@@ -1,0 +1,82 @@
+//! Just enough HTTP/1.1 to ask a server on this machine one question per connection. Not for the network: no TLS, no
+//! redirects, no reuse.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::banner::reachable;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Answers to these questions are a few hundred bytes.
+const MAX_ANSWER_BYTES: u64 = 1024 * 1024;
+
+pub struct Client {
+    address: SocketAddr,
+    admin_key: String,
+}
+
+pub struct Answer {
+    pub status: u16,
+    /// `null` when there is none, or none that is JSON.
+    pub body: Value,
+}
+
+impl Client {
+    pub fn new(address: SocketAddr, admin_key: String) -> Client {
+        Client { address: reachable(address), admin_key }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n{body}",
+            self.address,
+            self.admin_key,
+            body.len(),
+        );
+        let mut stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.write_all(request.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
+        parse(&answer).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "that is not an HTTP answer"))
+    }
+}
+
+fn parse(answer: &[u8]) -> Option<Answer> {
+    let head_end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&answer[..head_end]).ok()?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let body = serde_json::from_slice(&answer[head_end + 4..]).unwrap_or_default();
+    Some(Answer { status, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_its_status_and_its_json() {
+        let answer = parse(b"HTTP/1.1 201 Created\r\ncontent-length: 7\r\n\r\n{\"a\":1}").unwrap();
+        assert_eq!((answer.status, answer.body["a"].as_i64()), (201, Some(1)));
+        assert_eq!(parse(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap().body, Value::Null);
+        for broken in [
+            "",
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.1 2\r\n\r\n",
+            "SSH-2.0\r\n\r\n",
+            "HTTP/1.1 \u{e9}\u{e9}\r\n\r\n",
+        ] {
+            assert!(parse(broken.as_bytes()).is_none(), "{broken}");
+        }
+    }
+}

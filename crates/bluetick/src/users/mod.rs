@@ -1,0 +1,92 @@
+//! The user book: makes and changes users in the store itself, or through the server that is using it.
+
+mod here;
+mod http_client;
+mod running;
+
+use bluetick_core::{Timestamp, UserId};
+
+use self::here::StoreBook;
+use self::running::ServerBook;
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::store::CannotOpen;
+
+pub struct NewUser {
+    pub id: UserId,
+    pub display_name: Option<String>,
+    pub password: String,
+}
+
+/// What may be shown of a user.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ShownUser {
+    pub id: String,
+    pub display_name: Option<String>,
+    pub created_at: Timestamp,
+    pub has_password: bool,
+}
+
+pub enum UserBook {
+    Store(StoreBook),
+    Server(ServerBook),
+}
+
+impl UserBook {
+    /// The book of users who are there already: a directory that is not is a mistyped one.
+    pub fn open_existing(settings: &Settings) -> Result<UserBook, Failure> {
+        let data_dir = &settings.store.data_dir;
+        if !data_dir.exists() {
+            return Err(Failure::usage(format!("there is no data directory {}", data_dir.display())));
+        }
+        UserBook::open(settings)
+    }
+
+    pub fn open(settings: &Settings) -> Result<UserBook, Failure> {
+        match StoreBook::open(settings) {
+            Ok(book) => Ok(UserBook::Store(book)),
+            Err(CannotOpen::InUse { address: Some(address), .. }) => {
+                ServerBook::open(settings, address).map(UserBook::Server)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub fn add(&self, user: &NewUser) -> Result<(), Failure> {
+        match self {
+            UserBook::Store(book) => book.add(user),
+            UserBook::Server(book) => book.add(user),
+        }
+    }
+
+    pub fn set_password(&self, user: &UserId, password: &str) -> Result<(), Failure> {
+        match self {
+            UserBook::Store(book) => book.set_password(user, password),
+            UserBook::Server(book) => book.set_password(user, password),
+        }
+    }
+
+    pub fn show(&self, user: &UserId) -> Result<ShownUser, Failure> {
+        match self {
+            UserBook::Store(book) => book.show(user),
+            UserBook::Server(book) => book.show(user),
+        }
+    }
+
+    /// Lets go of the store; what was done is durable before.
+    pub fn close(self) {
+        if let UserBook::Store(book) = self {
+            book.close();
+        }
+    }
+}
+
+fn no_such_user(user: &UserId) -> Failure {
+    Failure::failed(format!("there is no user {user}"))
+}
+
+fn user_exists(user: &UserId) -> Failure {
+    Failure::failed(format!(
+        "there is a user {user} already; `bluetick user password {user}` changes the password"
+    ))
+}

@@ -1,0 +1,99 @@
+//! The server is killed with `kill -9` in the middle of traffic, again and again. Every client keeps its own log, and in
+//! the end the checker compares them all with what the server has.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bluetick_testkit::checker::{Histories, check};
+use bluetick_testkit::client::{Sender, Situation};
+use bluetick_testkit::http::{history, request};
+use bluetick_testkit::process::Launcher;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+const SENDERS: usize = 8;
+const KILLS: usize = 24;
+
+async fn token(address: &str, user: &str) -> String {
+    let body = json!({"user_id": user, "ttl_s": 3600});
+    let (status, answer) = request(address, "POST", "/v1/tokens", ADMIN_KEY, Some(&body)).await.unwrap();
+    assert!(status < 300, "{answer}");
+    answer["token"].as_str().unwrap().to_owned()
+}
+
+async fn open(address: &str, token: &str, body: Value) -> String {
+    let (status, answer) = request(address, "POST", "/v1/conversations", token, Some(&body)).await.unwrap();
+    assert!(status < 300, "{answer}");
+    answer["conversation_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
+    let mut seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+    println!("seed {seed}");
+    let mut up_to = |bound: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % bound
+    };
+    let data_dir = tempfile::tempdir().unwrap();
+    // Small checkpoints, so that kills fall into many of them.
+    let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path())
+        .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
+        .with("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")
+        .with("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
+        .with("BLUETICK_STORE__SEGMENT_BYTES", "4194304")
+        .with("BLUETICK_STORE__CHECKPOINT_BYTES", "4194304")
+        .with("BLUETICK_STORE__CHECKPOINT_IDLE_SECONDS", "1")
+        .with("BLUETICK_STORE__AWAKE_CONVERSATIONS", "2");
+
+    let mut server = launcher.start().await;
+    let names: Vec<String> = (0..SENDERS).map(|number| format!("sender{number}")).collect();
+    let mut tokens = Vec::new();
+    for name in &names {
+        tokens.push(token(&server.address, name).await);
+    }
+    let group = json!({"kind": "group", "title": "everybody", "members": names});
+    let group = open(&server.address, &tokens[0], group).await;
+    let mut conversations = vec![(0, group.clone())];
+    let mut senders = JoinSet::new();
+    let (announce, situation) = watch::channel(Situation::default());
+    for (number, name) in names.iter().enumerate() {
+        let peer = &names[(number + 1) % SENDERS];
+        let direct = open(&server.address, &tokens[number], json!({"kind": "direct", "peer": peer})).await;
+        conversations.push((number, direct.clone()));
+        let sender = Sender {
+            name: name.clone(),
+            token: tokens[number].clone(),
+            conversations: vec![group.clone(), direct],
+            window: 1 + number * 4,
+        };
+        senders.spawn(sender.run(situation.clone()));
+    }
+
+    for _ in 0..KILLS {
+        announce.send_modify(|now| now.address = Some(server.address.clone()));
+        tokio::time::sleep(Duration::from_millis(20 + up_to(230))).await;
+        announce.send_modify(|now| now.address = None);
+        server.kill().await;
+        server = launcher.start().await;
+    }
+    announce.send_modify(|now| now.address = Some(server.address.clone()));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    announce.send_modify(|now| now.stop = true);
+    let logs = senders.join_all().await;
+
+    let mut histories = Histories::new();
+    for (reader, conversation) in conversations {
+        let messages = history(&server.address, &tokens[reader], &conversation).await;
+        histories.insert(conversation, messages);
+    }
+    let checked = check(&logs, &histories).unwrap_or_else(|violations| panic!("{violations:#?}"));
+    println!("{checked:?}");
+    assert!(checked.acknowledged > 500, "hardly any traffic: {checked:?}");
+    assert!(checked.connections > SENDERS * KILLS / 2, "hardly any reconnects: {checked:?}");
+}

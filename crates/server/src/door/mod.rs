@@ -1,0 +1,92 @@
+//! Where connections come in: accepting, speaking HTTP/1.1, and letting go politely. What is asked for over a
+//! connection belongs to `http` and `ws`.
+
+mod parting;
+mod stream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::drain::{Phase, reached};
+use crate::http::HttpService;
+use crate::settings::seconds;
+use parting::Partings;
+use stream::DoorStream;
+
+/// Plain HTTP connections besides the WebSockets. When all places are taken, newcomers wait in the kernel's queue.
+const HTTP_CONNECTIONS: usize = 4_096;
+/// Headers of one request may take this much.
+const HEADER_BYTES: usize = 16 * 1024;
+
+/// Accepts until the server drains, then waits for the connections it has.
+pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, service: HttpService) {
+    let mut phase = app.lifecycle.watch();
+    let places = match app.limits.connections {
+        0 => Semaphore::MAX_PERMITS,
+        sockets => sockets.saturating_add(HTTP_CONNECTIONS).min(Semaphore::MAX_PERMITS),
+    };
+    let places = Arc::new(Semaphore::new(places));
+    let partings = Partings::new();
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = async {
+            let place =
+                Arc::clone(&places).acquire_owned().await.expect("the door never closes its semaphore");
+            (listener.accept().await, place)
+        };
+        tokio::select! {
+            (accepted, place) = accepted => match accepted {
+                Ok((stream, _)) => {
+                    let _ = stream.set_nodelay(true);
+                    let stream = DoorStream::new(stream, place, partings.clone());
+                    let headers_time = seconds(app.limits.headers_seconds);
+                    connections.spawn(serve(stream, service.clone(), app.lifecycle.watch(), headers_time));
+                }
+                Err(error) => {
+                    // Out of file descriptors, most likely: waiting lets some be freed.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            () = reached(&mut phase, Phase::Draining) => break,
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+    // WebSockets outlive the HTTP connections they grew from, and part last.
+    app.lifecycle.sockets_closed().await;
+    partings.finish().await;
+}
+
+async fn serve(
+    stream: DoorStream,
+    service: HttpService,
+    mut phase: watch::Receiver<Phase>,
+    headers_time: Option<Duration>,
+) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).max_buf_size(HEADER_BYTES).header_read_timeout(headers_time);
+    let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+    tokio::pin!(connection);
+    let result = tokio::select! {
+        result = &mut connection => result,
+        () = reached(&mut phase, Phase::Closing) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(%error, "an HTTP connection ended early");
+    }
+}
+
+/// A place at the door and the socket that takes it.
+type Guest = (TcpStream, OwnedSemaphorePermit);

@@ -1,0 +1,147 @@
+//! What calls need from a request: who asks, the body, and the names in the path.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Request, header};
+use bluetick_auth::TokenError;
+use bluetick_core::{ConversationId, UserId};
+use bluetick_wire::{BadInput, ErrorCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use crate::app::App;
+use crate::limits::UserBudget;
+use crate::problem::Problem;
+use crate::settings::{at_most, seconds};
+
+/// Whoever asks, with a valid token and within their rate.
+pub(crate) struct Caller {
+    pub user: UserId,
+    pub budget: UserBudget,
+}
+
+impl FromRequestParts<Arc<App>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Caller, Problem> {
+        let token = bearer(&parts.headers)?;
+        let claims = app.tokens.verify(token, app.clock.now()).map_err(|error| unauthenticated(&error))?;
+        let budget = app.budgets.of(&claims.user);
+        budget.request()?;
+        Ok(Caller { user: claims.user, budget })
+    }
+}
+
+/// The operator, with the admin key.
+pub(crate) struct Operator;
+
+impl FromRequestParts<Arc<App>> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Operator, Problem> {
+        let key = bearer(&parts.headers)?;
+        if app.admin_key.matches(key) {
+            Ok(Operator)
+        } else {
+            Err(Problem::new(ErrorCode::Unauthenticated, "this call needs the admin key"))
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+    let missing = || {
+        Problem::new(
+            ErrorCode::Unauthenticated,
+            "this call needs an Authorization header: Bearer, then the token",
+        )
+    };
+    let value =
+        headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).ok_or_else(missing)?;
+    match value.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(token.trim()),
+        _ => Err(missing()),
+    }
+}
+
+/// Whoever holds a bad token learns only whether it has expired.
+fn unauthenticated(error: &TokenError) -> Problem {
+    match error {
+        TokenError::Expired => Problem::new(ErrorCode::TokenExpired, "the token has expired"),
+        _ => Problem::new(ErrorCode::Unauthenticated, "the token is not valid"),
+    }
+}
+
+const FOREVER: Duration = Duration::MAX;
+
+/// The whole body, within its limits of size and time.
+pub(crate) struct Payload(pub Bytes);
+
+impl FromRequest<Arc<App>> for Payload {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request<Body>, app: &Arc<App>) -> Result<Payload, Problem> {
+        let limit = at_most(app.limits.body_bytes);
+        let too_large =
+            || Problem::new(ErrorCode::BodyTooLarge, format!("the body may have at most {limit} bytes"));
+        let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        if announced.and_then(|length| length.parse().ok()).is_some_and(|length: usize| length > limit) {
+            return Err(too_large());
+        }
+        let arriving = Limited::new(request.into_body(), limit).collect();
+        let time = seconds(app.limits.body_seconds).unwrap_or(FOREVER);
+        let arrived = tokio::time::timeout(time, arriving)
+            .await
+            .map_err(|_| Problem::new(ErrorCode::RequestTimeout, "the body took too long to arrive"))?;
+        match arrived {
+            Ok(body) => Ok(Payload(body.to_bytes())),
+            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+            Err(_) => Err(BadInput::new("the body ended too early").into()),
+        }
+    }
+}
+
+/// The conversation in the path. What cannot be one is answered like one that the caller is not in.
+pub(crate) struct ConversationPath(pub ConversationId);
+
+impl FromRequestParts<Arc<App>> for ConversationPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<ConversationPath, Problem> {
+        let text = path_part(parts, app, "conversation_id").await?;
+        text.parse().map(ConversationPath).map_err(|_| Problem::no_such_conversation())
+    }
+}
+
+/// The user in the path.
+pub(crate) struct UserPath(pub UserId);
+
+impl FromRequestParts<Arc<App>> for UserPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<UserPath, Problem> {
+        let text = path_part(parts, app, "user_id").await?;
+        let invalid = |invalid| BadInput::field("user_id", invalid).into();
+        text.parse().map(UserPath).map_err(invalid)
+    }
+}
+
+/// The name of a file in the path.
+pub(crate) struct FilePath(pub String);
+
+impl FromRequestParts<Arc<App>> for FilePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<FilePath, Problem> {
+        path_part(parts, app, "file").await.map(FilePath)
+    }
+}
+
+async fn path_part(parts: &mut Parts, app: &Arc<App>, name: &str) -> Result<String, Problem> {
+    let not_text = |_| Problem::from(BadInput::new("the path is not UTF-8"));
+    let params = RawPathParams::from_request_parts(parts, app).await.map_err(not_text)?;
+    let value = params.iter().find(|(param, _)| *param == name).map(|(_, value)| value.to_string());
+    Ok(value.expect("the route names this part"))
+}

@@ -1,0 +1,40 @@
+//! `GET /healthz`, `GET /readyz`
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use bluetick_core::ports::Health;
+use bluetick_wire::http::{HealthBody, ReadyBody};
+
+use super::reply;
+use crate::app::App;
+
+/// The process lives.
+#[utoipa::path(
+    get, path = "/healthz", tag = "operations",
+    responses((status = 200, description = "It lives", body = HealthBody)),
+)]
+pub(super) async fn healthz() -> Response {
+    reply::json(StatusCode::OK, &HealthBody { status: "ok" })
+}
+
+/// Whether to send work here.
+#[utoipa::path(
+    get, path = "/readyz", tag = "operations",
+    responses((status = 200, description = "Send work here", body = ReadyBody),
+              (status = 503, description = "Send work elsewhere; the body says why", body = ReadyBody)),
+)]
+pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
+    if app.lifecycle.is_draining() {
+        return reply::json(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &ReadyBody::not_ready("the server is shutting down"),
+        );
+    }
+    match app.store.health() {
+        Health::Writable => reply::json(StatusCode::OK, &ReadyBody::ready()),
+        Health::ReadOnly(why) => reply::json(StatusCode::SERVICE_UNAVAILABLE, &ReadyBody::not_ready(why)),
+    }
+}

@@ -1,0 +1,57 @@
+//! `POST /v1/conversations/{conversation_id}/members`, `DELETE …/members/{user_id}`
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use bluetick_wire::decode;
+use bluetick_wire::http::{AddMembersRequest, ConversationBody, ErrorBody};
+
+use super::extract::{Caller, ConversationPath, Payload, UserPath};
+use super::reply;
+use crate::app::App;
+use crate::problem::Problem;
+
+/// Add people to a group. Each sees what comes from then on.
+#[utoipa::path(
+    post, path = "/v1/conversations/{conversation_id}/members", operation_id = "add_members",
+    tag = "conversations",
+    request_body = AddMembersRequest, security(("token" = [])),
+    params(("conversation_id" = String, Path, description = "Which group")),
+    responses((status = 200, description = "The group as it is now", body = ConversationBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn add(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    ConversationPath(id): ConversationPath,
+    Payload(body): Payload,
+) -> Result<Response, Problem> {
+    let request: AddMembersRequest = decode(&body)?;
+    let users = request.users()?;
+    let _work = app.lifecycle.begin_work()?;
+    let view = app.chat.add_members(&caller.user, id, users).await?;
+    Ok(reply::json(StatusCode::OK, &ConversationBody::new(&view, &caller.user)))
+}
+
+/// Take somebody out of a group, or leave it.
+#[utoipa::path(
+    delete, path = "/v1/conversations/{conversation_id}/members/{user_id}", operation_id = "remove_member",
+    tag = "conversations",
+    security(("token" = [])),
+    params(("conversation_id" = String, Path, description = "Which group"),
+           ("user_id" = String, Path, description = "Whom; oneself to leave")),
+    responses((status = 204, description = "They are out"),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    ConversationPath(id): ConversationPath,
+    UserPath(user): UserPath,
+) -> Result<StatusCode, Problem> {
+    let _work = app.lifecycle.begin_work()?;
+    app.chat.remove_member(&caller.user, id, user).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,23 @@
+//! `GET /metrics`
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::reply;
+use crate::app::App;
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Figures for Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", tag = "operations",
+    responses((status = 200, description = "OpenMetrics text", body = String,
+               content_type = "application/openmetrics-text")),
+)]
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    reply::with_type(StatusCode::OK, OPENMETRICS, Body::from(app.metrics.encode()))
+}

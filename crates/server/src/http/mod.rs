@@ -1,0 +1,91 @@
+//! The HTTP calls, one file each, and what surrounds all of them. Each route is declared once: the router and the
+//! OpenAPI document come from the same declaration and cannot differ.
+
+mod assets;
+mod conversations;
+mod documents;
+mod error;
+mod extract;
+mod health;
+mod login;
+mod members;
+mod messages;
+mod metrics;
+mod reply;
+mod service;
+mod signup;
+mod tokens;
+mod users;
+
+use std::sync::Arc;
+
+use axum::Router;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(crate) use documents::documents;
+pub use documents::openapi_document;
+pub(crate) use service::{HttpService, service};
+
+use crate::app::App;
+use crate::ws;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Bluetick",
+        version = "1",
+        description = "A self-hosted chat backend. Times are milliseconds since the Unix epoch; seqs are integers. \
+            The WebSocket at `/v1/ws` is described in `/asyncapi.json`."
+    ),
+    modifiers(&Keys),
+    tags(
+        (name = "accounts", description = "Signing up, logging in, tokens"),
+        (name = "conversations", description = "Direct chats and groups"),
+        (name = "messages", description = "Sending and reading back"),
+        (name = "operations", description = "For load balancers, monitoring and the operator"),
+        (name = "pages", description = "The web client and the documentation"),
+    )
+)]
+struct Document;
+
+struct Keys;
+
+impl utoipa::Modify for Keys {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let components = document.components.get_or_insert_default();
+        let bearer = || SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        components.add_security_scheme("token", bearer());
+        components.add_security_scheme("admin_key", bearer());
+    }
+}
+
+/// Every route of the server.
+pub(crate) fn router() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
+    let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(signup::signup))
+        .routes(routes!(login::login))
+        .routes(routes!(tokens::mint))
+        .routes(routes!(users::create))
+        .routes(routes!(users::show))
+        .routes(routes!(users::set_password))
+        .routes(routes!(conversations::open))
+        .routes(routes!(conversations::show))
+        .routes(routes!(members::add))
+        .routes(routes!(members::remove))
+        .routes(routes!(messages::send, messages::history))
+        .routes(routes!(ws::upgrade))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(metrics::metrics))
+        .routes(routes!(documents::openapi))
+        .routes(routes!(documents::asyncapi))
+        .routes(routes!(assets::docs))
+        .routes(routes!(assets::index))
+        .routes(routes!(assets::asset))
+        .split_for_parts();
+    let router = router.fallback(error::no_route).method_not_allowed_fallback(error::no_method);
+    (router, document)
+}

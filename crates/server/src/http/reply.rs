@@ -1,0 +1,18 @@
+//! Answers with a body.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde::Serialize;
+
+pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(body).expect("bodies hold strings and numbers only");
+    with_type(status, "application/json", Body::from(body))
+}
+
+pub(super) fn with_type(status: StatusCode, content_type: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}

@@ -1,0 +1,55 @@
+//! What surrounds every call: a panic becomes a 500, a refusal is counted, and every answer is marked as what it
+//! says it is.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, header};
+use axum::response::IntoResponse;
+use bluetick_wire::ErrorCode;
+use futures_util::FutureExt;
+use hyper::body::Incoming;
+use tower_service::Service;
+
+use crate::app::App;
+use crate::problem::Problem;
+
+#[derive(Clone)]
+pub(crate) struct HttpService {
+    router: Router,
+    app: Arc<App>,
+}
+
+pub(crate) fn service(router: Router<Arc<App>>, app: Arc<App>) -> HttpService {
+    HttpService { router: router.with_state(Arc::clone(&app)), app }
+}
+
+impl hyper::service::Service<Request<Incoming>> for HttpService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let HttpService { mut router, app } = self.clone();
+        Box::pin(async move {
+            let answered =
+                AssertUnwindSafe(async { router.call(request.map(Body::new)).await }).catch_unwind();
+            let mut response = match answered.await {
+                Ok(Ok(response)) => response,
+                // The panic's text went to the log with its place, by the panic hook.
+                Err(_) => Problem::new(ErrorCode::Internal, "the server failed").into_response(),
+            };
+            if let Some(code) = response.extensions().get::<ErrorCode>() {
+                app.metrics.rejected(*code);
+            }
+            response
+                .headers_mut()
+                .insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            Ok(response)
+        })
+    }
+}

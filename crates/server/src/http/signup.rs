@@ -1,0 +1,54 @@
+//! `POST /v1/signup`
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use bluetick_auth::Passwords;
+use bluetick_core::{Refusal, User};
+use bluetick_wire::http::{ErrorBody, SignupRequest, TokenBody};
+use bluetick_wire::{BadInput, ErrorCode, decode};
+
+use super::extract::Payload;
+use super::{login, reply};
+use crate::app::App;
+use crate::problem::Problem;
+
+/// Make an account and get a token for it.
+#[utoipa::path(
+    post, path = "/v1/signup", tag = "accounts", request_body = SignupRequest,
+    responses((status = 201, description = "The account is made", body = TokenBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn signup(State(app): State<Arc<App>>, Payload(body): Payload) -> Result<Response, Problem> {
+    if !app.signup {
+        return Err(Problem::new(ErrorCode::SignupDisabled, "sign-up is switched off on this server"));
+    }
+    login::require_minting(&app)?;
+    let user = create(&app, decode(&body)?).await?;
+    Ok(reply::json(StatusCode::CREATED, &login::token_for(&app, user.id)?))
+}
+
+/// Makes an account, for a sign-up or on the operator's word.
+pub(super) async fn create(app: &App, request: SignupRequest) -> Result<User, Problem> {
+    let id = request.user()?;
+    let display_name = request.display_name()?;
+    Passwords::check_strength(&request.password).map_err(|weak| BadInput::field("password", weak))?;
+    let _work = app.lifecycle.begin_work()?;
+    // Asked first, because a hash is dear. The store settles it again when it writes.
+    if app.store.user(&id).await?.is_some() {
+        return Err(Refusal::UserExists.into());
+    }
+    let password_hash = hash(app, request.password).await?;
+    let created_at = app.clock.now();
+    let user = User { id, display_name, password_hash: Some(password_hash), created_at };
+    app.store.create_user(user.clone()).await?;
+    Ok(user)
+}
+
+pub(super) async fn hash(app: &App, password: String) -> Result<Arc<str>, Problem> {
+    let passwords = Arc::clone(&app.passwords);
+    let hash = app.desk.serve(move || passwords.hash(&password)).await?;
+    Ok(hash.into())
+}

@@ -1,0 +1,37 @@
+//! `POST /v1/tokens`
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use bluetick_wire::http::{ErrorBody, MintRequest, TokenBody};
+use bluetick_wire::{BadInput, decode};
+
+use super::extract::{Operator, Payload};
+use super::{login, reply};
+use crate::app::App;
+use crate::problem::Problem;
+
+/// Mint a token for a user of the operator's own product, who needs no account here.
+#[utoipa::path(
+    post, path = "/v1/tokens", operation_id = "mint_token",
+    tag = "accounts", request_body = MintRequest, security(("admin_key" = [])),
+    responses((status = 201, description = "A token", body = TokenBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn mint(
+    State(app): State<Arc<App>>,
+    _operator: Operator,
+    Payload(body): Payload,
+) -> Result<Response, Problem> {
+    let request: MintRequest = decode(&body)?;
+    let user = request.user()?;
+    let ttl = request.ttl_s.map_or(app.token_ttl, Duration::from_secs);
+    if ttl.is_zero() || ttl > app.max_token_ttl {
+        let most = app.max_token_ttl.as_secs();
+        return Err(BadInput::field("ttl_s", format_args!("must be between 1 and {most}")).into());
+    }
+    Ok(reply::json(StatusCode::CREATED, &login::mint(&app, user, ttl)?))
+}

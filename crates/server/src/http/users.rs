@@ -1,0 +1,76 @@
+//! `POST /v1/users`, `GET /v1/users/{user_id}`, `PUT /v1/users/{user_id}/password`: the operator's own.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use bluetick_auth::Passwords;
+use bluetick_core::Refusal;
+use bluetick_core::ports::UserUpdate;
+use bluetick_wire::http::{ErrorBody, NewPasswordRequest, NewUserRequest, UserBody};
+use bluetick_wire::{BadInput, decode};
+
+use super::extract::{Operator, Payload, UserPath};
+use super::{reply, signup};
+use crate::app::App;
+use crate::problem::Problem;
+
+/// Make an account for somebody.
+#[utoipa::path(
+    post, path = "/v1/users", operation_id = "create_user",
+    tag = "accounts", request_body = NewUserRequest, security(("admin_key" = [])),
+    responses((status = 201, description = "The account is made", body = UserBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    _operator: Operator,
+    Payload(body): Payload,
+) -> Result<Response, Problem> {
+    let user = signup::create(&app, decode(&body)?).await?;
+    Ok(reply::json(StatusCode::CREATED, &UserBody::from(&user)))
+}
+
+/// Look somebody up.
+#[utoipa::path(
+    get, path = "/v1/users/{user_id}", operation_id = "show_user",
+    tag = "accounts", security(("admin_key" = [])),
+    params(("user_id" = String, Path, description = "Whom")),
+    responses((status = 200, description = "The account", body = UserBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    _operator: Operator,
+    UserPath(user): UserPath,
+) -> Result<Response, Problem> {
+    let user = app.store.user(&user).await?.ok_or(Refusal::NoSuchUser)?;
+    Ok(reply::json(StatusCode::OK, &UserBody::from(&user)))
+}
+
+/// Give somebody a new password.
+#[utoipa::path(
+    put, path = "/v1/users/{user_id}/password", operation_id = "set_password",
+    tag = "accounts", request_body = NewPasswordRequest,
+    security(("admin_key" = [])), params(("user_id" = String, Path, description = "Whose")),
+    responses((status = 200, description = "The account", body = UserBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn set_password(
+    State(app): State<Arc<App>>,
+    _operator: Operator,
+    UserPath(id): UserPath,
+    Payload(body): Payload,
+) -> Result<Response, Problem> {
+    let NewPasswordRequest { password } = decode(&body)?;
+    Passwords::check_strength(&password).map_err(|weak| BadInput::field("password", weak))?;
+    let _work = app.lifecycle.begin_work()?;
+    let user = app.store.user(&id).await?.ok_or(Refusal::NoSuchUser)?;
+    let password_hash = Some(signup::hash(&app, password).await?);
+    app.store
+        .update_user(UserUpdate { id, display_name: None, password_hash: password_hash.clone() })
+        .await?;
+    let user = bluetick_core::User { password_hash, ..user };
+    Ok(reply::json(StatusCode::OK, &UserBody::from(&user)))
+}

@@ -1,0 +1,157 @@
+//! One committed message into the outboxes of everybody who may see it.
+
+use std::cell::OnceCell;
+
+use bluetick_core::UserId;
+use bluetick_core::ports::{Appended, Committed};
+use bluetick_wire::frame::{encode_ack, encode_message};
+
+use super::{Frame, Session, SessionId, Sessions};
+
+/// Returns how many frames were handed out. Costs no more than the smaller of members and online users.
+pub(super) fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
+    let Committed { members, message, departed, .. } = committed;
+    let delivery = Delivery { committed, frame: OnceCell::new() };
+    let mut pushes = 0;
+    let mut hand_out = |session: &Session| pushes += delivery.hand_to(session);
+
+    if members.len() <= sessions.online_users() {
+        for member in members.iter() {
+            sessions.each_of(&member.user, &mut hand_out);
+        }
+    } else {
+        sessions.each_online(|user| members.contains(user), &mut hand_out);
+    }
+    if let Some(departed) = departed.as_ref().filter(|user| !members.contains(user)) {
+        sessions.each_of(departed, &mut hand_out);
+    }
+    // Whoever sent it gets the ack also when they are no member any more.
+    let hears_of_it = |user: &UserId| members.contains(user) || departed.as_ref() == Some(user);
+    if committed.origin.is_some() && !hears_of_it(&message.sender) {
+        sessions.each_of(&message.sender, &mut |session: &Session| {
+            if delivery.is_origin(session) {
+                hand_out(session);
+            }
+        });
+    }
+    pushes
+}
+
+struct Delivery<'a> {
+    committed: &'a Committed,
+    /// Encoded once, when the first receiver is found, and shared by all.
+    frame: OnceCell<Frame>,
+}
+
+impl Delivery<'_> {
+    fn is_origin(&self, session: &Session) -> bool {
+        self.committed.origin.map(SessionId::from) == Some(session.id)
+    }
+
+    fn hand_to(&self, session: &Session) -> u64 {
+        let message = &self.committed.message;
+        let frame = if self.is_origin(session) {
+            let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
+            Frame::from(encode_ack(message.conversation, &message.message_id, &appended))
+        } else {
+            self.frame.get_or_init(|| Frame::from(encode_message(message))).clone()
+        };
+        session.outbox.push(frame);
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bluetick_core::ports::Origin;
+    use bluetick_core::{
+        ContentType, ConversationId, Member, Members, Message, MessageId, Role, Seq, Timestamp,
+    };
+    use prometheus_client::metrics::gauge::Gauge;
+
+    use super::*;
+    use crate::hub::{Batch, Outbox, Registration};
+
+    fn user(name: &str) -> UserId {
+        name.parse().unwrap()
+    }
+
+    fn connect<'a>(sessions: &'a Sessions, name: &str) -> Registration<'a> {
+        let outbox = Outbox::new(1 << 20, Gauge::default());
+        sessions.register(sessions.next_id(), user(name), outbox, usize::MAX).unwrap()
+    }
+
+    fn committed(members: &[&str], sender: &str) -> Committed {
+        let member = |name: &&str| Member { user: user(name), role: Role::Member, joined_seq: Seq::FIRST };
+        let message = Message {
+            conversation: ConversationId::group([1; 15]),
+            seq: Seq::FIRST,
+            message_id: MessageId::of_notice(Seq::FIRST),
+            sender: user(sender),
+            receiver: None,
+            content_type: ContentType::Text,
+            content: "hi".into(),
+            timestamp: Timestamp::default(),
+            received_at: Timestamp::default(),
+        };
+        let members = Arc::new(Members::from_unsorted(members.iter().map(member).collect()));
+        Committed { message: Arc::new(message), members, departed: None, origin: None }
+    }
+
+    fn kinds(device: &Registration<'_>) -> Vec<&'static str> {
+        let Batch::Frames(frames) = device.session.outbox.take(usize::MAX) else { return Vec::new() };
+        let kind = |frame: &Frame| if frame.contains(r#""type":"ack""#) { "ack" } else { "message" };
+        frames.iter().map(kind).collect()
+    }
+
+    #[test]
+    fn every_device_of_every_member_hears_of_it_and_strangers_do_not() {
+        let sessions = Sessions::default();
+        let [phone, laptop] = [connect(&sessions, "alice"), connect(&sessions, "alice")];
+        let (bob, carol) = (connect(&sessions, "bob"), connect(&sessions, "carol"));
+        deliver(&committed(&["alice", "bob"], "bob"), &sessions);
+        assert_eq!([&phone, &laptop, &bob].map(|device| kinds(device)), [["message"]; 3]);
+        assert_eq!(kinds(&carol), [""; 0]);
+    }
+
+    #[test]
+    fn a_group_larger_than_the_crowd_online_is_delivered_the_same() {
+        let sessions = Sessions::default();
+        let (bob, stranger) = (connect(&sessions, "bob"), connect(&sessions, "zoe"));
+        deliver(&committed(&["alice", "bob", "carol", "dave"], "alice"), &sessions);
+        assert_eq!(kinds(&bob), ["message"]);
+        assert_eq!(kinds(&stranger), [""; 0]);
+    }
+
+    #[test]
+    fn the_connection_it_came_in_on_gets_the_ack_instead() {
+        let sessions = Sessions::default();
+        let [phone, laptop] = [connect(&sessions, "alice"), connect(&sessions, "alice")];
+        let mut committed = committed(&["alice", "bob"], "alice");
+        committed.origin = Some(Origin::from(phone.session.id));
+        deliver(&committed, &sessions);
+        assert_eq!((kinds(&phone), kinds(&laptop)), (vec!["ack"], vec!["message"]));
+    }
+
+    #[test]
+    fn a_sender_who_is_no_member_any_more_gets_the_ack_and_its_other_devices_nothing() {
+        let sessions = Sessions::default();
+        let [phone, laptop] = [connect(&sessions, "alice"), connect(&sessions, "alice")];
+        let mut committed = committed(&["bob"], "alice");
+        committed.origin = Some(Origin::from(phone.session.id));
+        deliver(&committed, &sessions);
+        assert_eq!((kinds(&phone), kinds(&laptop)), (vec!["ack"], vec![]));
+    }
+
+    #[test]
+    fn who_left_by_this_message_still_hears_of_it() {
+        let sessions = Sessions::default();
+        let alice = connect(&sessions, "alice");
+        let mut committed = committed(&["bob"], "bob");
+        committed.departed = Some(user("alice"));
+        deliver(&committed, &sessions);
+        assert_eq!(kinds(&alice), ["message"]);
+    }
+}

@@ -1,0 +1,187 @@
+//! What waits to be written to one connection: bounded by bytes, and never waited for by whoever puts things in.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+
+use axum::extract::ws::Utf8Bytes;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::Notify;
+
+/// An encoded frame; clones share the bytes.
+pub(crate) type Frame = Utf8Bytes;
+
+/// What a frame costs besides its text: its place in the queue and its share of bookkeeping.
+const FRAME_OVERHEAD_BYTES: usize = 64;
+/// An empty queue keeps no more places than this, since most connections are quiet most of the time.
+const KEPT_PLACES: usize = 32;
+
+pub(crate) struct Outbox {
+    queue: Mutex<Queue>,
+    wake: Notify,
+    limit_bytes: usize,
+    waiting_bytes: Gauge,
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Frame>,
+    /// Of the frames here and of those taken and not yet written.
+    bytes: usize,
+    /// Too much was waiting: all of it was dropped and nothing more is taken in.
+    overflowed: bool,
+}
+
+pub(crate) enum Batch {
+    Frames(Vec<Frame>),
+    Empty,
+    Overflowed,
+}
+
+impl Outbox {
+    pub fn new(limit_bytes: usize, waiting_bytes: Gauge) -> Outbox {
+        Outbox { queue: Mutex::default(), wake: Notify::new(), limit_bytes, waiting_bytes }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("nothing panics while it holds the lock")
+    }
+
+    pub fn push(&self, frame: Frame) {
+        let cost = cost(&frame);
+        {
+            let mut queue = self.queue();
+            if queue.overflowed {
+                return;
+            }
+            if queue.bytes + cost > self.limit_bytes {
+                queue.overflowed = true;
+                queue.frames = VecDeque::new();
+                self.count(&mut queue, 0);
+            } else {
+                queue.frames.push_back(frame);
+                let bytes = queue.bytes + cost;
+                self.count(&mut queue, bytes);
+            }
+        }
+        self.wake.notify_one();
+    }
+
+    /// Returns when something was pushed since the last call; one at a time may wait.
+    pub async fn pushed(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Whole frames, about `max_bytes` of them and at least one. They go on counting until [`Outbox::written`].
+    pub fn take(&self, max_bytes: usize) -> Batch {
+        let mut queue = self.queue();
+        if queue.overflowed {
+            return Batch::Overflowed;
+        }
+        let mut frames = Vec::new();
+        let mut bytes = 0usize;
+        while bytes < max_bytes {
+            let Some(frame) = queue.frames.pop_front() else { break };
+            bytes += cost(&frame);
+            frames.push(frame);
+        }
+        if queue.frames.is_empty() && queue.frames.capacity() > KEPT_PLACES {
+            queue.frames.shrink_to(KEPT_PLACES);
+        }
+        if frames.is_empty() { Batch::Empty } else { Batch::Frames(frames) }
+    }
+
+    pub fn overflowed(&self) -> bool {
+        self.queue().overflowed
+    }
+
+    pub fn written(&self, frame: &Frame) {
+        let mut queue = self.queue();
+        let bytes = queue.bytes.saturating_sub(cost(frame));
+        self.count(&mut queue, bytes);
+    }
+
+    fn count(&self, queue: &mut Queue, bytes: usize) {
+        self.waiting_bytes.inc_by(signed(bytes) - signed(queue.bytes));
+        queue.bytes = bytes;
+    }
+}
+
+fn cost(frame: &Frame) -> usize {
+    frame.as_str().len() + FRAME_OVERHEAD_BYTES
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        let bytes = self.queue.get_mut().map_or(0, |queue| queue.bytes);
+        self.waiting_bytes.dec_by(signed(bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(bytes: usize) -> Frame {
+        Frame::from("x".repeat(bytes))
+    }
+
+    fn taken(outbox: &Outbox, max_bytes: usize) -> Vec<Frame> {
+        match outbox.take(max_bytes) {
+            Batch::Frames(frames) => frames,
+            Batch::Empty => Vec::new(),
+            Batch::Overflowed => panic!("it overflowed"),
+        }
+    }
+
+    #[test]
+    fn frames_come_out_in_the_order_they_went_in() {
+        let outbox = Outbox::new(10_000, Gauge::default());
+        for bytes in [1, 2, 3] {
+            outbox.push(frame(bytes));
+        }
+        let lengths: Vec<usize> = taken(&outbox, 10_000).iter().map(|frame| frame.len()).collect();
+        assert_eq!(lengths, [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_was_taken_and_not_written_still_counts_so_a_stuck_socket_overflows() {
+        let waiting = Gauge::default();
+        let outbox = Outbox::new(1_000, waiting.clone());
+        outbox.push(frame(600));
+        let held = taken(&outbox, 10_000);
+        outbox.push(frame(600));
+        assert!(outbox.overflowed());
+        assert!(matches!(outbox.take(10_000), Batch::Overflowed));
+        drop(held);
+        drop(outbox);
+        assert_eq!(waiting.get(), 0);
+    }
+
+    #[test]
+    fn written_frames_make_room() {
+        let waiting = Gauge::default();
+        let outbox = Outbox::new(1_000, waiting.clone());
+        for _ in 0..10 {
+            outbox.push(frame(600));
+            for frame in taken(&outbox, 10_000) {
+                outbox.written(&frame);
+            }
+        }
+        assert!(!outbox.overflowed());
+        assert_eq!(waiting.get(), 0);
+    }
+
+    #[test]
+    fn a_batch_is_cut_by_bytes_and_never_empty_while_something_waits() {
+        let outbox = Outbox::new(100_000, Gauge::default());
+        for _ in 0..3 {
+            outbox.push(frame(5_000));
+        }
+        assert_eq!(taken(&outbox, 1).len(), 1);
+        assert_eq!(taken(&outbox, 6_000).len(), 2);
+    }
+}

@@ -1,0 +1,166 @@
+//! Who is connected, and on how many devices.
+
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
+
+use bluetick_core::UserId;
+use bluetick_core::ports::Origin;
+
+use super::Outbox;
+
+/// Numbers a connection for as long as the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SessionId(u64);
+
+impl From<Origin> for SessionId {
+    fn from(origin: Origin) -> SessionId {
+        SessionId(origin.0)
+    }
+}
+
+impl From<SessionId> for Origin {
+    fn from(id: SessionId) -> Origin {
+        Origin(id.0)
+    }
+}
+
+impl std::fmt::Display for SessionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "s{}", self.0)
+    }
+}
+
+/// One connection that said hello.
+pub(crate) struct Session {
+    pub id: SessionId,
+    pub user: UserId,
+    pub outbox: Outbox,
+}
+
+/// A session in the registry, for as long as this lives: also a connection that panics or is cut off goes.
+pub(crate) struct Registration<'a> {
+    sessions: &'a Sessions,
+    pub session: Arc<Session>,
+}
+
+impl Drop for Registration<'_> {
+    fn drop(&mut self) {
+        self.sessions.remove(&self.session);
+    }
+}
+
+/// The user holds as many connections as one may.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooMany;
+
+const SHARDS: usize = 64;
+type Shard = RwLock<HashMap<UserId, Vec<Arc<Session>>>>;
+
+pub(crate) struct Sessions {
+    shards: Vec<Shard>,
+    hasher: RandomState,
+    next_id: AtomicU64,
+    online_users: AtomicUsize,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Sessions {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            hasher: RandomState::new(),
+            next_id: AtomicU64::new(1),
+            online_users: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Sessions {
+    fn shard(&self, user: &UserId) -> &Shard {
+        let hash = self.hasher.hash_one(user);
+        &self.shards[usize::try_from(hash % SHARDS as u64).expect("it is below the number of shards")]
+    }
+
+    pub fn next_id(&self) -> SessionId {
+        SessionId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub fn register(
+        &self,
+        id: SessionId,
+        user: UserId,
+        outbox: Outbox,
+        limit: usize,
+    ) -> Result<Registration<'_>, TooMany> {
+        let mut shard = self.shard(&user).write().expect("nothing panics while it holds the lock");
+        let sessions = match shard.entry(user.clone()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                self.online_users.fetch_add(1, Ordering::Relaxed);
+                entry.insert(Vec::with_capacity(1))
+            }
+        };
+        if sessions.len() >= limit {
+            return Err(TooMany);
+        }
+        let session = Arc::new(Session { id, user, outbox });
+        sessions.push(Arc::clone(&session));
+        Ok(Registration { sessions: self, session })
+    }
+
+    fn remove(&self, session: &Session) {
+        let mut shard = self.shard(&session.user).write().expect("nothing panics while it holds the lock");
+        let Some(sessions) = shard.get_mut(&session.user) else { return };
+        sessions.retain(|other| other.id != session.id);
+        if sessions.is_empty() {
+            shard.remove(&session.user);
+            self.online_users.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub fn online_users(&self) -> usize {
+        self.online_users.load(Ordering::Relaxed)
+    }
+
+    pub fn each_of(&self, user: &UserId, visit: &mut impl FnMut(&Session)) {
+        let shard = self.shard(user).read().expect("nothing panics while it holds the lock");
+        for session in shard.get(user).into_iter().flatten() {
+            visit(session);
+        }
+    }
+
+    pub fn each_online(&self, wanted: impl Fn(&UserId) -> bool, visit: &mut impl FnMut(&Session)) {
+        for shard in &self.shards {
+            let shard = shard.read().expect("nothing panics while it holds the lock");
+            for (_, sessions) in shard.iter().filter(|(user, _)| wanted(user)) {
+                sessions.iter().for_each(|session| visit(session));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::metrics::gauge::Gauge;
+
+    use super::*;
+
+    #[test]
+    fn one_user_holds_as_many_connections_as_allowed_and_gets_the_place_of_one_that_ended() {
+        let sessions = Sessions::default();
+        let register = || {
+            let outbox = Outbox::new(1_000, Gauge::default());
+            sessions.register(sessions.next_id(), "alice".parse().unwrap(), outbox, 2)
+        };
+        let first = register().unwrap();
+        let second = register().unwrap();
+        assert_eq!(register().map(|_| ()), Err(TooMany));
+        drop(first);
+        let third = register().unwrap();
+        assert_eq!(sessions.online_users(), 1);
+        drop((second, third));
+        assert_eq!(sessions.online_users(), 0);
+    }
+}

@@ -1,0 +1,112 @@
+//! A token bucket in one number: the moment at which it would be full again.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bluetick_core::Timestamp;
+
+/// How fast a bucket fills and how much it holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    /// Microseconds for one token; 0 when the limit is off.
+    interval_us: i64,
+    /// Microseconds from empty to full.
+    capacity_us: i64,
+}
+
+impl Rate {
+    /// `count` in `period` on average, `burst` at once. A count of 0 switches the limit off.
+    pub fn new(count: u32, period: Duration, burst: u32) -> Rate {
+        if count == 0 {
+            return Rate { interval_us: 0, capacity_us: 0 };
+        }
+        let period_us = i64::try_from(period.as_micros()).unwrap_or(i64::MAX);
+        let interval_us = (period_us / i64::from(count)).max(1);
+        Rate { interval_us, capacity_us: interval_us.saturating_mul(i64::from(burst.max(1))) }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Bucket {
+    full_at_us: AtomicI64,
+}
+
+impl Bucket {
+    /// Takes one token, or says how long it takes until there is one.
+    pub fn take(&self, rate: Rate, now: Timestamp) -> Result<(), Duration> {
+        if rate.interval_us == 0 {
+            return Ok(());
+        }
+        let now_us = now.millis().saturating_mul(1_000);
+        let mut full_at_us = self.full_at_us.load(Ordering::Relaxed);
+        loop {
+            // A clock that was set back must not lock anybody out for longer than an empty bucket does.
+            let debt_us = (full_at_us.saturating_sub(now_us)).clamp(0, rate.capacity_us);
+            let after_us = debt_us + rate.interval_us;
+            if after_us > rate.capacity_us {
+                let wait_us = u64::try_from(after_us - rate.capacity_us).unwrap_or(0);
+                return Err(Duration::from_micros(wait_us));
+            }
+            let next = now_us.saturating_add(after_us);
+            match self.full_at_us.compare_exchange_weak(
+                full_at_us,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(current) => full_at_us = current,
+            }
+        }
+    }
+
+    /// Whether forgetting this bucket changes nothing.
+    pub fn is_full(&self, now: Timestamp) -> bool {
+        self.full_at_us.load(Ordering::Relaxed) <= now.millis().saturating_mul(1_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + millis)
+    }
+
+    fn taken(bucket: &Bucket, rate: Rate, now: Timestamp) -> usize {
+        (0..1_000).take_while(|_| bucket.take(rate, now).is_ok()).count()
+    }
+
+    #[test]
+    fn after_a_pause_the_burst_is_there_at_once_and_then_only_the_rate() {
+        let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
+        assert_eq!(taken(&bucket, rate, at(0)), 5);
+        assert_eq!(taken(&bucket, rate, at(100)), 1);
+        assert_eq!(taken(&bucket, rate, at(350)), 2);
+        assert_eq!(taken(&bucket, rate, at(10_000)), 5);
+    }
+
+    #[test]
+    fn a_refusal_says_when_the_next_one_is_allowed() {
+        let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 1));
+        assert_eq!(bucket.take(rate, at(0)), Ok(()));
+        assert_eq!(bucket.take(rate, at(30)), Err(Duration::from_millis(70)));
+        assert_eq!(bucket.take(rate, at(100)), Ok(()));
+    }
+
+    #[test]
+    fn zero_switches_the_limit_off() {
+        let (bucket, rate) = (Bucket::default(), Rate::new(0, Duration::from_secs(1), 1));
+        assert_eq!(taken(&bucket, rate, at(0)), 1_000);
+    }
+
+    #[test]
+    fn a_clock_set_back_by_a_year_costs_no_more_than_an_empty_bucket() {
+        let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
+        assert_eq!(taken(&bucket, rate, at(0)), 5);
+        let year_ago = at(-365 * 24 * 3_600_000);
+        assert_eq!(bucket.take(rate, year_ago), Err(Duration::from_millis(100)));
+        assert!(bucket.is_full(at(500)) && !bucket.is_full(at(499)));
+    }
+}

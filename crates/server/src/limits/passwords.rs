@@ -1,0 +1,67 @@
+//! Where passwords are hashed and checked: few at a time, off the threads that serve everybody else, and with a
+//! waiting line that ends somewhere.
+
+use std::sync::Arc;
+
+use bluetick_wire::ErrorCode;
+use tokio::sync::Semaphore;
+
+use crate::problem::Problem;
+use crate::settings::LimitSettings;
+
+pub(crate) struct PasswordDesk {
+    /// Those being served and those waiting. Full: the newcomer is refused as overloaded.
+    line: Arc<Semaphore>,
+    served: Arc<Semaphore>,
+}
+
+impl PasswordDesk {
+    pub fn new(limits: &LimitSettings) -> PasswordDesk {
+        let permits = |setting: usize| if setting == 0 { Semaphore::MAX_PERMITS } else { setting };
+        let served = permits(limits.password_checks_at_once);
+        let line = served.saturating_add(permits(limits.password_checks_waiting)).min(Semaphore::MAX_PERMITS);
+        PasswordDesk { line: Arc::new(Semaphore::new(line)), served: Arc::new(Semaphore::new(served)) }
+    }
+
+    pub async fn serve<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let place = Arc::clone(&self.line).try_acquire_owned().map_err(|_| Problem::overloaded())?;
+        let turn = Arc::clone(&self.served).acquire_owned().await.expect("the desk never closes");
+        let job = tokio::task::spawn_blocking(move || {
+            // Held until the work is done, also when whoever asked has gone away.
+            let _held = (place, turn);
+            work()
+        });
+        job.await.map_err(|_| Problem::new(ErrorCode::Internal, "the server failed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_finds_the_line_full_is_refused_and_the_others_get_their_turn() {
+        let limits = LimitSettings {
+            password_checks_at_once: 1,
+            password_checks_waiting: 1,
+            ..LimitSettings::default()
+        };
+        let desk = PasswordDesk::new(&limits);
+        let (release, held) = mpsc::channel::<()>();
+        let first = desk.serve(move || held.recv().is_ok());
+        let second = desk.serve(|| true);
+        let third = async {
+            let refused = desk.serve(|| true).await;
+            release.send(()).unwrap();
+            refused
+        };
+        let (first, second, third) = tokio::join!(first, second, third);
+        assert_eq!((first, second), (Ok(true), Ok(true)));
+        assert_eq!(third, Err(Problem::overloaded()));
+    }
+}

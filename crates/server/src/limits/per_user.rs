@@ -1,0 +1,153 @@
+//! The buckets of each user: shared by all connections and calls of that user, forgotten when they are full again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bluetick_core::time::Clock;
+use bluetick_core::{Timestamp, UserId};
+
+use super::Rate;
+use super::bucket::Bucket;
+use crate::problem::Problem;
+use crate::settings::LimitSettings;
+
+/// Above this many users with a used bucket at a time, newcomers share one budget: memory stays bounded, and a
+/// crowd of made-up names limits itself.
+const MAX_BUDGETS: usize = 1 << 20;
+const FIRST_SWEEP: usize = 1 << 10;
+
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    sends: Rate,
+    requests: Rate,
+    logins: Rate,
+}
+
+#[derive(Debug, Default)]
+struct Buckets {
+    sends: Bucket,
+    requests: Bucket,
+    logins: Bucket,
+}
+
+impl Buckets {
+    fn is_full(&self, now: Timestamp) -> bool {
+        [&self.sends, &self.requests, &self.logins].iter().all(|bucket| bucket.is_full(now))
+    }
+}
+
+pub(crate) struct Budgets {
+    rates: Rates,
+    clock: Arc<dyn Clock>,
+    known: Mutex<Known>,
+    shared: Arc<Buckets>,
+}
+
+struct Known {
+    users: HashMap<UserId, Arc<Buckets>>,
+    sweep_at: usize,
+}
+
+/// What one user may still do. Cheap to keep for the life of a connection.
+#[derive(Clone)]
+pub(crate) struct UserBudget {
+    rates: Rates,
+    clock: Arc<dyn Clock>,
+    buckets: Arc<Buckets>,
+}
+
+impl Budgets {
+    pub fn new(limits: &LimitSettings, clock: Arc<dyn Clock>) -> Budgets {
+        let second = Duration::from_secs(1);
+        let logins_burst = limits.logins_per_minute.div_ceil(3);
+        let rates = Rates {
+            sends: Rate::new(limits.sends_per_second, second, limits.sends_burst),
+            requests: Rate::new(limits.requests_per_second, second, limits.requests_burst),
+            logins: Rate::new(limits.logins_per_minute, Duration::from_secs(60), logins_burst),
+        };
+        let known = Mutex::new(Known { users: HashMap::new(), sweep_at: FIRST_SWEEP });
+        Budgets { rates, clock, known, shared: Arc::default() }
+    }
+
+    pub fn of(&self, user: &UserId) -> UserBudget {
+        let mut known = self.known.lock().expect("nothing panics while it holds the lock");
+        let buckets = match known.users.get(user) {
+            Some(buckets) => Arc::clone(buckets),
+            None => self.remember(&mut known, user),
+        };
+        UserBudget { rates: self.rates, clock: Arc::clone(&self.clock), buckets }
+    }
+
+    fn remember(&self, known: &mut Known, user: &UserId) -> Arc<Buckets> {
+        if known.users.len() >= known.sweep_at {
+            let now = self.clock.now();
+            known.users.retain(|_, buckets| Arc::strong_count(buckets) > 1 || !buckets.is_full(now));
+            known.sweep_at = (known.users.len() * 2).clamp(FIRST_SWEEP, MAX_BUDGETS);
+        }
+        if known.users.len() >= MAX_BUDGETS {
+            return Arc::clone(&self.shared);
+        }
+        let buckets = Arc::<Buckets>::default();
+        known.users.insert(user.clone(), Arc::clone(&buckets));
+        buckets
+    }
+}
+
+impl UserBudget {
+    /// For each HTTP call and each frame.
+    pub fn request(&self) -> Result<(), Problem> {
+        self.take(&self.buckets.requests, self.rates.requests)
+    }
+
+    /// For each message, besides the request it came in.
+    pub fn send(&self) -> Result<(), Problem> {
+        self.take(&self.buckets.sends, self.rates.sends)
+    }
+
+    pub fn login(&self) -> Result<(), Problem> {
+        self.take(&self.buckets.logins, self.rates.logins)
+    }
+
+    fn take(&self, bucket: &Bucket, rate: Rate) -> Result<(), Problem> {
+        bucket.take(rate, self.clock.now()).map_err(Problem::rate_limited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::time::ManualClock;
+
+    use super::*;
+
+    fn budgets(clock: &Arc<ManualClock>) -> Budgets {
+        let limits = LimitSettings { sends_per_second: 1, sends_burst: 1, ..LimitSettings::default() };
+        Budgets::new(&limits, Arc::<ManualClock>::clone(clock))
+    }
+
+    fn user(name: &str) -> UserId {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn two_connections_of_one_user_share_a_budget_and_two_users_do_not() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
+        let budgets = budgets(&clock);
+        assert!(budgets.of(&user("alice")).send().is_ok());
+        assert!(budgets.of(&user("alice")).send().is_err());
+        assert!(budgets.of(&user("bob")).send().is_ok());
+    }
+
+    #[test]
+    fn users_who_have_been_quiet_are_forgotten() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
+        let budgets = budgets(&clock);
+        for number in 0..FIRST_SWEEP {
+            budgets.of(&user(&format!("user{number}"))).send().unwrap();
+        }
+        clock.advance_millis(60_000);
+        let kept = budgets.of(&user("kept"));
+        kept.send().unwrap();
+        assert_eq!(budgets.known.lock().unwrap().users.len(), 1);
+    }
+}

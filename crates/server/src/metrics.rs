@@ -1,0 +1,141 @@
+//! What the server counts, for Prometheus. Names and units only; when to count is settled where things happen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::ports::{CheckpointReport, CommitReport, StoreObserver};
+use bluetick_wire::{CloseCode, ErrorCode};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+type Labelled = Family<[(&'static str, &'static str); 1], Counter>;
+
+/// How a send ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendResult {
+    Stored,
+    Duplicate,
+    Refused,
+}
+
+pub struct Metrics {
+    registry: Registry,
+    pub(crate) connections: Gauge,
+    pub(crate) outbox_bytes: Gauge,
+    pub(crate) pushes: Counter,
+    stored: Counter,
+    duplicate: Counter,
+    refused: Counter,
+    ack_seconds: Histogram,
+    rejects: Labelled,
+    closes: Labelled,
+    commit_messages: Histogram,
+    commit_bytes: Histogram,
+    fsync_seconds: Histogram,
+    checkpoint_seconds: Histogram,
+}
+
+impl Metrics {
+    pub fn new() -> Arc<Metrics> {
+        let mut registry = Registry::with_prefix("bluetick");
+        let seconds = || Histogram::new(exponential_buckets(0.000_1, 2.0, 18));
+
+        let connections = Gauge::default();
+        registry.register("connections", "Open WebSocket connections that said hello", connections.clone());
+        let outbox_bytes = Gauge::default();
+        let help = "Bytes waiting to be written to WebSockets";
+        registry.register_with_unit("outbox", help, Unit::Bytes, outbox_bytes.clone());
+        let pushes = Counter::default();
+        registry.register("pushes", "Frames put into the outboxes of connections", pushes.clone());
+
+        let sends = Labelled::default();
+        registry.register("sends", "Messages sent by clients, by result", sends.clone());
+        let result = |name| sends.get_or_create(&[("result", name)]).clone();
+        let (stored, duplicate, refused) = (result("stored"), result("duplicate"), result("refused"));
+        let ack_seconds = seconds();
+        let help = "Time from reading a send to knowing that it is stored";
+        registry.register_with_unit("ack", help, Unit::Seconds, ack_seconds.clone());
+
+        let rejects = Labelled::default();
+        registry.register("rejects", "Requests and frames refused, by error code", rejects.clone());
+        for code in ErrorCode::ALL {
+            let _ = rejects.get_or_create(&[("code", code.as_str())]);
+        }
+        let closes = Labelled::default();
+        registry.register("closes", "WebSockets closed by the server, by reason", closes.clone());
+        for code in CloseCode::ALL {
+            let _ = closes.get_or_create(&[("reason", code.as_str())]);
+        }
+
+        let commit_messages = Histogram::new(exponential_buckets(1.0, 2.0, 14));
+        registry.register("commit_messages", "Messages in one durable batch", commit_messages.clone());
+        let commit_bytes = Histogram::new(exponential_buckets(64.0, 4.0, 10));
+        registry.register_with_unit("commit", "Size of one durable batch", Unit::Bytes, commit_bytes.clone());
+        let fsync_seconds = seconds();
+        let help = "Time to make one batch durable";
+        registry.register_with_unit("fsync", help, Unit::Seconds, fsync_seconds.clone());
+        let checkpoint_seconds = Histogram::new(exponential_buckets(0.001, 2.0, 16));
+        let help = "Time of one checkpoint from log to tables";
+        registry.register_with_unit("checkpoint", help, Unit::Seconds, checkpoint_seconds.clone());
+
+        Arc::new(Metrics {
+            registry,
+            connections,
+            outbox_bytes,
+            pushes,
+            stored,
+            duplicate,
+            refused,
+            ack_seconds,
+            rejects,
+            closes,
+            commit_messages,
+            commit_bytes,
+            fsync_seconds,
+            checkpoint_seconds,
+        })
+    }
+
+    pub(crate) fn sent(&self, result: SendResult, took: Duration) {
+        match result {
+            SendResult::Stored => self.stored.inc(),
+            SendResult::Duplicate => self.duplicate.inc(),
+            SendResult::Refused => self.refused.inc(),
+        };
+        if result != SendResult::Refused {
+            self.ack_seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn rejected(&self, code: ErrorCode) {
+        self.rejects.get_or_create(&[("code", code.as_str())]).inc();
+    }
+
+    pub(crate) fn closed(&self, code: CloseCode) {
+        self.closes.get_or_create(&[("reason", code.as_str())]).inc();
+    }
+
+    /// The text Prometheus reads.
+    pub(crate) fn encode(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)
+            .expect("writing to a string never fails");
+        text
+    }
+}
+
+impl StoreObserver for Metrics {
+    fn committed(&self, report: CommitReport) {
+        // Counts and sizes stay far below 2^52, where a float is exact.
+        self.commit_messages.observe(report.messages as f64);
+        self.commit_bytes.observe(report.bytes as f64);
+        self.fsync_seconds.observe(report.sync.as_secs_f64());
+    }
+
+    fn checkpointed(&self, report: CheckpointReport) {
+        self.checkpoint_seconds.observe(report.took.as_secs_f64());
+    }
+}

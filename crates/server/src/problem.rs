@@ -1,0 +1,96 @@
+//! From what went wrong inside to what a client is told: a code of the one table and a sentence.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bluetick_core::chat::{ChatError, InvalidMessage};
+use bluetick_core::{Refusal, StoreError};
+use bluetick_wire::{BadInput, ErrorCode};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub code: ErrorCode,
+    pub message: Cow<'static, str>,
+    /// When trying again can succeed, where that is known.
+    pub retry_after: Option<Duration>,
+}
+
+impl Problem {
+    pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Problem {
+        Problem { code, message: message.into(), retry_after: None }
+    }
+
+    pub fn rate_limited(wait: Duration) -> Problem {
+        let retry_after = Some(wait);
+        Problem { code: ErrorCode::RateLimited, message: "too many requests".into(), retry_after }
+    }
+
+    pub fn draining() -> Problem {
+        let retry_after = Some(Duration::from_secs(1));
+        Problem { code: ErrorCode::Draining, message: "the server is shutting down".into(), retry_after }
+    }
+
+    pub fn overloaded() -> Problem {
+        let retry_after = Some(Duration::from_secs(1));
+        Problem { code: ErrorCode::Overloaded, message: "too much is waiting already".into(), retry_after }
+    }
+
+    /// Word for word the same for a conversation that is not there and for one the asker is not in.
+    pub fn no_such_conversation() -> Problem {
+        Refusal::NotAMember.into()
+    }
+}
+
+impl From<BadInput> for Problem {
+    fn from(bad: BadInput) -> Problem {
+        Problem::new(ErrorCode::InvalidRequest, bad.to_string())
+    }
+}
+
+impl From<ChatError> for Problem {
+    fn from(error: ChatError) -> Problem {
+        match error {
+            ChatError::Message(invalid @ InvalidMessage::TooLarge { .. }) => {
+                Problem::new(ErrorCode::ContentTooLarge, invalid.to_string())
+            }
+            ChatError::Message(invalid) => Problem::new(ErrorCode::InvalidRequest, invalid.to_string()),
+            ChatError::Conversation(invalid) => Problem::new(ErrorCode::InvalidRequest, invalid.to_string()),
+            ChatError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        let code = match refusal {
+            Refusal::NotAMember => ErrorCode::ConversationNotFound,
+            Refusal::MessageIdReused { .. } => ErrorCode::MessageIdConflict,
+            Refusal::DirectIsFixed => ErrorCode::DirectIsFixed,
+            Refusal::NotAnAdmin => ErrorCode::NotAnAdmin,
+            Refusal::NoSuchMember => ErrorCode::MemberNotFound,
+            Refusal::GroupFull { .. } => ErrorCode::GroupFull,
+            Refusal::UserExists => ErrorCode::UserExists,
+            Refusal::NoSuchUser => ErrorCode::UserNotFound,
+        };
+        Problem::new(code, refusal.to_string())
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Problem {
+        match error {
+            StoreError::Refused(refusal) => refusal.into(),
+            // Why it cannot write is the operator's business and stands in /readyz.
+            StoreError::ReadOnly(_) => Problem {
+                retry_after: Some(Duration::from_secs(5)),
+                ..Problem::new(ErrorCode::StoreUnavailable, "the store cannot write now")
+            },
+            StoreError::Overloaded => Problem::overloaded(),
+            StoreError::Closing => Problem::draining(),
+            StoreError::Damaged(_) | StoreError::Failed(_) => {
+                tracing::error!(%error, "the store failed a request");
+                Problem::new(ErrorCode::Internal, "the server failed")
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Putting the parts together, and taking them apart in order.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_auth::{AdminKey, Passwords, Tokens};
+use bluetick_core::Chat;
+use bluetick_core::chat::ChatRules;
+use bluetick_core::ports::{Random, Store};
+use bluetick_core::time::Clock;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::app::{App, Documents};
+use crate::door;
+use crate::drain::{Lifecycle, Phase};
+use crate::http;
+use crate::hub::Hub;
+use crate::limits::{Budgets, PasswordDesk};
+use crate::metrics::Metrics;
+use crate::settings::{LimitSettings, ServerSettings, at_most};
+
+/// Everything a server is made of. The store must have been opened with `hub` as its listener.
+pub struct ServerParts {
+    pub settings: ServerSettings,
+    pub limits: LimitSettings,
+    /// Whether people may make their own accounts.
+    pub signup: bool,
+    /// How long the token of a log-in is valid.
+    pub token_ttl: Duration,
+    /// The longest time a token can be minted for.
+    pub max_token_ttl: Duration,
+    pub store: Arc<dyn Store>,
+    pub hub: Arc<Hub>,
+    pub metrics: Arc<Metrics>,
+    pub tokens: Arc<Tokens>,
+    pub passwords: Arc<Passwords>,
+    pub admin_key: Arc<AdminKey>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+}
+
+/// A server that listens. Dropping it without [`Server::drain`] cuts everything off.
+pub struct Server {
+    app: Arc<App>,
+    local_addr: SocketAddr,
+    /// The supervisor: the accept loop, which owns the tasks of its connections in turn.
+    tasks: JoinSet<()>,
+}
+
+impl Server {
+    pub async fn start(parts: ServerParts) -> io::Result<Server> {
+        let listener = TcpListener::bind(&parts.settings.listen).await?;
+        let local_addr = listener.local_addr()?;
+        let (router, openapi) = http::router();
+        let app = Arc::new(app(parts, http::documents(&openapi)));
+        let service = http::service(router, Arc::clone(&app));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(door::accept(listener, Arc::clone(&app), service));
+        Ok(Server { app, local_addr, tasks })
+    }
+
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Ends the server: nothing new is taken, what was accepted is finished and its acks are written, clients are
+    /// told to come back. After `drain_seconds` what is left is cut off. Then the store closes, in its own time.
+    ///
+    /// The order: listener and new work; work in flight; fan-out; WebSockets and HTTP connections; the store; the
+    /// fan-out thread.
+    pub async fn drain(mut self) {
+        let app = &self.app;
+        let deadline = Instant::now() + app.settings.drain();
+        app.lifecycle.enter(Phase::Draining);
+        let finished = timeout_at(deadline, async {
+            app.lifecycle.work_done().await;
+            app.hub.flush().await;
+        });
+        if finished.await.is_err() {
+            tracing::warn!("not everything accepted was finished in time; it is cut off");
+        }
+        app.lifecycle.enter(Phase::Closing);
+        let closed = timeout_at(deadline, async {
+            app.lifecycle.sockets_closed().await;
+            while self.tasks.join_next().await.is_some() {}
+        });
+        if closed.await.is_err() {
+            tracing::warn!("not every connection closed in time; the rest is cut off");
+        }
+        app.lifecycle.enter(Phase::Ended);
+        self.tasks.shutdown().await;
+        app.lifecycle.sockets_closed().await;
+        app.store.close().await;
+        app.hub.stop().await;
+    }
+}
+
+fn app(parts: ServerParts, documents: Documents) -> App {
+    let limits = parts.limits;
+    let rules = ChatRules {
+        max_content_bytes: at_most(limits.content_bytes),
+        max_group_members: at_most(limits.group_members),
+        max_members_per_call: at_most(limits.members_per_call),
+    };
+    let chat = Chat::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.random, rules);
+    App {
+        settings: parts.settings,
+        signup: parts.signup,
+        token_ttl: parts.token_ttl,
+        max_token_ttl: parts.max_token_ttl,
+        chat,
+        store: parts.store,
+        budgets: Budgets::new(&limits, Arc::clone(&parts.clock)),
+        clock: parts.clock,
+        tokens: parts.tokens,
+        passwords: parts.passwords,
+        admin_key: parts.admin_key,
+        desk: PasswordDesk::new(&limits),
+        hub: parts.hub,
+        metrics: parts.metrics,
+        lifecycle: Lifecycle::new(),
+        documents,
+        limits,
+    }
+}

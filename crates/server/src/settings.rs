@@ -1,0 +1,140 @@
+//! What an operator may set about the server's door and its limits. Reading files, the environment and flags
+//! belongs to the binary; what the settings mean belongs to the modules that use them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Section `[server]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerSettings {
+    /// Where to listen, as `HOST:PORT`. Port 0 takes any free one.
+    pub listen: String,
+    /// Web origins, such as `https://chat.example.org`, that may open a WebSocket besides the server's own.
+    /// Empty: only the same origin. Programs that send no `Origin` are not concerned.
+    pub allowed_origins: Vec<String>,
+    /// How long a shutdown may take before what is left is cut off.
+    pub drain_seconds: u64,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        ServerSettings { listen: "127.0.0.1:8080".into(), allowed_origins: Vec::new(), drain_seconds: 10 }
+    }
+}
+
+impl ServerSettings {
+    pub(crate) fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_seconds)
+    }
+}
+
+/// Section `[limits]`. 0 switches a limit off.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitSettings {
+    /// The largest content of one message.
+    pub content_bytes: usize,
+    /// The largest WebSocket frame a client may send; a larger one closes the connection.
+    pub frame_bytes: usize,
+    /// The largest HTTP request body.
+    pub body_bytes: usize,
+    /// Messages one user may send, on average, over all connections.
+    pub sends_per_second: u32,
+    /// Messages one user may send at once after a pause.
+    pub sends_burst: u32,
+    /// HTTP calls and WebSocket frames of one user together, on average.
+    pub requests_per_second: u32,
+    /// HTTP calls and WebSocket frames of one user at once after a pause.
+    pub requests_burst: u32,
+    /// Frames refused for their rate within ten seconds before the connection counts as a flood and is closed.
+    pub flood_rejections: u32,
+    /// WebSocket connections one user may hold at a time.
+    pub connections_per_user: usize,
+    /// WebSocket connections the server holds at a time; further ones are refused with 503.
+    pub connections: usize,
+    /// How long a new WebSocket may wait before its hello.
+    pub hello_seconds: u64,
+    /// How often a quiet WebSocket is pinged.
+    pub ping_seconds: u64,
+    /// How long a WebSocket may stay silent, not even answering pings, before it is closed.
+    pub idle_seconds: u64,
+    /// How long an HTTP request may take to send its headers.
+    pub headers_seconds: u64,
+    /// How long an HTTP request may take to send its body.
+    pub body_seconds: u64,
+    /// Bytes that may wait for one slow WebSocket before it is closed.
+    pub outbox_bytes: usize,
+    /// Sends of one WebSocket that may wait for the store at a time; while that many do, it is not read from.
+    pub in_flight_sends_per_connection: usize,
+    /// The largest group.
+    pub group_members: usize,
+    /// Members that may be added in one call.
+    pub members_per_call: usize,
+    /// Log-ins one user_id may try in a minute, whoever tries.
+    pub logins_per_minute: u32,
+    /// Passwords hashed or checked at the same time; each takes about 20 MB and a core for some tens of milliseconds.
+    pub password_checks_at_once: usize,
+    /// Log-ins and sign-ups that may wait for their turn; further ones are refused with 503.
+    pub password_checks_waiting: usize,
+}
+
+impl Default for LimitSettings {
+    fn default() -> Self {
+        LimitSettings {
+            content_bytes: 64 * 1024,
+            frame_bytes: 512 * 1024,
+            body_bytes: 1024 * 1024,
+            sends_per_second: 100,
+            sends_burst: 1_000,
+            requests_per_second: 200,
+            requests_burst: 2_000,
+            flood_rejections: 500,
+            connections_per_user: 16,
+            connections: 100_000,
+            hello_seconds: 10,
+            ping_seconds: 25,
+            idle_seconds: 75,
+            headers_seconds: 10,
+            body_seconds: 30,
+            outbox_bytes: 4 * 1024 * 1024,
+            in_flight_sends_per_connection: 256,
+            group_members: 10_000,
+            members_per_call: 1_000,
+            logins_per_minute: 30,
+            password_checks_at_once: 2,
+            password_checks_waiting: 64,
+        }
+    }
+}
+
+/// A limit as its user needs it: 0 means that there is none.
+pub(crate) fn at_most(setting: usize) -> usize {
+    if setting == 0 { usize::MAX } else { setting }
+}
+
+/// A time limit in seconds: 0 means that there is none.
+pub(crate) fn seconds(setting: u64) -> Option<Duration> {
+    (setting > 0).then(|| Duration::from_secs(setting))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_set_keeps_its_default_and_an_unknown_key_is_an_error_that_names_it() {
+        let limits: LimitSettings = serde_json::from_str(r#"{"content_bytes":5}"#).unwrap();
+        assert_eq!(limits, LimitSettings { content_bytes: 5, ..LimitSettings::default() });
+        let unknown = serde_json::from_str::<LimitSettings>(r#"{"sends_per_secnd":5}"#).unwrap_err();
+        assert!(unknown.to_string().contains("sends_per_secnd"));
+        assert!(serde_json::from_str::<ServerSettings>(r#"{"port":5}"#).is_err());
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        assert_eq!((at_most(0), at_most(7)), (usize::MAX, 7));
+        assert_eq!((seconds(0), seconds(7)), (None, Some(Duration::from_secs(7))));
+    }
+}

@@ -1,0 +1,52 @@
+//! Ending a connection: with a code, in bounded time, and with the client's own goodbye where it comes.
+
+use std::time::Duration;
+
+use axum::Error;
+use axum::extract::ws::{CloseFrame, Message};
+use bluetick_wire::CloseCode;
+use tokio::time::timeout;
+
+use super::pipe::{Pipe, PipeEvent};
+
+/// A client that reads gets its code well within this; one that does not is cut off.
+const WRITING: Duration = Duration::from_secs(2);
+/// How long the client's own close frame is waited for.
+const ANSWERING: Duration = Duration::from_secs(1);
+
+/// The code for a connection that broke; `None` when the client is simply gone.
+pub(super) fn code_for(error: Error) -> Option<CloseCode> {
+    use tungstenite::Error as Broken;
+    match error.into_inner().downcast_ref::<Broken>() {
+        Some(Broken::Capacity(_)) => Some(CloseCode::FrameTooLarge),
+        Some(Broken::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => None,
+        Some(Broken::Protocol(_) | Broken::Utf8(_)) => Some(CloseCode::ProtocolError),
+        _ => None,
+    }
+}
+
+/// Writes what is queued and the close frame, and waits for the client to agree.
+pub(super) async fn close(mut pipe: Pipe, code: CloseCode, drain: Duration) {
+    if code == CloseCode::Normal {
+        pipe.write_close_answer();
+    } else {
+        let frame = CloseFrame { code: code.number(), reason: code.as_str().into() };
+        pipe.write(Message::Close(Some(frame)));
+    }
+    // At a restart there may be much to write first, and the drain's own deadline ends it.
+    let patience = if code == CloseCode::Restarting { drain.max(WRITING) } else { WRITING };
+    if timeout(patience, written(&mut pipe)).await == Ok(true) {
+        let _ = timeout(ANSWERING, answered(&mut pipe)).await;
+    }
+}
+
+/// `false` when the connection broke. Not reading: after a frame that was too large, that only fails again.
+async fn written(pipe: &mut Pipe) -> bool {
+    matches!(pipe.next(false, |_| ()).await, PipeEvent::Flushed)
+}
+
+async fn answered(pipe: &mut Pipe) {
+    while !matches!(pipe.next(true, |_| ()).await, PipeEvent::Heard(Message::Close(_)) | PipeEvent::Ended(_))
+    {
+    }
+}

@@ -1,0 +1,192 @@
+//! What the frames of a client do. Bad ones are answered and forgiven; a flood of them is not.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::chat::ChatError;
+use bluetick_core::ports::{Accepted, Appended, Origin};
+use bluetick_core::{ConversationId, MessageId};
+use bluetick_wire::frame::{ClientFrame, FrameError, SendFrame, encode_ack, encode_error, encode_pong};
+use bluetick_wire::{BadInput, CloseCode, ErrorCode};
+use tokio::time::Instant;
+
+use super::session::Connection;
+use crate::drain::Work;
+use crate::hub::Frame;
+use crate::metrics::SendResult;
+use crate::problem::Problem;
+
+/// A send that is getting its turn in the store. One at a time, so that the order of a connection is kept.
+pub(super) type Submitting = Pin<Box<dyn Future<Output = (Sending, Result<Accepted, ChatError>)> + Send>>;
+
+/// A send that has its turn and waits for its outcome.
+pub(super) type InFlight = Pin<Box<dyn Future<Output = (Sending, Result<Appended, ChatError>)> + Send>>;
+
+/// What is known of a send until it is answered.
+pub(super) struct Sending {
+    conversation: ConversationId,
+    message_id: MessageId,
+    started: Instant,
+    /// Held until the answer is in the outbox, so that a drain waits for that.
+    _work: Work,
+}
+
+impl Connection {
+    pub fn text(&mut self, text: &str) -> Result<(), CloseCode> {
+        if let Err(problem) = self.budget.request() {
+            return self.too_fast(problem, None);
+        }
+        match ClientFrame::decode(text) {
+            Ok(ClientFrame::Send(send)) => return self.send(send),
+            Ok(ClientFrame::Ping) => self.session.outbox.push(Frame::from_static(encode_pong())),
+            Ok(ClientFrame::Hello(_)) => {
+                let problem = Problem::new(ErrorCode::InvalidFrame, "type: hello was said already");
+                self.answer(problem, None);
+            }
+            Err(error) => self.answer(not_understood(&error), None),
+        }
+        Ok(())
+    }
+
+    pub fn binary(&mut self) -> Result<(), CloseCode> {
+        if let Err(problem) = self.budget.request() {
+            return self.too_fast(problem, None);
+        }
+        self.answer(Problem::new(ErrorCode::InvalidFrame, "frames are JSON objects in text frames"), None);
+        Ok(())
+    }
+
+    pub fn control_frame(&mut self) -> Result<(), CloseCode> {
+        match self.budget.request() {
+            Ok(()) => Ok(()),
+            Err(_) => self.flood.refused(),
+        }
+    }
+
+    fn send(&mut self, send: SendFrame<'_>) -> Result<(), CloseCode> {
+        let started = Instant::now();
+        let message_id = match send.message_id() {
+            Ok(message_id) => message_id,
+            Err(invalid) => {
+                self.refuse_send(invalid.into(), None);
+                return Ok(());
+            }
+        };
+        if let Err(problem) = self.budget.send() {
+            self.app.metrics.sent(SendResult::Refused, Duration::ZERO);
+            return self.too_fast(problem, Some(&message_id));
+        }
+        match self.submit(send, &message_id, started) {
+            Ok(submitting) => self.submitting = Some(submitting),
+            Err(problem) => self.refuse_send(problem, Some(&message_id)),
+        }
+        Ok(())
+    }
+
+    fn submit(
+        &self,
+        send: SendFrame<'_>,
+        message_id: &MessageId,
+        started: Instant,
+    ) -> Result<Submitting, Problem> {
+        let conversation = send.conversation().ok_or_else(Problem::no_such_conversation)?;
+        let request = send.into_request(conversation, Origin::from(self.session.id))?;
+        let work = self.app.lifecycle.begin_work()?;
+        let sending = Sending { conversation, message_id: message_id.clone(), started, _work: work };
+        let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
+        Ok(Box::pin(async move { (sending, app.chat.submit(&session.user, request).await) }))
+    }
+
+    pub fn submitted(&mut self, sending: Sending, result: Result<Accepted, ChatError>) {
+        match result {
+            Ok(accepted) => self.sends.push(Box::pin(async move {
+                let outcome = accepted.await;
+                (sending, outcome.map_err(ChatError::from))
+            })),
+            Err(error) => self.send_done(sending, Err(error)),
+        }
+    }
+
+    pub fn send_done(&mut self, sending: Sending, result: Result<Appended, ChatError>) {
+        let Sending { conversation, ref message_id, started, .. } = sending;
+        match result {
+            // The hub put the ack into the outbox, in the message's place.
+            Ok(Appended { duplicate: false, .. }) => {
+                self.app.metrics.sent(SendResult::Stored, started.elapsed())
+            }
+            Ok(appended) => {
+                self.app.metrics.sent(SendResult::Duplicate, started.elapsed());
+                self.session.outbox.push(Frame::from(encode_ack(conversation, message_id, &appended)));
+            }
+            Err(error) => self.refuse_send(error.into(), Some(message_id)),
+        }
+    }
+
+    fn refuse_send(&mut self, problem: Problem, message_id: Option<&MessageId>) {
+        self.app.metrics.sent(SendResult::Refused, Duration::ZERO);
+        self.answer(problem, message_id);
+    }
+
+    fn too_fast(&mut self, problem: Problem, message_id: Option<&MessageId>) -> Result<(), CloseCode> {
+        self.answer(problem, message_id);
+        self.flood.refused()
+    }
+
+    fn answer(&mut self, problem: Problem, message_id: Option<&MessageId>) {
+        // The same fault has its own name over HTTP, where there is no frame.
+        let code = match problem.code {
+            ErrorCode::InvalidRequest => ErrorCode::InvalidFrame,
+            code => code,
+        };
+        self.app.metrics.rejected(code);
+        let message_id = message_id.map(ToString::to_string);
+        self.session.outbox.push(Frame::from(encode_error(code, &problem.message, message_id.as_deref())));
+    }
+}
+
+fn not_understood(error: &FrameError) -> Problem {
+    match error {
+        FrameError::Invalid(bad) => BadInput::clone(bad).into(),
+        FrameError::UnknownType => Problem::new(error.code(), error.to_string()),
+    }
+}
+
+/// Counts refusals for rate: a client may overstep now and then, not go on and on.
+pub(super) struct FloodWatch {
+    limit: u32,
+    refusals: u32,
+    since: Instant,
+}
+
+impl FloodWatch {
+    const WINDOW: Duration = Duration::from_secs(10);
+
+    pub fn new(limit: u32) -> FloodWatch {
+        FloodWatch { limit, refusals: 0, since: Instant::now() }
+    }
+
+    fn refused(&mut self) -> Result<(), CloseCode> {
+        if self.since.elapsed() > FloodWatch::WINDOW {
+            *self = FloodWatch::new(self.limit);
+        }
+        self.refusals = self.refusals.saturating_add(1);
+        if self.limit > 0 && self.refusals > self.limit { Err(CloseCode::Flood) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn overstepping_now_and_then_is_forgiven_and_going_on_is_a_flood() {
+        let mut watch = FloodWatch::new(3);
+        for _ in 0..20 {
+            assert_eq!((watch.refused(), watch.refused()), (Ok(()), Ok(())));
+            tokio::time::advance(Duration::from_secs(11)).await;
+        }
+        let refusals: Vec<_> = (0..4).map(|_| watch.refused()).collect();
+        assert_eq!(refusals, [Ok(()), Ok(()), Ok(()), Err(CloseCode::Flood)]);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a connection waits for besides its client: the next ping, the end of patience, the end of its token. One
+//! timer serves all three.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::Timestamp;
+use bluetick_core::time::Clock;
+use bluetick_wire::CloseCode;
+use tokio::time::{Instant, Sleep};
+
+use crate::settings::{LimitSettings, seconds};
+
+/// Nothing sleeps longer, so that a clock that was set is noticed.
+const LONGEST_SLEEP: Duration = Duration::from_secs(600);
+
+pub(super) struct Timers {
+    clock: Arc<dyn Clock>,
+    expires_at: Timestamp,
+    ping_every: Option<Duration>,
+    idle_after: Option<Duration>,
+    heard_at: Instant,
+    pinged_at: Instant,
+    sleep: Pin<Box<Sleep>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Nothing,
+    Ping,
+    Close(CloseCode),
+}
+
+impl Timers {
+    pub fn new(limits: &LimitSettings, clock: Arc<dyn Clock>, expires_at: Timestamp) -> Timers {
+        let now = Instant::now();
+        let mut timers = Timers {
+            clock,
+            expires_at,
+            ping_every: seconds(limits.ping_seconds),
+            idle_after: seconds(limits.idle_seconds),
+            heard_at: now,
+            pinged_at: now,
+            sleep: Box::pin(tokio::time::sleep_until(now)),
+        };
+        timers.rest();
+        timers
+    }
+
+    /// The client lives. The timer is not touched: it finds out when it fires.
+    pub fn heard(&mut self) {
+        self.heard_at = Instant::now();
+    }
+
+    pub fn token_expired(&self) -> bool {
+        self.clock.now() >= self.expires_at
+    }
+
+    pub async fn fired(&mut self) {
+        self.sleep.as_mut().await;
+    }
+
+    /// What to do now that the timer has fired. Sets it anew.
+    pub fn due(&mut self) -> Due {
+        let now = Instant::now();
+        if self.token_expired() {
+            return Due::Close(CloseCode::TokenExpired);
+        }
+        if self.idle_after.is_some_and(|after| now >= self.heard_at + after) {
+            return Due::Close(CloseCode::IdleTimeout);
+        }
+        let ping = self.next_ping().is_some_and(|at| now >= at);
+        if ping {
+            self.pinged_at = now;
+        }
+        self.rest();
+        if ping { Due::Ping } else { Due::Nothing }
+    }
+
+    fn next_ping(&self) -> Option<Instant> {
+        self.ping_every.map(|every| self.heard_at.max(self.pinged_at) + every)
+    }
+
+    fn rest(&mut self) {
+        let now = Instant::now();
+        let left_ms = self.expires_at.millis().saturating_sub(self.clock.now().millis());
+        let expiry = now + Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)).min(LONGEST_SLEEP);
+        let idle = self.idle_after.map(|after| self.heard_at + after);
+        let next = [self.next_ping(), idle].into_iter().flatten().fold(expiry, Instant::min);
+        self.sleep.as_mut().reset(next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::time::ManualClock;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn timers(clock: &Arc<ManualClock>, valid_ms: i64) -> Timers {
+        Timers::new(&LimitSettings::default(), Arc::<ManualClock>::clone(clock), NOW.plus_millis(valid_ms))
+    }
+
+    /// Lets time pass until the timer fires and something is due; returns what, and after how many seconds.
+    async fn next_due(timers: &mut Timers) -> (u64, Due) {
+        let start = Instant::now();
+        loop {
+            timers.fired().await;
+            match timers.due() {
+                Due::Nothing => {}
+                due => return (start.elapsed().as_secs(), due),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_client_is_pinged_twice_and_then_closed() {
+        let mut timers = timers(&Arc::new(ManualClock::at(NOW)), 3_600_000);
+        assert_eq!(next_due(&mut timers).await, (25, Due::Ping));
+        assert_eq!(next_due(&mut timers).await, (25, Due::Ping));
+        assert_eq!(next_due(&mut timers).await, (25, Due::Close(CloseCode::IdleTimeout)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_heard_is_not_closed_and_is_pinged_only_when_quiet() {
+        let mut timers = timers(&Arc::new(ManualClock::at(NOW)), 3_600_000);
+        for _ in 0..10 {
+            tokio::time::advance(Duration::from_secs(20)).await;
+            timers.heard();
+            assert_eq!(timers.due(), Due::Nothing);
+        }
+        assert_eq!(next_due(&mut timers).await, (25, Due::Ping));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_the_token_wakes_the_connection() {
+        let clock = Arc::new(ManualClock::at(NOW));
+        let mut timers = timers(&clock, 3_000);
+        let start = Instant::now();
+        timers.fired().await;
+        assert_eq!(start.elapsed().as_secs(), 3);
+        clock.advance_millis(3_000);
+        assert_eq!(timers.due(), Due::Close(CloseCode::TokenExpired));
+    }
+}

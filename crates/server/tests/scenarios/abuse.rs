@@ -1,0 +1,195 @@
+use std::sync::Arc;
+
+use bluetick_core::Timestamp;
+use bluetick_core::time::ManualClock;
+use serde_json::json;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::harness::{Device, Setup};
+use crate::rigged_store::RiggedStore;
+
+/// Limits that only a clock we move can refill.
+fn with_stopped_clock(mut setup: Setup) -> (Setup, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
+    setup.clock = clock.clone();
+    (setup, clock)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sends_above_the_rate_are_refused_over_http_and_on_the_socket_until_time_passes() {
+    let (setup, clock) = with_stopped_clock(Setup::limits(|limits| {
+        limits.sends_per_second = 1;
+        limits.sends_burst = 2;
+    }));
+    let world = setup.start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut phone = alice.connect().await;
+    assert_eq!(alice.send(&chat, "m1", "x").await.status, 201);
+    phone.hear_type("message").await;
+    phone.send(&chat, "m2", "x").await;
+    phone.hear_type("ack").await;
+    let refused = alice.send(&chat, "m3", "x").await;
+    refused.refused(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    phone.send(&chat, "m3", "x").await;
+    assert_eq!(phone.hear_error("rate_limited").await["message_id"], "m3");
+    clock.advance_millis(1_000);
+    phone.send(&chat, "m3", "x").await;
+    assert_eq!(phone.hear_type("ack").await["seq"], 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_above_the_rate_are_refused_for_this_user_and_for_no_other() {
+    let (setup, clock) = with_stopped_clock(Setup::limits(|limits| {
+        limits.requests_per_second = 1;
+        limits.requests_burst = 3;
+    }));
+    let world = setup.start().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    alice.history(&chat, "").await;
+    assert_eq!(alice.history(&chat, "").await.status, 200);
+    alice.history(&chat, "").await.refused(429, "rate_limited");
+    assert_eq!(bob.history(&chat, "").await.status, 200);
+    clock.advance_millis(1_000);
+    assert_eq!(alice.history(&chat, "").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_on_above_its_rate_is_closed_as_a_flood() {
+    let (setup, _clock) = with_stopped_clock(Setup::limits(|limits| {
+        limits.requests_per_second = 1;
+        limits.requests_burst = 5;
+        limits.flood_rejections = 10;
+    }));
+    let world = setup.start().await;
+    let mut device = world.person("alice").connect().await;
+    for _ in 0..16 {
+        device.say(json!({"type": "ping"})).await;
+    }
+    assert_eq!(device.closed_with().await, (4429, "flood".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn zero_switches_the_rates_off() {
+    let (setup, _clock) = with_stopped_clock(Setup::limits(|limits| {
+        limits.requests_per_second = 0;
+        limits.sends_per_second = 0;
+    }));
+    let world = setup.start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut phone = alice.connect().await;
+    for number in 0..3_000 {
+        phone.send(&chat, &format!("m{number}"), "x").await;
+        phone.hear_type("ack").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_that_is_too_large_closes_the_connection_with_its_code() {
+    let world = Setup::limits(|limits| limits.frame_bytes = 10_000).start().await;
+    let alice = world.person("alice");
+    let mut device = alice.connect().await;
+    device.say_raw(Message::text("x".repeat(10_001))).await;
+    assert_eq!(device.closed_with().await, (1009, "frame_too_large".into()));
+    // Also when much more of it is on its way than the server ever reads.
+    let mut device = alice.connect().await;
+    let _ = tokio::time::timeout(
+        std::time::Duration::from_millis(500),
+        futures_util::SinkExt::send(&mut device.socket, Message::text("x".repeat(1_000_000))),
+    )
+    .await;
+    assert_eq!(device.closed_with().await.0, 1009);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_user_holds_only_so_many_connections_and_the_place_of_one_that_ended_is_free() {
+    let world = Setup::limits(|limits| limits.connections_per_user = 2).start().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let mut first = alice.connect().await;
+    let _second = alice.connect().await;
+    let mut third = Device::open(world.addr).await;
+    third.say(json!({"type": "hello", "token": alice.token})).await;
+    assert_eq!(third.closed_with().await, (4409, "too_many_connections".into()));
+    bob.connect().await;
+    first.socket.close(None).await.unwrap();
+    while first.hear_raw().await.is_some() {}
+    alice.connect().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_holds_only_so_many_connections() {
+    let world = Setup::limits(|limits| limits.connections = 2).start().await;
+    let _one = Device::try_open(world.addr, None).await;
+    let _two = Device::try_open(world.addr, None).await;
+    assert_eq!(Device::try_open(world.addr, None).await.err(), Some(503));
+}
+
+/// One member of a group stops reading. It is cut off when its outbox is full; the others notice nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_is_closed_while_the_others_go_on() {
+    let world = Setup::limits(|limits| {
+        limits.outbox_bytes = 256 * 1024;
+        limits.sends_per_second = 0;
+        limits.requests_per_second = 0;
+    })
+    .start()
+    .await;
+    let [alice, bob, carol] = world.people(["alice", "bob", "carol"]);
+    let group = alice.group(&["bob", "carol"]).await;
+    let mut sender = alice.connect().await;
+    let mut reader = bob.connect().await;
+    let mut sleeper = carol.connect().await;
+    let content = "x".repeat(60_000);
+    // More than the outbox and all the buffers of the kernel on the way hold.
+    const MESSAGES: u64 = 400;
+    for number in 0..MESSAGES {
+        sender.send(&group, &format!("m{number}"), &content).await;
+        assert_eq!(sender.hear_type("ack").await["seq"], number + 2);
+        assert_eq!(reader.hear_type("message").await["seq"], number + 2);
+    }
+    let mut got = 0;
+    loop {
+        match sleeper.hear_raw().await {
+            Some(Ok(Message::Text(_))) => got += 1,
+            Some(Ok(Message::Close(Some(frame)))) => {
+                assert_eq!(u16::from(frame.code), 4413);
+                break;
+            }
+            // Asleep for longer than the server waits to say goodbye: the connection just ends.
+            Some(Err(_)) | None => break,
+            Some(Ok(_)) => {}
+        }
+    }
+    assert!(got < MESSAGES, "it was never cut off");
+    let closes = world.get("/metrics").await.text();
+    assert!(closes.contains(r#"bluetick_closes_total{reason="slow_consumer"} 1"#), "{closes}");
+    // Its inbox is whole: it comes back and reads on.
+    assert_eq!(carol.history(&group, "").await.json()["head_seq"], MESSAGES + 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_too_many_sends_wait_for_the_store_the_socket_is_not_read_and_nothing_is_lost() {
+    let store = RiggedStore::default();
+    let mut setup = store.setup();
+    setup.limits.in_flight_sends_per_connection = 4;
+    let world = setup.start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut phone = alice.connect().await;
+    store.hold_appends(true);
+    for number in 0..4 {
+        phone.send(&chat, &format!("m{number}"), "x").await;
+    }
+    phone.say(json!({"type": "ping"})).await;
+    let early = tokio::time::timeout(std::time::Duration::from_millis(200), phone.hear()).await;
+    assert!(early.is_err(), "the ping was read although four sends wait: {early:?}");
+    store.hold_appends(false);
+    let mut kinds = Vec::new();
+    for _ in 0..5 {
+        kinds.push(phone.hear().await["type"].as_str().unwrap().to_string());
+    }
+    assert_eq!(kinds.iter().filter(|kind| *kind == "ack").count(), 4);
+}

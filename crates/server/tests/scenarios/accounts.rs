@@ -1,0 +1,132 @@
+use serde_json::json;
+
+use crate::harness::{ADMIN_KEY, Setup, World};
+
+fn alice() -> serde_json::Value {
+    json!({"user_id": "alice", "password": "correct horse", "display_name": "Alice"})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_signs_up_gets_a_token_that_works_and_can_log_in_again() {
+    let world = World::new().await;
+    let signed_up = world.call("POST", "/v1/signup", None, Some(alice())).await;
+    assert_eq!(signed_up.status, 201);
+    assert_eq!(signed_up.json()["user_id"], "alice");
+    assert!(signed_up.json()["expires_at"].as_i64().unwrap() > 1_700_000_000_000);
+
+    let login = json!({"user_id": "alice", "password": "correct horse"});
+    let logged_in = world.call("POST", "/v1/login", None, Some(login)).await;
+    assert_eq!(logged_in.status, 200);
+    let body = logged_in.json();
+    let direct = json!({"kind": "direct", "peer": "bob"});
+    let opened = world.call("POST", "/v1/conversations", body["token"].as_str(), Some(direct)).await;
+    assert_eq!(opened.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taken_name_is_refused_and_so_are_weak_passwords_and_bad_names() {
+    let world = World::new().await;
+    assert_eq!(world.call("POST", "/v1/signup", None, Some(alice())).await.status, 201);
+    world.call("POST", "/v1/signup", None, Some(alice())).await.refused(409, "user_exists");
+    let weak = json!({"user_id": "bob", "password": "short"});
+    let message = world.call("POST", "/v1/signup", None, Some(weak)).await.refused(400, "invalid_request");
+    assert!(message.starts_with("password: ") && !message.contains("short"), "{message}");
+    let spaced = json!({"user_id": "bob builder", "password": "correct horse"});
+    let message = world.call("POST", "/v1/signup", None, Some(spaced)).await.refused(400, "invalid_request");
+    assert!(message.starts_with("user_id: "), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_user_and_a_wrong_password_are_answered_alike() {
+    let world = World::new().await;
+    assert_eq!(world.call("POST", "/v1/signup", None, Some(alice())).await.status, 201);
+    let wrong = json!({"user_id": "alice", "password": "incorrect horse"});
+    let wrong = world.call("POST", "/v1/login", None, Some(wrong)).await;
+    let unknown = json!({"user_id": "nobody", "password": "incorrect horse"});
+    let unknown = world.call("POST", "/v1/login", None, Some(unknown)).await;
+    wrong.refused(401, "invalid_credentials");
+    assert_eq!((wrong.status, wrong.body), (unknown.status, unknown.body));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guessing_passwords_is_slowed_down_for_one_name_and_not_for_another() {
+    let world = Setup::limits(|limits| limits.logins_per_minute = 3).start().await;
+    let guess = |name: &str| json!({"user_id": name, "password": "incorrect horse"});
+    world.call("POST", "/v1/login", None, Some(guess("alice"))).await.refused(401, "invalid_credentials");
+    let slowed = world.call("POST", "/v1/login", None, Some(guess("alice"))).await;
+    slowed.refused(429, "rate_limited");
+    assert!(slowed.header("retry-after").unwrap().parse::<u64>().unwrap() > 1);
+    world.call("POST", "/v1/login", None, Some(guess("bob"))).await.refused(401, "invalid_credentials");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sign_up_can_be_switched_off_and_the_operator_still_makes_accounts() {
+    let world = Setup { signup: false, ..Setup::default() }.start().await;
+    world.call("POST", "/v1/signup", None, Some(alice())).await.refused(403, "signup_disabled");
+    let made = world.call("POST", "/v1/users", Some(ADMIN_KEY), Some(alice())).await;
+    assert_eq!((made.status, made.json()["display_name"].as_str()), (201, Some("Alice")));
+    let login = json!({"user_id": "alice", "password": "correct horse"});
+    assert_eq!(world.call("POST", "/v1/login", None, Some(login)).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operator_looks_users_up_and_gives_them_new_passwords() {
+    let world = World::new().await;
+    world.call("GET", "/v1/users/alice", Some(ADMIN_KEY), None).await.refused(404, "user_not_found");
+    let password = json!({"password": "battery staple"});
+    let path = "/v1/users/alice/password";
+    world.call("PUT", path, Some(ADMIN_KEY), Some(password.clone())).await.refused(404, "user_not_found");
+    assert_eq!(world.call("POST", "/v1/users", Some(ADMIN_KEY), Some(alice())).await.status, 201);
+    assert_eq!(world.call("PUT", path, Some(ADMIN_KEY), Some(password)).await.status, 200);
+
+    let shown = world.call("GET", "/v1/users/alice", Some(ADMIN_KEY), None).await;
+    assert_eq!((shown.status, shown.json()["has_password"].as_bool()), (200, Some(true)));
+    assert!(!shown.text().contains("argon2"));
+    let old = json!({"user_id": "alice", "password": "correct horse"});
+    world.call("POST", "/v1/login", None, Some(old)).await.refused(401, "invalid_credentials");
+    let new = json!({"user_id": "alice", "password": "battery staple"});
+    assert_eq!(world.call("POST", "/v1/login", None, Some(new)).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operator_mints_tokens_for_users_without_an_account() {
+    let world = World::new().await;
+    let mint = |ttl: i64| json!({"user_id": "from-elsewhere", "ttl_s": ttl});
+    let minted = world.call("POST", "/v1/tokens", Some(ADMIN_KEY), Some(mint(60))).await;
+    assert_eq!(minted.status, 201);
+    let token = minted.json()["token"].as_str().unwrap().to_string();
+    let direct = json!({"kind": "direct", "peer": "bob"});
+    assert_eq!(world.call("POST", "/v1/conversations", Some(&token), Some(direct)).await.status, 201);
+    for ttl in [0, -1, 24 * 3600 + 1] {
+        let refused = world.call("POST", "/v1/tokens", Some(ADMIN_KEY), Some(mint(ttl))).await;
+        assert!(refused.refused(400, "invalid_request").starts_with("ttl_s: "));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operators_calls_need_the_admin_key_and_a_users_token_is_none() {
+    let world = World::new().await;
+    let token = world.person("alice").token;
+    for key in [None, Some("not-the-key"), Some(&*token)] {
+        world.call("POST", "/v1/users", key, Some(alice())).await.refused(401, "unauthenticated");
+        world.call("GET", "/v1/users/alice", key, None).await.refused(401, "unauthenticated");
+        let mint = json!({"user_id": "alice", "ttl_s": 60});
+        world.call("POST", "/v1/tokens", key, Some(mint)).await.refused(401, "unauthenticated");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_without_a_valid_token_are_refused_and_an_expired_one_is_called_so() {
+    let clock = std::sync::Arc::new(bluetick_core::time::ManualClock::at(
+        bluetick_core::Timestamp::from_millis(1_800_000_000_000),
+    ));
+    let world = Setup { clock: clock.clone(), ..Setup::default() }.start().await;
+    let path = "/v1/conversations/d0123456789abcdefghjkmnpq";
+    world.get(path).await.refused(401, "unauthenticated");
+    world.call("GET", path, Some("nonsense"), None).await.refused(401, "unauthenticated");
+    world.call("GET", path, Some(ADMIN_KEY), None).await.refused(401, "unauthenticated");
+    let alice = world.person("alice");
+    alice.get(path).await.refused(404, "conversation_not_found");
+    clock.advance_millis(2 * 3_600_000);
+    alice.get(path).await.refused(401, "token_expired");
+}

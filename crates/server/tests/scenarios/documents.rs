@@ -1,0 +1,125 @@
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::harness::World;
+
+/// The calls of the contract, as far as this server speaks it.
+const CONTRACT: &[(&str, &str)] = &[
+    ("post", "/v1/signup"),
+    ("post", "/v1/login"),
+    ("post", "/v1/tokens"),
+    ("post", "/v1/users"),
+    ("get", "/v1/users/{user_id}"),
+    ("put", "/v1/users/{user_id}/password"),
+    ("post", "/v1/conversations"),
+    ("get", "/v1/conversations/{conversation_id}"),
+    ("post", "/v1/conversations/{conversation_id}/members"),
+    ("delete", "/v1/conversations/{conversation_id}/members/{user_id}"),
+    ("post", "/v1/conversations/{conversation_id}/messages"),
+    ("get", "/v1/conversations/{conversation_id}/messages"),
+    ("get", "/v1/ws"),
+    ("get", "/healthz"),
+    ("get", "/readyz"),
+    ("get", "/metrics"),
+    ("get", "/openapi.json"),
+    ("get", "/asyncapi.json"),
+    ("get", "/docs"),
+    ("get", "/"),
+    ("get", "/assets/{file}"),
+];
+
+fn operations(document: &Value) -> Vec<(String, String)> {
+    let paths = document["paths"].as_object().unwrap().iter();
+    let mut all: Vec<_> = paths
+        .flat_map(|(path, item)| {
+            item.as_object().unwrap().keys().map(move |method| (method.clone(), path.clone()))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_route_is_documented_and_every_documented_one_is_served() {
+    let world = World::new().await;
+    let served = world.get("/openapi.json").await;
+    assert_eq!(served.header("content-type"), Some("application/json"));
+    let document = served.json();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut contract: Vec<_> =
+        CONTRACT.iter().map(|(method, path)| (method.to_string(), path.to_string())).collect();
+    contract.sort();
+    assert_eq!(operations(&document), contract);
+    for (method, path) in contract {
+        let path =
+            path.replace("{file}", "app.js").replace("{user_id}", "x").replace("{conversation_id}", "x");
+        let reply = world.call(&method.to_uppercase(), &path, None, None).await;
+        let code = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default()["error"]["code"].clone();
+        assert!(code != "not_found" && code != "method_not_allowed", "{method} {path}: {code}");
+    }
+}
+
+#[test]
+fn every_operation_has_a_name_of_its_own() {
+    let document = bluetick_server::openapi_document();
+    let paths = document["paths"].as_object().unwrap().values();
+    let names: Vec<&str> = paths
+        .flat_map(|item| item.as_object().unwrap().values())
+        .map(|operation| operation["operationId"].as_str().unwrap())
+        .collect();
+    let distinct: std::collections::HashSet<_> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len(), "{names:?}");
+}
+
+#[test]
+fn every_example_in_the_document_validates_against_its_schema() {
+    let document = bluetick_server::openapi_document();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let mut checked = 0;
+    for (name, schema) in schemas {
+        let Some(example) = schema.get("example") else { continue };
+        let mut root = schema.clone();
+        root["components"] = document["components"].clone();
+        let validator = jsonschema::validator_for(&root).unwrap();
+        let errors: Vec<String> = validator.iter_errors(example).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{name}: {errors:?}");
+        checked += 1;
+    }
+    assert!(checked >= 12, "only {checked} schemas have an example");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_answers_validates_against_the_document() {
+    let world = World::new().await;
+    let [alice, _] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let sent = alice.send(&chat, "m1", "hi").await.json();
+    let page = alice.history(&chat, "").await.json();
+    let shown = alice.get(&format!("/v1/conversations/{chat}")).await.json();
+    let refused = alice.get("/v1/nothing").await.json();
+    let document = bluetick_server::openapi_document();
+    let answers =
+        [("SentBody", sent), ("PageBody", page), ("ConversationBody", shown), ("ErrorBody", refused)];
+    for (name, answer) in answers {
+        let mut root = document["components"]["schemas"][name].clone();
+        root["components"] = document["components"].clone();
+        assert!(jsonschema::is_valid(&root, &answer), "{name}: {answer}");
+    }
+}
+
+#[test]
+fn the_committed_document_is_what_the_code_says() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let generated = bluetick_server::openapi_document();
+    if std::env::var_os("BLUETICK_BLESS").is_some() {
+        std::fs::write(&path, format!("{generated:#}\n")).unwrap();
+    }
+    // As values, since the order of keys depends on what else is built.
+    let committed: Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap_or_default()).unwrap_or_default();
+    assert!(
+        committed == generated,
+        "docs/openapi.json is stale: BLUETICK_BLESS=1 cargo test -p bluetick-server documents"
+    );
+}

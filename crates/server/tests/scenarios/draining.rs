@@ -1,0 +1,111 @@
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::harness::{Device, PATIENCE, World};
+use crate::rigged_store::RiggedStore;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_server_tells_its_clients_to_come_back_and_listens_no_more() {
+    let mut world = World::new().await;
+    let mut device = world.person("alice").connect().await;
+    let mut unknown = Device::open(world.addr).await;
+    let server = world.take_server();
+    let drained = tokio::spawn(server.drain());
+    assert_eq!(device.closed_with().await, (1012, "restarting".into()));
+    assert_eq!(unknown.closed_with().await.0, 1012);
+    tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();
+    assert!(tokio::net::TcpStream::connect(world.addr).await.is_err());
+}
+
+/// Sends wait in the store when the drain begins: they are finished and acknowledged; what comes after is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_accepted_is_acknowledged_and_what_comes_later_is_refused() {
+    let store = RiggedStore::default();
+    let mut world = store.setup().start().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let (mut phone, mut tablet) = (alice.connect().await, bob.connect().await);
+    store.hold_appends(true);
+    phone.send(&chat, "m1", "accepted").await;
+    phone.hears_nothing().await;
+    let over_http = tokio::spawn({
+        let (alice, chat) = (alice.clone(), chat.clone());
+        async move { alice.send(&chat, "m2", "accepted too").await }
+    });
+    // An HTTP connection from before, to look inside with.
+    let mut inside = KeptAlive::open(world.addr).await;
+    assert!(inside.get("/readyz").await.contains("200 OK"));
+    while !world.get("/metrics").await.text().contains("bluetick_connections 2") {}
+
+    let drained = tokio::spawn(world.take_server().drain());
+    let refused_at = tokio::time::Instant::now();
+    loop {
+        phone.send(&chat, "m3", "too late").await;
+        let answer = tokio::time::timeout(Duration::from_millis(100), phone.hear()).await;
+        if let Ok(answer) = answer {
+            assert_eq!(
+                (answer["code"].as_str(), answer["message_id"].as_str()),
+                (Some("draining"), Some("m3"))
+            );
+            break;
+        }
+        assert!(refused_at.elapsed() < PATIENCE);
+    }
+    let not_ready = inside.get("/readyz").await;
+    assert!(not_ready.contains("503") && not_ready.contains("shutting down"), "{not_ready}");
+    assert!(!drained.is_finished() && !store.closed.load(Ordering::SeqCst));
+
+    store.hold_appends(false);
+    let acknowledged = loop {
+        let frame = phone.hear().await;
+        if frame["type"] == "ack" && frame["message_id"] == "m1" {
+            break frame;
+        }
+    };
+    assert_eq!(tablet.hear_type("message").await["conversation_id"], acknowledged["conversation_id"]);
+    assert_eq!(over_http.await.unwrap().status, 201);
+    assert_eq!(phone.closed_with().await.0, 1012);
+    assert_eq!(tablet.closed_with().await.0, 1012);
+    tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();
+    assert!(store.closed.load(Ordering::SeqCst));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_ends_in_time_also_when_the_store_hangs_and_a_client_does_not_listen() {
+    let store = RiggedStore::default();
+    let mut setup = store.setup();
+    setup.settings.drain_seconds = 1;
+    let mut world = setup.start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut phone = alice.connect().await;
+    store.hold_appends(true);
+    phone.send(&chat, "m1", "never stored").await;
+    phone.hears_nothing().await;
+    tokio::time::timeout(PATIENCE, world.take_server().drain()).await.expect("it ends");
+}
+
+/// One HTTP connection used for several calls.
+struct KeptAlive(tokio::net::TcpStream);
+
+impl KeptAlive {
+    async fn open(addr: std::net::SocketAddr) -> KeptAlive {
+        KeptAlive(tokio::net::TcpStream::connect(addr).await.unwrap())
+    }
+
+    /// Small answers come in one piece.
+    async fn get(&mut self, path: &str) -> String {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        self.0.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = vec![0; 4096];
+        let mut length = 0;
+        while !answer[..length].ends_with(b"}") {
+            let read =
+                tokio::time::timeout(PATIENCE, self.0.read(&mut answer[length..])).await.unwrap().unwrap();
+            assert!(read > 0, "the connection ended");
+            length += read;
+        }
+        String::from_utf8(answer[..length].to_vec()).unwrap()
+    }
+}

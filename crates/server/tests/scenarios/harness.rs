@@ -1,0 +1,369 @@
+//! A server of one's own, and people who talk to it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
+use bluetick_core::ports::{Store, SystemRandom};
+use bluetick_core::time::{Clock, SystemClock};
+use bluetick_server::{Hub, LimitSettings, Metrics, Server, ServerParts, ServerSettings};
+use bluetick_store_memory::MemoryStore;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{self, Message};
+
+/// Longer than anything takes on a busy machine; nothing waits this long unless it has failed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub const ADMIN_KEY: &str = "an-admin-key-for-tests";
+
+pub struct World {
+    server: Option<Server>,
+    pub addr: SocketAddr,
+    tokens: Arc<Tokens>,
+    clock: Arc<dyn Clock>,
+    _data_dir: tempfile::TempDir,
+}
+
+pub struct Setup {
+    pub settings: ServerSettings,
+    pub limits: LimitSettings,
+    pub signup: bool,
+    pub clock: Arc<dyn Clock>,
+    pub store: Box<dyn FnOnce(Arc<Hub>) -> Arc<dyn Store>>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            settings: ServerSettings { listen: "127.0.0.1:0".into(), ..ServerSettings::default() },
+            limits: LimitSettings::default(),
+            signup: true,
+            clock: Arc::new(SystemClock),
+            store: Box::new(|hub| Arc::new(MemoryStore::with_listener(hub))),
+        }
+    }
+}
+
+impl Setup {
+    pub fn limits(change: impl FnOnce(&mut LimitSettings)) -> Setup {
+        let mut setup = Setup::default();
+        change(&mut setup.limits);
+        setup
+    }
+
+    pub async fn start(self) -> World {
+        let data_dir = tempfile::tempdir().unwrap();
+        let metrics = Metrics::new();
+        let hub = Hub::new(Arc::clone(&metrics));
+        let store = (self.store)(Arc::clone(&hub));
+        let auth = AuthSettings::default();
+        let admin = AdminSettings { key: Some(ADMIN_KEY.into()) };
+        let tokens = Arc::new(Tokens::open(&auth, data_dir.path(), &SystemRandom).unwrap());
+        let parts = ServerParts {
+            settings: self.settings,
+            limits: self.limits,
+            signup: self.signup,
+            token_ttl: Duration::from_secs(3600),
+            max_token_ttl: Duration::from_secs(24 * 3600),
+            store,
+            hub,
+            metrics,
+            tokens: Arc::clone(&tokens),
+            passwords: Arc::new(Passwords::new(Arc::new(SystemRandom))),
+            admin_key: Arc::new(AdminKey::open(&admin, data_dir.path(), &SystemRandom).unwrap()),
+            clock: Arc::clone(&self.clock),
+            random: Arc::new(SystemRandom),
+        };
+        let server = Server::start(parts).await.unwrap();
+        let addr = server.local_addr();
+        World { server: Some(server), addr, tokens, clock: self.clock, _data_dir: data_dir }
+    }
+}
+
+impl World {
+    pub async fn new() -> World {
+        Setup::default().start().await
+    }
+
+    pub fn person(&self, name: &str) -> Person {
+        self.person_for(name, Duration::from_secs(3600))
+    }
+
+    /// Somebody whose token lives for `ttl` only.
+    pub fn person_for(&self, name: &str, ttl: Duration) -> Person {
+        let mint = {
+            let (tokens, clock) = (Arc::clone(&self.tokens), Arc::clone(&self.clock));
+            move |name: &str, ttl| tokens.mint(&name.parse().unwrap(), ttl, clock.now()).unwrap().token
+        };
+        Person { name: name.into(), token: mint(name, ttl), addr: self.addr, mint: Arc::new(mint) }
+    }
+
+    pub fn people<const N: usize>(&self, names: [&str; N]) -> [Person; N] {
+        names.map(|name| self.person(name))
+    }
+
+    pub fn take_server(&mut self) -> Server {
+        self.server.take().unwrap()
+    }
+
+    pub async fn call(&self, method: &str, path: &str, token: Option<&str>, body: Option<Value>) -> Reply {
+        call(self.addr, method, path, token, body.map(|body| body.to_string()).as_deref()).await
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.call("GET", path, None, None).await
+    }
+}
+
+type Mint = dyn Fn(&str, Duration) -> String + Send + Sync;
+
+#[derive(Clone)]
+pub struct Person {
+    pub name: String,
+    pub token: String,
+    pub addr: SocketAddr,
+    mint: Arc<Mint>,
+}
+
+impl Person {
+    pub async fn call(&self, method: &str, path: &str, body: Option<Value>) -> Reply {
+        call(self.addr, method, path, Some(&self.token), body.map(|body| body.to_string()).as_deref()).await
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.call("GET", path, None).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Reply {
+        self.call("POST", path, Some(body)).await
+    }
+
+    pub async fn direct(&self, peer: &str) -> String {
+        let reply = self.post("/v1/conversations", json!({"kind": "direct", "peer": peer})).await;
+        reply.json()["conversation_id"].as_str().unwrap().to_string()
+    }
+
+    pub async fn group(&self, members: &[&str]) -> String {
+        let body = json!({"kind": "group", "title": "Lunch", "members": members});
+        let reply = self.post("/v1/conversations", body).await;
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.json()["conversation_id"].as_str().unwrap().to_string()
+    }
+
+    /// Sends over HTTP.
+    pub async fn send(&self, conversation: &str, message_id: &str, content: &str) -> Reply {
+        let body = json!({"message_id": message_id, "content": content});
+        self.post(&format!("/v1/conversations/{conversation}/messages"), body).await
+    }
+
+    pub async fn history(&self, conversation: &str, query: &str) -> Reply {
+        self.get(&format!("/v1/conversations/{conversation}/messages{query}")).await
+    }
+
+    pub async fn add(&self, conversation: &str, members: &[&str]) -> Reply {
+        self.post(&format!("/v1/conversations/{conversation}/members"), json!({"members": members})).await
+    }
+
+    pub async fn remove(&self, conversation: &str, user: &str) -> Reply {
+        self.call("DELETE", &format!("/v1/conversations/{conversation}/members/{user}"), None).await
+    }
+
+    /// Connects when all that was committed before has been delivered, so that none of it arrives late.
+    pub async fn connect(&self) -> Device {
+        self.settle().await;
+        self.connect_now().await
+    }
+
+    /// Returns when everything committed before is in the outboxes of those who were connected: somebody of whom
+    /// nothing else is heard sends a message, and its ack has come through the same fan-out.
+    async fn settle(&self) {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("settler{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let settler = Person { token: (self.mint)(&name, Duration::from_secs(60)), name, ..self.clone() };
+        let chat = settler.direct("nobody").await;
+        let mut device = settler.connect_now().await;
+        device.send(&chat, "m", "settled").await;
+        device.hear_type("ack").await;
+    }
+
+    /// Connects, says hello and reads up to `caught_up`.
+    pub async fn connect_now(&self) -> Device {
+        let mut device = Device::open(self.addr).await;
+        device.say(json!({"type": "hello", "token": self.token})).await;
+        let welcome = device.hear().await;
+        assert_eq!(
+            (welcome["type"].as_str(), welcome["user_id"].as_str()),
+            (Some("welcome"), Some(&*self.name))
+        );
+        assert_eq!(device.hear().await, json!({"type": "caught_up"}));
+        device
+    }
+}
+
+/// One WebSocket.
+pub struct Device {
+    pub socket: WebSocketStream<TcpStream>,
+}
+
+impl Device {
+    pub async fn open(addr: SocketAddr) -> Device {
+        Device::try_open(addr, None).await.unwrap()
+    }
+
+    pub async fn try_open(addr: SocketAddr, origin: Option<&str>) -> Result<Device, u16> {
+        let stream = TcpStream::connect(addr).await.unwrap();
+        let mut request = format!("ws://{addr}/v1/ws").into_client_request().unwrap();
+        if let Some(origin) = origin {
+            request.headers_mut().insert("origin", origin.parse().unwrap());
+        }
+        match tokio_tungstenite::client_async(request, stream).await {
+            Ok((socket, _)) => Ok(Device { socket }),
+            Err(tungstenite::Error::Http(response)) => Err(response.status().as_u16()),
+            Err(error) => panic!("the handshake failed: {error}"),
+        }
+    }
+
+    pub async fn say(&mut self, frame: Value) {
+        self.say_raw(Message::text(frame.to_string())).await;
+    }
+
+    pub async fn say_raw(&mut self, message: Message) {
+        timeout(PATIENCE, self.socket.send(message)).await.expect("the server reads").unwrap();
+    }
+
+    pub async fn send(&mut self, conversation: &str, message_id: &str, content: &str) {
+        self.say(send_frame(conversation, message_id, content)).await;
+    }
+
+    /// The next frame.
+    pub async fn hear(&mut self) -> Value {
+        loop {
+            match self.hear_raw().await {
+                Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).unwrap(),
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                other => panic!("a frame was expected, not {other:?}"),
+            }
+        }
+    }
+
+    pub async fn hear_raw(&mut self) -> Option<Result<Message, tungstenite::Error>> {
+        timeout(PATIENCE, self.socket.next()).await.expect("the server says something in time")
+    }
+
+    pub async fn hear_type(&mut self, kind: &str) -> Value {
+        let frame = self.hear().await;
+        assert_eq!(frame["type"], kind, "{frame}");
+        frame
+    }
+
+    pub async fn hear_error(&mut self, code: &str) -> Value {
+        let frame = self.hear_type("error").await;
+        assert_eq!(frame["code"], code, "{frame}");
+        frame
+    }
+
+    /// Nothing is on its way: whatever was would have come before the answer to a ping.
+    pub async fn hears_nothing(&mut self) {
+        self.say(json!({"type": "ping"})).await;
+        assert_eq!(self.hear().await, json!({"type": "pong"}));
+    }
+
+    /// Reads up to the end and returns the close code and its reason.
+    pub async fn closed_with(&mut self) -> (u16, String) {
+        loop {
+            match self.hear_raw().await {
+                Some(Ok(Message::Close(Some(frame)))) => {
+                    // The client's own close frame goes out with the next read.
+                    let _ = self.hear_raw().await;
+                    return (frame.code.into(), frame.reason.to_string());
+                }
+                Some(Ok(_)) => {}
+                other => panic!("a close frame was expected, not {other:?}"),
+            }
+        }
+    }
+}
+
+pub fn send_frame(conversation: &str, message_id: &str, content: &str) -> Value {
+    json!({"type": "send", "conversation_id": conversation, "message_id": message_id, "content": content})
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{} {}", self.status, self.text()))
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Fails unless this is the error with that code.
+    #[track_caller]
+    pub fn refused(&self, status: u16, code: &str) -> String {
+        let body = self.json();
+        assert_eq!((self.status, body["error"]["code"].as_str()), (status, Some(code)), "{body}");
+        assert_eq!(body.as_object().unwrap().len(), 1);
+        body["error"]["message"].as_str().unwrap().to_string()
+    }
+
+    pub fn seqs(&self) -> Vec<u64> {
+        let body = self.json();
+        body["messages"].as_array().unwrap().iter().map(|message| message["seq"].as_u64().unwrap()).collect()
+    }
+}
+
+/// One call on a connection of its own.
+pub async fn call(
+    addr: SocketAddr,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: Option<&str>,
+) -> Reply {
+    let body = body.unwrap_or_default();
+    let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n");
+    if let Some(token) = token {
+        request += &format!("Authorization: Bearer {token}\r\n");
+    }
+    request += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    raw_call(addr, request.as_bytes()).await
+}
+
+pub async fn raw_call(addr: SocketAddr, request: &[u8]) -> Reply {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server answers in time").unwrap();
+    parse(&answer)
+}
+
+fn parse(answer: &[u8]) -> Reply {
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a whole answer");
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    let mut lines = head.split("\r\n");
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let headers = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_lowercase(), value.to_string()))
+        .collect();
+    Reply { status, headers, body: answer[end + 4..].to_vec() }
+}

@@ -1,0 +1,75 @@
+use crate::harness::{World, send_frame};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sending_again_gives_the_first_seq_on_any_connection_and_reaches_nobody_twice() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let mut tablet = bob.connect().await;
+    let (mut phone, mut laptop) = (alice.connect().await, alice.connect().await);
+    phone.send(&chat, "m1", "hi").await;
+    let first = phone.hear_type("ack").await;
+    laptop.hear_type("message").await;
+    for device in [&mut phone, &mut laptop] {
+        device.send(&chat, "m1", "hi").await;
+        let again = device.hear_type("ack").await;
+        assert_eq!((&again["seq"], &again["received_at"]), (&first["seq"], &first["received_at"]));
+        assert_eq!(again["duplicate"], true);
+    }
+    let over_http = alice.send(&chat, "m1", "hi").await;
+    assert_eq!((over_http.status, over_http.json()["duplicate"].as_bool()), (200, Some(true)));
+    tablet.hear_type("message").await;
+    tablet.hears_nothing().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_attempts_at_once_store_one_message() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let (alice, chat) = (alice.clone(), chat.clone());
+        tasks.spawn(async move { alice.send(&chat, "m1", "hi").await });
+    }
+    let replies = tasks.join_all().await;
+    assert_eq!(replies.iter().filter(|reply| reply.status == 201).count(), 1);
+    assert!(replies.iter().all(|reply| reply.json()["seq"] == 1));
+    assert_eq!(alice.history(&chat, "").await.seqs(), [1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_id_by_another_sender_is_another_message() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    assert_eq!(alice.send(&chat, "m1", "hi").await.json()["seq"], 1);
+    assert_eq!(bob.send(&chat, "m1", "hi").await.json()["seq"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_id_with_other_content_is_refused_and_says_so() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    alice.send(&chat, "m1", "hi").await;
+    alice.send(&chat, "m1", "bye").await.refused(409, "message_id_conflict");
+    let mut phone = alice.connect().await;
+    phone.say(send_frame(&chat, "m1", "bye")).await;
+    assert_eq!(phone.hear_error("message_id_conflict").await["message_id"], "m1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_marked_resend_finds_the_first_attempt() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    alice.send(&chat, "m1", "hi").await;
+    let mut phone = alice.connect().await;
+    let mut frame = send_frame(&chat, "m1", "hi");
+    frame["retry"] = true.into();
+    frame["after_seq"] = 0.into();
+    phone.say(frame).await;
+    let ack = phone.hear_type("ack").await;
+    assert_eq!((ack["seq"].as_u64(), ack["duplicate"].as_bool()), (Some(1), Some(true)));
+}

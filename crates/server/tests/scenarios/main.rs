@@ -1,0 +1,16 @@
+//! What the server promises, told as scenarios against a real one on a free port.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
+mod abuse;
+mod accounts;
+mod conversations;
+mod delivery;
+mod documents;
+mod draining;
+mod harness;
+mod idempotency;
+mod messages;
+mod operations;
+mod rigged_store;
+mod sockets;

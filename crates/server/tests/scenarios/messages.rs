@@ -1,0 +1,163 @@
+use serde_json::json;
+
+use crate::harness::{Setup, World, call};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_sent_over_http_is_read_back_whole() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let id = "0199c0de-0000-7000-8000-000000000001";
+    let body = json!({"message_id": id, "content": "Lunch? 🥪\n\"now\"", "timestamp": 1_234});
+    let sent = alice.post(&format!("/v1/conversations/{chat}/messages"), body).await;
+    assert_eq!(sent.status, 201);
+    let sent = sent.json();
+    let expected = json!({
+        "conversation_id": chat, "message_id": id, "seq": 1, "received_at": sent["received_at"], "duplicate": false,
+    });
+    assert_eq!(sent, expected);
+
+    let page = bob.history(&chat, "").await.json();
+    let message = json!({
+        "conversation_id": chat, "seq": 1, "message_id": id, "sender_id": "alice", "receiver_id": "bob",
+        "content": "Lunch? 🥪\n\"now\"", "content_type": "text", "timestamp": 1_234, "received_at": sent["received_at"],
+    });
+    assert_eq!(
+        page,
+        json!({"messages": [message], "next_before_seq": null, "next_after_seq": null, "head_seq": 1})
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_conversation_has_empty_pages_in_both_directions() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    for query in ["", "?before_seq=5", "?after_seq=0", "?limit=100"] {
+        let page = alice.history(&chat, query).await.json();
+        assert_eq!(
+            page,
+            json!({"messages": [], "next_before_seq": null, "next_after_seq": null, "head_seq": 0})
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_is_walked_in_both_directions_with_any_allowed_limit() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    for number in 1..=25 {
+        assert_eq!(alice.send(&chat, &format!("m{number}"), "x").await.status, 201);
+    }
+    let newest = alice.history(&chat, "").await;
+    assert_eq!(newest.seqs(), (6..=25).rev().collect::<Vec<_>>());
+    assert_eq!(
+        (&newest.json()["next_before_seq"], &newest.json()["next_after_seq"]),
+        (&json!(6), &json!(null))
+    );
+    assert_eq!(alice.history(&chat, "?before_seq=6").await.seqs(), [5, 4, 3, 2, 1]);
+    let one = alice.history(&chat, "?after_seq=0&limit=1").await;
+    assert_eq!((one.seqs(), &one.json()["next_after_seq"]), (vec![1], &json!(1)));
+    assert_eq!(alice.history(&chat, "?limit=100").await.seqs().len(), 25);
+    assert_eq!(alice.history(&chat, "?after_seq=25").await.seqs(), [0; 0]);
+    assert_eq!(alice.history(&chat, "?after_seq=99999999999999999").await.seqs(), [0; 0]);
+    assert_eq!(alice.history(&chat, "?before_seq=1").await.seqs(), [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_history_parameters_say_which_one_is_bad() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    for (query, says) in [
+        ("?limit=0", "limit"),
+        ("?limit=101", "limit"),
+        ("?limit=abc", "limit"),
+        ("?limit=-1", "limit"),
+        ("?limit=", "limit"),
+        ("?limit=1.5", "limit"),
+        ("?limit=5&limit=6", "limit"),
+        ("?before_seq=0", "before_seq"),
+        ("?before_seq=-1", "before_seq"),
+        ("?before_seq=x", "before_seq"),
+        ("?after_seq=-1", "after_seq"),
+        ("?before_seq=5&after_seq=1", "exclude each other"),
+    ] {
+        let message = alice.history(&chat, query).await.refused(400, "invalid_request");
+        assert!(message.contains(says), "{query} gave: {message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_messages_say_what_is_wrong_and_nothing_is_stored() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let path = format!("/v1/conversations/{chat}/messages");
+    for (body, says) in [
+        (json!({"content": "x"}), "message_id"),
+        (json!({"message_id": "m1"}), "content"),
+        (json!({"message_id": 7, "content": "x"}), "message_id"),
+        (json!({"message_id": "", "content": "x"}), "message_id"),
+        (json!({"message_id": "has space", "content": "x"}), "message_id"),
+        (json!({"message_id": "system:1", "content": "x"}), "message_id"),
+        (json!({"message_id": "m1", "content": ""}), "content"),
+        (json!({"message_id": "m1", "content": ["x"]}), "content"),
+        (json!({"message_id": "m1", "content": "x", "timestamp": "noon"}), "timestamp"),
+        (json!({"message_id": "m1", "content": "x", "content_type": "system"}), "content_type"),
+        (json!({"message_id": "m1", "content": "x", "after_seq": -3}), "after_seq"),
+    ] {
+        let message = alice.post(&path, body.clone()).await.refused(400, "invalid_request");
+        assert!(message.contains(says), "{body} gave: {message}");
+    }
+    assert_eq!(alice.history(&chat, "").await.json()["head_seq"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_and_bodies_have_a_size() {
+    let world = Setup::limits(|limits| limits.content_bytes = 100).start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    assert_eq!(alice.send(&chat, "m1", &"x".repeat(100)).await.status, 201);
+    alice.send(&chat, "m2", &"x".repeat(101)).await.refused(413, "content_too_large");
+    alice.send(&chat, "m3", &"x".repeat(2_000_000)).await.refused(413, "body_too_large");
+    let mut phone = alice.connect().await;
+    phone.send(&chat, "m4", &"x".repeat(101)).await;
+    assert_eq!(phone.hear_error("content_too_large").await["message_id"], "m4");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chunked_body_without_a_length_is_limited_too() {
+    let world = Setup::limits(|limits| limits.body_bytes = 1_000).start().await;
+    let alice = world.person("alice");
+    let mut request = format!(
+        "POST /v1/conversations HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+         Transfer-Encoding: chunked\r\n\r\n",
+        alice.token
+    );
+    for _ in 0..3 {
+        request += &format!("1f4\r\n{}\r\n", "x".repeat(500));
+    }
+    request += "0\r\n\r\n";
+    crate::harness::raw_call(world.addr, request.as_bytes()).await.refused(413, "body_too_large");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_does_not_arrive_is_not_waited_for() {
+    let world = Setup::limits(|limits| limits.body_seconds = 1).start().await;
+    let request = b"POST /v1/login HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{";
+    crate::harness::raw_call(world.addr, request).await.refused(408, "request_timeout");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_paths_and_methods_are_refused_in_the_same_shape() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    alice.get("/v1/nothing").await.refused(404, "not_found");
+    alice.get("/v1/conversations").await.refused(405, "method_not_allowed");
+    alice.call("PATCH", "/v1/login", None).await.refused(405, "method_not_allowed");
+    world.get("/v1/ws").await.refused(426, "upgrade_required");
+    let nonsense = call(world.addr, "GET", "/assets/%FF", None, None).await;
+    nonsense.refused(400, "invalid_request");
+}

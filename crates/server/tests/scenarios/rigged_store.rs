@@ -1,0 +1,113 @@
+//! The memory store with levers: appends that wait, writes that are refused, reads that panic.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use bluetick_core::ports::{
+    Accepted, AddMembers, Append, Health, NewConversation, Opened, RemoveMember, Store, UserUpdate,
+};
+use bluetick_core::{ConversationId, ConversationView, Epoch, Page, PageRequest, StoreError, User, UserId};
+use bluetick_server::Hub;
+use bluetick_store_memory::MemoryStore;
+use tokio::sync::watch;
+
+use crate::harness::Setup;
+
+#[derive(Clone, Default)]
+pub struct RiggedStore {
+    inner: Arc<OnceLock<MemoryStore>>,
+    held: Arc<watch::Sender<bool>>,
+    pub read_only: Arc<AtomicBool>,
+    pub pages_panic: Arc<AtomicBool>,
+    pub appends_panic: Arc<AtomicBool>,
+    pub closed: Arc<AtomicBool>,
+}
+
+impl RiggedStore {
+    pub fn setup(&self) -> Setup {
+        let rigged = self.clone();
+        let store = move |hub: Arc<Hub>| {
+            assert!(rigged.inner.set(MemoryStore::with_listener(hub)).is_ok());
+            Arc::new(rigged) as Arc<dyn Store>
+        };
+        Setup { store: Box::new(store), ..Setup::default() }
+    }
+
+    /// While held, appends wait.
+    pub fn hold_appends(&self, held: bool) {
+        self.held.send_replace(held);
+    }
+
+    fn inner(&self) -> &MemoryStore {
+        self.inner.get().unwrap()
+    }
+}
+
+#[async_trait]
+impl Store for RiggedStore {
+    async fn create_user(&self, user: User) -> Result<(), StoreError> {
+        self.inner().create_user(user).await
+    }
+
+    async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError> {
+        self.inner().update_user(update).await
+    }
+
+    async fn user(&self, id: &UserId) -> Result<Option<User>, StoreError> {
+        self.inner().user(id).await
+    }
+
+    async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
+        self.inner().open_conversation(new).await
+    }
+
+    async fn conversation(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+    ) -> Result<ConversationView, StoreError> {
+        self.inner().conversation(id, reader).await
+    }
+
+    async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError> {
+        self.inner().add_members(add).await
+    }
+
+    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
+        self.inner().remove_member(remove).await
+    }
+
+    async fn append(&self, append: Append) -> Result<Accepted, StoreError> {
+        if self.read_only.load(Ordering::SeqCst) {
+            return Err(StoreError::ReadOnly("no space left on /secret/path".into()));
+        }
+        assert!(!self.appends_panic.load(Ordering::SeqCst), "rigged to panic");
+        let store = self.clone();
+        Ok(Box::pin(async move {
+            store.held.subscribe().wait_for(|held| !held).await.unwrap();
+            store.inner().append(append).await?.await
+        }))
+    }
+
+    async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
+        assert!(!self.pages_panic.load(Ordering::SeqCst), "rigged to panic");
+        self.inner().page(request).await
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.inner().epoch()
+    }
+
+    fn health(&self) -> Health {
+        match self.read_only.load(Ordering::SeqCst) {
+            true => Health::ReadOnly("no space left".into()),
+            false => Health::Writable,
+        }
+    }
+
+    async fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.inner().close().await;
+    }
+}

@@ -1,0 +1,180 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::Timestamp;
+use bluetick_core::time::ManualClock;
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::harness::{Device, PATIENCE, Setup, World};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hello_is_welcomed_with_who_and_where_one_is() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let mut device = Device::open(world.addr).await;
+    let hello = json!({
+        "type": "hello", "token": alice.token, "device_id": "phone",
+        "positions": {"d0123456789abcdefghjkmnpq": {"epoch": 1, "seq": 5}}, "from_the_future": [1],
+    });
+    device.say(hello).await;
+    let welcome = device.hear_type("welcome").await;
+    assert_eq!((welcome["user_id"].as_str(), welcome["epoch"].as_u64()), (Some("alice"), Some(1)));
+    assert!(
+        welcome["session_id"].is_string() && welcome["server_time"].as_i64().unwrap() > 1_700_000_000_000
+    );
+    device.hear_type("caught_up").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_says_no_hello_is_closed_in_time() {
+    let world = Setup::limits(|limits| limits.hello_seconds = 1).start().await;
+    let mut device = Device::open(world.addr).await;
+    assert_eq!(device.closed_with().await, (4408, "hello_timeout".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_frame_that_is_no_hello_or_a_bad_token_is_closed_with_its_code() {
+    let world = World::new().await;
+    let cases = [
+        (Message::text(r#"{"type":"ping"}"#), 4400),
+        (Message::text("nonsense"), 4400),
+        (Message::text(r#"{"type":"hello"}"#), 4400),
+        (Message::binary(vec![1, 2]), 4400),
+        (Message::text(r#"{"type":"hello","token":"nonsense"}"#), 4401),
+    ];
+    for (first, code) in cases {
+        let mut device = Device::open(world.addr).await;
+        device.say_raw(first).await;
+        assert_eq!(device.closed_with().await.0, code);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_socket_is_closed_when_its_token_expires() {
+    let world = World::new().await;
+    let alice = world.person_for("alice", Duration::from_secs(1));
+    let mut device = alice.connect().await;
+    assert_eq!(device.closed_with().await, (4403, "token_expired".into()));
+    let mut device = Device::open(world.addr).await;
+    device.say(json!({"type": "hello", "token": alice.token})).await;
+    assert_eq!(device.closed_with().await.0, 4403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_after_the_tokens_end_is_not_obeyed_whatever_the_timers_say() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
+    let world = Setup { clock: clock.clone(), ..Setup::default() }.start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut device = alice.connect().await;
+    clock.advance_millis(2 * 3_600_000);
+    device.send(&chat, "m1", "too late").await;
+    assert_eq!(device.closed_with().await.0, 4403);
+    let bob = world.person("bob");
+    assert_eq!(bob.history(&chat, "").await.json()["head_seq"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_frames_are_answered_and_the_connection_lives() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut device = alice.connect().await;
+    let send = |field: &str, value: serde_json::Value| {
+        let mut frame = crate::harness::send_frame(&chat, "m1", "hi");
+        frame[field] = value;
+        Message::text(frame.to_string())
+    };
+    let cases = [
+        (Message::binary(vec![0, 159]), "invalid_frame", "text"),
+        (Message::text("not json"), "invalid_frame", "JSON"),
+        (Message::text("[]"), "invalid_frame", ""),
+        (Message::text(r#"{"type":5}"#), "invalid_frame", "type"),
+        (Message::text(r#"{}"#), "invalid_frame", "type"),
+        (Message::text(r#"{"type":"dance"}"#), "unknown_type", ""),
+        (Message::text(r#"{"type":"typing","conversation_id":"x"}"#), "unknown_type", ""),
+        (Message::text(r#"{"type":"hello","token":"again"}"#), "invalid_frame", "hello"),
+        (Message::text(r#"{"type":"send"}"#), "invalid_frame", "conversation_id"),
+        (send("content", json!(7)), "invalid_frame", "content"),
+        (send("content", json!("")), "invalid_frame", "content"),
+        (send("timestamp", json!("noon")), "invalid_frame", "timestamp"),
+        (send("message_id", json!("")), "invalid_frame", "message_id"),
+        (send("conversation_id", json!("nonsense")), "conversation_not_found", ""),
+        (send("conversation_id", json!("g0123456789abcdefghjkmnpq")), "conversation_not_found", ""),
+    ];
+    for (frame, code, says) in cases {
+        device.say_raw(frame.clone()).await;
+        let error = device.hear_error(code).await;
+        assert!(error["message"].as_str().unwrap().contains(says), "{frame:?} gave: {error}");
+    }
+    device.send(&chat, "m1", "still here").await;
+    assert_eq!(device.hear_type("ack").await["seq"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ping_is_answered_with_a_pong_in_both_languages() {
+    let world = World::new().await;
+    let mut device = world.person("alice").connect().await;
+    device.hears_nothing().await;
+    device.say_raw(Message::Ping("are you there".into())).await;
+    match device.hear_raw().await {
+        Some(Ok(Message::Pong(answer))) => assert_eq!(&answer[..], b"are you there"),
+        other => panic!("a pong was expected, not {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quiet_connections_are_pinged_and_those_that_answer_stay() {
+    let world = Setup::limits(|limits| {
+        limits.ping_seconds = 1;
+        limits.idle_seconds = 3;
+    })
+    .start()
+    .await;
+    let alice = world.person("alice");
+    let mut lively = alice.connect().await;
+    let mut silent = alice.connect().await;
+    // The client library answers pings; reading past it answers none.
+    let silence = tokio::spawn(async move {
+        let mut bytes = Vec::new();
+        let heard = silent.socket.get_mut().read_to_end(&mut bytes);
+        tokio::time::timeout(PATIENCE, heard).await.expect("it is closed").unwrap();
+        bytes
+    });
+    let mut pings = 0;
+    while pings < 4 {
+        match lively.hear_raw().await {
+            Some(Ok(Message::Ping(_))) => pings += 1,
+            other => panic!("a ping was expected, not {other:?}"),
+        }
+    }
+    let bytes = silence.await.unwrap();
+    let close_frame = [&[0x88, 14][..], &4410u16.to_be_bytes(), b"idle_timeout"].concat();
+    assert!(bytes.ends_with(&close_frame), "{bytes:?}");
+    lively.hears_nothing().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_says_goodbye_is_answered() {
+    let world = World::new().await;
+    let mut device = world.person("alice").connect().await;
+    device.socket.close(None).await.unwrap();
+    let end = device.hear_raw().await;
+    assert!(matches!(end, Some(Ok(Message::Close(_))) | None), "a close frame was expected, not {end:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_another_origin_cannot_open_a_socket_unless_allowed() {
+    let mut setup = Setup::default();
+    setup.settings.allowed_origins = vec!["https://app.example".into()];
+    let world = setup.start().await;
+    let same = format!("http://{}", world.addr);
+    assert!(Device::try_open(world.addr, Some(&same)).await.is_ok());
+    assert!(Device::try_open(world.addr, Some("https://app.example")).await.is_ok());
+    assert!(Device::try_open(world.addr, None).await.is_ok());
+    for evil in ["https://evil.example", "null", "http://127.0.0.1"] {
+        assert_eq!(Device::try_open(world.addr, Some(evil)).await.err(), Some(403));
+    }
+}

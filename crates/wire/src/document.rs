@@ -1,0 +1,168 @@
+//! The documents generated from the types and tables of this crate: `docs/errors.md` and the description of the
+//! WebSocket (AsyncAPI 3). The OpenAPI document is put together where the routes are.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+
+use crate::frame::{
+    AckFrame, CaughtUpFrame, ErrorFrame, Hello, MessageFrame, PongFrame, SendFrame, WelcomeFrame,
+};
+use crate::{CloseCode, ErrorCode};
+
+/// `docs/errors.md`.
+pub fn errors_markdown() -> String {
+    let mut page = String::from(
+        "# Errors and close codes\n\n\
+         Generated from the tables in `crates/wire`; the code uses the same tables.\n\n\
+         ## Error codes\n\n\
+         Over HTTP the body is `{\"error\":{\"code\":\"…\",\"message\":\"…\"}}` with the status below. On a WebSocket it is \
+         `{\"type\":\"error\",\"code\":\"…\",\"message\":\"…\",\"message_id\":\"…\"}` and the connection lives.\n\n\
+         | code | status | what to do | meaning |\n|---|---|---|---|\n",
+    );
+    for code in ErrorCode::ALL {
+        let _ = writeln!(
+            page,
+            "| `{code}` | {} | {} | {} |",
+            code.status(),
+            code.remedy().as_str(),
+            code.meaning()
+        );
+    }
+    page.push_str(
+        "\n## WebSocket close codes\n\nThe reason in the close frame is the name.\n\n\
+         | code | name | what to do | meaning |\n|---|---|---|---|\n",
+    );
+    for code in CloseCode::ALL {
+        let remedy = code.remedy().as_str();
+        let _ = writeln!(page, "| {} | `{}` | {remedy} | {} |", code.number(), code.as_str(), code.meaning());
+    }
+    page
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speaker {
+    Client,
+    Server,
+}
+
+struct Described {
+    kind: &'static str,
+    speaker: Speaker,
+    schema: RefOr<Schema>,
+    parts: Vec<(String, RefOr<Schema>)>,
+}
+
+fn describe<T: ToSchema>(kind: &'static str, speaker: Speaker) -> Described {
+    let mut parts = Vec::new();
+    T::schemas(&mut parts);
+    Described { kind, speaker, schema: T::schema(), parts }
+}
+
+#[derive(ToSchema)]
+#[schema(description = "Asks for a pong.", example = json!({"type": "ping"}))]
+struct PingFrame {}
+
+fn frames() -> Vec<Described> {
+    vec![
+        describe::<Hello<'_>>("hello", Speaker::Client),
+        describe::<SendFrame<'_>>("send", Speaker::Client),
+        describe::<PingFrame>("ping", Speaker::Client),
+        describe::<WelcomeFrame<'_>>("welcome", Speaker::Server),
+        describe::<CaughtUpFrame>("caught_up", Speaker::Server),
+        describe::<MessageFrame<'_>>("message", Speaker::Server),
+        describe::<AckFrame<'_>>("ack", Speaker::Server),
+        describe::<PongFrame>("pong", Speaker::Server),
+        describe::<ErrorFrame<'_>>("error", Speaker::Server),
+    ]
+}
+
+/// The table of error codes, for the documents.
+pub fn error_codes() -> Value {
+    let row = |code: &ErrorCode| {
+        json!({
+            "code": code.as_str(), "status": code.status(), "remedy": code.remedy().as_str(),
+            "meaning": code.meaning(),
+        })
+    };
+    ErrorCode::ALL.iter().map(row).collect()
+}
+
+fn close_codes() -> Value {
+    let row = |code: &CloseCode| {
+        json!({
+            "code": code.number(), "name": code.as_str(), "remedy": code.remedy().as_str(),
+            "meaning": code.meaning(),
+        })
+    };
+    CloseCode::ALL.iter().map(row).collect()
+}
+
+/// `docs/websocket.json`, also served: AsyncAPI 3 with the frames as JSON Schema.
+pub fn websocket() -> Value {
+    let mut schemas = BTreeMap::new();
+    let mut messages = Map::new();
+    let mut names: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for frame in frames() {
+        for (name, part) in frame.parts {
+            schemas.insert(name, json!(part));
+        }
+        let mut schema = json!(frame.schema);
+        let example = schema.as_object_mut().and_then(|schema| schema.remove("example"));
+        name_type(&mut schema, frame.kind);
+        let name = format!("{}_frame", frame.kind);
+        messages.insert(
+            frame.kind.into(),
+            json!({
+                "name": frame.kind,
+                "payload": { "$ref": format!("#/components/schemas/{name}") },
+                "examples": example.map(|payload| vec![json!({ "payload": payload })]).unwrap_or_default(),
+            }),
+        );
+        schemas.insert(name, schema);
+        let direction = if frame.speaker == Speaker::Client { "receive" } else { "send" };
+        let reference = json!({ "$ref": format!("#/channels/connection/messages/{}", frame.kind) });
+        names.entry(direction).or_default().push(reference);
+    }
+    let in_channel: Map<String, Value> = messages
+        .keys()
+        .map(|kind| (kind.clone(), json!({ "$ref": format!("#/components/messages/{kind}") })))
+        .collect();
+    let operation = |action: &str| json!({ "action": action, "channel": { "$ref": "#/channels/connection" }, "messages": names[action] });
+    json!({
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Bluetick WebSocket",
+            "version": "1",
+            "description": "One JSON object in each text frame. The first frame within the hello time is `hello`. \
+                Fields that are not described are passed over. `receive` and `send` are from the server's side.",
+        },
+        "defaultContentType": "application/json",
+        "channels": { "connection": { "address": "/v1/ws", "messages": in_channel } },
+        "operations": { "fromClient": operation("receive"), "fromServer": operation("send") },
+        "components": { "messages": messages, "schemas": schemas },
+        "x-close-codes": close_codes(),
+        "x-error-codes": error_codes(),
+    })
+}
+
+/// Every frame carries its type, which the code keeps apart from the fields.
+fn name_type(schema: &mut Value, kind: &str) {
+    let tag = json!({
+        "type": "object", "required": ["type"], "properties": { "type": { "type": "string", "const": kind } },
+    });
+    if let Some(parts) = schema.get_mut("allOf").and_then(Value::as_array_mut) {
+        parts.insert(0, tag);
+        return;
+    }
+    let Some(schema) = schema.as_object_mut() else { return };
+    let required = schema.entry("required").or_insert_with(|| json!([]));
+    if let Some(required) = required.as_array_mut() {
+        required.insert(0, json!("type"));
+    }
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    properties["type"] = tag["properties"]["type"].clone();
+}

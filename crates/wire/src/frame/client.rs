@@ -1,0 +1,129 @@
+//! What clients say.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use bluetick_core::chat::SendRequest;
+use bluetick_core::ports::Origin;
+use bluetick_core::{ConversationId, MessageId};
+use serde::Deserialize;
+use thiserror::Error;
+use utoipa::ToSchema;
+
+use crate::http::SendRequestBody;
+use crate::{BadInput, ErrorCode, decode};
+
+pub enum ClientFrame<'a> {
+    Hello(Hello<'a>),
+    Send(SendFrame<'a>),
+    Ping,
+}
+
+/// A frame that was not understood.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum FrameError {
+    #[error(transparent)]
+    Invalid(#[from] BadInput),
+    #[error("this server knows no frame of that type")]
+    UnknownType,
+}
+
+impl FrameError {
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            FrameError::Invalid(_) => ErrorCode::InvalidFrame,
+            FrameError::UnknownType => ErrorCode::UnknownType,
+        }
+    }
+}
+
+impl<'a> ClientFrame<'a> {
+    pub fn decode(text: &'a str) -> Result<ClientFrame<'a>, FrameError> {
+        #[derive(Deserialize)]
+        struct Envelope<'a> {
+            #[serde(borrow, rename = "type")]
+            kind: Cow<'a, str>,
+        }
+        // Two steps, so that an error can name the field; the first one skips over everything but `type`.
+        let json = text.as_bytes();
+        match decode::<Envelope<'_>>(json)?.kind.as_ref() {
+            "send" => Ok(ClientFrame::Send(decode(json)?)),
+            "ping" => Ok(ClientFrame::Ping),
+            "hello" => Ok(ClientFrame::Hello(decode(json)?)),
+            _ => Err(FrameError::UnknownType),
+        }
+    }
+}
+
+/// The first frame of a connection.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"type": "hello", "token": "eyJhbGciOi...", "device_id": "alice-phone"}))]
+pub struct Hello<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    pub token: Cow<'a, str>,
+    /// Names the device, so that it can be told from the user's others.
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
+    pub device_id: Option<Cow<'a, str>>,
+    /// What the device has, by conversation. Accepted and not used yet.
+    pub positions: Option<HashMap<String, Position>>,
+}
+
+/// Where a device is in a conversation.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+pub struct Position {
+    pub epoch: Option<u64>,
+    pub seq: u64,
+}
+
+/// A message to store, as over HTTP, with its conversation.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({
+    "type": "send", "conversation_id": "d0123456789abcdefghjkmnpq",
+    "message_id": "0199c0de-0000-7000-8000-000000000001", "content": "Lunch?",
+}))]
+pub struct SendFrame<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    conversation_id: Cow<'a, str>,
+    #[serde(borrow)]
+    #[schema(value_type = String, min_length = 1, max_length = 128)]
+    message_id: Cow<'a, str>,
+    #[serde(borrow)]
+    #[schema(value_type = String, min_length = 1)]
+    content: Cow<'a, str>,
+    /// `text` where it is not given.
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>, max_length = 64)]
+    content_type: Option<Cow<'a, str>>,
+    /// The sender's clock, in milliseconds since the Unix epoch.
+    timestamp: Option<i64>,
+    /// This is a resend.
+    retry: Option<bool>,
+    /// With `retry`: everything up to this seq was known at the first attempt.
+    after_seq: Option<u64>,
+}
+
+impl SendFrame<'_> {
+    pub fn message_id(&self) -> Result<MessageId, BadInput> {
+        self.message_id.parse().map_err(|invalid| BadInput::field("message_id", invalid))
+    }
+
+    /// `None` when it cannot be anybody's conversation, which a client is told as for one it is not in.
+    pub fn conversation(&self) -> Option<ConversationId> {
+        self.conversation_id.parse().ok()
+    }
+
+    pub fn into_request(self, conversation: ConversationId, origin: Origin) -> Result<SendRequest, BadInput> {
+        let body = SendRequestBody {
+            message_id: self.message_id,
+            content: self.content,
+            content_type: self.content_type,
+            timestamp: self.timestamp,
+            retry: self.retry,
+            after_seq: self.after_seq,
+        };
+        body.into_request(conversation, Some(origin))
+    }
+}

@@ -1,0 +1,123 @@
+//! Users and their tokens. Nothing here is `Debug`: passwords and tokens never reach a log.
+
+use std::sync::Arc;
+
+use bluetick_core::{Timestamp, User, UserId};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{BadInput, text};
+
+/// A new account.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"user_id": "alice", "password": "correct horse", "display_name": "Alice"}))]
+pub struct SignupRequest {
+    /// 1 to 128 bytes, without spaces or control characters.
+    #[schema(min_length = 1, max_length = 128)]
+    pub user_id: String,
+    /// 8 to 1,024 bytes.
+    #[schema(min_length = 8, max_length = 1024)]
+    pub password: String,
+    /// 1 to 128 bytes.
+    #[schema(min_length = 1, max_length = 128)]
+    pub display_name: Option<String>,
+}
+
+/// A new account, made by the operator.
+pub type NewUserRequest = SignupRequest;
+
+impl SignupRequest {
+    pub fn user(&self) -> Result<UserId, BadInput> {
+        parse_user("user_id", &self.user_id)
+    }
+
+    pub fn display_name(&self) -> Result<Option<Arc<str>>, BadInput> {
+        let Some(name) = self.display_name.as_deref().map(str::trim) else { return Ok(None) };
+        if name.is_empty() || name.len() > User::DISPLAY_NAME_MAX_BYTES || name.chars().any(char::is_control)
+        {
+            return Err(BadInput::field(
+                "display_name",
+                "must have 1 to 128 bytes and no control characters",
+            ));
+        }
+        Ok(Some(name.into()))
+    }
+}
+
+pub(crate) fn parse_user(field: &str, text: &str) -> Result<UserId, BadInput> {
+    text.parse().map_err(|invalid| BadInput::field(field, invalid))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"user_id": "alice", "password": "correct horse"}))]
+pub struct LoginRequest {
+    pub user_id: String,
+    pub password: String,
+}
+
+impl LoginRequest {
+    pub fn user(&self) -> Result<UserId, BadInput> {
+        parse_user("user_id", &self.user_id)
+    }
+}
+
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"password": "battery staple"}))]
+pub struct NewPasswordRequest {
+    /// 8 to 1,024 bytes.
+    #[schema(min_length = 8, max_length = 1024)]
+    pub password: String,
+}
+
+/// A token for a user of the operator's own product; the user needs no account here.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"user_id": "alice", "ttl_s": 3600}))]
+pub struct MintRequest {
+    pub user_id: String,
+    /// How long the token is valid, in seconds; the server's usual time where it is not given.
+    #[schema(minimum = 1)]
+    pub ttl_s: Option<u64>,
+}
+
+impl MintRequest {
+    pub fn user(&self) -> Result<UserId, BadInput> {
+        parse_user("user_id", &self.user_id)
+    }
+}
+
+/// A token, for the `Authorization` header and the hello frame.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"token": "eyJhbGciOi...", "user_id": "alice", "expires_at": 1767225600000i64}))]
+pub struct TokenBody {
+    pub token: String,
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub user_id: UserId,
+    /// Milliseconds since the Unix epoch.
+    #[serde(serialize_with = "text::millis")]
+    #[schema(value_type = i64)]
+    pub expires_at: Timestamp,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"user_id": "alice", "display_name": "Alice", "created_at": 1767225600000i64, "has_password": true}))]
+pub struct UserBody {
+    pub user_id: String,
+    #[schema(required)]
+    pub display_name: Option<String>,
+    /// Milliseconds since the Unix epoch.
+    pub created_at: i64,
+    /// Whether the user can log in here.
+    pub has_password: bool,
+}
+
+impl From<&User> for UserBody {
+    fn from(user: &User) -> UserBody {
+        UserBody {
+            user_id: user.id.as_str().into(),
+            display_name: user.display_name.as_deref().map(str::to_string),
+            created_at: user.created_at.millis(),
+            has_password: user.password_hash.is_some(),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Sending and reading back.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bluetick_core::chat::SendRequest;
+use bluetick_core::ports::{Appended, Origin};
+use bluetick_core::{
+    ContentType, ConversationId, Message, MessageId, Page, PageFrom, PageLimit, Seq, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{BadInput, text};
+
+/// A message to store. Sending it again with the same message_id is safe.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"message_id": "0199c0de-0000-7000-8000-000000000001", "content": "Lunch?", "timestamp": 1767225600000i64}))]
+pub struct SendRequestBody<'a> {
+    /// Made by the client before the first attempt; unique within the conversation and the sender. A UUIDv7 suits.
+    #[serde(borrow)]
+    #[schema(value_type = String, min_length = 1, max_length = 128)]
+    pub message_id: Cow<'a, str>,
+    #[serde(borrow)]
+    #[schema(value_type = String, min_length = 1)]
+    pub content: Cow<'a, str>,
+    /// What the content is, in the client's own words; `text` where it is not given.
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>, max_length = 64)]
+    pub content_type: Option<Cow<'a, str>>,
+    /// The sender's clock, in milliseconds since the Unix epoch; the server's own where it is not given.
+    pub timestamp: Option<i64>,
+    /// This is a resend.
+    pub retry: Option<bool>,
+    /// With `retry`: everything up to this seq was known at the first attempt, so the message is looked for above it.
+    pub after_seq: Option<u64>,
+}
+
+impl SendRequestBody<'_> {
+    pub fn message_id(&self) -> Result<MessageId, BadInput> {
+        self.message_id.parse().map_err(|invalid| BadInput::field("message_id", invalid))
+    }
+
+    pub fn into_request(
+        self,
+        conversation: ConversationId,
+        origin: Option<Origin>,
+    ) -> Result<SendRequest, BadInput> {
+        let content_type = match &self.content_type {
+            None => ContentType::Text,
+            Some(name) => name.parse().map_err(|invalid| BadInput::field("content_type", invalid))?,
+        };
+        Ok(SendRequest {
+            conversation,
+            message_id: self.message_id()?,
+            content_type,
+            content: Arc::from(self.content.as_ref()),
+            timestamp: self.timestamp.map(Timestamp::from_millis),
+            retry_after: self.retry_after(),
+            origin,
+        })
+    }
+
+    /// A resend that does not say what it knew is looked for in the dedupe window like any other.
+    fn retry_after(&self) -> Option<Seq> {
+        let after = self.after_seq.filter(|_| self.retry == Some(true))?;
+        Some(Seq::new(after).min(Seq::MAX))
+    }
+}
+
+/// Where the message is.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "conversation_id": "d0123456789abcdefghjkmnpq", "message_id": "0199c0de-0000-7000-8000-000000000001",
+    "seq": 1, "received_at": 1767225600123i64, "duplicate": false,
+}))]
+pub struct SentBody<'a> {
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub conversation_id: ConversationId,
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub message_id: &'a MessageId,
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub seq: Seq,
+    /// The server's clock, in milliseconds since the Unix epoch.
+    #[serde(serialize_with = "text::millis")]
+    #[schema(value_type = i64)]
+    pub received_at: Timestamp,
+    /// It was stored by an earlier attempt; this is its place.
+    pub duplicate: bool,
+}
+
+impl<'a> SentBody<'a> {
+    pub fn new(
+        conversation_id: ConversationId,
+        message_id: &'a MessageId,
+        appended: &Appended,
+    ) -> SentBody<'a> {
+        let Appended { seq, received_at, duplicate } = *appended;
+        SentBody { conversation_id, message_id, seq, received_at, duplicate }
+    }
+}
+
+/// A stored message.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "conversation_id": "d0123456789abcdefghjkmnpq", "seq": 1, "message_id": "0199c0de-0000-7000-8000-000000000001",
+    "sender_id": "alice", "receiver_id": "bob", "content": "Lunch?", "content_type": "text",
+    "timestamp": 1767225600000i64, "received_at": 1767225600123i64,
+}))]
+pub struct MessageBody<'a> {
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub conversation_id: ConversationId,
+    /// The place in the conversation: 1 for the first, then dense. The only order.
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub seq: Seq,
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub message_id: &'a MessageId,
+    pub sender_id: &'a str,
+    /// The other person of a direct conversation; null in groups.
+    #[schema(required)]
+    pub receiver_id: Option<&'a str>,
+    /// For `system` notices, JSON that says what happened.
+    pub content: &'a str,
+    /// `text`, `system` for notices by the server, or what the sender called it.
+    pub content_type: &'a str,
+    /// The sender's clock, in milliseconds since the Unix epoch. Shown, never used for order.
+    #[serde(serialize_with = "text::millis")]
+    #[schema(value_type = i64)]
+    pub timestamp: Timestamp,
+    /// The server's clock, in milliseconds since the Unix epoch.
+    #[serde(serialize_with = "text::millis")]
+    #[schema(value_type = i64)]
+    pub received_at: Timestamp,
+}
+
+impl<'a> From<&'a Message> for MessageBody<'a> {
+    fn from(message: &'a Message) -> MessageBody<'a> {
+        MessageBody {
+            conversation_id: message.conversation,
+            seq: message.seq,
+            message_id: &message.message_id,
+            sender_id: message.sender.as_str(),
+            receiver_id: message.receiver.as_ref().map(|user| user.as_str()),
+            content: &message.content,
+            content_type: message.content_type.as_str(),
+            timestamp: message.timestamp,
+            received_at: message.received_at,
+        }
+    }
+}
+
+/// One page of history: a range of consecutive seqs, and where its neighbours begin.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"messages": [], "next_before_seq": null, "next_after_seq": null, "head_seq": 0}))]
+pub struct PageBody<'a> {
+    /// Newest first; oldest first when asked with `after_seq`.
+    pub messages: Vec<MessageBody<'a>>,
+    /// `before_seq` of the page below; null where there is none.
+    #[serde(serialize_with = "text::seq_if_any")]
+    #[schema(value_type = Option<u64>, required)]
+    pub next_before_seq: Option<Seq>,
+    /// `after_seq` of the page above; null where there is none.
+    #[serde(serialize_with = "text::seq_if_any")]
+    #[schema(value_type = Option<u64>, required)]
+    pub next_after_seq: Option<Seq>,
+    /// The newest message of the conversation.
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub head_seq: Seq,
+}
+
+impl<'a> From<&'a Page> for PageBody<'a> {
+    fn from(page: &'a Page) -> PageBody<'a> {
+        PageBody {
+            messages: page.messages.iter().map(MessageBody::from).collect(),
+            next_before_seq: page.next_before,
+            next_after_seq: page.next_after,
+            head_seq: page.head,
+        }
+    }
+}
+
+/// The query of a history call. All values are numbers, so nothing in it is ever escaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageParameters {
+    pub from: PageFrom,
+    pub limit: PageLimit,
+}
+
+impl PageParameters {
+    pub fn parse(query: &str) -> Result<PageParameters, BadInput> {
+        let (mut before, mut after, mut limit) = (None, None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let slot = match name {
+                "before_seq" => &mut before,
+                "after_seq" => &mut after,
+                "limit" => &mut limit,
+                _ => continue,
+            };
+            if slot.replace(value).is_some() {
+                return Err(BadInput::field(name, "given more than once"));
+            }
+        }
+        let from = match (before, after) {
+            (None, None) => PageFrom::Newest,
+            (Some(before), None) => PageFrom::Before(parse_seq("before_seq", before, 1)?),
+            (None, Some(after)) => PageFrom::After(parse_seq("after_seq", after, 0)?),
+            (Some(_), Some(_)) => return Err(BadInput::new("before_seq and after_seq exclude each other")),
+        };
+        let limit = match limit {
+            None => PageLimit::DEFAULT,
+            Some(limit) => {
+                let invalid = || BadInput::new(bluetick_core::paging::InvalidLimit.to_string());
+                let limit: i64 = limit.parse().map_err(|_| invalid())?;
+                PageLimit::try_from(limit).map_err(|_| invalid())?
+            }
+        };
+        Ok(PageParameters { from, limit })
+    }
+}
+
+fn parse_seq(name: &str, value: &str, least: u64) -> Result<Seq, BadInput> {
+    match value.parse::<u64>() {
+        Ok(seq) if seq >= least && value.as_bytes()[0] != b'+' => Ok(Seq::new(seq).min(Seq::MAX)),
+        _ => Err(BadInput::field(name, format_args!("must be a whole number of at least {least}"))),
+    }
+}
