@@ -10,7 +10,7 @@ fn main() {
         conversations: conversations as usize,
         in_flight: in_flight as usize,
         body_bytes: 150,
-        read_seconds: 3,
+        read_seconds: std::env::var("RS").map_or(3, |v| v.parse().unwrap()),
         settings,
     })
     .unwrap();

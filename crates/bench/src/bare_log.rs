@@ -28,7 +28,7 @@ pub fn run(directory: &Path, batches: &[BatchSize], at_most: Duration) -> io::Re
     let file = prepare(&path)?;
     let largest = batches.iter().map(|batch| batch.bytes).max().unwrap_or(0);
     let bytes: Vec<u8> = (0..largest).map(|at| (at * 31) as u8).collect();
-    let mut sync = Latencies::new();
+    let sync = Latencies::default();
     let (mut messages, mut offset) = (0, 0);
     let started = Instant::now();
     for batch in batches {

@@ -69,7 +69,7 @@ impl Watcher {
         act(state.get_or_insert_with(|| Watched {
             batches: Vec::new(),
             batch_count: 0,
-            sync: Latencies::new(),
+            sync: Latencies::default(),
             checkpoints: Vec::new(),
         }))
     }
@@ -106,7 +106,7 @@ pub fn run(bench: StoreBench) -> Result<(), BenchError> {
         return Err(BenchError::NotEmpty(bench.directory));
     }
     std::fs::create_dir_all(&bench.directory).map_err(in_directory)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(std::env::var("WT").map_or(2, |v| v.parse().unwrap())).enable_all().build();
     let result = runtime.map_err(in_directory).and_then(|runtime| runtime.block_on(measure(&bench)));
     std::fs::remove_dir_all(&bench.directory).map_err(in_directory)?;
     result
@@ -126,14 +126,14 @@ async fn measure(bench: &StoreBench) -> Result<(), BenchError> {
     let conversations = Arc::new(found_conversations(&store, bench).await?);
     watcher.take();
 
-    let usage = Usage::now();
+    let usage = Usage::now(&bench.directory);
     let acks = send_all(&store, bench, &conversations, &watcher).await?;
     let sending = usage.spent();
     let resident = resident_bytes();
-    let usage = Usage::now();
+    let usage = Usage::now(&bench.directory);
     let hot = read_pages(&store, bench, &conversations).await?;
     let hot_spent = usage.spent();
-    let usage = Usage::now();
+    let usage = Usage::now(&bench.directory);
     store.close().await;
     drop(store);
     let closing = usage.spent();
@@ -144,7 +144,7 @@ async fn measure(bench: &StoreBench) -> Result<(), BenchError> {
     let reopening = Instant::now();
     let store = open(bench, &watcher)?;
     let reopened = reopening.elapsed();
-    let usage = Usage::now();
+    let usage = Usage::now(&bench.directory);
     let cold = read_pages(&store, bench, &conversations).await?;
     let cold_spent = usage.spent();
     store.close().await;
@@ -214,18 +214,18 @@ async fn send_all(
     bench: &StoreBench,
     pairs: &Arc<Vec<Pair>>,
     watcher: &Arc<Watcher>,
-) -> Result<Latencies, BenchError> {
+) -> Result<Arc<Latencies>, BenchError> {
     let mut dice = Dice::new(7);
     let texts = Arc::new(texts(bench.body_bytes, 4096, &mut dice));
     let left = Arc::new(AtomicU64::new(bench.messages));
     let popularity = Popularity::new(pairs.len());
+    let all = Arc::new(Latencies::default());
     let mut senders = JoinSet::new();
     for sender in 0..bench.in_flight {
         let (store, pairs, texts) = (Arc::clone(store), Arc::clone(pairs), Arc::clone(&texts));
-        let left = Arc::clone(&left);
+        let (left, latencies) = (Arc::clone(&left), Arc::clone(&all));
         senders.spawn(async move {
             let mut dice = Dice::new(sender as u64 + 1000);
-            let mut latencies = Latencies::new();
             while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
             {
                 let pair = &pairs[popularity.pick(&mut dice)];
@@ -249,16 +249,14 @@ async fn send_all(
                 store.append(append).await?.await?;
                 latencies.record(started.elapsed());
             }
-            Ok::<_, StoreError>(latencies)
+            Ok::<_, StoreError>(())
         });
     }
-    let mut all = Latencies::new();
     let mut progress = Progress::new(bench.messages);
     let mut every_second = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
             joined = senders.join_next() => match joined {
-                Some(Ok(Ok(latencies))) => all.add(&latencies),
                 None => break,
                 other => settle(other)?,
             },
@@ -337,7 +335,7 @@ struct Results {
     sending: Spent,
     closing: Spent,
     watched: Watched,
-    acks: Latencies,
+    acks: Arc<Latencies>,
     limit: BareLog,
     resident: u64,
     on_disk: u64,

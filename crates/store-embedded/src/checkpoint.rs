@@ -9,12 +9,11 @@ use std::time::Instant;
 
 use bluetick_core::ports::CheckpointReport;
 use bluetick_core::{ContentType, Conversation, Members, Seq, Timestamp, UserId};
-use bytes::Bytes;
 
-use crate::codec::chunk::{self, Entry, Fingerprint, Fingerprinter, Packer};
+use crate::codec::chunk::{self, Entry, Fingerprint, Packer};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, rows};
-use crate::memory::{Generation, Room, Users, Written};
+use crate::memory::{Generation, Room, TailMessage, Users, Written};
 use crate::tables::{Tables, TablesError, Update};
 
 /// One durable transaction of the table engine. Small ones leave the disk to the log in between.
@@ -36,7 +35,6 @@ pub enum Step {
 pub struct Checkpoint<'a> {
     pub tables: &'a Tables,
     pub users: &'a Users,
-    pub fingerprinter: Fingerprinter,
     pub on_step: &'a (dyn Fn(Step) + Sync),
 }
 
@@ -46,7 +44,7 @@ struct Visit {
     conversation: Conversation,
     members: Arc<Members>,
     tail_first: Seq,
-    tail: Vec<Bytes>,
+    tail: Vec<TailMessage>,
     written: Written,
 }
 
@@ -149,13 +147,11 @@ impl Checkpoint<'_> {
             return Ok(before.records().next_back().map(<[u8]>::to_vec));
         }
 
-        let records = before.records().chain(visit.tail.iter().map(|record| &record[..]));
+        let old = before.records().zip(prints);
+        let new = visit.tail.iter().map(|message| (&message.record[..], message.fingerprint));
         let mut entries: Vec<Entry<'_>> = Vec::with_capacity(before.records().len() + visit.tail.len());
-        for (index, record) in records.enumerate() {
-            let (received_at, fingerprint) = match prints.get(index) {
-                Some(known) => (received_at_of(record).map_err(damaged)?, *known),
-                None => self.fingerprint(record).map_err(damaged)?,
-            };
+        for (record, fingerprint) in old.chain(new) {
+            let received_at = received_at_of(record).map_err(damaged)?;
             entries.push(Entry { record, fingerprint, received_at });
         }
         let mut packed = Vec::new();
@@ -169,11 +165,6 @@ impl Checkpoint<'_> {
             rest = later;
         }
         Ok(entries.last().map(|entry| entry.record.to_vec()))
-    }
-
-    fn fingerprint(&self, record: &[u8]) -> Result<(Timestamp, Fingerprint), DecodeError> {
-        let record = Record::decode(record)?;
-        Ok((record.received_at, fingerprint_of(&self.fingerprinter, &record)))
     }
 
     fn write_inbox(&self, inbox: &mut Vec<InboxChange>) -> Result<(), TablesError> {
@@ -211,13 +202,7 @@ impl Checkpoint<'_> {
     }
 }
 
-pub fn fingerprint_of(fingerprinter: &Fingerprinter, record: &Record<'_>) -> Fingerprint {
-    match record.content_type {
-        ContentType::System => Fingerprint::NONE,
-        _ => fingerprinter.of(record.sender, &record.message_id),
-    }
-}
-
+/// The first thing in a record.
 fn received_at_of(record: &[u8]) -> Result<Timestamp, DecodeError> {
     crate::codec::Reader(record).signed().map(Timestamp::from_millis)
 }

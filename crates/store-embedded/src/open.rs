@@ -107,8 +107,13 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     let rooms = Arc::new(Rooms::default());
     let users = Arc::new(Users::default());
     let mut generation = Generation::first();
-    let mut recovery =
-        Recovery { tables: &tables, rooms: &rooms, users: &users, generation: &mut generation };
+    let mut recovery = Recovery {
+        tables: &tables,
+        rooms: &rooms,
+        users: &users,
+        fingerprinter: identity.fingerprinter,
+        generation: &mut generation,
+    };
     let end = recovery.run(&log_directory, identity.tag)?;
     let replayed_bytes = generation.log_bytes;
 
@@ -146,7 +151,6 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         queue: Arc::clone(&queue),
         handover: Arc::clone(&handover),
         observer: parts.observer,
-        fingerprinter: identity.fingerprinter,
         awake_conversations: parts.settings.awake_conversations,
         on_step: parts.on_checkpoint_step,
     };
@@ -163,11 +167,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     };
     let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(directory = %directory.display(), replayed_bytes, took_ms, "the store is open");
-    let waker = Waker {
-        tables: Arc::clone(&tables),
-        rooms: Arc::clone(&rooms),
-        fingerprinter: identity.fingerprinter,
-    };
+    let waker = Waker { tables: Arc::clone(&tables), rooms: Arc::clone(&rooms) };
     Ok(Running {
         lock,
         tables,
@@ -218,7 +218,6 @@ struct Checkpointer {
     queue: Arc<Queue>,
     handover: Arc<Handover>,
     observer: Arc<dyn StoreObserver>,
-    fingerprinter: Fingerprinter,
     awake_conversations: usize,
     on_step: Arc<dyn Fn(Step) + Send + Sync>,
 }
@@ -239,12 +238,8 @@ impl Checkpointer {
 
     /// Tries until it works. Returns `false` when the store closes first; the log still has everything then.
     fn write(&self, generation: &mut Generation) -> bool {
-        let checkpoint = Checkpoint {
-            tables: &self.tables,
-            users: &self.users,
-            fingerprinter: self.fingerprinter,
-            on_step: self.on_step.as_ref(),
-        };
+        let checkpoint =
+            Checkpoint { tables: &self.tables, users: &self.users, on_step: self.on_step.as_ref() };
         loop {
             match checkpoint.run(generation) {
                 Ok(report) => {

@@ -5,15 +5,16 @@
 
 use std::sync::Arc;
 
-use bluetick_core::Seq;
+use bluetick_core::{ContentType, Seq};
 use bytes::Bytes;
 use thiserror::Error;
 
+use crate::codec::chunk::{Fingerprint, Fingerprinter};
 use crate::codec::event::{self, Event};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, Reader};
 use crate::log::{self, Frame, LogError, ScanEnd, StoreTag};
-use crate::memory::{Generation, Room, RoomState, Rooms, Users};
+use crate::memory::{Generation, Room, RoomState, Rooms, TailMessage, Users};
 use crate::tables::{Tables, TablesError};
 
 #[derive(Debug, Error)]
@@ -36,6 +37,7 @@ pub struct Recovery<'a> {
     pub tables: &'a Tables,
     pub rooms: &'a Rooms,
     pub users: &'a Users,
+    pub fingerprinter: Fingerprinter,
     pub generation: &'a mut Generation,
 }
 
@@ -68,8 +70,13 @@ impl Recovery<'_> {
                         let conversation = conversation.to_string();
                         return Err(RecoveryError::OutOfPlace { batch, conversation, found: seq, expected });
                     }
-                    let received_at = Record::decode(record).map_err(in_batch)?.received_at;
-                    state.push(seq, payload.slice_ref(record), received_at);
+                    let decoded = Record::decode(record).map_err(in_batch)?;
+                    let fingerprint = match decoded.content_type {
+                        ContentType::System => Fingerprint::NONE,
+                        _ => self.fingerprinter.of(decoded.sender, &decoded.message_id),
+                    };
+                    let message = TailMessage { record: payload.slice_ref(record), fingerprint };
+                    state.push(seq, message, decoded.received_at);
                 }
                 Event::Founded { conversation, members } => {
                     let room = self.room(batch, conversation.id)?;

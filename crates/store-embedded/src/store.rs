@@ -11,7 +11,7 @@ use bluetick_core::{
 };
 
 use crate::codec::record;
-use crate::commit::{Answer, AppendCommand, Command, HealthState, Queue, WritableRoom, reply_pair};
+use crate::commit::{Answer, AppendCommand, Command, Control, HealthState, Queue, WritableRoom, reply_pair};
 use crate::memory::{Room, Rooms, Users};
 use crate::open::{OpenError, Running, StoreParts, Threads, open};
 use crate::read::{Plan, page_from_tables};
@@ -80,8 +80,8 @@ impl EmbeddedStore {
         }
     }
 
-    async fn commit<T>(&self, command: Command, answer: Answer<T>) -> Result<T, StoreError> {
-        self.queue.push(command)?;
+    async fn commit<T>(&self, control: Control, answer: Answer<T>) -> Result<T, StoreError> {
+        self.queue.push(Command::Control(Box::new(control)))?;
         answer.await.unwrap_or(Err(StoreError::Closing))
     }
 
@@ -120,13 +120,13 @@ impl Store for EmbeddedStore {
     async fn create_user(&self, user: User) -> Result<(), StoreError> {
         self.health.check()?;
         let (reply, answer) = reply_pair();
-        self.commit(Command::CreateUser { user, reply }, answer).await
+        self.commit(Control::CreateUser { user, reply }, answer).await
     }
 
     async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError> {
         self.health.check()?;
         let (reply, answer) = reply_pair();
-        self.commit(Command::UpdateUser { update, reply }, answer).await
+        self.commit(Control::UpdateUser { update, reply }, answer).await
     }
 
     async fn user(&self, id: &UserId) -> Result<Option<User>, StoreError> {
@@ -147,7 +147,7 @@ impl Store for EmbeddedStore {
             }
         };
         let (reply, answer) = reply_pair();
-        self.commit(Command::Open { room, new, reply }, answer).await
+        self.commit(Control::Open { room, new, reply }, answer).await
     }
 
     async fn conversation(
@@ -170,14 +170,14 @@ impl Store for EmbeddedStore {
         self.health.check()?;
         let room = self.existing(add.conversation).await?;
         let (reply, answer) = reply_pair();
-        self.commit(Command::Add { room, add, reply }, answer).await
+        self.commit(Control::Add { room, add, reply }, answer).await
     }
 
     async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
         self.health.check()?;
         let room = self.existing(remove.conversation).await?;
         let (reply, answer) = reply_pair();
-        self.commit(Command::Remove { room, remove, reply }, answer).await
+        self.commit(Control::Remove { room, remove, reply }, answer).await
     }
 
     async fn append(&self, append: Append) -> Result<Accepted, StoreError> {

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use bluetick_core::{ConversationId, Refusal, Seq, StoreError, Timestamp};
 
-use crate::checkpoint::fingerprint_of;
-use crate::codec::chunk::{Fingerprint, Fingerprinter};
-use crate::codec::record::Record;
+use crate::codec::chunk::Fingerprint;
 use crate::commit::WritableRoom;
 use crate::memory::{IdTable, Room, RoomState, Rooms};
 use crate::recovery::load;
@@ -15,7 +13,6 @@ use crate::tables::Tables;
 pub struct Waker {
     pub tables: Arc<Tables>,
     pub rooms: Arc<Rooms>,
-    pub fingerprinter: Fingerprinter,
 }
 
 impl Waker {
@@ -55,10 +52,8 @@ impl Waker {
                 }
                 true
             })?;
-            for (record, seq) in state.tail().zip(state.tail_first().get()..) {
-                let record =
-                    Record::decode(record).map_err(|error| StoreError::Damaged(error.to_string()))?;
-                ids.insert(fingerprint_of(&self.fingerprinter, &record), Seq::new(seq));
+            for (message, seq) in state.tail().zip(state.tail_first().get()..) {
+                ids.insert(message.fingerprint, Seq::new(seq));
             }
             state.ids = Some(ids);
         }

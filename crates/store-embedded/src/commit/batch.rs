@@ -15,8 +15,14 @@ use crate::memory::Room;
 
 pub type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
+/// Boxed, so that the many messages and the few other things are all small while they wait.
 pub enum Command {
     Append(Box<AppendCommand>),
+    Control(Box<Control>),
+}
+
+/// Everything that is rare.
+pub enum Control {
     Open { room: Arc<Room>, new: NewConversation, reply: Reply<Opened> },
     Add { room: Arc<Room>, add: AddMembers, reply: Reply<ConversationView> },
     Remove { room: Arc<Room>, remove: RemoveMember, reply: Reply<ConversationView> },
@@ -45,42 +51,47 @@ impl Command {
     pub fn weight(&self) -> usize {
         match self {
             Command::Append(append) => append.record.len(),
-            Command::Open { .. } | Command::Add { .. } => 16 << 10,
-            Command::Remove { .. } | Command::CreateUser { .. } | Command::UpdateUser { .. } => 1 << 10,
+            Command::Control(_) => 1 << 10,
         }
     }
 
     pub fn subject(&self) -> Subject {
         match self {
             Command::Append(append) => Subject::Conversation(append.append.conversation),
-            Command::Open { new, .. } => Subject::Conversation(new.id),
-            Command::Add { add, .. } => Subject::Conversation(add.conversation),
-            Command::Remove { remove, .. } => Subject::Conversation(remove.conversation),
-            Command::CreateUser { user, .. } => Subject::User(user.id.clone()),
-            Command::UpdateUser { update, .. } => Subject::User(update.id.clone()),
+            Command::Control(control) => match &**control {
+                Control::Open { new, .. } => Subject::Conversation(new.id),
+                Control::Add { add, .. } => Subject::Conversation(add.conversation),
+                Control::Remove { remove, .. } => Subject::Conversation(remove.conversation),
+                Control::CreateUser { user, .. } => Subject::User(user.id.clone()),
+                Control::UpdateUser { update, .. } => Subject::User(update.id.clone()),
+            },
         }
     }
 
     pub fn refuse(self, error: StoreError) {
         match self {
-            Command::Append(command) => drop(command.reply.send(Err(error))),
-            Command::Open { reply, .. } => drop(reply.send(Err(error))),
-            Command::Add { reply, .. } | Command::Remove { reply, .. } => drop(reply.send(Err(error))),
-            Command::CreateUser { reply, .. } | Command::UpdateUser { reply, .. } => {
-                drop(reply.send(Err(error)));
-            }
+            Command::Append(command) => answer(command.reply, Err(error)),
+            Command::Control(control) => match *control {
+                Control::Open { reply, .. } => answer(reply, Err(error)),
+                Control::Add { reply, .. } | Control::Remove { reply, .. } => answer(reply, Err(error)),
+                Control::CreateUser { reply, .. } | Control::UpdateUser { reply, .. } => {
+                    answer(reply, Err(error));
+                }
+            },
         }
     }
 }
 
-/// A message on its way, with the place of its record in the batch.
+/// The asker may have gone; then nobody wants to know.
+pub fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
+    drop(reply.send(result));
+}
+
+/// A message on its way, with its place in the conversation and that of its record in the batch.
 pub struct PlannedMessage {
-    pub room: Arc<Room>,
+    pub command: Box<AppendCommand>,
     pub seq: Seq,
     pub record: Range<usize>,
-    pub fingerprint: Fingerprint,
-    pub append: Append,
-    pub reply: Reply<Appended>,
 }
 
 pub enum Planned {
@@ -128,7 +139,9 @@ impl Batch {
     /// The message this batch puts at `seq`.
     pub fn planned_message(&self, id: ConversationId, seq: Seq) -> Option<&PlannedMessage> {
         self.planned.iter().rev().find_map(|planned| match planned {
-            Planned::Message(message) if message.room.id == id && message.seq == seq => Some(message),
+            Planned::Message(message) if message.command.room.0.id == id && message.seq == seq => {
+                Some(message)
+            }
             _ => None,
         })
     }

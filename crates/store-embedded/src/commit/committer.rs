@@ -1,6 +1,7 @@
 //! The loop: take, decide, write, show, answer.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,13 @@ use bluetick_core::ports::{Appended, CommitListener, CommitReport, Committed, Op
 use bluetick_core::{Refusal, StoreError};
 use bytes::Bytes;
 
-use super::batch::{Batch, Command, Planned, PlannedMessage};
+use super::batch::{AppendCommand, Batch, Command, Planned, PlannedMessage, answer};
 use super::queue::Woken;
-use super::sequence::{Sequencer, answer};
-use super::{Handover, HealthState, Queue};
+use super::sequence::Sequencer;
+use super::{Handover, HealthState, Queue, WritableRoom};
+use crate::codec::chunk::Fingerprint;
 use crate::log::{AppendError, BatchBuffer, LogWriter};
-use crate::memory::{Generation, Users};
+use crate::memory::{Generation, TailMessage, Users};
 
 /// A batch is closed when it reaches this, so that no sync takes long.
 const BATCH_BYTES: usize = 2 << 20;
@@ -143,7 +145,7 @@ impl Committer {
                     let mut state = room.state();
                     state.found(founding.conversation, Arc::new(founding.members));
                     if let (Some(message), Some(record)) = (founding.notice, notice) {
-                        state.push(message.seq, bytes.slice(record), message.received_at);
+                        state.push(message.seq, notice_in(&bytes, record), message.received_at);
                         committed.push(Committed {
                             message: Arc::new(message),
                             members: Arc::clone(&state.members),
@@ -159,7 +161,7 @@ impl Committer {
                     let mut state = room.state();
                     for ((change, message), record) in changes {
                         state.change_membership(&change);
-                        state.push(message.seq, bytes.slice(record), message.received_at);
+                        state.push(message.seq, notice_in(&bytes, record), message.received_at);
                         let departed = match change {
                             MembershipChange::Left { user, .. } => Some(user),
                             MembershipChange::Joined(_) => None,
@@ -276,16 +278,21 @@ impl Shown {
     }
 }
 
+fn notice_in(bytes: &Bytes, record: Range<usize>) -> TailMessage {
+    TailMessage { record: bytes.slice(record), fingerprint: Fingerprint::NONE }
+}
+
 fn show_message(
     generation: &mut Generation,
     bytes: &Bytes,
     planned: PlannedMessage,
     committed: Option<&mut Vec<Committed>>,
 ) -> Shown {
-    let PlannedMessage { room, seq, record, append, reply, .. } = planned;
+    let PlannedMessage { command, seq, record } = planned;
+    let AppendCommand { room: WritableRoom(room), append, fingerprint, reply, .. } = *command;
     let received_at = append.received_at;
     let mut state = room.state();
-    state.push(seq, bytes.slice(record), received_at);
+    state.push(seq, TailMessage { record: bytes.slice(record), fingerprint }, received_at);
     generation.list(&room, &mut state);
     if let Some(committed) = committed {
         let members = Arc::clone(&state.members);
@@ -301,13 +308,14 @@ fn show_message(
 fn undo(batch: Batch, error: &StoreError) {
     for planned in batch.planned {
         match planned {
-            Planned::Message(PlannedMessage { room, seq, fingerprint, reply, .. }) => {
-                let mut state = room.state();
+            Planned::Message(PlannedMessage { command, seq, .. }) => {
+                let mut state = command.room.0.state();
                 state.reserved = state.head();
                 if let Some(ids) = &mut state.ids {
-                    ids.remove(fingerprint, seq);
+                    ids.remove(command.fingerprint, seq);
                 }
-                answer(reply, Err(error.clone()));
+                drop(state);
+                answer(command.reply, Err(error.clone()));
             }
             Planned::Members { room, reply, .. } => {
                 let mut state = room.state();

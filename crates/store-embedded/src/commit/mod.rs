@@ -13,7 +13,7 @@ mod sequence;
 
 use std::sync::Arc;
 
-pub use batch::{AppendCommand, Command, Reply};
+pub use batch::{AppendCommand, Command, Control, Reply};
 use bluetick_core::StoreError;
 pub use committer::{Committer, CommitterParts};
 pub use handover::{Handover, Sealed};

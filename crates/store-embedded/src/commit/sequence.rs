@@ -6,7 +6,7 @@ use bluetick_core::decide;
 use bluetick_core::ports::{AddMembers, Appended, NewConversation, Opened, RemoveMember, UserUpdate};
 use bluetick_core::{ConversationView, Message, Refusal, Seq, StoreError, User};
 
-use super::batch::{AppendCommand, Batch, Command, Planned, PlannedMessage, Subject};
+use super::batch::{AppendCommand, Batch, Command, Control, Planned, PlannedMessage, Subject, answer};
 use super::{Reply, WritableRoom};
 use crate::codec::record::Record;
 use crate::codec::{event, record};
@@ -21,51 +21,51 @@ pub struct Sequencer {
 impl Sequencer {
     pub fn sequence(&self, batch: &mut Batch, command: Command) {
         match command {
-            Command::Append(command) => self.append(batch, *command),
-            Command::Open { room, new, reply } => self.open(batch, room, &new, reply),
-            Command::Add { room, add, reply } => self.add(batch, room, &add, reply),
-            Command::Remove { room, remove, reply } => self.remove(batch, room, &remove, reply),
-            Command::CreateUser { user, reply } => self.create_user(batch, user, reply),
-            Command::UpdateUser { update, reply } => self.update_user(batch, update, reply),
+            Command::Append(command) => self.append(batch, command),
+            Command::Control(control) => match *control {
+                Control::Open { room, new, reply } => self.open(batch, room, &new, reply),
+                Control::Add { room, add, reply } => self.add(batch, room, &add, reply),
+                Control::Remove { room, remove, reply } => self.remove(batch, room, &remove, reply),
+                Control::CreateUser { user, reply } => self.create_user(batch, user, reply),
+                Control::UpdateUser { update, reply } => self.update_user(batch, update, reply),
+            },
         }
     }
 
-    fn append(&self, batch: &mut Batch, command: AppendCommand) {
-        let AppendCommand { room: WritableRoom(room), append, record, fingerprint, reply } = command;
+    fn append(&self, batch: &mut Batch, command: Box<AppendCommand>) {
+        let AppendCommand { room: WritableRoom(room), append, record, fingerprint, .. } = &*command;
+        let fingerprint = *fingerprint;
         let mut state = room.state();
         if state.conversation.is_none() || !state.members.contains(&append.sender) {
-            return answer(reply, Err(Refusal::NotAMember.into()));
+            drop(state);
+            return answer(command.reply, Err(Refusal::NotAMember.into()));
         }
         let ids = state.ids.as_ref().expect("a room is made writable before it is written to");
         let candidates: Vec<Seq> = ids.candidates(fingerprint, state.reserved).collect();
         for seq in candidates {
-            match self.compare(batch, &room, &state, seq, &append) {
-                Ok(Comparison::Other) => {}
-                Ok(Comparison::Conflict) => {
-                    return answer(reply, Err(Refusal::MessageIdReused { first_seq: seq }.into()));
+            let outcome = match self.compare(batch, room, &state, seq, append) {
+                Ok(Comparison::Other) => continue,
+                Ok(Comparison::Conflict) => Err(Refusal::MessageIdReused { first_seq: seq }.into()),
+                Ok(Comparison::Same(appended)) => Ok(appended),
+                Err(error) => Err(error),
+            };
+            let durable = seq <= state.head();
+            drop(state);
+            match outcome {
+                Ok(appended) if !durable => {
+                    batch.planned.push(Planned::Echo { appended, reply: command.reply });
                 }
-                Ok(Comparison::Same(appended)) if seq > state.head() => {
-                    drop(state);
-                    return batch.planned.push(Planned::Echo { appended, reply });
-                }
-                Ok(Comparison::Same(appended)) => return answer(reply, Ok(appended)),
-                Err(error) => return answer(reply, Err(error)),
+                outcome => answer(command.reply, outcome),
             }
+            return;
         }
         let seq = state.reserved.next();
         state.reserved = seq;
         state.ids.get_or_insert_default().insert(fingerprint, seq);
         drop(state);
-        let record = event::put_message(&mut batch.buffer.bytes, room.id, seq, &record);
+        let record = event::put_message(&mut batch.buffer.bytes, room.id, seq, record);
         batch.buffer.events += 1;
-        batch.planned.push(Planned::Message(PlannedMessage {
-            room,
-            seq,
-            record,
-            fingerprint,
-            append,
-            reply,
-        }));
+        batch.planned.push(Planned::Message(PlannedMessage { command, seq, record }));
     }
 
     /// Whether the message at `seq`, whose fingerprint is the same, is the one that is sent again.
@@ -78,7 +78,7 @@ impl Sequencer {
         append: &bluetick_core::ports::Append,
     ) -> Result<Comparison, StoreError> {
         if let Some(planned) = batch.planned_message(room.id, seq) {
-            let earlier = &planned.append;
+            let earlier = &planned.command.append;
             if earlier.sender != append.sender || earlier.message_id != append.message_id {
                 return Ok(Comparison::Other);
             }
@@ -238,9 +238,4 @@ fn put_notice(bytes: &mut Vec<u8>, notice: &Message) -> std::ops::Range<usize> {
         &notice.content,
     );
     event::put_message(bytes, notice.conversation, notice.seq, &body)
-}
-
-/// The asker may have gone; then nobody wants to know.
-pub fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
-    drop(reply.send(result));
 }

@@ -8,6 +8,6 @@ mod users;
 
 pub use generation::Generation;
 pub use ids::IdTable;
-pub use room::{Room, RoomState, Written};
+pub use room::{Room, RoomState, TailMessage, Written};
 pub use rooms::Rooms;
 pub use users::Users;

@@ -9,11 +9,19 @@ use bluetick_core::{Conversation, ConversationId, ConversationView, Members, Seq
 use bytes::Bytes;
 
 use super::IdTable;
+use crate::codec::chunk::Fingerprint;
 
 pub struct Room {
     pub id: ConversationId,
     state: Mutex<RoomState>,
     last_used: AtomicU64,
+}
+
+/// A durable message that the tables may not have yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TailMessage {
+    pub record: Bytes,
+    pub fingerprint: Fingerprint,
 }
 
 /// Invariants: `tail` holds the durable messages `tail_first..=head`, everything below is in the tables;
@@ -25,7 +33,7 @@ pub struct RoomState {
     pub members: Arc<Members>,
     /// The newest place that was given out, durable or not. Only the committer looks at it.
     pub reserved: Seq,
-    tail: VecDeque<Bytes>,
+    tail: VecDeque<TailMessage>,
     tail_first: Seq,
     /// `None` until somebody writes here; then every id of the dedupe window and of the tail.
     pub ids: Option<IdTable>,
@@ -120,26 +128,26 @@ impl RoomState {
     }
 
     /// A message is durable.
-    pub fn push(&mut self, seq: Seq, record: Bytes, received_at: Timestamp) {
+    pub fn push(&mut self, seq: Seq, message: TailMessage, received_at: Timestamp) {
         let conversation = self.conversation.as_mut().expect("only a conversation that exists gets messages");
         assert_eq!(seq, conversation.head.next(), "places are dense");
         conversation.head = seq;
         conversation.last_at = received_at;
         self.reserved = self.reserved.max(seq);
-        self.tail.push_back(record);
+        self.tail.push_back(message);
     }
 
     /// The durable record at `seq`, if it is not in the tables alone.
     pub fn tail_record(&self, seq: Seq) -> Option<&Bytes> {
         let index = seq.get().checked_sub(self.tail_first.get())?;
-        self.tail.get(usize::try_from(index).ok()?)
+        self.tail.get(usize::try_from(index).ok()?).map(|message| &message.record)
     }
 
     pub fn tail_first(&self) -> Seq {
         self.tail_first
     }
 
-    pub fn tail(&self) -> impl ExactSizeIterator<Item = &Bytes> {
+    pub fn tail(&self) -> impl ExactSizeIterator<Item = &TailMessage> {
         self.tail.iter()
     }
 
@@ -178,6 +186,10 @@ mod tests {
         name.parse().unwrap()
     }
 
+    fn message(number: u8) -> TailMessage {
+        TailMessage { record: Bytes::copy_from_slice(&[number]), fingerprint: Fingerprint::NONE }
+    }
+
     fn room() -> RoomState {
         let mut room = RoomState::absent();
         let conversation = Conversation {
@@ -190,11 +202,7 @@ mod tests {
         };
         room.found(conversation, Arc::new(Members::founding(&user("alice"), &[user("bob")])));
         for seq in 1..=3u8 {
-            room.push(
-                Seq::new(seq.into()),
-                Bytes::copy_from_slice(&[seq]),
-                Timestamp::from_millis(seq.into()),
-            );
+            room.push(Seq::new(seq.into()), message(seq), Timestamp::from_millis(seq.into()));
         }
         room
     }
@@ -203,7 +211,7 @@ mod tests {
     fn what_a_checkpoint_wrote_is_forgotten_and_what_came_meanwhile_stays() {
         let mut room = room();
         let written = Written { through: room.head(), members: room.changed_members().clone() };
-        room.push(Seq::new(4), Bytes::from_static(&[4]), Timestamp::from_millis(4));
+        room.push(Seq::new(4), message(4), Timestamp::from_millis(4));
         let bob = Member { user: user("bob"), role: Role::Admin, joined_seq: Seq::new(4) };
         room.change_membership(&MembershipChange::Joined(bob));
         room.forget(&written);
@@ -226,6 +234,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "places are dense")]
     fn a_hole_is_a_bug_and_not_a_message() {
-        room().push(Seq::new(5), Bytes::new(), Timestamp::from_millis(5));
+        room().push(Seq::new(5), message(5), Timestamp::from_millis(5));
     }
 }
