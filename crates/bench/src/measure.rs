@@ -67,7 +67,7 @@ pub fn resident_bytes() -> u64 {
 }
 
 /// Bytes a directory takes on the disk.
-pub fn disk_bytes(directory: &std::path::Path) -> u64 {
+pub fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     entries

@@ -29,7 +29,7 @@ pub struct StoreBench {
     pub conversations: usize,
     pub in_flight: usize,
     pub body_bytes: usize,
-    /// How long pages are read, hot and after a restart.
+    /// How long pages are read, hot and after a restart. 0 leaves that out.
     pub read_seconds: u64,
     pub settings: StoreSettings,
 }
@@ -106,7 +106,8 @@ pub fn run(bench: StoreBench) -> Result<(), BenchError> {
         return Err(BenchError::NotEmpty(bench.directory));
     }
     std::fs::create_dir_all(&bench.directory).map_err(in_directory)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(std::env::var("WT").map_or(2, |v| v.parse().unwrap())).enable_all().build();
+    // One thread sends for everybody; the processors are for the store.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let result = runtime.map_err(in_directory).and_then(|runtime| runtime.block_on(measure(&bench)));
     std::fs::remove_dir_all(&bench.directory).map_err(in_directory)?;
     result

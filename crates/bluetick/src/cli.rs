@@ -38,6 +38,9 @@ pub enum Command {
     /// Check the settings, or print an example of them
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Measure how fast Bluetick is on this machine
+    #[command(subcommand)]
+    Bench(BenchCommand),
 }
 
 /// Where the settings and the data are.
@@ -203,6 +206,47 @@ settings. 2: it would not, and standard error says why.
 Examples:
   bluetick config check
   bluetick config check --config /etc/bluetick.toml";
+
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// The embedded store alone: durable sends, pages, bytes, processor time
+    #[command(after_help = BENCH_STORE_HELP)]
+    Store(BenchStoreArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct BenchStoreArgs {
+    /// How many messages are sent
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub messages: u64,
+    /// To how many conversations; a few are popular, most are quiet (zipf)
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub conversations: u32,
+    /// How many sends are waiting for their acknowledgement at any time
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub in_flight: u32,
+    /// The size of a message's text
+    #[arg(long, value_name = "BYTES", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub body: u32,
+    /// How long pages are read, once hot and once after a restart; 0 leaves it out
+    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+    pub read_seconds: u64,
+    /// store.checkpoint_bytes for this run
+    #[arg(long, value_name = "BYTES")]
+    pub checkpoint_bytes: Option<u64>,
+    /// Where to write: an empty or new directory on the disk to measure; removed at the end
+    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
+    pub dir: PathBuf,
+}
+
+const BENCH_STORE_HELP: &str = "\
+Each send is a whole one: membership, duplicate check, order, one synced batch, inbox rows, checkpoints.
+The same batches are then written to a bare file and synced, as the limit of this disk.
+
+Examples:
+  bluetick bench store
+  bluetick bench store --in-flight 1 --messages 20000        what a lone sender waits for
+  bluetick bench store --messages 10000000 --dir /data/bench   longer, on another disk";
 
 fn parse_time(text: &str) -> Result<Duration, String> {
     let expected = || "expected a whole number with a unit, such as 90s, 15m, 1h or 7d".to_owned();

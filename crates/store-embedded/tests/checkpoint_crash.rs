@@ -1,5 +1,7 @@
 //! A crash at every step of a checkpoint: what lies on the disk at that moment opens to the same conversations.
 
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! The embedded store passes the suite that every store passes.
 
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
 mod common;
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! A disk that is full, fails, or lies: writes are refused, reads go on, nothing is served that is not true.
 
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
 mod common;
 
 use std::os::unix::fs::FileExt;

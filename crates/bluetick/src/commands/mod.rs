@@ -1,5 +1,6 @@
 //! What each command does, one a file.
 
+pub mod bench;
 pub mod config;
 pub mod serve;
 pub mod token;
