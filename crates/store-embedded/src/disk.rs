@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -89,7 +89,8 @@ impl Disk {
     /// Makes a file of `bytes` zeros whose blocks are all written: overwriting them later moves no metadata, which
     /// halves the time of a sync.
     pub fn create_zeroed(&self, path: &Path, bytes: u64) -> io::Result<File> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
         if self.faults.full.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::StorageFull.into());
         }

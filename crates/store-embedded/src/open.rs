@@ -1,6 +1,7 @@
 //! Opening a data directory: lock, tables, log, threads.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -241,7 +242,8 @@ impl Checkpointer {
         let checkpoint =
             Checkpoint { tables: &self.tables, users: &self.users, on_step: self.on_step.as_ref() };
         loop {
-            match checkpoint.run(generation) {
+            let attempt = catch_unwind(AssertUnwindSafe(|| checkpoint.run(generation)));
+            match attempt.unwrap_or_else(|_| Err(TablesError::Panicked)) {
                 Ok(report) => {
                     self.observer.checkpointed(report);
                     return true;

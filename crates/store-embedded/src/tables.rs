@@ -30,6 +30,8 @@ pub enum TablesError {
     Io { path: PathBuf, error: std::io::Error },
     #[error("{} is shorter than it says: {found} bytes instead of {expected}", path.display())]
     Truncated { path: PathBuf, found: u64, expected: u64 },
+    #[error("a checkpoint panicked")]
+    Panicked,
     #[error(
         "the tables have format version {found}, this program knows {FORMAT_VERSION}; use a newer bluetick"
     )]

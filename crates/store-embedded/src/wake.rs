@@ -33,28 +33,39 @@ impl Waker {
         self.rooms.get_or_load(id, || Ok(load(&self.tables, id)?.unwrap_or_else(RoomState::absent)))
     }
 
-    /// Loads the ids of every message received after `window_start`. Reads the disk, under the room's lock: nobody
-    /// may write here before it is done.
+    /// Loads the ids of every message received after `window_start`. Reads the disk, without the room's lock: nobody
+    /// sends here before it is done, notices have no ids, and a checkpoint only moves messages below `tail_first`
+    /// further down.
     pub fn make_writable(
         &self,
         room: Arc<Room>,
         window_start: Timestamp,
     ) -> Result<WritableRoom, StoreError> {
-        let mut state = room.state();
-        if state.ids.is_none() {
-            let mut ids = IdTable::default();
-            self.tables.snapshot()?.headers_backwards(room.id, |first_seq, header| {
-                if header.newest_received_at < window_start {
-                    return false;
-                }
-                for (fingerprint, seq) in header.fingerprints().zip(first_seq.get()..) {
-                    ids.insert(fingerprint, Seq::new(seq));
-                }
-                true
-            })?;
+        let mut ids = IdTable::default();
+        let tail_first = {
+            let state = room.state();
+            if state.ids.is_some() {
+                drop(state);
+                return Ok(WritableRoom(room));
+            }
             for (message, seq) in state.tail().zip(state.tail_first().get()..) {
                 ids.insert(message.fingerprint, Seq::new(seq));
             }
+            state.tail_first()
+        };
+        self.tables.snapshot()?.headers_backwards(room.id, |first_seq, header| {
+            if header.newest_received_at < window_start {
+                return false;
+            }
+            let places = header.fingerprints().zip((first_seq.get()..).map(Seq::new));
+            for (fingerprint, seq) in places.filter(|(_, seq)| *seq < tail_first) {
+                ids.insert(fingerprint, seq);
+            }
+            true
+        })?;
+        let mut state = room.state();
+        // Somebody else may have been quicker, and may have written since.
+        if state.ids.is_none() {
             state.ids = Some(ids);
         }
         drop(state);
@@ -62,25 +73,28 @@ impl Waker {
     }
 
     /// Adds every place after `after` that carries `fingerprint` to the ids, however old: the next write compares them.
+    /// Reads the disk, without the room's lock: whatever came since the ids were loaded is among them already.
     pub fn remember_older(
         &self,
         room: &WritableRoom,
         fingerprint: Fingerprint,
         after: Seq,
     ) -> Result<(), StoreError> {
+        let mut older = Vec::new();
+        self.tables.snapshot()?.headers_backwards(room.0.id, |first_seq, header| {
+            let places = header.fingerprints().zip((first_seq.get()..).map(Seq::new));
+            older.extend(
+                places.filter(|(found, seq)| *found == fingerprint && *seq > after).map(|(_, seq)| seq),
+            );
+            first_seq > after
+        })?;
         let mut state = room.0.state();
         let newest = state.reserved;
         let ids = state.ids.get_or_insert_default();
         let known: Vec<Seq> = ids.candidates(fingerprint, newest).collect();
-        self.tables.snapshot()?.headers_backwards(room.0.id, |first_seq, header| {
-            for (found, seq) in header.fingerprints().zip(first_seq.get()..) {
-                let seq = Seq::new(seq);
-                if found == fingerprint && seq > after && !known.contains(&seq) {
-                    ids.insert(fingerprint, seq);
-                }
-            }
-            first_seq > after
-        })?;
+        for seq in older.into_iter().filter(|seq| !known.contains(seq)) {
+            ids.insert(fingerprint, seq);
+        }
         Ok(())
     }
 }

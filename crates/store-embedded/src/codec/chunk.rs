@@ -1,11 +1,12 @@
 //! A chunk: up to 64 consecutive messages of one conversation, compressed together.
 //!
 //! The header carries a fingerprint of every message's id, outside the compressed part: whether a message_id was
-//! used before is answered from headers alone, for ever, at four bytes a message.
+//! used before is answered from headers alone, for ever, at four bytes a message. Header and body have a checksum each,
+//! so that looking at a header does not read the body.
 //!
 //! ```text
-//! version u8 | count u8 | packing u8 | 0 u8 | checksum u32 | raw length u32 | newest received_at i64
-//! fingerprint u32 × count | (length varint, record) × count, plain or in zstd
+//! version u8 | count u8 | packing u8 | 0 u8 | header checksum u32 | body checksum u32 | raw length u32
+//! newest received_at i64 | fingerprint u32 × count | (length varint, record) × count, plain or in zstd
 //! ```
 
 use std::cell::RefCell;
@@ -17,7 +18,7 @@ use siphasher::sip::SipHasher13;
 use super::{DecodeError, Reader, put_varint};
 
 const VERSION: u8 = 1;
-const HEADER_BYTES: usize = 20;
+const HEADER_BYTES: usize = 24;
 const COMPRESSION_LEVEL: i32 = 1;
 const PLAIN: u8 = 0;
 const ZSTD: u8 = 1;
@@ -68,13 +69,14 @@ pub struct Header<'a> {
     pub count: usize,
     pub newest_received_at: Timestamp,
     packing: u8,
+    body_checksum: u32,
     raw_bytes: usize,
     fingerprints: &'a [u8],
     body: &'a [u8],
 }
 
 impl<'a> Header<'a> {
-    /// Reads and verifies: the checksum covers the whole chunk.
+    /// Reads and verifies the header; the body is verified when it is unpacked.
     pub fn read(chunk: &'a [u8]) -> Result<Header<'a>, DecodeError> {
         let mut reader = Reader(chunk);
         let version = reader.u8()?;
@@ -85,16 +87,19 @@ impl<'a> Header<'a> {
         let packing = reader.u8()?;
         reader.u8()?;
         let checksum = reader.u32()?;
-        if checksum_of(chunk) != checksum {
+        let end = HEADER_BYTES + count * 4;
+        if header_checksum(chunk.get(..end).ok_or(DecodeError::Short)?) != checksum {
             return Err(DecodeError::Checksum);
         }
+        let body_checksum = reader.u32()?;
         let raw_bytes = reader.u32()? as usize;
         if raw_bytes > MAX_RAW_BYTES {
             return Err(DecodeError::Malformed("a chunk's length"));
         }
         let newest_received_at = Timestamp::from_millis(reader.u64()? as i64);
         let fingerprints = reader.take(count * 4)?;
-        Ok(Header { count, newest_received_at, packing, raw_bytes, fingerprints, body: reader.rest() })
+        let body = reader.rest();
+        Ok(Header { count, newest_received_at, packing, body_checksum, raw_bytes, fingerprints, body })
     }
 
     pub fn fingerprints(&self) -> impl DoubleEndedIterator<Item = Fingerprint> + ExactSizeIterator + use<'a> {
@@ -108,10 +113,11 @@ pub fn count_of(chunk: &[u8]) -> usize {
     chunk.get(1).copied().map_or(0, usize::from)
 }
 
-fn checksum_of(chunk: &[u8]) -> u32 {
+/// Of everything in the header but this checksum itself.
+fn header_checksum(header: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&chunk[..4]);
-    hasher.update(&chunk[8..]);
+    hasher.update(&header[..4]);
+    hasher.update(&header[8..]);
     hasher.finalize()
 }
 
@@ -138,6 +144,9 @@ thread_local! {
 }
 
 pub fn unpack(header: &Header<'_>) -> Result<Unpacked, DecodeError> {
+    if crc32fast::hash(header.body) != header.body_checksum {
+        return Err(DecodeError::Checksum);
+    }
     let raw = match header.packing {
         PLAIN => header.body.to_vec(),
         ZSTD => DECOMPRESSOR
@@ -191,22 +200,24 @@ impl Packer {
             self.raw.extend_from_slice(entry.record);
         }
         let packing = if self.raw.len() < PLAIN_BELOW_BYTES { PLAIN } else { ZSTD };
-        out.extend_from_slice(&[VERSION, entries.len() as u8, packing, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&[VERSION, entries.len() as u8, packing, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         out.extend_from_slice(&u32::try_from(self.raw.len()).expect("64 records are small").to_le_bytes());
         out.extend_from_slice(&newest.millis().to_le_bytes());
         debug_assert_eq!(out.len() - start, HEADER_BYTES);
         for entry in entries {
             out.extend_from_slice(&entry.fingerprint.0.to_le_bytes());
         }
+        let body = out.len();
         if packing == PLAIN {
             out.extend_from_slice(&self.raw);
         } else {
-            let body = out.len();
             out.resize(body + zstd::zstd_safe::compress_bound(self.raw.len()), 0);
             let written = self.zstd.compress_to_buffer(&self.raw, &mut out[body..]);
             out.truncate(body + written.expect("the buffer has the size zstd asks for"));
         }
-        let checksum = checksum_of(&out[start..]);
+        let body_checksum = crc32fast::hash(&out[body..]);
+        out[start + 8..start + 12].copy_from_slice(&body_checksum.to_le_bytes());
+        let checksum = header_checksum(&out[start..body]);
         out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
     }
 }
@@ -237,7 +248,10 @@ mod tests {
     fn the_header_of_version_1() {
         let chunk = pack(&[b"one".to_vec(), b"two".to_vec()]);
         assert_eq!(hex(&chunk[..4]), "01020000");
-        assert_eq!(hex(&chunk[8..28]), "08000000 02000000 00000000 01000000 02000000");
+        assert_eq!(
+            hex(&chunk[8..]),
+            "0b8e4109 08000000 02000000 00000000 01000000 02000000 036f6e65 0374776f"
+        );
         assert_eq!(count_of(&chunk), 2);
     }
 
@@ -253,7 +267,7 @@ mod tests {
         for bit in 0..chunk.len() * 8 {
             let mut damaged = chunk.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(Header::read(&damaged).is_err(), "bit {bit}");
+            assert!(Header::read(&damaged).and_then(|header| unpack(&header)).is_err(), "bit {bit}");
         }
     }
 

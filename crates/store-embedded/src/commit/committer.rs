@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,9 +55,21 @@ impl Committer {
     }
 
     /// Runs until the queue is closed and empty, then hands the last generation over.
-    pub fn run(mut self) {
+    ///
+    /// Should it ever panic, what is in memory cannot be trusted to grow: writes are refused from then on, everybody who
+    /// waits is told, and the log, which has all that was acknowledged, is read again at the next start.
+    pub fn run(self) {
+        let (queue, health) = (Arc::clone(&self.parts.queue), Arc::clone(&self.parts.health));
+        if catch_unwind(AssertUnwindSafe(|| self.run_until_closed())).is_err() {
+            health.refuse("the committer failed; restart the server");
+            queue.abandon();
+        }
+    }
+
+    fn run_until_closed(mut self) {
         let mut taken = VecDeque::new();
         let queue = Arc::clone(&self.parts.queue);
+        self.seal_if_due();
         while let Woken::Working = queue.take(&mut taken, self.patience()) {
             self.write_all(&mut taken);
             self.recycle();

@@ -71,6 +71,13 @@ impl Queue {
         self.wake.notify_one();
     }
 
+    /// Closes it and lets go of everything that waits; whoever waits for an answer learns that there is none.
+    pub fn abandon(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.waiting.clear();
+    }
+
     /// Moves everything that waits into `taken`. Waits while there is nothing, at most `patience`.
     pub fn take(&self, taken: &mut VecDeque<Command>, patience: Option<Duration>) -> Woken {
         let mut state = self.state();

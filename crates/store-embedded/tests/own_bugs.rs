@@ -1,0 +1,46 @@
+//! Should our own code panic on the commit path, writes stop, everybody is told, and what was acknowledged stays.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod common;
+
+use std::sync::Arc;
+
+use bluetick_core::StoreError;
+use bluetick_core::ports::{CommitListener, Committed, Health, Store};
+use bluetick_store_embedded::{EmbeddedStore, StoreParts};
+use common::{copy_of, direct, send, small, texts};
+use tempfile::TempDir;
+
+/// Panics when it hears of a message that asks for it.
+struct Fragile;
+
+impl CommitListener for Fragile {
+    fn committed(&self, batch: Vec<Committed>) {
+        assert!(batch.iter().all(|heard| &*heard.message.content != "panic"), "as asked");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_on_the_commit_path_stops_writes_and_nothing_else() {
+    let directory = TempDir::new().unwrap();
+    let parts = StoreParts { listener: Some(Arc::new(Fragile)), ..StoreParts::new(small(directory.path())) };
+    let store = EmbeddedStore::open(parts).unwrap();
+    let id = direct(&store, "alice", "bob").await;
+    send(&store, id, "alice", "hello").await.unwrap();
+    assert!(matches!(send(&store, id, "alice", "panic").await, Err(StoreError::Closing)));
+    assert!(matches!(
+        send(&store, id, "alice", "more").await,
+        Err(StoreError::ReadOnly(_) | StoreError::Closing)
+    ));
+    assert!(matches!(store.health(), Health::ReadOnly(_)));
+    assert_eq!(texts(&store, id, "bob").await[0], "hello");
+    let image = copy_of(directory.path());
+    store.close().await;
+    let reopened = EmbeddedStore::open(StoreParts::new(small(image.path()))).unwrap();
+    assert_eq!(
+        texts(&reopened, id, "bob").await,
+        ["hello", "panic"],
+        "it was durable, and its sender was not told so"
+    );
+}
