@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct ServerSettings {
     /// Where to listen, as `HOST:PORT`. Port 0 takes any free one.
     pub listen: String,
-    /// Web origins, such as `https://chat.example.org`, that may open a WebSocket besides the server's own.
+    /// Web origins, such as `https://chat.example.org`, whose pages may call the API and open a WebSocket besides the
+    /// server's own.
     /// Empty: only the same origin. Programs that send no `Origin` are not concerned.
     pub allowed_origins: Vec<String>,
     /// How long a shutdown may take before what is left is cut off.

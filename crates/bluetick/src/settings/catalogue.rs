@@ -11,7 +11,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("server.listen", "Where to listen, HOST:PORT. Port 0 takes any free one."),
     (
         "server.allowed_origins",
-        "Web origins besides the server's own that may open a WebSocket, such as [\"https://chat.example.org\"].",
+        "Web origins besides the server's own whose pages may call the API and open a WebSocket, such as [\"https://chat.example.org\"].",
     ),
     ("server.drain_seconds", "How long a shutdown may take before what is left is cut off."),
     ("limits.content_bytes", "The largest content of one message."),
@@ -34,6 +34,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("limits.ping_seconds", "How often a quiet WebSocket is pinged."),
     ("limits.idle_seconds", "How long a WebSocket may stay silent before it is closed."),
     ("limits.headers_seconds", "How long an HTTP request may take to send its headers."),
+    ("limits.body_seconds", "How long an HTTP request may take to send its body."),
     ("limits.outbox_bytes", "Bytes that may wait for one slow WebSocket before it is closed."),
     (
         "limits.in_flight_sends_per_connection",

@@ -3,6 +3,7 @@
 
 mod assets;
 mod conversations;
+pub(crate) mod cors;
 mod documents;
 mod error;
 mod extract;

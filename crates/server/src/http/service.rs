@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use hyper::body::Incoming;
 use tower_service::Service;
 
+use super::cors;
 use crate::app::App;
 use crate::problem::Problem;
 
@@ -36,9 +37,15 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let HttpService { mut router, app } = self.clone();
         Box::pin(async move {
-            let answered =
-                AssertUnwindSafe(async { router.call(request.map(Body::new)).await }).catch_unwind();
-            let mut response = match answered.await {
+            let origin = cors::allowed_origin(request.headers(), &app.settings.allowed_origins);
+            let preflight = cors::preflight(&request, origin.as_ref());
+            let answered = AssertUnwindSafe(async {
+                match preflight {
+                    Some(answer) => Ok(answer),
+                    None => router.call(request.map(Body::new)).await,
+                }
+            });
+            let mut response = match answered.catch_unwind().await {
                 Ok(Ok(response)) => response,
                 // The panic's text went to the log with its place, by the panic hook.
                 Err(_) => Problem::new(ErrorCode::Internal, "the server failed").into_response(),
@@ -49,6 +56,7 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
             response
                 .headers_mut()
                 .insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            cors::grant(response.headers_mut(), origin);
             Ok(response)
         })
     }

@@ -12,6 +12,7 @@ use bluetick_wire::http::ErrorBody;
 use super::session;
 use crate::app::App;
 use crate::drain::{Phase, reached};
+use crate::http::cors::is_allowed;
 use crate::problem::Problem;
 use crate::settings::at_most;
 
@@ -70,8 +71,7 @@ fn origin_allowed(headers: &HeaderMap, allowed: &[String]) -> bool {
     let Ok(origin) = origin.to_str() else { return false };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let same = |host: &str| origin.split_once("://").is_some_and(|(_, page)| page.eq_ignore_ascii_case(host));
-    host.is_some_and(same)
-        || allowed.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
+    host.is_some_and(same) || is_allowed(origin, allowed)
 }
 
 #[cfg(test)]

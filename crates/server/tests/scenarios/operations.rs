@@ -1,6 +1,6 @@
 use std::sync::atomic::Ordering;
 
-use crate::harness::World;
+use crate::harness::{Setup, World, raw_call};
 use crate::rigged_store::RiggedStore;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,9 +110,35 @@ async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
             "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIf-None-Match: {}\r\n\r\n",
             page.header("etag").unwrap()
         );
-        assert_eq!(crate::harness::raw_call(world.addr, request.as_bytes()).await.status, 304);
+        assert_eq!(raw_call(world.addr, request.as_bytes()).await.status, 304);
     }
     for missing in ["/assets/nothing.js", "/assets/..%2FCargo.toml", "/assets/../Cargo.toml"] {
         world.get(missing).await.refused(404, "not_found");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_an_allowed_origin_may_call_the_api_and_others_are_not_told_so() {
+    let mut setup = Setup::default();
+    setup.settings.allowed_origins = vec!["https://app.example".into()];
+    let world = setup.start().await;
+    let ask = async |method: &str, origin: &str, extra: &str| {
+        let request = format!(
+            "{method} /v1/conversations HTTP/1.1\r\nHost: chat\r\nOrigin: {origin}\r\n{extra}Connection: close\r\n\r\n"
+        );
+        raw_call(world.addr, request.as_bytes()).await
+    };
+    let question = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n";
+    let preflight = ask("OPTIONS", "https://app.example", question).await;
+    assert_eq!(preflight.status, 204);
+    assert_eq!(preflight.header("access-control-allow-origin"), Some("https://app.example"));
+    assert!(preflight.header("access-control-allow-headers").unwrap().contains("authorization"));
+    let call = ask("POST", "https://app.example", "Content-Length: 0\r\n").await;
+    assert_eq!((call.status, call.header("access-control-allow-origin")), (401, Some("https://app.example")));
+    for (method, extra) in [("OPTIONS", question), ("POST", "Content-Length: 0\r\n")] {
+        assert_eq!(
+            ask(method, "https://evil.example", extra).await.header("access-control-allow-origin"),
+            None
+        );
     }
 }

@@ -1,0 +1,46 @@
+//! Web pages of other origins: those the operator allows may call the API, the browser tells all others no.
+//!
+//! Tokens travel in a header that a page has to set itself, so no cookies are involved and none are allowed.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE");
+const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static("authorization, content-type");
+const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after");
+const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("600");
+
+/// The origin of the request, if it is one of `allowed`.
+pub(super) fn allowed_origin(headers: &HeaderMap, allowed: &[String]) -> Option<HeaderValue> {
+    let origin = headers.get(header::ORIGIN)?;
+    is_allowed(origin.to_str().ok()?, allowed).then(|| origin.clone())
+}
+
+pub(crate) fn is_allowed(origin: &str, allowed: &[String]) -> bool {
+    allowed.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
+}
+
+/// The browser's question before a call: answered here, since no route knows `OPTIONS`.
+pub(super) fn preflight<B>(request: &Request<B>, origin: Option<&HeaderValue>) -> Option<Response<Body>> {
+    let asks = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    if !asks || origin.is_none() {
+        return None;
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE_SECONDS);
+    Some(response)
+}
+
+/// Lets the page see the answer.
+pub(super) fn grant(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
+    if let Some(origin) = origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+    }
+}
