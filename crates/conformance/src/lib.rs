@@ -94,6 +94,7 @@ list_of_cases! {
     two_sign_ups_for_one_name_have_one_winner
     the_listener_hears_every_message_once_in_order_and_before_the_answer
     the_listener_learns_the_origin_and_who_departed
+    those_added_in_one_call_each_hear_from_their_own_notice_on
     a_large_group_can_be_made_and_written_to
     a_closed_store_refuses_writes
 }

@@ -86,7 +86,7 @@ impl Default for LimitSettings {
         LimitSettings {
             content_bytes: 64 * 1024,
             frame_bytes: 512 * 1024,
-            body_bytes: 1024 * 1024,
+            body_bytes: 2 * 1024 * 1024,
             sends_per_second: 100,
             sends_burst: 1_000,
             requests_per_second: 200,

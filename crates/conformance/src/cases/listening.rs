@@ -50,3 +50,15 @@ pub async fn the_listener_learns_the_origin_and_who_departed<H: Harness>(world: 
     assert!(!heard[2].members.contains(&world.user("bob")));
     assert!(heard[3].members.contains(&world.user("carol")), "the one who joins is told");
 }
+
+pub async fn those_added_in_one_call_each_hear_from_their_own_notice_on<H: Harness>(world: World<H>) {
+    let id = world.group("alice", &["bob"]).await;
+    world.add(id, "bob", &["carol", "dave", "erin"]).await.unwrap();
+    for (name, first) in [("alice", 1), ("carol", 2), ("dave", 3), ("erin", 4)] {
+        let told = world.recorder.heard(id).into_iter().filter(|heard| {
+            heard.members.get(&world.user(name)).is_some_and(|member| heard.concerns(member))
+        });
+        let told: Vec<u64> = told.map(|heard| heard.message.seq.get()).collect();
+        assert_eq!(told, (first..=4).collect::<Vec<_>>(), "{name}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Members, Message, UserId};
+use crate::{Member, Members, Message, UserId};
 
 /// The connection a message came in on, as the server numbers them. Never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,11 +12,19 @@ pub struct Origin(pub u64);
 #[derive(Clone, Debug)]
 pub struct Committed {
     pub message: Arc<Message>,
-    /// Who was a member at this place of the conversation.
+    /// The members once the call that stored it was done. Those who joined above this place do not hear of it: see
+    /// [`Committed::concerns`].
     pub members: Arc<Members>,
     /// Someone who left by this very message and still hears of it.
     pub departed: Option<UserId>,
     pub origin: Option<Origin>,
+}
+
+impl Committed {
+    /// Whether this member may see it.
+    pub fn concerns(&self, member: &Member) -> bool {
+        member.joined_seq <= self.message.seq
+    }
 }
 
 /// Hears of every committed message.

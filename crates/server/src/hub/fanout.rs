@@ -16,11 +16,12 @@ pub(super) fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
     let mut hand_out = |session: &Session| pushes += delivery.hand_to(session);
 
     if members.len() <= sessions.online_users() {
-        for member in members.iter() {
+        for member in members.iter().filter(|member| committed.concerns(member)) {
             sessions.each_of(&member.user, &mut hand_out);
         }
     } else {
-        sessions.each_online(|user| members.contains(user), &mut hand_out);
+        let concerned = |user: &UserId| members.get(user).is_some_and(|member| committed.concerns(member));
+        sessions.each_online(concerned, &mut hand_out);
     }
     if let Some(departed) = departed.as_ref().filter(|user| !members.contains(user)) {
         sessions.each_of(departed, &mut hand_out);
@@ -143,6 +144,23 @@ mod tests {
         committed.origin = Some(Origin::from(phone.session.id));
         deliver(&committed, &sessions);
         assert_eq!((kinds(&phone), kinds(&laptop)), (vec!["ack"], vec![]));
+    }
+
+    #[test]
+    fn who_joined_later_in_the_same_call_does_not_hear_of_what_came_before() {
+        let sessions = Sessions::default();
+        let (bob, carol) = (connect(&sessions, "bob"), connect(&sessions, "carol"));
+        for crowd in 0..2 {
+            let mut committed = committed(&["alice", "bob"], "alice");
+            let late = Member { user: user("carol"), role: Role::Member, joined_seq: Seq::new(2) };
+            Arc::make_mut(&mut committed.members).insert(late);
+            // Once by way of the members and once by way of those online.
+            let others: Vec<_> =
+                (0..crowd * 5).map(|number| connect(&sessions, &format!("other{number}"))).collect();
+            deliver(&committed, &sessions);
+            assert_eq!((kinds(&bob), kinds(&carol)), (vec!["message"], vec![]));
+            drop(others);
+        }
     }
 
     #[test]

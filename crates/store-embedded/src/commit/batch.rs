@@ -1,5 +1,6 @@
 //! What is asked for, and what will be true once the batch is durable.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ pub struct AppendCommand {
 }
 
 /// What a command depends on and may change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     Conversation(ConversationId),
     User(UserId),
@@ -124,7 +125,7 @@ pub struct Batch {
     pub planned: Vec<Planned>,
     /// Changed by this batch in a way that only shows once it is durable. A command about one of these has to wait
     /// for the next batch, so that nothing is ever decided on what may yet be refused.
-    pub unsettled: Vec<Subject>,
+    pub unsettled: HashSet<Subject>,
 }
 
 impl Batch {
@@ -132,7 +133,7 @@ impl Batch {
         Batch {
             buffer: BatchBuffer::with_capacity(payload_bytes),
             planned: Vec::with_capacity(commands),
-            unsettled: Vec::new(),
+            unsettled: HashSet::new(),
         }
     }
 

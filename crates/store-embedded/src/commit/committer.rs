@@ -172,8 +172,11 @@ impl Committer {
                 }
                 Planned::Members { room, changes, reply } => {
                     let mut state = room.state();
+                    // All of them first: then everybody who hears of one shares the list of members.
+                    for ((change, _), _) in &changes {
+                        state.change_membership(change);
+                    }
                     for ((change, message), record) in changes {
-                        state.change_membership(&change);
                         state.push(message.seq, notice_in(&bytes, record), message.received_at);
                         let departed = match change {
                             MembershipChange::Left { user, .. } => Some(user),

@@ -116,7 +116,7 @@ impl Sequencer {
         event::put_founded(bytes, &founding.conversation, &founding.members);
         let notice = founding.notice.as_ref().map(|notice| put_notice(bytes, notice));
         batch.buffer.events += 1 + u32::from(notice.is_some());
-        batch.unsettled.push(Subject::Conversation(room.id));
+        batch.unsettled.insert(Subject::Conversation(room.id));
         batch.planned.push(Planned::Founded { room, founding: Box::new(founding), notice, reply });
     }
 
@@ -164,7 +164,7 @@ impl Sequencer {
             room.state().reserved = notice.seq;
             planned.push(((change, notice), record));
         }
-        batch.unsettled.push(Subject::Conversation(room.id));
+        batch.unsettled.insert(Subject::Conversation(room.id));
         batch.planned.push(Planned::Members { room, changes: planned, reply });
     }
 
@@ -222,7 +222,7 @@ fn compare_record(
 fn put_user(batch: &mut Batch, user: User, reply: Reply<()>) {
     event::put_user(&mut batch.buffer.bytes, &user);
     batch.buffer.events += 1;
-    batch.unsettled.push(Subject::User(user.id.clone()));
+    batch.unsettled.insert(Subject::User(user.id.clone()));
     batch.planned.push(Planned::User { user, reply });
 }
 
