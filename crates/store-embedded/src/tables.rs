@@ -312,3 +312,118 @@ impl Update<'_> {
         Ok(self.txn.commit()?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::{Role, Timestamp};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::codec::chunk::{Entry, Fingerprint, Packer};
+
+    const ID: fn(u8) -> ConversationId = |number| ConversationId::group([number; 15]);
+
+    fn tables() -> (TempDir, Tables) {
+        let directory = TempDir::new().unwrap();
+        let tables = Tables::open(directory.path()).unwrap();
+        (directory, tables)
+    }
+
+    /// Chunks of the given sizes, whose records are their seqs as text.
+    fn fill(tables: &Tables, id: ConversationId, sizes: &[u64]) {
+        let mut update = tables.update().unwrap();
+        let mut first = 1;
+        for size in sizes {
+            let records: Vec<String> = (first..first + size).map(|seq| seq.to_string()).collect();
+            let entries: Vec<_> = records
+                .iter()
+                .map(|record| Entry {
+                    record: record.as_bytes(),
+                    fingerprint: Fingerprint(7),
+                    received_at: Timestamp::from_millis(first as i64),
+                })
+                .collect();
+            let mut packed = Vec::new();
+            Packer::default().pack(&entries, &mut packed);
+            update.put_chunk(id, Seq::new(first), &packed).unwrap();
+            first += size;
+        }
+        update.commit().unwrap();
+    }
+
+    fn read(tables: &Tables, id: ConversationId, range: RangeInclusive<u64>) -> Vec<u64> {
+        let mut seen = Vec::new();
+        let range = Seq::new(*range.start())..=Seq::new(*range.end());
+        let snapshot = tables.snapshot().unwrap();
+        snapshot
+            .records(id, range, |seq, record| {
+                assert_eq!(record, seq.to_string().as_bytes());
+                seen.push(seq.get());
+                Ok(())
+            })
+            .unwrap();
+        seen
+    }
+
+    #[test]
+    fn a_range_is_read_from_every_chunk_it_touches_and_from_no_other_conversation() {
+        let (_directory, tables) = tables();
+        fill(&tables, ID(1), &[5]);
+        fill(&tables, ID(2), &[64, 64, 3]);
+        fill(&tables, ID(3), &[9]);
+        assert_eq!(read(&tables, ID(2), 60..=70), (60..=70).collect::<Vec<_>>());
+        assert_eq!(read(&tables, ID(2), 1..=131), (1..=131).collect::<Vec<_>>());
+        assert_eq!(read(&tables, ID(2), 131..=200), [131]);
+        assert_eq!(read(&tables, ID(2), 132..=200), [0; 0]);
+        assert_eq!(read(&tables, ID(4), 1..=9), [0; 0]);
+    }
+
+    #[test]
+    fn headers_come_newest_first_until_they_are_not_wanted() {
+        let (_directory, tables) = tables();
+        fill(&tables, ID(2), &[64, 64, 3]);
+        fill(&tables, ID(3), &[1]);
+        let mut seen = Vec::new();
+        let snapshot = tables.snapshot().unwrap();
+        snapshot
+            .headers_backwards(ID(2), |first, header| {
+                seen.push((first.get(), header.count));
+                seen.len() < 2
+            })
+            .unwrap();
+        assert_eq!(seen, [(129, 3), (65, 64)]);
+    }
+
+    #[test]
+    fn the_members_of_one_conversation_are_not_mixed_with_the_next() {
+        let (_directory, tables) = tables();
+        let member =
+            |name: &str| Member { user: name.parse().unwrap(), role: Role::Member, joined_seq: Seq::FIRST };
+        let mut update = tables.update().unwrap();
+        update.put_member(ID(1), &member("alice")).unwrap();
+        update.put_member(ID(1), &member("bob")).unwrap();
+        update.put_member(ID(2), &member("carol")).unwrap();
+        update.delete_member(ID(1), &"bob".parse().unwrap()).unwrap();
+        update.commit().unwrap();
+        let members = tables.snapshot().unwrap().members(ID(1)).unwrap();
+        assert_eq!(members, Members::from_unsorted(vec![member("alice")]));
+    }
+
+    #[test]
+    fn an_update_that_is_not_committed_never_was() {
+        let (_directory, tables) = tables();
+        let mut update = tables.update().unwrap();
+        update.set_checkpoint(BatchNumber(9)).unwrap();
+        drop(update);
+        assert_eq!(tables.checkpoint().unwrap(), BatchNumber::NONE);
+    }
+
+    #[test]
+    fn tables_of_a_newer_format_are_refused_and_not_misread() {
+        let (_directory, tables) = tables();
+        let mut txn = tables.env.write_txn().unwrap();
+        tables.meta.put(&mut txn, IDENTITY_KEY, &(FORMAT_VERSION + 1).to_le_bytes()).unwrap();
+        txn.commit().unwrap();
+        assert!(matches!(tables.identity(), Err(TablesError::TooNew { found: 2 })));
+    }
+}

@@ -103,21 +103,7 @@ async fn a_really_full_disk_refuses_sends_and_takes_them_again_when_there_is_spa
     let refused = loop {
         let content: String = (0..2000).map(|_| format!("{:016x}", noise())).collect();
         let text = format!("m{acknowledged}");
-        let append = bluetick_core::ports::Append {
-            conversation: id,
-            sender: common::user("alice"),
-            message_id: text.parse().unwrap(),
-            content_type: bluetick_core::ContentType::Text,
-            content: content.into(),
-            timestamp: common::NOW,
-            received_at: common::NOW,
-            retry_after: None,
-            origin: None,
-        };
-        let outcome = match store.append(append).await {
-            Ok(accepted) => accepted.await,
-            Err(error) => Err(error),
-        };
+        let outcome = common::send_as(&store, id, "alice", &text, &content).await;
         match outcome {
             Ok(_) => acknowledged += 1,
             Err(error) => break error,

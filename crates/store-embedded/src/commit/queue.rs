@@ -100,3 +100,51 @@ impl Queue {
         if taken.is_empty() && state.closed { Woken::Closed } else { Woken::Working }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::ports::UserUpdate;
+
+    use super::super::{Control, reply_pair};
+    use super::*;
+
+    fn command() -> Command {
+        let id = "alice".parse().unwrap();
+        let update = UserUpdate { id, display_name: None, password_hash: None };
+        Command::Control(Box::new(Control::UpdateUser { update, reply: reply_pair().0 }))
+    }
+
+    #[test]
+    fn a_full_queue_refuses_at_once_and_takes_more_when_it_was_emptied() {
+        let queue = Queue::new(2);
+        queue.push(command()).unwrap();
+        queue.push(command()).unwrap();
+        assert!(matches!(queue.push(command()), Err(StoreError::Overloaded)));
+        let mut taken = VecDeque::new();
+        assert!(matches!(queue.take(&mut taken, None), Woken::Working));
+        assert_eq!(taken.len(), 2);
+        queue.push(command()).unwrap();
+    }
+
+    #[test]
+    fn a_closed_queue_gives_what_it_has_and_takes_nothing_more() {
+        let queue = Queue::new(2);
+        queue.push(command()).unwrap();
+        queue.close();
+        assert!(matches!(queue.push(command()), Err(StoreError::Closing)));
+        let mut taken = VecDeque::new();
+        assert!(matches!(queue.take(&mut taken, None), Woken::Working));
+        taken.clear();
+        assert!(matches!(queue.take(&mut taken, None), Woken::Closed));
+    }
+
+    #[test]
+    fn whoever_waits_in_an_abandoned_queue_learns_that_there_is_no_answer() {
+        let queue = Queue::new(2);
+        let (reply, answer) = reply_pair();
+        let update = UserUpdate { id: "alice".parse().unwrap(), display_name: None, password_hash: None };
+        queue.push(Command::Control(Box::new(Control::UpdateUser { update, reply }))).unwrap();
+        queue.abandon();
+        assert!(answer.blocking_recv().is_err());
+    }
+}

@@ -57,16 +57,27 @@ pub async fn direct(store: &dyn Store, one: &str, other: &str) -> ConversationId
     id
 }
 
+/// A message whose id follows from its content.
 pub async fn send(
     store: &dyn Store,
     id: ConversationId,
     sender: &str,
     text: &str,
 ) -> Result<Seq, StoreError> {
+    send_as(store, id, sender, &text.replace(' ', "-"), text).await
+}
+
+pub async fn send_as(
+    store: &dyn Store,
+    id: ConversationId,
+    sender: &str,
+    message_id: &str,
+    text: &str,
+) -> Result<Seq, StoreError> {
     let append = Append {
         conversation: id,
         sender: user(sender),
-        message_id: text.replace(' ', "-").parse().unwrap(),
+        message_id: message_id.parse().unwrap(),
         content_type: ContentType::Text,
         content: text.into(),
         timestamp: NOW,

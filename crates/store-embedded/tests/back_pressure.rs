@@ -1,0 +1,84 @@
+//! When the tables cannot keep up with the log, writers wait; memory does not grow without end, and nothing is refused.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use bluetick_core::ports::Store;
+use bluetick_store_embedded::checkpoint::Step;
+use bluetick_store_embedded::{EmbeddedStore, StoreParts};
+use common::{direct, send, small, texts};
+use tempfile::TempDir;
+
+/// Holds the checkpoint back until it is opened.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let open = self.open.lock().unwrap();
+        drop(self.opened.wait_while(open, |open| !*open).unwrap());
+    }
+
+    fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_wait_for_a_checkpoint_that_falls_far_behind_and_then_go_on() {
+    const MESSAGES: usize = 400;
+    let directory = TempDir::new().unwrap();
+    let gate = Arc::new(Gate::default());
+    let mut parts = StoreParts::new(small(directory.path()));
+    let held = Arc::clone(&gate);
+    parts.on_checkpoint_step = Arc::new(move |step| {
+        if step == Step::BeforeFirstTransaction {
+            held.pass();
+        }
+    });
+    let store = Arc::new(EmbeddedStore::open(parts).unwrap());
+    let id = direct(store.as_ref(), "alice", "bob").await;
+    let acknowledged = Arc::new(AtomicUsize::new(0));
+    let sender = tokio::spawn({
+        let (store, acknowledged) = (Arc::clone(&store), Arc::clone(&acknowledged));
+        async move {
+            // About 400 KB of log, where a checkpoint is 16 KB and three of them may pile up.
+            for number in 0..MESSAGES {
+                let text = format!("{number}-{}", "x".repeat(1000));
+                let id_text: String = text.chars().take(100).collect();
+                common::send_as(store.as_ref(), id, "alice", &id_text, &text).await.unwrap();
+                acknowledged.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    // It comes to rest when the writers wait.
+    let mut before = usize::MAX;
+    loop {
+        let now = acknowledged.load(Ordering::SeqCst);
+        if now == before && now > 0 {
+            break;
+        }
+        before = now;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert!(acknowledged.load(Ordering::SeqCst) < MESSAGES, "nobody waited");
+    assert_eq!(
+        texts(store.as_ref(), id, "bob").await.len(),
+        acknowledged.load(Ordering::SeqCst),
+        "reads go on"
+    );
+    gate.open();
+    sender.await.unwrap();
+    assert_eq!(texts(store.as_ref(), id, "bob").await.len(), MESSAGES);
+    assert_eq!(send(store.as_ref(), id, "bob", "after").await.unwrap().get(), MESSAGES as u64 + 1);
+    store.close().await;
+}
