@@ -173,15 +173,21 @@ export class Chat {
   }
 
   #onError({ code, message, message_id }) {
-    if (!message_id) return this.handlers.onTrouble(message);
-    this.#inFlight.delete(message_id);
-    if (RETRY_CODES.has(code)) {
-      clearTimeout(this.retryTimer);
-      this.retryTimer = setTimeout(() => this.#flush(), 1_000 + Math.random() * 4_000);
-    } else {
-      this.outbox.setFailure(message_id, message);
+    if (!message_id) {
+      // It may be about any of those on their way, and no ack may ever come: all go again, which is safe.
+      this.#inFlight.clear();
+      this.#flushLater();
+      return this.handlers.onTrouble(message);
     }
+    this.#inFlight.delete(message_id);
+    if (RETRY_CODES.has(code)) this.#flushLater();
+    else this.outbox.setFailure(message_id, message);
     this.handlers.onChange();
+  }
+
+  #flushLater() {
+    clearTimeout(this.retryTimer);
+    this.retryTimer = setTimeout(() => this.#flush(), 1_000 + Math.random() * 4_000);
   }
 
   #take(message, notice = null) {

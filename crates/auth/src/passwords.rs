@@ -2,11 +2,10 @@
 //! and bound how much of it runs at once.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use argon2::Argon2;
-use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use bluetick_core::ports::Random;
 use thiserror::Error;
 
@@ -18,6 +17,8 @@ pub struct Passwords {
     random: Arc<dyn Random>,
     /// Checked in place of the hash of somebody who is not there, so that the answer takes as long.
     dummy_hash: String,
+    /// As many as were ever needed at once, which the caller bounds.
+    memory: Mutex<Vec<Vec<Block>>>,
 }
 
 const SALT_BYTES: usize = 16;
@@ -28,7 +29,7 @@ impl Passwords {
     pub const MAX_BYTES: usize = 1024;
 
     pub fn new(random: Arc<dyn Random>) -> Passwords {
-        let mut passwords = Passwords { random, dummy_hash: String::new() };
+        let mut passwords = Passwords { random, dummy_hash: String::new(), memory: Mutex::default() };
         passwords.dummy_hash = passwords.hash("nobody's password");
         passwords
     }
@@ -42,9 +43,15 @@ impl Passwords {
     pub fn hash(&self, password: &str) -> String {
         let mut salt = [0; SALT_BYTES];
         self.random.fill(&mut salt);
-        let hash: PasswordHash = hasher()
-            .hash_password_with_salt(password.as_bytes(), &salt)
-            .expect("the parameters are fixed and the salt has a lawful length");
+        let hasher = Argon2::default();
+        let lawful = "the parameters are fixed and the salt has a lawful length";
+        let hash = PasswordHash {
+            algorithm: Algorithm::default().ident(),
+            version: Some(Version::default().into()),
+            params: ParamsString::try_from(hasher.params()).expect(lawful),
+            salt: Some(Salt::new(&salt).expect(lawful)),
+            hash: Some(self.work(&hasher, password, &salt, Params::DEFAULT_OUTPUT_LEN).expect(lawful)),
+        };
         hash.to_string()
     }
 
@@ -59,14 +66,33 @@ impl Passwords {
         let hash = parsed.unwrap_or_else(|| {
             PasswordHash::new(&self.dummy_hash).expect("it was made by the hasher that reads it")
         });
-        let fits = hasher().verify_password(password.as_bytes(), &hash).is_ok();
+        let fits = self.fits(&hash, password).unwrap_or(false);
         known && fits
     }
-}
 
-/// argon2id with 19 MiB, two passes and one lane, which is what OWASP recommends.
-fn hasher() -> Argon2<'static> {
-    Argon2::default()
+    /// `None` when the hash is of a kind that is not known here.
+    fn fits(&self, stored: &PasswordHash, password: &str) -> Option<bool> {
+        let algorithm = Algorithm::try_from(stored.algorithm.as_str()).ok()?;
+        let version = Version::try_from(stored.version?).ok()?;
+        let hasher = Argon2::new(algorithm, version, Params::try_from(stored).ok()?);
+        let (salt, expected) = (stored.salt.as_ref()?, stored.hash.as_ref()?);
+        // Outputs are compared in constant time.
+        Some(self.work(&hasher, password, salt, expected.len())? == *expected)
+    }
+
+    /// The work itself, in memory that is used again: 19 MiB taken and given back for each password, on whichever thread,
+    /// would leave the allocator with hundreds of megabytes.
+    fn work(&self, hasher: &Argon2<'_>, password: &str, salt: &[u8], bytes: usize) -> Option<Output> {
+        let mut memory =
+            self.memory.lock().expect("nobody panics while holding the memory").pop().unwrap_or_default();
+        memory.resize(hasher.params().block_count(), Block::default());
+        let mut buffer = [0; Output::MAX_LENGTH];
+        let out = buffer.get_mut(..bytes)?;
+        let done = hasher.hash_password_into_with_memory(password.as_bytes(), salt, out, &mut memory[..]);
+        let output = done.ok().and_then(|()| Output::new(out).ok());
+        self.memory.lock().expect("nobody panics while holding the memory").push(memory);
+        output
+    }
 }
 
 impl fmt::Debug for Passwords {
@@ -77,6 +103,7 @@ impl fmt::Debug for Passwords {
 
 #[cfg(test)]
 mod tests {
+    use argon2::password_hash::PasswordHasher;
     use bluetick_core::ports::SystemRandom;
 
     use super::*;
@@ -105,11 +132,7 @@ mod tests {
     #[test]
     fn a_hash_with_other_parameters_is_still_understood() {
         // `correct horse` with m=8192,t=1,p=1, as an earlier or later version might have stored it.
-        let other = Argon2::new(
-            argon2::Algorithm::Argon2id,
-            argon2::Version::V0x13,
-            argon2::Params::new(8192, 1, 1, None).unwrap(),
-        );
+        let other = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(8192, 1, 1, None).unwrap());
         let stored: PasswordHash =
             other.hash_password_with_salt(b"correct horse", b"sixteen bytes ok").unwrap();
         assert!(passwords().verify(Some(&stored.to_string()), "correct horse"));
@@ -137,6 +160,25 @@ mod tests {
         let (known, unknown) = (fastest(Some(&stored)), fastest(None));
         // Skipping the work would make a factor of thousands; a busy machine does not make the fastest of five tenfold.
         assert!(unknown * 10 > known && known * 10 > unknown, "known {known:?}, unknown {unknown:?}");
+    }
+
+    #[test]
+    fn the_memory_of_one_password_serves_the_next() {
+        let passwords = passwords();
+        let stored = passwords.hash("correct horse");
+        for _ in 0..3 {
+            assert!(passwords.verify(Some(&stored), "correct horse"));
+        }
+        assert_eq!(passwords.memory.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_usual_library_calls_understand_the_hash() {
+        use argon2::password_hash::PasswordVerifier;
+        let stored = passwords().hash("correct horse");
+        let hash = PasswordHash::new(&stored).unwrap();
+        assert!(Argon2::default().verify_password(b"correct horse", &hash).is_ok());
+        assert!(Argon2::default().verify_password(b"correct horsf", &hash).is_err());
     }
 
     #[test]

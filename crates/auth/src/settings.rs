@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct AuthSettings {
     /// Anybody may make an account with `POST /v1/signup`.
     pub signup: bool,
+    /// Sign-up stays open although tokens also come from the operator's own product.
+    pub signup_beside_own_users: bool,
     /// How long a token from sign-up or log-in is good.
     pub token_ttl_seconds: u64,
     /// The longest a minted token may live.
@@ -35,6 +37,7 @@ impl Default for AuthSettings {
     fn default() -> Self {
         AuthSettings {
             signup: true,
+            signup_beside_own_users: false,
             token_ttl_seconds: 7 * DAY_SECONDS,
             max_token_ttl_seconds: 90 * DAY_SECONDS,
             hs256_secret: None,
@@ -60,6 +63,12 @@ const ADVISED_SECRET_BYTES: usize = 32;
 const ADVISED_ADMIN_KEY_BYTES: usize = 16;
 
 impl AuthSettings {
+    /// Whether anybody may make an account. Where the operator's product signs tokens for its own users, an open sign-up
+    /// would let a stranger take the name of one of them and read their messages, so it has to be asked for.
+    pub fn signup_is_open(&self) -> bool {
+        self.signup && (self.hs256_secret.is_none() || self.signup_beside_own_users)
+    }
+
     /// What works and is unwise, in a sentence for the operator.
     pub fn advice(&self) -> Option<String> {
         let short = self.hs256_secret.as_ref().is_some_and(|secret| secret.len() < ADVISED_SECRET_BYTES);
@@ -87,6 +96,7 @@ impl fmt::Debug for AuthSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuthSettings")
             .field("signup", &self.signup)
+            .field("signup_beside_own_users", &self.signup_beside_own_users)
             .field("token_ttl_seconds", &self.token_ttl_seconds)
             .field("max_token_ttl_seconds", &self.max_token_ttl_seconds)
             .field("hs256_secret", &self.hs256_secret.as_ref().map(|_| MASK))
@@ -108,6 +118,18 @@ impl fmt::Debug for AdminSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operators_secret_closes_sign_up_unless_both_are_wanted() {
+        let mut settings = AuthSettings::default();
+        assert!(settings.signup_is_open());
+        settings.hs256_secret = Some("x".repeat(32));
+        assert!(!settings.signup_is_open());
+        settings.signup_beside_own_users = true;
+        assert!(settings.signup_is_open());
+        settings.signup = false;
+        assert!(!settings.signup_is_open());
+    }
 
     #[test]
     fn short_secrets_work_and_are_advised_against() {

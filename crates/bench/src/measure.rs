@@ -117,7 +117,7 @@ impl Latencies {
         for (bucket, count) in self.buckets.iter().enumerate() {
             below += count.load(Ordering::Relaxed);
             if below >= rank {
-                return upper_edge_us(bucket as u64) as f64 / 1000.0;
+                return (upper_edge_us(bucket as u64) as f64 / 1000.0).min(self.max_ms());
             }
         }
         self.max_ms()

@@ -140,3 +140,21 @@ fn a_short_password_is_refused_before_anything_is_stored() {
     assert_eq!(sentence, "bluetick: a password has 8 to 1024 bytes\n");
     assert!(!shell.path("bluetick-data").exists());
 }
+
+#[test]
+fn a_number_beyond_all_sense_is_refused_before_it_does_harm() {
+    let shell = Shell::new();
+    for key in [
+        "SERVER__DRAIN_SECONDS",
+        "STORE__CHECKPOINT_IDLE_SECONDS",
+        "LIMITS__HEADERS_SECONDS",
+        "LIMITS__PASSWORD_CHECKS_AT_ONCE",
+        "LIMITS__CONTENT_BYTES",
+    ] {
+        let mut command = shell.command(&["config", "check"]);
+        let output = command.env(format!("BLUETICK_{key}"), "9223372036854775807").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{key}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("must be at most"), "{key}: {said}");
+    }
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bluetick_testkit::checker::{Histories, check};
 use bluetick_testkit::client::{Sender, Situation};
-use bluetick_testkit::http::{history, request};
+use bluetick_testkit::http::{get_text, history, request};
 use bluetick_testkit::process::Launcher;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -30,6 +30,13 @@ async fn open(address: &str, token: &str, body: Value) -> String {
     answer["conversation_id"].as_str().unwrap().to_owned()
 }
 
+/// How many this life of the server has completed.
+async fn checkpoints_of(address: &str) -> u64 {
+    let metrics = get_text(address, "/metrics").await.unwrap();
+    let count = metrics.lines().find_map(|line| line.strip_prefix("bluetick_checkpoint_seconds_count "));
+    count.unwrap().parse().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
     let mut seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
@@ -41,14 +48,14 @@ async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
         seed % bound
     };
     let data_dir = tempfile::tempdir().unwrap();
-    // Small checkpoints, so that kills fall into many of them.
+    // A checkpoint as soon as the one before is done, so that kills fall into many of them.
     let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path())
         .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
         .with("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")
         .with("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
         .with("BLUETICK_STORE__SEGMENT_BYTES", "4194304")
         .with("BLUETICK_STORE__CHECKPOINT_BYTES", "4194304")
-        .with("BLUETICK_STORE__CHECKPOINT_IDLE_SECONDS", "1")
+        .with("BLUETICK_STORE__CHECKPOINT_IDLE_SECONDS", "0")
         .with("BLUETICK_STORE__AWAKE_CONVERSATIONS", "2");
 
     let mut server = launcher.start().await;
@@ -75,9 +82,11 @@ async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
         senders.spawn(sender.run(situation.clone()));
     }
 
+    let mut checkpoints = 0;
     for _ in 0..KILLS {
         announce.send_modify(|now| now.address = Some(server.address.clone()));
         tokio::time::sleep(Duration::from_millis(20 + up_to(230))).await;
+        checkpoints += checkpoints_of(&server.address).await;
         announce.send_modify(|now| now.address = None);
         server.kill().await;
         server = launcher.start().await;
@@ -94,6 +103,8 @@ async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
     }
     let checked = check(&logs, &histories).unwrap_or_else(|violations| panic!("{violations:#?}"));
     println!("{checked:?}");
+    println!("{checkpoints} checkpoints");
+    assert!(checkpoints > KILLS as u64, "hardly any checkpoints: {checkpoints}");
     assert!(checked.acknowledged > 500, "hardly any traffic: {checked:?}");
     assert!(checked.connections > SENDERS * KILLS / 2, "hardly any reconnects: {checked:?}");
 }

@@ -85,6 +85,7 @@ list_of_cases! {
     a_message_sent_many_times_at_once_is_stored_once
     a_resend_after_a_crash_gives_the_first_seq
     a_resend_long_after_finds_the_first_when_it_says_where_to_look
+    a_clock_that_was_set_back_for_a_while_hides_no_duplicate
     many_senders_at_once_fill_dense_places
     messages_accepted_one_after_the_other_keep_their_order
     everything_acknowledged_survives_a_crash

@@ -13,22 +13,14 @@ use prometheus_client::registry::{Registry, Unit};
 
 type Labelled = Family<[(&'static str, &'static str); 1], Counter>;
 
-/// How a send ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendResult {
-    Stored,
-    Duplicate,
-    Refused,
-}
-
 pub struct Metrics {
     registry: Registry,
     pub(crate) connections: Gauge,
     pub(crate) outbox_bytes: Gauge,
     pub(crate) pushes: Counter,
     stored: Counter,
-    duplicate: Counter,
-    refused: Counter,
+    pub(crate) duplicates: Counter,
+    pub(crate) refusals: Counter,
     ack_seconds: Histogram,
     rejects: Labelled,
     closes: Labelled,
@@ -54,9 +46,9 @@ impl Metrics {
         let sends = Labelled::default();
         registry.register("sends", "Messages sent by clients, by result", sends.clone());
         let result = |name| sends.get_or_create(&[("result", name)]).clone();
-        let (stored, duplicate, refused) = (result("stored"), result("duplicate"), result("refused"));
+        let (stored, duplicates, refusals) = (result("stored"), result("duplicate"), result("refused"));
         let ack_seconds = seconds();
-        let help = "Time from reading a send to knowing that it is stored";
+        let help = "Time from reading a send to knowing that it is stored, of those somebody still waits for";
         registry.register_with_unit("ack", help, Unit::Seconds, ack_seconds.clone());
 
         let rejects = Labelled::default();
@@ -87,8 +79,8 @@ impl Metrics {
             outbox_bytes,
             pushes,
             stored,
-            duplicate,
-            refused,
+            duplicates,
+            refusals,
             ack_seconds,
             rejects,
             closes,
@@ -99,15 +91,13 @@ impl Metrics {
         })
     }
 
-    pub(crate) fn sent(&self, result: SendResult, took: Duration) {
-        match result {
-            SendResult::Stored => self.stored.inc(),
-            SendResult::Duplicate => self.duplicate.inc(),
-            SendResult::Refused => self.refused.inc(),
-        };
-        if result != SendResult::Refused {
-            self.ack_seconds.observe(took.as_secs_f64());
-        }
+    pub(crate) fn stored(&self, messages: usize) {
+        self.stored.inc_by(messages as u64);
+    }
+
+    /// A send has been answered with its place, new or found.
+    pub(crate) fn acknowledged(&self, took: Duration) {
+        self.ack_seconds.observe(took.as_secs_f64());
     }
 
     pub(crate) fn rejected(&self, code: ErrorCode) {

@@ -70,8 +70,8 @@ impl Server {
     /// Ends the server: nothing new is taken, what was accepted is finished and its acks are written, clients are
     /// told to come back. After `drain_seconds` what is left is cut off. Then the store closes, in its own time.
     ///
-    /// The order: listener and new work; work in flight; fan-out; WebSockets and HTTP connections; the store; the
-    /// fan-out thread.
+    /// The order: new work; work in flight; fan-out; listener; WebSockets and HTTP connections; the store; the
+    /// fan-out thread. Until the work in flight is done, newcomers are let in to be told that there is no more.
     pub async fn drain(mut self) {
         let app = &self.app;
         let deadline = Instant::now() + app.settings.drain();

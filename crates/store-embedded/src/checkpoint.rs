@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bluetick_core::ports::CheckpointReport;
-use bluetick_core::{ContentType, Conversation, Members, Seq, Timestamp, UserId};
+use bluetick_core::{ContentType, Members, Seq, UserId};
 
 use crate::codec::chunk::{self, Entry, Fingerprint, Packer};
 use crate::codec::record::Record;
+use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, rows};
 use crate::memory::{Generation, Room, TailMessage, Users, Written};
 use crate::tables::{Tables, TablesError, Update};
@@ -36,12 +37,14 @@ pub struct Checkpoint<'a> {
     pub tables: &'a Tables,
     pub users: &'a Users,
     pub on_step: &'a (dyn Fn(Step) + Sync),
+    /// Asked before each transaction.
+    pub must_stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// What one room brings, read under its lock.
 struct Visit {
     room: Arc<Room>,
-    conversation: Conversation,
+    stored: StoredConversation,
     members: Arc<Members>,
     tail_first: Seq,
     tail: Vec<TailMessage>,
@@ -63,9 +66,10 @@ impl Checkpoint<'_> {
         let mut inbox: Vec<InboxChange> = Vec::new();
         let mut rooms = generation.rooms.iter().filter_map(visit).peekable();
         while rooms.peek().is_some() {
-            let mut update = self.tables.update()?;
+            let mut update = self.update()?;
             let mut visited = Vec::new();
             while update.bytes() < TRANSACTION_BYTES
+                && inbox.len() < INBOX_ROWS_AT_ONCE
                 && let Some(visit) = rooms.next()
             {
                 messages += visit.tail.len();
@@ -91,6 +95,10 @@ impl Checkpoint<'_> {
         Ok(CheckpointReport { conversations: generation.rooms.len(), messages, took: started.elapsed() })
     }
 
+    fn update(&self) -> Result<Update<'_>, TablesError> {
+        if (self.must_stop)() { Err(TablesError::Stopped) } else { self.tables.update() }
+    }
+
     /// Returns the preview of the newest message.
     fn write_room(
         &self,
@@ -98,17 +106,16 @@ impl Checkpoint<'_> {
         packer: &mut Packer,
         visit: &Visit,
     ) -> Result<String, TablesError> {
-        let id = visit.conversation.id;
+        let id = visit.stored.conversation.id;
         for user in visit.written.members.keys() {
             match visit.members.get(user) {
                 Some(member) => update.put_member(id, member)?,
                 None => update.delete_member(id, user)?,
             }
         }
-        update.put_conversation(&visit.conversation)?;
+        update.put_conversation(&visit.stored)?;
         let newest = self.write_chunks(update, packer, visit)?;
-        let damaged = |error| TablesError::Damaged { table: "chunks", error };
-        let record = newest.as_deref().map(Record::decode).transpose().map_err(damaged)?;
+        let record = newest.as_deref().and_then(|newest| Record::decode(newest).ok());
         Ok(match record {
             Some(record) if record.content_type != ContentType::System => {
                 rows::preview(record.content).to_owned()
@@ -124,8 +131,7 @@ impl Checkpoint<'_> {
         packer: &mut Packer,
         visit: &Visit,
     ) -> Result<Option<Vec<u8>>, TablesError> {
-        let id = visit.conversation.id;
-        let damaged = |error| TablesError::Damaged { table: "chunks", error };
+        let id = visit.stored.conversation.id;
         let mut first_seq = visit.tail_first;
         let mut before = chunk::Unpacked::default();
         let mut prints: Vec<Fingerprint> = Vec::new();
@@ -134,13 +140,16 @@ impl Checkpoint<'_> {
         {
             let small = chunk::count_of(bytes) < chunk::MERGE_BELOW && bytes.len() < CHUNK_RAW_BYTES;
             if small || visit.tail.is_empty() {
-                let header = chunk::Header::read(bytes).map_err(damaged)?;
-                before = chunk::unpack(&header).map_err(damaged)?;
-                if chunk_first.plus(header.count as u64) != first_seq {
-                    return Err(damaged(DecodeError::Malformed("the end of the last chunk")));
+                match open_chunk(bytes, chunk_first, first_seq) {
+                    Ok((unpacked, fingerprints)) => {
+                        before = unpacked;
+                        prints = fingerprints;
+                        first_seq = chunk_first;
+                    }
+                    // Whoever reads it is told. Here it is left as it is, and what is new goes behind it: one damaged
+                    // chunk must not keep everything else out of the tables.
+                    Err(error) => tracing::error!(conversation = %id, %error, "the last chunk is damaged"),
                 }
-                prints.extend(header.fingerprints());
-                first_seq = chunk_first;
             }
         }
         if visit.tail.is_empty() {
@@ -150,16 +159,13 @@ impl Checkpoint<'_> {
         let old = before.records().zip(prints);
         let new = visit.tail.iter().map(|message| (&message.record[..], message.fingerprint));
         let mut entries: Vec<Entry<'_>> = Vec::with_capacity(before.records().len() + visit.tail.len());
-        for (record, fingerprint) in old.chain(new) {
-            let received_at = received_at_of(record).map_err(damaged)?;
-            entries.push(Entry { record, fingerprint, received_at });
-        }
+        entries.extend(old.chain(new).map(|(record, fingerprint)| Entry { record, fingerprint }));
         let mut packed = Vec::new();
         let mut rest = &entries[..];
         while !rest.is_empty() {
             let (now, later) = rest.split_at(chunk_length(rest));
             packed.clear();
-            packer.pack(now, &mut packed);
+            packer.pack(now, visit.stored.newest_at, &mut packed);
             update.put_chunk(id, first_seq, &packed)?;
             first_seq = first_seq.plus(now.len() as u64);
             rest = later;
@@ -171,7 +177,7 @@ impl Checkpoint<'_> {
         inbox.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut changes = inbox.iter().peekable();
         while changes.peek().is_some() {
-            let mut update = self.tables.update()?;
+            let mut update = self.update()?;
             while update.bytes() < TRANSACTION_BYTES
                 && let Some((key, row)) = changes.next()
             {
@@ -202,21 +208,30 @@ impl Checkpoint<'_> {
     }
 }
 
-/// The first thing in a record.
-fn received_at_of(record: &[u8]) -> Result<Timestamp, DecodeError> {
-    crate::codec::Reader(record).signed().map(Timestamp::from_millis)
+/// The records of a chunk that ends just below `next`, and their fingerprints.
+fn open_chunk(
+    bytes: &[u8],
+    first: Seq,
+    next: Seq,
+) -> Result<(chunk::Unpacked, Vec<Fingerprint>), DecodeError> {
+    let header = chunk::Header::read(bytes)?;
+    if first.plus(header.count as u64) != next {
+        return Err(DecodeError::Malformed("the end of the last chunk"));
+    }
+    Ok((chunk::unpack(&header)?, header.fingerprints().collect()))
 }
 
 fn visit(room: &Arc<Room>) -> Option<Visit> {
     let state = room.state();
     let conversation = state.conversation.clone()?;
-    let written = Written { through: conversation.head, members: state.changed_members().clone() };
+    let stored = StoredConversation { conversation, newest_at: state.newest_at };
+    let written = Written { through: stored.conversation.head, members: state.changed_members().clone() };
     Some(Visit {
         room: Arc::clone(room),
         members: Arc::clone(&state.members),
         tail_first: state.tail_first(),
         tail: state.tail().cloned().collect(),
-        conversation,
+        stored,
         written,
     })
 }
@@ -233,9 +248,9 @@ fn chunk_length(entries: &[Entry<'_>]) -> usize {
 }
 
 fn collect_inbox(visit: &Visit, preview: &str, inbox: &mut Vec<InboxChange>) {
-    let id = visit.conversation.id;
-    let row =
-        rows::InboxRow { last_seq: visit.conversation.head, last_at: visit.conversation.last_at, preview };
+    let conversation = &visit.stored.conversation;
+    let id = conversation.id;
+    let row = rows::InboxRow { last_seq: conversation.head, last_at: conversation.last_at, preview };
     let row = row.encode();
     inbox.extend(visit.members.iter().map(|member| (rows::inbox_key(&member.user, id), Some(row.clone()))));
     let departed = visit.written.members.keys().filter(|user| !visit.members.contains(user));

@@ -37,6 +37,8 @@ pub enum OpenError {
     Tables(#[from] TablesError),
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
+    #[error("{}: the log is gone, and with it what was not in the tables yet; restore the whole directory from a backup", .0.display())]
+    TablesWithoutLog(PathBuf),
     #[error("{}: there is a log but no tables that belong to it; restore the whole directory from a backup", .0.display())]
     LogWithoutTables(PathBuf),
 }
@@ -116,6 +118,9 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         generation: &mut generation,
     };
     let end = recovery.run(&log_directory, identity.tag)?;
+    if end.segments.is_empty() && tables.log_started()? {
+        return Err(OpenError::TablesWithoutLog(log_directory));
+    }
     let replayed_bytes = generation.log_bytes;
 
     let log_io = |error| OpenError::Io { path: log_directory.clone(), error };
@@ -127,7 +132,11 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         tag: identity.tag,
         disk: parts.disk,
     };
-    let log = LogWriter::resume(writer, Arc::clone(&spares), end).map_err(log_io)?;
+    let mut log = LogWriter::resume(writer, Arc::clone(&spares), end).map_err(log_io)?;
+    if !tables.log_started()? {
+        log.start().map_err(log_io)?;
+        tables.set_log_started()?;
+    }
 
     let queue = Arc::new(Queue::new(parts.settings.queued_writes));
     let handover = Arc::new(Handover::default());
@@ -151,6 +160,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         users: Arc::clone(&users),
         queue: Arc::clone(&queue),
         handover: Arc::clone(&handover),
+        health: Arc::clone(&health),
         observer: parts.observer,
         awake_conversations: parts.settings.awake_conversations,
         on_step: parts.on_checkpoint_step,
@@ -218,6 +228,7 @@ struct Checkpointer {
     users: Arc<Users>,
     queue: Arc<Queue>,
     handover: Arc<Handover>,
+    health: Arc<HealthState>,
     observer: Arc<dyn StoreObserver>,
     awake_conversations: usize,
     on_step: Arc<dyn Fn(Step) + Send + Sync>,
@@ -239,14 +250,29 @@ impl Checkpointer {
 
     /// Tries until it works. Returns `false` when the store closes first; the log still has everything then.
     fn write(&self, generation: &mut Generation) -> bool {
-        let checkpoint =
-            Checkpoint { tables: &self.tables, users: &self.users, on_step: self.on_step.as_ref() };
+        let checkpoint = Checkpoint {
+            tables: &self.tables,
+            users: &self.users,
+            on_step: self.on_step.as_ref(),
+            must_stop: &|| self.handover.must_stop(),
+        };
+
         loop {
             let attempt = catch_unwind(AssertUnwindSafe(|| checkpoint.run(generation)));
             match attempt.unwrap_or_else(|_| Err(TablesError::Panicked)) {
                 Ok(report) => {
                     self.observer.checkpointed(report);
                     return true;
+                }
+                Err(TablesError::Stopped) => {
+                    tracing::info!(
+                        "closed before the last checkpoint was complete; the next start replays the log"
+                    );
+                    return false;
+                }
+                Err(error) if error.needs_restart() => {
+                    self.health.break_down("the table engine failed; restart the server");
+                    return false;
                 }
                 Err(error) => {
                     tracing::error!(%error, "a checkpoint failed; the log keeps everything, and it is tried again");

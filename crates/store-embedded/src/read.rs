@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::codec::DecodeError;
 use crate::codec::record::Record;
 use crate::memory::Room;
-use crate::tables::{Snapshot, Tables};
+use crate::tables::{Snapshot, Tables, TablesError};
 
 /// What memory says about a page.
 pub struct Plan {
@@ -46,8 +46,8 @@ impl Plan {
     fn from_tables(snapshot: &Snapshot<'_>, request: PageRequest) -> Result<Plan, StoreError> {
         let id = request.conversation;
         let member = snapshot.member(id, &request.reader)?.ok_or(Refusal::NotAMember)?;
-        let conversation = snapshot.conversation(id)?.ok_or(Refusal::NotAMember)?;
-        let (first_visible, head) = (member.joined_seq, conversation.head);
+        let head = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?.conversation.head;
+        let first_visible = member.joined_seq;
         let in_tables = request.window(first_visible, head);
         let pair = match id.kind() {
             ConversationKind::Direct => Some(Arc::new(snapshot.members(id)?)),

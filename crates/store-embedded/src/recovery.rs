@@ -139,6 +139,9 @@ fn unread() -> RoomState {
 /// A room with what the tables know; `None` when they know nothing.
 pub fn load(tables: &Tables, id: bluetick_core::ConversationId) -> Result<Option<RoomState>, TablesError> {
     let snapshot = tables.snapshot()?;
-    let Some(conversation) = snapshot.conversation(id)? else { return Ok(None) };
-    Ok(Some(RoomState::stored(conversation, Arc::new(snapshot.members(id)?))))
+    match snapshot.conversation(id)? {
+        Some(stored) => Ok(Some(RoomState::stored(stored, Arc::new(snapshot.members(id)?)))),
+        None if snapshot.is_orphaned(id)? => Err(TablesError::Orphaned { id }),
+        None => Ok(None),
+    }
 }

@@ -15,11 +15,11 @@ pub struct StoreSettings {
     /// How many bytes of log are written before they are turned into tables. More means fewer rewrites, more
     /// memory, and a longer start after a crash.
     pub checkpoint_bytes: u64,
-    /// After how many seconds a quiet store is checkpointed anyway.
+    /// How many seconds a change may wait for its checkpoint, however little there is to write.
     pub checkpoint_idle_seconds: u64,
     /// The size of one log file.
     pub segment_bytes: u64,
-    /// How many conversations stay awake in memory.
+    /// How many conversations stay awake in memory. Large groups and busy conversations count for several.
     pub awake_conversations: usize,
     /// How many writes may wait for the disk before more are refused.
     pub queued_writes: usize,
@@ -39,6 +39,9 @@ impl Default for StoreSettings {
     }
 }
 
+/// As much log has to fit into memory three times.
+const MAX_CHECKPOINT_BYTES: u64 = 1 << 40;
+
 impl StoreSettings {
     /// The largest single change is a group of 10,000 made at once; it must fit one segment.
     pub const MIN_SEGMENT_BYTES: u64 = 4 << 20;
@@ -53,6 +56,11 @@ impl StoreSettings {
         }
         if self.checkpoint_bytes < self.segment_bytes {
             return Some("store.checkpoint_bytes must be at least store.segment_bytes".to_owned());
+        }
+        if self.checkpoint_bytes > MAX_CHECKPOINT_BYTES || self.segment_bytes > MAX_CHECKPOINT_BYTES {
+            return Some(format!(
+                "store.checkpoint_bytes and store.segment_bytes must be at most {MAX_CHECKPOINT_BYTES}"
+            ));
         }
         if self.queued_writes == 0 {
             return Some("store.queued_writes must be at least 1".to_owned());

@@ -11,7 +11,9 @@ use bluetick_core::{
 };
 
 use crate::codec::record;
-use crate::commit::{Answer, AppendCommand, Command, Control, HealthState, Queue, WritableRoom, reply_pair};
+use crate::commit::{
+    Answer, AppendCommand, CLOSING_PATIENCE, Command, Control, HealthState, Queue, WritableRoom, reply_pair,
+};
 use crate::memory::{Room, Rooms, Users};
 use crate::open::{OpenError, Running, StoreParts, Threads, open};
 use crate::read::{Plan, page_from_tables};
@@ -99,7 +101,7 @@ fn join(threads: Option<Threads>) {
         }
     };
     join(threads.committer);
-    threads.handover.close();
+    threads.handover.close(CLOSING_PATIENCE);
     join(threads.checkpoint);
     threads.spares.close();
     join(threads.provisioner);

@@ -5,12 +5,13 @@
 use std::ops::{Bound, RangeInclusive};
 use std::path::{Path, PathBuf};
 
-use bluetick_core::{Conversation, ConversationId, Epoch, Member, Members, Seq, StoreError, User, UserId};
+use bluetick_core::{ConversationId, Epoch, Member, Members, Seq, StoreError, User, UserId};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
 use thiserror::Error;
 
 use crate::codec::chunk::{self, Fingerprinter};
+use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, Reader, rows};
 use crate::log::{BatchNumber, StoreTag};
 
@@ -30,18 +31,29 @@ pub enum TablesError {
     Io { path: PathBuf, error: std::io::Error },
     #[error("{} is shorter than it says: {found} bytes instead of {expected}", path.display())]
     Truncated { path: PathBuf, found: u64, expected: u64 },
+    #[error("{id} has messages or members and is not there itself: its row was lost")]
+    Orphaned { id: ConversationId },
     #[error("a checkpoint panicked")]
     Panicked,
+    #[error("the store closed before the checkpoint was complete")]
+    Stopped,
     #[error(
         "the tables have format version {found}, this program knows {FORMAT_VERSION}; use a newer bluetick"
     )]
     TooNew { found: u32 },
 }
 
+impl TablesError {
+    /// The engine has shut itself off (it failed to write its root page) and serves nobody until it is opened again.
+    pub fn needs_restart(&self) -> bool {
+        matches!(self, TablesError::Engine(heed::Error::Mdb(heed::MdbError::Panic)))
+    }
+}
+
 impl From<TablesError> for StoreError {
     fn from(error: TablesError) -> StoreError {
         match error {
-            TablesError::Damaged { .. } | TablesError::Truncated { .. } => {
+            TablesError::Damaged { .. } | TablesError::Truncated { .. } | TablesError::Orphaned { .. } => {
                 StoreError::Damaged(error.to_string())
             }
             other => StoreError::Failed(other.to_string()),
@@ -71,6 +83,7 @@ pub struct Identity {
 
 const IDENTITY_KEY: &[u8] = b"identity";
 const CHECKPOINT_KEY: &[u8] = b"checkpoint";
+const LOG_STARTED_KEY: &[u8] = b"log started";
 
 impl Tables {
     #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
@@ -124,6 +137,18 @@ impl Tables {
         Ok(txn.commit()?)
     }
 
+    /// From now on a store without a log is one that has lost it.
+    pub fn set_log_started(&self) -> Result<(), TablesError> {
+        let mut txn = self.env.write_txn()?;
+        self.meta.put(&mut txn, LOG_STARTED_KEY, &[1])?;
+        Ok(txn.commit()?)
+    }
+
+    pub fn log_started(&self) -> Result<bool, TablesError> {
+        let txn = self.env.read_txn()?;
+        Ok(self.meta.get(&txn, LOG_STARTED_KEY)?.is_some())
+    }
+
     /// Everything up to this batch is in the tables.
     pub fn checkpoint(&self) -> Result<BatchNumber, TablesError> {
         let txn = self.env.read_txn()?;
@@ -165,9 +190,16 @@ pub struct Snapshot<'t> {
 }
 
 impl Snapshot<'_> {
-    pub fn conversation(&self, id: ConversationId) -> Result<Option<Conversation>, TablesError> {
+    pub fn conversation(&self, id: ConversationId) -> Result<Option<StoredConversation>, TablesError> {
         let row = self.tables.conversations.get(&self.txn, id.as_bytes())?;
         row.map(|row| rows::read_conversation(row, id)).transpose().map_err(in_table("conversations"))
+    }
+
+    /// Whether there are messages or members of a conversation that itself is not there: its row was lost.
+    pub fn is_orphaned(&self, id: ConversationId) -> Result<bool, TablesError> {
+        let chunk = self.tables.chunks.prefix_iter(&self.txn, id.as_bytes())?.next().transpose()?;
+        let member = self.tables.members.prefix_iter(&self.txn, id.as_bytes())?.next().transpose()?;
+        Ok(chunk.is_some() || member.is_some())
     }
 
     pub fn member(&self, id: ConversationId, user: &UserId) -> Result<Option<Member>, TablesError> {
@@ -258,8 +290,9 @@ impl Update<'_> {
         self.bytes
     }
 
-    pub fn put_conversation(&mut self, conversation: &Conversation) -> Result<(), TablesError> {
-        self.put(self.tables.conversations, conversation.id.as_bytes(), &rows::conversation_row(conversation))
+    pub fn put_conversation(&mut self, stored: &StoredConversation) -> Result<(), TablesError> {
+        let key = stored.conversation.id;
+        self.put(self.tables.conversations, key.as_bytes(), &rows::conversation_row(stored))
     }
 
     pub fn put_member(&mut self, id: ConversationId, member: &Member) -> Result<(), TablesError> {
@@ -337,14 +370,10 @@ mod tests {
             let records: Vec<String> = (first..first + size).map(|seq| seq.to_string()).collect();
             let entries: Vec<_> = records
                 .iter()
-                .map(|record| Entry {
-                    record: record.as_bytes(),
-                    fingerprint: Fingerprint(7),
-                    received_at: Timestamp::from_millis(first as i64),
-                })
+                .map(|record| Entry { record: record.as_bytes(), fingerprint: Fingerprint(7) })
                 .collect();
             let mut packed = Vec::new();
-            Packer::default().pack(&entries, &mut packed);
+            Packer::default().pack(&entries, Timestamp::from_millis(first as i64), &mut packed);
             update.put_chunk(id, Seq::new(first), &packed).unwrap();
             first += size;
         }

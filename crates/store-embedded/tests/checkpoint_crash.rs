@@ -97,7 +97,7 @@ fn inbox_rows_agree_with_the_conversations(directory: &std::path::Path, known: &
     let snapshot = tables.snapshot().unwrap();
     for peer in known.keys() {
         let id = bluetick_core::ConversationId::direct(&user("alice"), &user(peer));
-        let head = snapshot.conversation(id).unwrap().unwrap().head;
+        let head = snapshot.conversation(id).unwrap().unwrap().conversation.head;
         for owner in ["alice", peer] {
             let row = snapshot.inbox_row(&user(owner), id).unwrap().unwrap();
             let row = bluetick_store_embedded::codec::rows::read_inbox(&row).unwrap();

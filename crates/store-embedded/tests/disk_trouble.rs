@@ -134,7 +134,7 @@ async fn a_flipped_bit_in_the_tables_is_an_error_and_never_an_answer() {
     let directory = TempDir::new().unwrap();
     let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
     let id = direct(&store, "alice", "bob").await;
-    for number in 0..64 {
+    for number in 0..40 {
         send(&store, id, "alice", &format!("message-number-{number}")).await.unwrap();
     }
     store.close().await;
@@ -158,6 +158,17 @@ async fn a_flipped_bit_in_the_tables_is_an_error_and_never_an_answer() {
         limit: bluetick_core::PageLimit::DEFAULT,
     };
     assert!(matches!(store.page(request).await, Err(StoreError::Damaged(_))));
+
+    // The damage stays where it is: others, and what is new here, reach the tables.
+    let other = direct(&store, "carol", "dave").await;
+    send(&store, other, "carol", "hello").await.unwrap();
+    assert_eq!(send(&store, id, "alice", "behind the damage").await.unwrap().get(), 41);
+    store.close().await;
+    drop(store);
+    let tables = bluetick_store_embedded::tables::Tables::open(&directory.path().join("tables")).unwrap();
+    let snapshot = tables.snapshot().unwrap();
+    assert_eq!(snapshot.conversation(other).unwrap().unwrap().conversation.head.get(), 1);
+    assert_eq!(snapshot.conversation(id).unwrap().unwrap().conversation.head.get(), 41);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,4 +209,16 @@ async fn a_directory_in_use_is_refused_with_the_name_of_its_user() {
     let refused = EmbeddedStore::open(StoreParts::new(small(directory.path()))).err().unwrap().to_string();
     assert!(refused.contains("in use by process"), "{refused}");
     assert!(refused.contains("127.0.0.1:8080"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_gone_is_noticed() {
+    let directory = TempDir::new().unwrap();
+    let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
+    let id = direct(&store, "alice", "bob").await;
+    send(&store, id, "alice", "hey").await.unwrap();
+    let image = copy_of(directory.path());
+    std::fs::remove_dir_all(image.path().join("log")).unwrap();
+    let refused = EmbeddedStore::open(StoreParts::new(small(image.path())));
+    assert!(matches!(refused, Err(OpenError::TablesWithoutLog(_))));
 }

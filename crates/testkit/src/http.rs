@@ -30,6 +30,16 @@ pub async fn request(
     Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
+/// The body of a plain page.
+pub async fn get_text(address: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
+
 /// A whole conversation, walked with `after_seq`.
 pub async fn history(address: &str, token: &str, conversation: &str) -> Vec<Stored> {
     let mut all = Vec::new();

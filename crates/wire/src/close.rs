@@ -36,7 +36,9 @@ close_codes! {
     Normal = 1000, "closed", GiveUp,
         "The client closed the connection and the server agrees.";
     ProtocolError = 1002, "protocol_error", Fix,
-        "What came in is not WebSocket: a broken frame, or text that is not UTF-8.";
+        "What came in is not WebSocket: a broken frame.";
+    NotUtf8 = 1007, "not_utf8", Fix,
+        "A text frame was not UTF-8.";
     FrameTooLarge = 1009, "frame_too_large", Fix,
         "A frame had more bytes than the operator allows.";
     InternalError = 1011, "internal_error", Reconnect,
@@ -44,7 +46,7 @@ close_codes! {
     Restarting = 1012, "restarting", Reconnect,
         "The server is shutting down. Come back after 0.5 to 3 seconds, chosen at random.";
     HelloExpected = 4400, "hello_expected", Fix,
-        "The first frame was not a valid hello.";
+        "The first frame was not a valid hello. Where one of its fields is wrong, an `invalid_frame` error says which, just before.";
     Unauthenticated = 4401, "unauthenticated", Login,
         "The token in the hello is not valid here.";
     TokenExpired = 4403, "token_expired", Login,

@@ -1,6 +1,6 @@
 //! From JSON text to a type, with an error that names the field.
 
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, Visitor};
 use thiserror::Error;
 
 /// The input does not mean anything. The text is for the client and never repeats what the client sent.
@@ -19,10 +19,15 @@ impl BadInput {
     }
 }
 
+/// Longer than the path of any field there is.
+const PATH_CHARS: usize = 100;
+
 /// Fields that nobody knows are passed over, so that newer clients can talk to older servers.
 pub fn decode<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, BadInput> {
     // Only what fails is read again with its path kept, since keeping it costs time on every field.
-    serde_json::from_slice(json).map_err(|error| explain::<T>(json, &error))
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let decoded = T::deserialize(ObjectOnly(&mut reader)).and_then(|decoded| reader.end().map(|()| decoded));
+    decoded.map_err(|error| explain::<T>(json, &error))
 }
 
 fn explain<'a, T: Deserialize<'a>>(json: &'a [u8], first: &serde_json::Error) -> BadInput {
@@ -30,22 +35,60 @@ fn explain<'a, T: Deserialize<'a>>(json: &'a [u8], first: &serde_json::Error) ->
         return BadInput(format!("not valid JSON at line {} column {}", first.line(), first.column()));
     }
     let mut reader = serde_json::Deserializer::from_slice(json);
-    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
-        Ok(_) => BadInput(first.to_string()),
+    match serde_path_to_error::deserialize::<_, T>(ObjectOnly(&mut reader)) {
+        Ok(_) => BadInput(in_plain_words(&first.to_string())),
         Err(error) => {
-            let path = error.path().to_string();
-            let problem = error.into_inner().to_string();
-            let problem = without_values(&problem);
+            // Names in it may be the client's own, and of any length.
+            let path: String = error.path().to_string().chars().take(PATH_CHARS).collect();
+            let problem = in_plain_words(&error.into_inner().to_string());
             if path == "." { BadInput(problem) } else { BadInput(format!("{path}: {problem}")) }
         }
     }
 }
 
-/// serde quotes the offending value (`invalid type: string "…", expected …`), which may be a password.
-fn without_values(problem: &str) -> String {
-    let problem = problem.split(" at line ").next().unwrap_or(problem);
-    match (problem.strip_prefix("invalid "), problem.rfind(", expected ")) {
-        (Some(_), Some(at)) => problem[at + 2..].to_string(),
-        _ => problem.to_string(),
+/// serde quotes the offending value (`invalid type: string "…", expected …`), which may be a password, and names
+/// types of Rust, which mean nothing to a client.
+fn in_plain_words(problem: &str) -> String {
+    let problem = problem.rsplit_once(" at line ").map_or(problem, |(problem, _)| problem);
+    if problem.starts_with("missing field `") || problem.starts_with("duplicate field `") {
+        return problem.to_string();
+    }
+    let expected = problem.rsplit_once(", expected ").map_or("", |(_, expected)| expected);
+    let plain = match expected {
+        "a string" | "a borrowed string" | "str" => "expected a string",
+        "a boolean" => "expected true or false",
+        "a sequence" => "expected an array",
+        "a map" => "expected an object",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "expected a whole number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "expected a whole number that is not negative",
+        object if object.starts_with("struct ") => "expected an object",
+        _ => "not what is expected here",
+    };
+    plain.to_string()
+}
+
+/// Takes a struct from a JSON object alone. serde would also take the fields from an array, by their order, which is
+/// nobody's contract.
+pub(crate) struct ObjectOnly<D>(pub D);
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {
+    type Error = D::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_any(visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }

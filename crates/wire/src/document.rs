@@ -20,7 +20,10 @@ pub fn errors_markdown() -> String {
          Generated from the tables in `crates/wire`; the code uses the same tables.\n\n\
          ## Error codes\n\n\
          Over HTTP the body is `{\"error\":{\"code\":\"…\",\"message\":\"…\"}}` with the status below. On a WebSocket it is \
-         `{\"type\":\"error\",\"code\":\"…\",\"message\":\"…\",\"message_id\":\"…\"}` and the connection lives.\n\n\
+         `{\"type\":\"error\",\"code\":\"…\",\"message\":\"…\",\"message_id\":\"…\"}` and the connection lives; `message_id` is \
+         there when a `send` was refused whose id could be read.\n\n\
+         What is not HTTP at all is answered before any of this: 400, 408 or 431 with an empty body, for a request \
+         line or headers that are broken, too slow or too large. The connection then ends.\n\n\
          | code | status | what to do | meaning |\n|---|---|---|---|\n",
     );
     for code in ErrorCode::ALL {

@@ -61,7 +61,7 @@ macro_rules! error_codes {
 
 error_codes! {
     InvalidRequest = "invalid_request", 400, Fix,
-        "The body is not JSON, or a field or parameter is missing, unknown or out of range. The message says which.";
+        "The body is not a JSON object, or a field or parameter is missing, of the wrong type or out of range. The message says which. Fields and parameters this server does not know are passed over.";
     InvalidFrame = "invalid_frame", 400, Fix,
         "The frame is not a JSON object in text, or one of its fields is missing or wrong. The message says which.";
     UnknownType = "unknown_type", 400, Fix,

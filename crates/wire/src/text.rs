@@ -30,3 +30,11 @@ pub fn seq_if_any<S: Serializer>(seq: &Option<Seq>, serializer: S) -> Result<S::
 pub fn millis<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_i64(at.millis())
 }
+
+/// The bytes a string takes in JSON, at most: control characters become six, quotes and backslashes two.
+pub fn escaped_length(content: &str) -> usize {
+    content
+        .bytes()
+        .map(|byte| if byte < b' ' { 6 } else { 1 + usize::from(matches!(byte, b'"' | b'\\')) })
+        .sum()
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bluetick_core::ports::{Appended, Origin};
 use bluetick_core::{
     ContentType, Conversation, ConversationId, ConversationView, Epoch, Member, Members, Message, MessageId,
-    Page, Role, Seq, Timestamp, User, UserId,
+    Page, PageFrom, Role, Seq, Timestamp, User, UserId,
 };
 use bluetick_wire::frame::{
     ClientFrame, FrameError, encode_ack, encode_caught_up, encode_error, encode_message, encode_pong,
@@ -126,7 +126,7 @@ fn the_bytes_of_every_http_body() {
         json(&ConversationBody::new(&view, &user("alice"))),
         json(&ConversationBody::new(&group, &user("alice"))),
         json(&SentBody::new(direct(), &message_id(), &appended(true))),
-        json(&PageBody::from(&page)),
+        json(&PageBody::new(&page, PageFrom::Newest)),
         json(&ErrorBody::new(ErrorCode::ConversationNotFound, "no such conversation")),
         json(&HealthBody { status: "ok" }),
         json(&ReadyBody::ready()),
@@ -161,7 +161,9 @@ fn a_frame_that_is_not_understood_says_which_field_and_never_repeats_its_value()
     for (text, says) in [
         ("", "invalid_frame: not valid JSON"),
         ("nonsense", "invalid_frame: not valid JSON"),
-        ("[1]", "invalid_frame: "),
+        ("[1]", "invalid_frame: expected an object"),
+        (r#"["send"]"#, "invalid_frame: expected an object"),
+        ("7", "invalid_frame: expected an object"),
         ("{}", "missing field `type`"),
         (r#"{"type":1}"#, "type: expected"),
         (r#"{"type":"hello","token":{"secret":"hunter2"}}"#, "token: expected"),
@@ -174,13 +176,29 @@ fn a_frame_that_is_not_understood_says_which_field_and_never_repeats_its_value()
             r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi","retry":"hunter2"}"#,
             "retry: ",
         ),
-        (r#"{"type":"hello","token":"t","positions":{"c":{"seq":"x"}}}"#, "positions.c.seq: "),
+        (
+            r#"{"type":"hello","token":"t","positions":{"c":{"seq":"x"}}}"#,
+            "positions.c.seq: expected a whole number that is not negative",
+        ),
+        (r#"{"type":"hello","token":"t","positions":{"c":[1,2]}}"#, "positions.c: expected an object"),
+        (r#"{"type":"hello","token":"t","positions":[]}"#, "positions: expected an object"),
+        (
+            r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi","retry":"hunter2 at line 1"}"#,
+            "retry: expected true or false",
+        ),
         (r#"{"type":"read","conversation_id":"c","seq":1}"#, "unknown_type: "),
     ] {
         let message = refused(text);
         assert!(message.contains(says), "{text} gave: {message}");
         assert!(!message.contains("hunter2"), "{text} gave: {message}");
     }
+}
+
+#[test]
+fn a_long_name_is_not_sent_back_whole() {
+    let name = "n".repeat(10_000);
+    let message = refused(&format!(r#"{{"type":"hello","token":"t","positions":{{"{name}":7}}}}"#));
+    assert!(message.len() < 200 && message.contains("positions.nnn"), "{message}");
 }
 
 #[test]

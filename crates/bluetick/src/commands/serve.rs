@@ -77,7 +77,7 @@ async fn start(
     let parts = ServerParts {
         settings: settings.server.clone(),
         limits: settings.limits.clone(),
-        signup: settings.auth.signup && mints,
+        signup: settings.auth.signup_is_open() && mints,
         token_ttl: tokens.login_ttl(),
         max_token_ttl: tokens.max_ttl(),
         store: store.store(),
@@ -99,7 +99,8 @@ async fn start(
     tracing::info!(%address, data_dir = %data_dir.display(), version = env!("CARGO_PKG_VERSION"), "serving");
     let program = std::env::args().next().unwrap_or_else(|| "bluetick".into());
     let data_dir = &std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.clone());
-    let banner = Banner { address, data_dir, program: &program, signup: settings.auth.signup, mints };
+    let banner =
+        Banner { address, data_dir, program: &program, signup: settings.auth.signup_is_open(), mints };
     Ok((server, banner.text()))
 }
 

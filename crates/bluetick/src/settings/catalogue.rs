@@ -48,7 +48,14 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     ("limits.logins_per_minute", "Log-ins with one user_id within a minute, whoever tries."),
     ("limits.password_checks_waiting", "Log-ins and sign-ups that may wait for their turn."),
-    ("auth.signup", "Whether anybody may make an account with POST /v1/signup."),
+    (
+        "auth.signup",
+        "Whether anybody may make an account with POST /v1/signup. With auth.hs256_secret it is off all the same, see below.",
+    ),
+    (
+        "auth.signup_beside_own_users",
+        "Keeps sign-up open although auth.hs256_secret is set. A stranger may then take the name of a user of yours who has no account here, and read their messages.",
+    ),
     ("auth.token_ttl_seconds", "How long a token from sign-up or log-in is good (7 days)."),
     ("auth.max_token_ttl_seconds", "The longest a minted token may live (90 days)."),
     (

@@ -4,15 +4,18 @@ use std::net::ToSocketAddrs;
 
 use bluetick_auth::{AdminKey, Tokens};
 
-use super::LogSettings;
 use super::error::SettingsError;
 use super::layers::Loaded;
+use super::{LogSettings, Settings};
 
 pub fn check(loaded: &Loaded) -> Result<(), SettingsError> {
     let settings = &loaded.settings;
     let unworkable = |key: &str, reason: String| {
         Err(SettingsError::Unworkable { key: key.into(), from: loaded.source(key), reason })
     };
+    if let Some((key, most)) = too_large(settings) {
+        return unworkable(&key, format!("it must be at most {most}"));
+    }
     if let Err(error) = settings.server.listen.to_socket_addrs() {
         let listen = &settings.server.listen;
         return unworkable(
@@ -55,6 +58,26 @@ pub fn check(loaded: &Loaded) -> Result<(), SettingsError> {
     AdminKey::check(&settings.admin)?;
     Ok(())
 }
+
+/// Numbers beyond all sense, which would overflow somewhere: a time longer than a century, a count beyond any machine.
+fn too_large(settings: &Settings) -> Option<(String, u64)> {
+    let values = serde_json::to_value(settings).expect("settings are plain data");
+    let sections = values.as_object()?.iter();
+    let all = sections.filter_map(|(section, values)| Some((section, values.as_object()?)));
+    all.flat_map(|(section, values)| {
+        values.iter().map(move |(name, value)| (format!("{section}.{name}"), value))
+    })
+    .find_map(|(key, value)| {
+        let most = match &key {
+            key if key.ends_with("_seconds") => CENTURY_SECONDS,
+            key if key.ends_with("_at_once") || key.ends_with("_waiting") => 1_000_000,
+            _ => 1 << 42,
+        };
+        (value.as_u64()? > most).then_some((key, most))
+    })
+}
+
+const CENTURY_SECONDS: u64 = 100 * 365 * 24 * 60 * 60;
 
 /// `scheme://host` with a port at most: what a browser sends as `Origin`.
 fn is_origin(text: &str) -> bool {

@@ -105,3 +105,21 @@ pub async fn a_resend_long_after_finds_the_first_when_it_says_where_to_look<H: H
     let stored = world.append(new).await.unwrap();
     assert_eq!((stored.seq, stored.duplicate), (Seq::new(131), false));
 }
+
+pub async fn a_clock_that_was_set_back_for_a_while_hides_no_duplicate<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    for number in 1..=100 {
+        world.sent(id, "alice", &format!("m{number}")).await;
+    }
+    let world = world.restart().await;
+    for number in 101..=200 {
+        let mut append = world.message(id, "alice", &format!("m{number}"));
+        append.received_at = crate::world::NOW.plus_millis(-30 * 24 * 3_600_000);
+        world.append(append).await.unwrap();
+    }
+    let world = world.restart().await;
+    for number in [5, 100, 101, 200] {
+        let again = world.send(id, "alice", &format!("m{number}")).await.unwrap();
+        assert_eq!((again.seq, again.duplicate), (Seq::new(number), true));
+    }
+}

@@ -5,10 +5,12 @@ mod parting;
 mod stream;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -22,10 +24,14 @@ use stream::DoorStream;
 
 /// Plain HTTP connections besides the WebSockets. When all places are taken, newcomers wait in the kernel's queue.
 const HTTP_CONNECTIONS: usize = 4_096;
+/// What the kernel holds for one client. Left to itself it grows to megabytes, which a slow reader would have to get
+/// through before it comes to the close code.
+const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// Headers of one request may take this much.
 const HEADER_BYTES: usize = 16 * 1024;
 
-/// Accepts until the server drains, then waits for the connections it has.
+/// Accepts until all accepted work is done, then waits for the connections it has. Whoever comes while the server
+/// drains is told so: a load balancer learns it from `/readyz`, on a connection of its own.
 pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, service: HttpService) {
     let mut phase = app.lifecycle.watch();
     let places = match app.limits.connections {
@@ -45,6 +51,7 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, service: HttpSe
             (accepted, place) = accepted => match accepted {
                 Ok((stream, _)) => {
                     let _ = stream.set_nodelay(true);
+                    let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES);
                     let stream = DoorStream::new(stream, place, partings.clone());
                     let headers_time = seconds(app.limits.headers_seconds);
                     connections.spawn(serve(stream, service.clone(), app.lifecycle.watch(), headers_time));
@@ -56,7 +63,7 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, service: HttpSe
                 }
             },
             Some(_) = connections.join_next() => {}
-            () = reached(&mut phase, Phase::Draining) => break,
+            () = reached(&mut phase, Phase::Closing) => break,
         }
     }
     drop(listener);
@@ -72,6 +79,7 @@ async fn serve(
     mut phase: watch::Receiver<Phase>,
     headers_time: Option<Duration>,
 ) {
+    let is_websocket = stream.is_websocket();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).max_buf_size(HEADER_BYTES).header_read_timeout(headers_time);
     let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
@@ -83,8 +91,10 @@ async fn serve(
             connection.await
         }
     };
-    if let Err(error) = result {
-        tracing::debug!(%error, "an HTTP connection ended early");
+    match result {
+        // The stream lives on only if it was handed over to a WebSocket.
+        Ok(()) => is_websocket.store(true, Ordering::Relaxed),
+        Err(error) => tracing::debug!(%error, "an HTTP connection ended early"),
     }
 }
 

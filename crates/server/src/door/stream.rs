@@ -2,13 +2,24 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Sleep;
 
 use super::parting::Partings;
+
+/// An HTTP answer of which the client takes nothing for so long is given up, and the memory it holds with it.
+const STALLED: Duration = Duration::from_secs(30);
+
+/// Whether a connection speaks WebSocket now. Those have an outbox that overflows and pings that go unanswered, and
+/// end with a code.
+pub(super) type IsWebSocket = Arc<AtomicBool>;
 
 pub(super) struct DoorStream {
     /// `None` only while it is being dropped.
@@ -16,11 +27,32 @@ pub(super) struct DoorStream {
     partings: Partings,
     /// The client has said that it sends no more, or is gone.
     heard_end: bool,
+    is_websocket: IsWebSocket,
+    /// There while the client takes nothing of what is being written.
+    patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl DoorStream {
     pub fn new(stream: TcpStream, place: OwnedSemaphorePermit, partings: Partings) -> DoorStream {
-        DoorStream { guest: Some((stream, place)), partings, heard_end: false }
+        let is_websocket = IsWebSocket::default();
+        DoorStream { guest: Some((stream, place)), partings, heard_end: false, is_websocket, patience: None }
+    }
+
+    pub fn is_websocket(&self) -> IsWebSocket {
+        Arc::clone(&self.is_websocket)
+    }
+
+    /// Passes on how a write went, and fails one that has been stuck for too long.
+    fn watch<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() || self.is_websocket.load(Ordering::Relaxed) {
+            self.patience = None;
+            return polled;
+        }
+        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALLED)));
+        ready!(patience.as_mut().poll(cx));
+        // It does not listen, so there is nothing to be said in parting either.
+        self.heard_end = true;
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn stream(&mut self) -> Pin<&mut TcpStream> {
@@ -55,7 +87,8 @@ impl AsyncRead for DoorStream {
 
 impl AsyncWrite for DoorStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream().poll_write(cx, bytes)
+        let polled = self.stream().poll_write(cx, bytes);
+        self.watch(cx, polled)
     }
 
     fn poll_write_vectored(
@@ -63,7 +96,8 @@ impl AsyncWrite for DoorStream {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write_vectored(cx, slices)
+        let polled = self.stream().poll_write_vectored(cx, slices);
+        self.watch(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -76,5 +110,55 @@ impl AsyncWrite for DoorStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream().poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    async fn pair() -> (DoorStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let place = Arc::new(tokio::sync::Semaphore::new(1)).acquire_owned().await.unwrap();
+        (DoorStream::new(stream, place, Partings::new()), client)
+    }
+
+    /// More than the buffers of the kernel take.
+    const MUCH: usize = 64 * 1024 * 1024;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_nobody_reads_is_given_up() {
+        let (mut server, _client) = pair().await;
+        let start = Instant::now();
+        let written = timeout(STALLED * 10, server.write_all(&vec![b'x'; MUCH])).await;
+        let error = written.expect("it does not wait for ever").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(start.elapsed() >= STALLED);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_read_slowly_is_not_given_up() {
+        let (mut server, _client) = pair().await;
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        for _ in 0..5 {
+            assert!(server.watch::<()>(&mut cx, Poll::Pending).is_pending());
+            tokio::time::advance(STALLED / 2).await;
+            assert!(server.watch::<()>(&mut cx, Poll::Pending).is_pending());
+            assert!(matches!(server.watch(&mut cx, Poll::Ready(Ok(()))), Poll::Ready(Ok(()))));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_websocket_is_left_to_its_own_limits() {
+        let (mut server, _client) = pair().await;
+        server.is_websocket().store(true, Ordering::Relaxed);
+        let stuck = timeout(STALLED * 10, server.write_all(&vec![b'x'; MUCH])).await;
+        assert!(stuck.is_err());
     }
 }

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bluetick_wire::ErrorCode;
+use bluetick_wire::http::ErrorBody;
 use rust_embed::{EmbeddedFile, RustEmbed};
 
 use super::extract::FilePath;
@@ -41,7 +42,8 @@ pub(super) async fn docs(headers: HeaderMap) -> Response {
     get, path = "/assets/{file}", tag = "pages",
     params(("file" = String, Path, description = "Its name")),
     responses((status = 200, description = "The file", body = String, content_type = "text/plain"),
-              (status = 304, description = "It is what the client has")),
+              (status = 304, description = "It is what the client has"),
+              (status = 404, description = "There is no such file", body = ErrorBody)),
 )]
 pub(super) async fn asset(FilePath(file): FilePath, headers: HeaderMap) -> Response {
     serve(&file, &headers)

@@ -27,6 +27,9 @@ pub(super) async fn open(
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
     let request = OpenConversation::decode(&body)?;
+    if let OpenConversation::Group { members, .. } = &request {
+        caller.budget.people(members.len())?;
+    }
     let _work = app.lifecycle.begin_work()?;
     let opened = match request {
         OpenConversation::Direct { peer } => app.chat.open_direct(&caller.user, peer).await?,

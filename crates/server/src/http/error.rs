@@ -19,6 +19,10 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        if status == StatusCode::UPGRADE_REQUIRED {
+            response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        }
         // For whoever counts refusals on the way out.
         response.extensions_mut().insert(self.code);
         response

@@ -83,7 +83,28 @@ impl FromRequest<Arc<App>> for Payload {
     type Rejection = Problem;
 
     async fn from_request(request: Request<Body>, app: &Arc<App>) -> Result<Payload, Problem> {
-        let limit = at_most(app.limits.body_bytes);
+        Payload::within(at_most(app.limits.body_bytes), request, app).await
+    }
+}
+
+/// The body of a call that names a person and a secret: small, since nobody has said yet who asks.
+pub(crate) struct SmallPayload(pub Bytes);
+
+impl SmallPayload {
+    const MAX_BYTES: usize = 16 * 1024;
+}
+
+impl FromRequest<Arc<App>> for SmallPayload {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request<Body>, app: &Arc<App>) -> Result<SmallPayload, Problem> {
+        let limit = at_most(app.limits.body_bytes).min(SmallPayload::MAX_BYTES);
+        Payload::within(limit, request, app).await.map(|Payload(body)| SmallPayload(body))
+    }
+}
+
+impl Payload {
+    async fn within(limit: usize, request: Request<Body>, app: &App) -> Result<Payload, Problem> {
         let too_large =
             || Problem::new(ErrorCode::BodyTooLarge, format!("the body may have at most {limit} bytes"));
         let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());

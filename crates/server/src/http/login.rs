@@ -9,7 +9,7 @@ use bluetick_core::UserId;
 use bluetick_wire::http::{ErrorBody, LoginRequest, TokenBody};
 use bluetick_wire::{ErrorCode, decode};
 
-use super::extract::Payload;
+use super::extract::SmallPayload;
 use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
@@ -20,7 +20,10 @@ use crate::problem::Problem;
     responses((status = 200, description = "A token", body = TokenBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
-pub(super) async fn login(State(app): State<Arc<App>>, Payload(body): Payload) -> Result<Response, Problem> {
+pub(super) async fn login(
+    State(app): State<Arc<App>>,
+    SmallPayload(body): SmallPayload,
+) -> Result<Response, Problem> {
     require_minting(&app)?;
     let request: LoginRequest = decode(&body)?;
     let user = request.user()?;

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use super::extract::{Caller, ConversationPath, Payload};
 use super::reply;
 use crate::app::App;
-use crate::metrics::SendResult;
 use crate::problem::Problem;
 
 /// Send a message. Sending it again with the same message_id is safe and finds the first one's place.
@@ -33,13 +32,19 @@ pub(super) async fn send(
 ) -> Result<Response, Problem> {
     let started = Instant::now();
     let sent = store(&app, &caller, id, &body).await;
-    let result = match &sent {
-        Ok((StatusCode::CREATED, _)) => SendResult::Stored,
-        Ok(_) => SendResult::Duplicate,
-        Err(_) => SendResult::Refused,
-    };
-    app.metrics.sent(result, started.elapsed());
-    sent.map(|(_, response)| response)
+    match &sent {
+        Ok(response) => {
+            app.metrics.acknowledged(started.elapsed());
+            // A new one was counted when it was committed.
+            if response.status() == StatusCode::OK {
+                app.metrics.duplicates.inc();
+            }
+        }
+        Err(_) => {
+            app.metrics.refusals.inc();
+        }
+    }
+    sent
 }
 
 async fn store(
@@ -47,23 +52,24 @@ async fn store(
     caller: &Caller,
     id: bluetick_core::ConversationId,
     body: &[u8],
-) -> Result<(StatusCode, Response), Problem> {
+) -> Result<Response, Problem> {
     let request = decode::<SendRequestBody<'_>>(body)?.into_request(id, None)?;
     caller.budget.send()?;
     let _work = app.lifecycle.begin_work()?;
     let message_id = request.message_id.clone();
     let appended = app.chat.send(&caller.user, request).await?;
     let status = if appended.duplicate { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, reply::json(status, &SentBody::new(id, &message_id, &appended))))
+    Ok(reply::json(status, &SentBody::new(id, &message_id, &appended)))
 }
 
-/// One page of history, newest first; with `after_seq`, oldest first.
+/// One page of history, newest first; with `after_seq`, oldest first. A page may hold fewer than `limit` messages when
+/// they are large; go on with the cursor. Parameters that are not described are passed over.
 #[utoipa::path(
     get, path = "/v1/conversations/{conversation_id}/messages", operation_id = "read_history",
     tag = "messages", security(("token" = [])),
     params(("conversation_id" = String, Path, description = "Of which conversation"),
-           ("before_seq" = Option<u64>, Query, description = "Newest first, starting just below", minimum = 1),
-           ("after_seq" = Option<u64>, Query, description = "Oldest first, starting just above"),
+           ("before_seq" = Option<u64>, Query, description = "Newest first, starting just below", minimum = 1, maximum = 9007199254740991i64),
+           ("after_seq" = Option<u64>, Query, description = "Oldest first, starting just above", minimum = 0, maximum = 9007199254740991i64),
            ("limit" = Option<u64>, Query, description = "20 where it is not given", minimum = 1, maximum = 100)),
     responses((status = 200, description = "The page", body = PageBody),
               (status = "default", description = "An error", body = ErrorBody)),
@@ -76,5 +82,5 @@ pub(super) async fn history(
 ) -> Result<Response, Problem> {
     let PageParameters { from, limit } = PageParameters::parse(query.as_deref().unwrap_or_default())?;
     let page = app.chat.history(&caller.user, id, from, limit).await?;
-    Ok(reply::json(StatusCode::OK, &PageBody::from(&page)))
+    Ok(reply::json(StatusCode::OK, &PageBody::new(&page, from)))
 }

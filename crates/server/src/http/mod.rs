@@ -90,3 +90,22 @@ pub(crate) fn router() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
     let router = router.fallback(error::no_route).method_not_allowed_fallback(error::no_method);
     (router, document)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The router tells its paths only when it is printed for debugging.
+    #[test]
+    fn every_path_the_router_serves_is_documented_and_the_other_way_round() {
+        let (router, document) = router();
+        let printed = format!("{router:?}");
+        let served: BTreeSet<&str> = printed.split('"').filter(|text| text.starts_with('/')).collect();
+        // The fallback has paths of its own.
+        let served: BTreeSet<&str> = served.into_iter().filter(|path| !path.contains("axum")).collect();
+        let documented: BTreeSet<&str> = document.paths.paths.keys().map(String::as_str).collect();
+        assert_eq!(served, documented);
+    }
+}

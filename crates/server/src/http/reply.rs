@@ -7,7 +7,10 @@ use serde::Serialize;
 
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     let body = serde_json::to_vec(body).expect("bodies hold strings and numbers only");
-    with_type(status, "application/json", Body::from(body))
+    let mut response = with_type(status, "application/json", Body::from(body));
+    // What is answered is for whoever asked, and may be a token.
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 pub(super) fn with_type(status: StatusCode, content_type: &'static str, body: Body) -> Response {

@@ -10,7 +10,7 @@ use bluetick_core::{Refusal, User};
 use bluetick_wire::http::{ErrorBody, SignupRequest, TokenBody};
 use bluetick_wire::{BadInput, ErrorCode, decode};
 
-use super::extract::Payload;
+use super::extract::SmallPayload;
 use super::{login, reply};
 use crate::app::App;
 use crate::problem::Problem;
@@ -21,7 +21,10 @@ use crate::problem::Problem;
     responses((status = 201, description = "The account is made", body = TokenBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
-pub(super) async fn signup(State(app): State<Arc<App>>, Payload(body): Payload) -> Result<Response, Problem> {
+pub(super) async fn signup(
+    State(app): State<Arc<App>>,
+    SmallPayload(body): SmallPayload,
+) -> Result<Response, Problem> {
     if !app.signup {
         return Err(Problem::new(ErrorCode::SignupDisabled, "sign-up is switched off on this server"));
     }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use bluetick_core::{User, UserId};
 use bluetick_wire::http::{ErrorBody, MintRequest, TokenBody};
 use bluetick_wire::{BadInput, decode};
 
-use super::extract::{Operator, Payload};
+use super::extract::{Operator, SmallPayload};
 use super::{login, reply};
 use crate::app::App;
 use crate::problem::Problem;
@@ -24,7 +25,7 @@ use crate::problem::Problem;
 pub(super) async fn mint(
     State(app): State<Arc<App>>,
     _operator: Operator,
-    Payload(body): Payload,
+    SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     let request: MintRequest = decode(&body)?;
     let user = request.user()?;
@@ -33,5 +34,18 @@ pub(super) async fn mint(
         let most = app.max_token_ttl.as_secs();
         return Err(BadInput::field("ttl_s", format_args!("must be between 1 and {most}")).into());
     }
+    reserve(&app, &user).await;
     Ok(reply::json(StatusCode::CREATED, &login::mint(&app, user, ttl)?))
+}
+
+/// A name the operator has given to somebody cannot be taken by a sign-up. Where the store cannot write now, nobody
+/// can sign up either, and the next token for this name reserves it.
+async fn reserve(app: &App, user: &UserId) {
+    if !app.signup || !matches!(app.store.user(user).await, Ok(None)) {
+        return;
+    }
+    let row = User { id: user.clone(), display_name: None, password_hash: None, created_at: app.clock.now() };
+    if let Err(error) = app.store.create_user(row).await {
+        tracing::debug!(%user, %error, "the name of a minted token was not reserved");
+    }
 }

@@ -11,7 +11,7 @@ use bluetick_core::ports::UserUpdate;
 use bluetick_wire::http::{ErrorBody, NewPasswordRequest, NewUserRequest, UserBody};
 use bluetick_wire::{BadInput, decode};
 
-use super::extract::{Operator, Payload, UserPath};
+use super::extract::{Operator, SmallPayload, UserPath};
 use super::{reply, signup};
 use crate::app::App;
 use crate::problem::Problem;
@@ -26,7 +26,7 @@ use crate::problem::Problem;
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     _operator: Operator,
-    Payload(body): Payload,
+    SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     let user = signup::create(&app, decode(&body)?).await?;
     Ok(reply::json(StatusCode::CREATED, &UserBody::from(&user)))
@@ -61,7 +61,7 @@ pub(super) async fn set_password(
     State(app): State<Arc<App>>,
     _operator: Operator,
     UserPath(id): UserPath,
-    Payload(body): Payload,
+    SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     let NewPasswordRequest { password } = decode(&body)?;
     Passwords::check_strength(&password).map_err(|weak| BadInput::field("password", weak))?;

@@ -12,6 +12,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use bluetick_core::ContentType;
 use bluetick_core::ports::{CommitListener, Committed};
 use tokio::sync::oneshot;
 
@@ -22,12 +23,14 @@ pub(crate) use sessions::{Session, SessionId, Sessions};
 
 use crate::metrics::Metrics;
 
-/// Batches between the store and the fan-out. When that many wait, the committer waits too, so a server that cannot
-/// keep up with its own deliveries takes in less.
-const WAITING_BATCHES: usize = 1_024;
+/// Orders for the fan-out: batches from the store and acks of resends. When that many wait, the committer and the
+/// connections wait too, so a server that cannot keep up with its own deliveries takes in less.
+const WAITING_ORDERS: usize = 1_024;
 
 enum Order {
     Deliver(Vec<Committed>),
+    /// The ack of a message that was stored before: behind everything that was committed before it is given.
+    Acknowledge(Arc<Session>, Frame),
     /// Answered when everything ordered before has been put into the outboxes.
     Flush(oneshot::Sender<()>),
     Stop,
@@ -38,21 +41,22 @@ pub struct Hub {
     orders: SyncSender<Order>,
     thread: Mutex<Option<JoinHandle<()>>>,
     sessions: Arc<Sessions>,
+    metrics: Arc<Metrics>,
 }
 
 impl Hub {
     /// Starts the fan-out thread, which ends with [`Server::drain`](crate::Server::drain) or with the hub.
     pub fn new(metrics: Arc<Metrics>) -> Arc<Hub> {
         let sessions = Arc::new(Sessions::default());
-        let (orders, waiting) = mpsc::sync_channel(WAITING_BATCHES);
+        let (orders, waiting) = mpsc::sync_channel(WAITING_ORDERS);
         let thread = std::thread::Builder::new()
             .name("bluetick-fanout".into())
             .spawn({
-                let sessions = Arc::clone(&sessions);
+                let (sessions, metrics) = (Arc::clone(&sessions), Arc::clone(&metrics));
                 move || run(&waiting, &sessions, &metrics)
             })
             .expect("a process that cannot start a thread cannot serve");
-        Arc::new(Hub { orders, thread: Mutex::new(Some(thread)), sessions })
+        Arc::new(Hub { orders, thread: Mutex::new(Some(thread)), sessions, metrics })
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
@@ -62,7 +66,18 @@ impl Hub {
     /// Returns when everything committed so far is in the outboxes.
     pub(crate) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
-        let mut order = Order::Flush(done);
+        self.order(Order::Flush(done)).await;
+        let _ = flushed.await;
+    }
+
+    /// Puts an ack into the session's outbox, behind everything committed so far. A client that hears of a seq has
+    /// then heard of all those below it, also when the message was stored by an earlier attempt.
+    pub(crate) async fn acknowledge(&self, session: Arc<Session>, ack: Frame) {
+        self.order(Order::Acknowledge(session, ack)).await;
+    }
+
+    /// Waits for a place without holding up the runtime. After `stop`, orders are forgotten.
+    async fn order(&self, mut order: Order) {
         while let Err(refused) = self.orders.try_send(order) {
             match refused {
                 mpsc::TrySendError::Full(waiting) => order = waiting,
@@ -70,7 +85,6 @@ impl Hub {
             }
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        let _ = flushed.await;
     }
 
     /// The fan-out finishes what it was given and ends; what is committed later reaches nobody.
@@ -90,6 +104,8 @@ impl Hub {
 
 impl CommitListener for Hub {
     fn committed(&self, batch: Vec<Committed>) {
+        // Counted here, since whoever sent it may be gone by now.
+        self.metrics.stored(batch.iter().filter(|committed| is_sent(committed)).count());
         // Refused only after `stop`, when no connection is left to hear of it.
         let _ = self.orders.send(Order::Deliver(batch));
     }
@@ -102,12 +118,18 @@ fn run(orders: &Receiver<Order>, sessions: &Sessions, metrics: &Metrics) {
                 let pushes = batch.iter().map(|committed| deliver(committed, sessions)).sum();
                 metrics.pushes.inc_by(pushes);
             }
+            Order::Acknowledge(session, ack) => session.outbox.push(ack),
             Order::Flush(done) => {
                 let _ = done.send(());
             }
             Order::Stop => return,
         }
     }
+}
+
+/// Whether a client sent it; the server writes the notices itself.
+fn is_sent(committed: &Committed) -> bool {
+    committed.message.content_type != ContentType::System
 }
 
 /// A fault with one message must not end the deliveries of all others.

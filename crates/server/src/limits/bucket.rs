@@ -34,15 +34,22 @@ pub(crate) struct Bucket {
 impl Bucket {
     /// Takes one token, or says how long it takes until there is one.
     pub fn take(&self, rate: Rate, now: Timestamp) -> Result<(), Duration> {
-        if rate.interval_us == 0 {
+        self.take_many(1, rate, now)
+    }
+
+    /// Takes all or none. What costs more than a full bucket costs a full bucket, so that it can be had at all.
+    pub fn take_many(&self, tokens: usize, rate: Rate, now: Timestamp) -> Result<(), Duration> {
+        if rate.interval_us == 0 || tokens == 0 {
             return Ok(());
         }
+        let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
+        let cost_us = rate.interval_us.saturating_mul(tokens).min(rate.capacity_us);
         let now_us = now.millis().saturating_mul(1_000);
         let mut full_at_us = self.full_at_us.load(Ordering::Relaxed);
         loop {
             // A clock that was set back must not lock anybody out for longer than an empty bucket does.
             let debt_us = (full_at_us.saturating_sub(now_us)).clamp(0, rate.capacity_us);
-            let after_us = debt_us + rate.interval_us;
+            let after_us = debt_us + cost_us;
             if after_us > rate.capacity_us {
                 let wait_us = u64::try_from(after_us - rate.capacity_us).unwrap_or(0);
                 return Err(Duration::from_micros(wait_us));
@@ -93,6 +100,16 @@ mod tests {
         assert_eq!(bucket.take(rate, at(0)), Ok(()));
         assert_eq!(bucket.take(rate, at(30)), Err(Duration::from_millis(70)));
         assert_eq!(bucket.take(rate, at(100)), Ok(()));
+    }
+
+    #[test]
+    fn many_are_taken_together_or_not_at_all_and_a_full_bucket_pays_for_anything() {
+        let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
+        assert_eq!(bucket.take_many(3, rate, at(0)), Ok(()));
+        assert_eq!(bucket.take_many(3, rate, at(0)), Err(Duration::from_millis(100)));
+        assert_eq!(taken(&bucket, rate, at(0)), 2);
+        assert_eq!(bucket.take_many(1_000, rate, at(10_000)), Ok(()));
+        assert_eq!(taken(&bucket, rate, at(10_000)), 0);
     }
 
     #[test]

@@ -100,6 +100,12 @@ impl UserBudget {
         self.take(&self.buckets.requests, self.rates.requests)
     }
 
+    /// For a call that names this many people, besides the request itself: one more for every hundred.
+    pub fn people(&self, count: usize) -> Result<(), Problem> {
+        let taken = self.buckets.requests.take_many(count / 100, self.rates.requests, self.clock.now());
+        taken.map_err(Problem::rate_limited)
+    }
+
     /// For each message, besides the request it came in.
     pub fn send(&self) -> Result<(), Problem> {
         self.take(&self.buckets.sends, self.rates.sends)

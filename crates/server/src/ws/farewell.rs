@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::pipe::{Pipe, PipeEvent};
 
 /// A client that reads gets its code well within this; one that does not is cut off.
-const WRITING: Duration = Duration::from_secs(2);
+const WRITING: Duration = Duration::from_secs(5);
 /// How long the client's own close frame is waited for.
 const ANSWERING: Duration = Duration::from_secs(1);
 
@@ -20,7 +20,8 @@ pub(super) fn code_for(error: Error) -> Option<CloseCode> {
     match error.into_inner().downcast_ref::<Broken>() {
         Some(Broken::Capacity(_)) => Some(CloseCode::FrameTooLarge),
         Some(Broken::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => None,
-        Some(Broken::Protocol(_) | Broken::Utf8(_)) => Some(CloseCode::ProtocolError),
+        Some(Broken::Utf8(_)) => Some(CloseCode::NotUtf8),
+        Some(Broken::Protocol(_)) => Some(CloseCode::ProtocolError),
         _ => None,
     }
 }

@@ -7,14 +7,15 @@ use std::time::Duration;
 use bluetick_core::chat::ChatError;
 use bluetick_core::ports::{Accepted, Appended, Origin};
 use bluetick_core::{ConversationId, MessageId};
-use bluetick_wire::frame::{ClientFrame, FrameError, SendFrame, encode_ack, encode_error, encode_pong};
+use bluetick_wire::frame::{
+    ClientFrame, FrameError, SendFrame, encode_ack, encode_error, encode_pong, readable_message_id,
+};
 use bluetick_wire::{BadInput, CloseCode, ErrorCode};
 use tokio::time::Instant;
 
 use super::session::Connection;
 use crate::drain::Work;
 use crate::hub::Frame;
-use crate::metrics::SendResult;
 use crate::problem::Problem;
 
 /// A send that is getting its turn in the store. One at a time, so that the order of a connection is kept.
@@ -28,14 +29,14 @@ pub(super) struct Sending {
     conversation: ConversationId,
     message_id: MessageId,
     started: Instant,
-    /// Held until the answer is in the outbox, so that a drain waits for that.
+    /// Held until the answer is in the outbox or with the fan-out, so that a drain waits for that.
     _work: Work,
 }
 
 impl Connection {
     pub fn text(&mut self, text: &str) -> Result<(), CloseCode> {
         if let Err(problem) = self.budget.request() {
-            return self.too_fast(problem, None);
+            return self.too_fast(problem, readable_message_id(text).as_ref());
         }
         match ClientFrame::decode(text) {
             Ok(ClientFrame::Send(send)) => return self.send(send),
@@ -44,7 +45,7 @@ impl Connection {
                 let problem = Problem::new(ErrorCode::InvalidFrame, "type: hello was said already");
                 self.answer(problem, None);
             }
-            Err(error) => self.answer(not_understood(&error), None),
+            Err(error) => self.answer(not_understood(&error), readable_message_id(text).as_ref()),
         }
         Ok(())
     }
@@ -74,7 +75,7 @@ impl Connection {
             }
         };
         if let Err(problem) = self.budget.send() {
-            self.app.metrics.sent(SendResult::Refused, Duration::ZERO);
+            self.app.metrics.refusals.inc();
             return self.too_fast(problem, Some(&message_id));
         }
         match self.submit(send, &message_id, started) {
@@ -100,31 +101,38 @@ impl Connection {
 
     pub fn submitted(&mut self, sending: Sending, result: Result<Accepted, ChatError>) {
         match result {
-            Ok(accepted) => self.sends.push(Box::pin(async move {
-                let outcome = accepted.await;
-                (sending, outcome.map_err(ChatError::from))
-            })),
+            Ok(accepted) => {
+                let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
+                self.sends.push(Box::pin(async move {
+                    let outcome = accepted.await;
+                    // The ack of a new message is the fan-out's, in the message's place. That of a duplicate goes
+                    // the same way, so that it does not overtake what the client has not heard yet.
+                    if let Ok(found @ Appended { duplicate: true, .. }) = &outcome {
+                        let ack = encode_ack(sending.conversation, &sending.message_id, found);
+                        app.hub.acknowledge(session, Frame::from(ack)).await;
+                    }
+                    (sending, outcome.map_err(ChatError::from))
+                }));
+            }
             Err(error) => self.send_done(sending, Err(error)),
         }
     }
 
     pub fn send_done(&mut self, sending: Sending, result: Result<Appended, ChatError>) {
-        let Sending { conversation, ref message_id, started, .. } = sending;
         match result {
-            // The hub put the ack into the outbox, in the message's place.
-            Ok(Appended { duplicate: false, .. }) => {
-                self.app.metrics.sent(SendResult::Stored, started.elapsed())
+            // The hub has the ack in hand.
+            Ok(Appended { duplicate, .. }) => {
+                self.app.metrics.acknowledged(sending.started.elapsed());
+                if duplicate {
+                    self.app.metrics.duplicates.inc();
+                }
             }
-            Ok(appended) => {
-                self.app.metrics.sent(SendResult::Duplicate, started.elapsed());
-                self.session.outbox.push(Frame::from(encode_ack(conversation, message_id, &appended)));
-            }
-            Err(error) => self.refuse_send(error.into(), Some(message_id)),
+            Err(error) => self.refuse_send(error.into(), Some(&sending.message_id)),
         }
     }
 
     fn refuse_send(&mut self, problem: Problem, message_id: Option<&MessageId>) {
-        self.app.metrics.sent(SendResult::Refused, Duration::ZERO);
+        self.app.metrics.refusals.inc();
         self.answer(problem, message_id);
     }
 

@@ -2,14 +2,17 @@
 
 use axum::extract::ws::Message;
 use bluetick_auth::{Claims, TokenError};
-use bluetick_wire::CloseCode;
-use bluetick_wire::frame::ClientFrame;
+use bluetick_wire::frame::{ClientFrame, FrameError, Hello, encode_error};
+use bluetick_wire::{CloseCode, ErrorCode};
 use tokio::sync::watch;
 
 use super::pipe::{Pipe, PipeEvent};
 use crate::app::App;
 use crate::drain::{Phase, reached};
 use crate::settings::seconds;
+
+/// Pings and pongs a client may send before it has said who it is, and whose budget they go on.
+const CONTROL_FRAMES: usize = 16;
 
 /// Why there is no session: a code to close with, or none when the client is gone.
 pub(super) type NoHello = Option<CloseCode>;
@@ -33,21 +36,37 @@ pub(super) async fn receive(
 }
 
 async fn first_frame(pipe: &mut Pipe, app: &App) -> Result<Claims, NoHello> {
+    let mut control_frames = 0;
     loop {
         match pipe.next(true, |_| ()).await {
-            PipeEvent::Heard(Message::Text(text)) => return authenticate(&text, app).map_err(Some),
+            PipeEvent::Heard(Message::Text(text)) => {
+                return match ClientFrame::decode(&text) {
+                    Ok(ClientFrame::Hello(hello)) => authenticate(&hello, app).map_err(Some),
+                    Err(FrameError::Invalid(bad)) => {
+                        // Before the close code, which cannot say what is wrong.
+                        let error = encode_error(ErrorCode::InvalidFrame, &bad.to_string(), None);
+                        pipe.write(Message::Text(error.into()));
+                        app.metrics.rejected(ErrorCode::InvalidFrame);
+                        Err(Some(CloseCode::HelloExpected))
+                    }
+                    _ => Err(Some(CloseCode::HelloExpected)),
+                };
+            }
             PipeEvent::Heard(Message::Binary(_)) => return Err(Some(CloseCode::HelloExpected)),
             PipeEvent::Heard(Message::Close(_)) | PipeEvent::Ended(None) => return Err(None),
-            PipeEvent::Heard(Message::Ping(_) | Message::Pong(_)) | PipeEvent::Flushed => {}
+            PipeEvent::Heard(Message::Ping(_) | Message::Pong(_)) => {
+                control_frames += 1;
+                if control_frames > CONTROL_FRAMES {
+                    return Err(Some(CloseCode::Flood));
+                }
+            }
+            PipeEvent::Flushed => {}
             PipeEvent::Ended(Some(error)) => return Err(super::farewell::code_for(error)),
         }
     }
 }
 
-fn authenticate(text: &str, app: &App) -> Result<Claims, CloseCode> {
-    let Ok(ClientFrame::Hello(hello)) = ClientFrame::decode(text) else {
-        return Err(CloseCode::HelloExpected);
-    };
+fn authenticate(hello: &Hello<'_>, app: &App) -> Result<Claims, CloseCode> {
     app.tokens.verify(&hello.token, app.clock.now()).map_err(|error| match error {
         TokenError::Expired => CloseCode::TokenExpired,
         _ => CloseCode::Unauthenticated,

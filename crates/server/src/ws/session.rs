@@ -191,9 +191,9 @@ impl Connection {
         match message {
             Message::Text(text) => self.text(&text).map_err(Some),
             Message::Binary(_) => self.binary().map_err(Some),
-            // The socket answers pings by itself; they still count as requests.
-            Message::Ping(_) => self.control_frame().map_err(Some),
-            Message::Pong(_) => Ok(()),
+            // The socket answers pings by itself; they still count as requests. So do pongs: the few that answer our
+            // own pings make no difference.
+            Message::Ping(_) | Message::Pong(_) => self.control_frame().map_err(Some),
             Message::Close(_) => Err(Some(CloseCode::Normal)),
         }
     }

@@ -1,6 +1,7 @@
 //! `GET /v1/ws`: who may open a WebSocket at all, before anybody has said who they are.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{FromRequestParts, State};
@@ -44,10 +45,9 @@ pub(crate) async fn upgrade(
     // Taken here and held to the end, so that a drain also waits for a handshake that is being answered.
     let place = app.lifecycle.sockets.token();
     if app.lifecycle.sockets.len() > at_most(app.limits.connections) {
-        return Err(Problem::new(
-            ErrorCode::TooManyConnections,
-            "the server holds as many connections as it may",
-        ));
+        let message = "the server holds as many connections as it may";
+        let retry_after = Some(Duration::from_secs(5));
+        return Err(Problem { retry_after, ..Problem::new(ErrorCode::TooManyConnections, message) });
     }
     let frame_bytes = at_most(app.limits.frame_bytes);
     let upgrade = upgrade

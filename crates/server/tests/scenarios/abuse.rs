@@ -72,6 +72,79 @@ async fn a_client_that_goes_on_above_its_rate_is_closed_as_a_flood() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pongs_nobody_asked_for_are_a_flood_too() {
+    let (setup, _clock) = with_stopped_clock(Setup::limits(|limits| {
+        limits.requests_per_second = 1;
+        limits.requests_burst = 5;
+        limits.flood_rejections = 10;
+    }));
+    let world = setup.start().await;
+    let mut device = world.person("alice").connect().await;
+    for _ in 0..16 {
+        device.say_raw(Message::Pong(Vec::new().into())).await;
+    }
+    assert_eq!(device.closed_with().await, (4429, "flood".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_pings_instead_of_saying_hello_is_closed() {
+    let world = Setup::default().start().await;
+    let mut device = Device::open(world.addr).await;
+    for _ in 0..17 {
+        device.say_raw(Message::Ping(Vec::new().into())).await;
+    }
+    assert_eq!(device.closed_with().await, (4429, "flood".into()));
+}
+
+/// The rate is counted in people too, so that one call cannot do the work of a thousand.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_names_many_people_costs_more_than_one_request() {
+    let (setup, clock) = with_stopped_clock(Setup::limits(|limits| {
+        limits.requests_per_second = 1;
+        limits.requests_burst = 10;
+    }));
+    let world = setup.start().await;
+    let alice = world.person("alice");
+    let names: Vec<String> = (0..500).map(|number| format!("user{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let group = alice.group(&names[..300]).await;
+    // Six of ten are left; this takes one and five.
+    assert_eq!(alice.add(&group, &names).await.status, 200);
+    clock.advance_millis(5_000);
+    let refused = alice.add(&group, &names).await;
+    refused.refused(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let body = json!({"kind": "group", "title": "Lunch", "members": names});
+    alice.post("/v1/conversations", body).await.refused(429, "rate_limited");
+    assert_eq!(alice.add(&group, &["bob"]).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_in_has_a_small_body() {
+    let world = Setup::default().start().await;
+    let body = json!({"user_id": "alice", "password": "x".repeat(16 * 1024)});
+    world.call("POST", "/v1/login", None, Some(body)).await.refused(413, "body_too_large");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_refused_as_one_request_too_many_names_its_message() {
+    let (setup, _clock) = with_stopped_clock(Setup::limits(|limits| {
+        limits.requests_per_second = 1;
+        limits.requests_burst = 3;
+    }));
+    let world = setup.start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut phone = alice.connect().await;
+    for number in 0..2 {
+        phone.send(&chat, &format!("m{number}"), "x").await;
+        phone.hear_type("ack").await;
+    }
+    phone.send(&chat, "m2", "x").await;
+    assert_eq!(phone.hear_error("rate_limited").await["message_id"], "m2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn zero_switches_the_rates_off() {
     let (setup, _clock) = with_stopped_clock(Setup::limits(|limits| {
         limits.requests_per_second = 0;
@@ -125,11 +198,23 @@ async fn the_server_holds_only_so_many_connections() {
     let _one = Device::try_open(world.addr, None).await;
     let _two = Device::try_open(world.addr, None).await;
     assert_eq!(Device::try_open(world.addr, None).await.err(), Some(503));
+    let request = format!(
+        "GET /v1/ws HTTP/1.1\r\nHost: {}\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+        world.addr
+    );
+    let mut stream = tokio::net::TcpStream::connect(world.addr).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+    let mut answer = [0; 1024];
+    let length = tokio::io::AsyncReadExt::read(&mut stream, &mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..length]).to_lowercase();
+    assert!(answer.contains("retry-after: "), "{answer}");
 }
 
-/// One member of a group stops reading. It is cut off when its outbox is full; the others notice nothing.
+/// One member of a group reads more slowly than the others write. It is cut off when its outbox is full, and told why;
+/// the others notice nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_is_closed_while_the_others_go_on() {
+async fn a_slow_reader_is_closed_with_its_code_while_the_others_go_on() {
     let world = Setup::limits(|limits| {
         limits.outbox_bytes = 256 * 1024;
         limits.sends_per_second = 0;
@@ -141,7 +226,22 @@ async fn a_slow_reader_is_closed_while_the_others_go_on() {
     let group = alice.group(&["bob", "carol"]).await;
     let mut sender = alice.connect().await;
     let mut reader = bob.connect().await;
-    let mut sleeper = carol.connect().await;
+    let mut slow = carol.connect().await;
+    let slow = tokio::spawn(async move {
+        let mut got = 0;
+        loop {
+            match slow.hear_raw().await {
+                Some(Ok(Message::Text(_))) => got += 1,
+                Some(Ok(Message::Close(Some(frame)))) => return (got, u16::from(frame.code)),
+                Some(Ok(_)) => {}
+                other => panic!("a close frame was expected, not {other:?}"),
+            }
+            // Slow for longer than the server waits to say goodbye; then the rest is read out.
+            if got < 16 {
+                tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+            }
+        }
+    });
     let content = "x".repeat(60_000);
     // More than the outbox and all the buffers of the kernel on the way hold.
     const MESSAGES: u64 = 400;
@@ -150,19 +250,8 @@ async fn a_slow_reader_is_closed_while_the_others_go_on() {
         assert_eq!(sender.hear_type("ack").await["seq"], number + 2);
         assert_eq!(reader.hear_type("message").await["seq"], number + 2);
     }
-    let mut got = 0;
-    loop {
-        match sleeper.hear_raw().await {
-            Some(Ok(Message::Text(_))) => got += 1,
-            Some(Ok(Message::Close(Some(frame)))) => {
-                assert_eq!(u16::from(frame.code), 4413);
-                break;
-            }
-            // Asleep for longer than the server waits to say goodbye: the connection just ends.
-            Some(Err(_)) | None => break,
-            Some(Ok(_)) => {}
-        }
-    }
+    let (got, code) = slow.await.unwrap();
+    assert_eq!(code, 4413);
     assert!(got < MESSAGES, "it was never cut off");
     let closes = world.get("/metrics").await.text();
     assert!(closes.contains(r#"bluetick_closes_total{reason="slow_consumer"} 1"#), "{closes}");

@@ -130,3 +130,16 @@ async fn calls_without_a_valid_token_are_refused_and_an_expired_one_is_called_so
     clock.advance_millis(2 * 3_600_000);
     alice.get(path).await.refused(401, "token_expired");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_is_kept_by_no_cache_on_the_way() {
+    let world = World::new().await;
+    let body = json!({"user_id": "alice", "password": "correct horse"});
+    let signed_up = world.call("POST", "/v1/signup", None, Some(body.clone())).await;
+    let logged_in = world.call("POST", "/v1/login", None, Some(body)).await;
+    let minted = world.call("POST", "/v1/tokens", Some(ADMIN_KEY), Some(json!({"user_id": "bob"}))).await;
+    for answer in [signed_up, logged_in, minted] {
+        assert!(answer.json()["token"].is_string(), "{}", answer.text());
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+    }
+}

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::harness::World;
 
@@ -57,6 +57,23 @@ async fn every_route_is_documented_and_every_documented_one_is_served() {
         let reply = world.call(&method.to_uppercase(), &path, None, None).await;
         let code = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default()["error"]["code"].clone();
         assert!(code != "not_found" && code != "method_not_allowed", "{method} {path}: {code}");
+    }
+}
+
+/// Asks every path with every method: those the document does not name are refused as such.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_path_knows_a_method_the_document_does_not_name() {
+    let world = World::new().await;
+    let documented = operations(&bluetick_server::openapi_document());
+    let paths: std::collections::BTreeSet<&String> = documented.iter().map(|(_, path)| path).collect();
+    for path in paths {
+        for method in ["get", "post", "put", "patch", "delete", "options"] {
+            let named = documented.contains(&(method.to_string(), path.clone()));
+            let asked =
+                path.replace("{file}", "app.js").replace("{user_id}", "x").replace("{conversation_id}", "x");
+            let status = world.call(&method.to_uppercase(), &asked, None, None).await.status;
+            assert_eq!(status == 405, !named, "{method} {path}: {status}");
+        }
     }
 }
 
@@ -122,4 +139,39 @@ fn the_committed_document_is_what_the_code_says() {
         committed == generated,
         "docs/openapi.json is stale: BLUETICK_BLESS=1 cargo test -p bluetick-server documents"
     );
+}
+
+/// What the document says about ids is what the server does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_the_document_refuses_for_its_ids_is_refused_by_the_server_and_the_other_way_round() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let document = bluetick_server::openapi_document();
+    let mut schema = document["components"]["schemas"]["SendRequestBody"].clone();
+    schema["components"] = document["components"].clone();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let (long, longest) = ("m".repeat(129), "m".repeat(128));
+    for (number, (id, content_type)) in [
+        (&*longest, "text"),
+        (&*long, "text"),
+        ("", "text"),
+        ("two words", "text"),
+        ("system:1", "text"),
+        ("a-system:1", "text"),
+        ("caf\u{e9}", "text"),
+        ("m1", "system"),
+        ("m2", "void"),
+        ("m3", "voids"),
+        ("m4", ""),
+        ("m5", "image/png"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let body = json!({"message_id": id, "content": number.to_string(), "content_type": content_type});
+        let valid = validator.is_valid(&body);
+        let status = alice.post(&format!("/v1/conversations/{chat}/messages"), body.clone()).await.status;
+        assert_eq!(status, if valid { 201 } else { 400 }, "{body}");
+    }
 }

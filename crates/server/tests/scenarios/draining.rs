@@ -53,6 +53,15 @@ async fn what_was_accepted_is_acknowledged_and_what_comes_later_is_refused() {
     }
     let not_ready = inside.get("/readyz").await;
     assert!(not_ready.contains("503") && not_ready.contains("shutting down"), "{not_ready}");
+    // Whoever comes now is let in and told so.
+    let not_ready = world.get("/readyz").await;
+    assert_eq!(
+        (not_ready.status, not_ready.json()["reason"].as_str()),
+        (503, Some("the server is shutting down"))
+    );
+    assert_eq!(world.get("/healthz").await.status, 200);
+    alice.send(&chat, "m4", "too late").await.refused(503, "draining");
+    assert_eq!(Device::try_open(world.addr, None).await.err(), Some(503));
     assert!(!drained.is_finished() && !store.closed.load(Ordering::SeqCst));
 
     store.hold_appends(false);

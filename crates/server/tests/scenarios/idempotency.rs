@@ -1,4 +1,11 @@
-use crate::harness::{World, send_frame};
+use std::sync::{Arc, OnceLock};
+
+use bluetick_core::ports::{CommitListener, Committed};
+use bluetick_core::{ContentType, ConversationId, Member, Members, Message, MessageId, Role, Seq, Timestamp};
+use bluetick_server::Hub;
+use bluetick_store_memory::MemoryStore;
+
+use crate::harness::{Setup, World, send_frame};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sending_again_gives_the_first_seq_on_any_connection_and_reaches_nobody_twice() {
@@ -70,6 +77,54 @@ async fn a_marked_resend_finds_the_first_attempt() {
     frame["retry"] = true.into();
     frame["after_seq"] = 0.into();
     phone.say(frame).await;
+    let ack = phone.hear_type("ack").await;
+    assert_eq!((ack["seq"].as_u64(), ack["duplicate"].as_bool()), (Some(1), Some(true)));
+}
+
+/// Something committed, as a store reports it.
+fn committed(member: &str, seq: u64) -> Committed {
+    let message = Message {
+        conversation: ConversationId::group([1; 15]),
+        seq: Seq::new(seq),
+        message_id: MessageId::of_notice(Seq::new(seq)),
+        sender: "somebody".parse().unwrap(),
+        receiver: None,
+        content_type: ContentType::Text,
+        content: "hi".into(),
+        timestamp: Timestamp::default(),
+        received_at: Timestamp::default(),
+    };
+    let member = Member { user: member.parse().unwrap(), role: Role::Member, joined_seq: Seq::FIRST };
+    let members = Arc::new(Members::from_unsorted(vec![member]));
+    Committed { message: Arc::new(message), members, departed: None, origin: None }
+}
+
+/// The fan-out has much to do when the resend is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ack_of_a_resend_does_not_overtake_what_was_committed_before() {
+    let listener = Arc::new(OnceLock::<Arc<Hub>>::new());
+    let setup = Setup {
+        store: Box::new({
+            let listener = Arc::clone(&listener);
+            move |hub| {
+                let _ = listener.set(Arc::clone(&hub));
+                Arc::new(MemoryStore::with_listener(hub))
+            }
+        }),
+        ..Setup::default()
+    };
+    let world = setup.start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut phone = alice.connect().await;
+    phone.send(&chat, "m1", "hi").await;
+    phone.hear_type("ack").await;
+
+    let mut batch = vec![committed("nobody-here", 1); 200_000];
+    batch.push(committed("alice", 2));
+    listener.get().unwrap().committed(batch);
+    phone.send(&chat, "m1", "hi").await;
+    assert_eq!(phone.hear_type("message").await["seq"], 2);
     let ack = phone.hear_type("ack").await;
     assert_eq!((ack["seq"].as_u64(), ack["duplicate"].as_bool()), (Some(1), Some(true)));
 }

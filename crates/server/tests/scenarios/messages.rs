@@ -61,7 +61,7 @@ async fn history_is_walked_in_both_directions_with_any_allowed_limit() {
     assert_eq!((one.seqs(), &one.json()["next_after_seq"]), (vec![1], &json!(1)));
     assert_eq!(alice.history(&chat, "?limit=100").await.seqs().len(), 25);
     assert_eq!(alice.history(&chat, "?after_seq=25").await.seqs(), [0; 0]);
-    assert_eq!(alice.history(&chat, "?after_seq=99999999999999999").await.seqs(), [0; 0]);
+    assert_eq!(alice.history(&chat, "?after_seq=9007199254740991&unknown=x").await.seqs(), [0; 0]);
     assert_eq!(alice.history(&chat, "?before_seq=1").await.seqs(), [0; 0]);
 }
 
@@ -71,6 +71,8 @@ async fn bad_history_parameters_say_which_one_is_bad() {
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
     for (query, says) in [
+        ("?after_seq=9007199254740992", "after_seq"),
+        ("?before_seq=9007199254740992", "before_seq"),
         ("?limit=0", "limit"),
         ("?limit=101", "limit"),
         ("?limit=abc", "limit"),
@@ -121,7 +123,7 @@ async fn content_and_bodies_have_a_size() {
     let chat = alice.direct("bob").await;
     assert_eq!(alice.send(&chat, "m1", &"x".repeat(100)).await.status, 201);
     alice.send(&chat, "m2", &"x".repeat(101)).await.refused(413, "content_too_large");
-    alice.send(&chat, "m3", &"x".repeat(2_000_000)).await.refused(413, "body_too_large");
+    alice.send(&chat, "m3", &"x".repeat(2_200_000)).await.refused(413, "body_too_large");
     let mut phone = alice.connect().await;
     phone.send(&chat, "m4", &"x".repeat(101)).await;
     assert_eq!(phone.hear_error("content_too_large").await["message_id"], "m4");
@@ -160,4 +162,80 @@ async fn unknown_paths_and_methods_are_refused_in_the_same_shape() {
     world.get("/v1/ws").await.refused(426, "upgrade_required");
     let nonsense = call(world.addr, "GET", "/assets/%FF", None, None).await;
     nonsense.refused(400, "invalid_request");
+}
+
+/// Forty messages of 100,000 bytes each: far more than one answer should hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_large_messages_is_shorter_and_its_cursor_leads_on() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    const MESSAGES: u64 = 40;
+    // Quotes take twice their size in JSON.
+    let content = "\"".repeat(50_000);
+    for number in 1..=MESSAGES {
+        assert_eq!(alice.send(&chat, &format!("m{number}"), &content).await.status, 201);
+    }
+    let everything: Vec<u64> = (1..=MESSAGES).collect();
+    for (first, cursor, parameter) in [
+        ("?limit=100", "next_before_seq", "before_seq"),
+        ("?limit=100&after_seq=0", "next_after_seq", "after_seq"),
+    ] {
+        let (mut seqs, mut query, mut pages) = (Vec::new(), first.to_string(), 0);
+        loop {
+            let page = alice.history(&chat, &query).await;
+            assert!(page.body.len() < 1_100_000, "a page of {} bytes", page.body.len());
+            assert!(!page.seqs().is_empty());
+            seqs.extend(page.seqs());
+            pages += 1;
+            match page.json()[cursor].as_u64() {
+                Some(next) => query = format!("?limit=100&{parameter}={next}"),
+                None => break,
+            }
+        }
+        seqs.sort();
+        assert_eq!((&seqs, pages), (&everything, 4));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_larger_than_a_page_may_be_is_a_page_of_its_own() {
+    let world = Setup::limits(|limits| limits.content_bytes = 0).start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    for number in 1..=3 {
+        assert_eq!(alice.send(&chat, &format!("m{number}"), &"x".repeat(1_500_000)).await.status, 201);
+    }
+    let page = alice.history(&chat, "?after_seq=1").await;
+    assert_eq!((page.seqs(), page.json()["next_after_seq"].as_u64()), (vec![2], Some(2)));
+    assert_eq!(page.json()["next_before_seq"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_not_an_object_is_refused_in_words_a_client_understands() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let path = format!("/v1/conversations/{chat}/messages");
+    for (body, says) in [
+        (json!(["m1", "hi"]), "expected an object"),
+        (json!("hi"), "expected an object"),
+        (
+            json!({"message_id": "m1", "content": "hi", "after_seq": -1}),
+            "after_seq: expected a whole number that is not negative",
+        ),
+        (
+            json!({"message_id": "m1", "content": "hi", "timestamp": "now at line 3"}),
+            "timestamp: expected a whole number",
+        ),
+        (json!({"message_id": "m1", "content": ["hi"]}), "content: expected a string"),
+        (json!({"message_id": "m1", "content": "hi", "retry": 1}), "retry: expected true or false"),
+    ] {
+        assert_eq!(alice.post(&path, body).await.refused(400, "invalid_request"), says);
+    }
+    for body in [json!(["direct", "bob"]), json!([])] {
+        let refused = alice.post("/v1/conversations", body).await;
+        assert_eq!(refused.refused(400, "invalid_request"), "expected an object");
+    }
+    assert_eq!(alice.history(&chat, "").await.seqs(), [0; 0]);
 }

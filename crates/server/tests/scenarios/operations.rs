@@ -142,3 +142,28 @@ async fn pages_of_an_allowed_origin_may_call_the_api_and_others_are_not_told_so(
         );
     }
 }
+
+/// The client is gone before the store has stored what it sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_counted_as_stored_also_when_its_sender_does_not_wait() {
+    let store = RiggedStore::default();
+    let world = store.setup().start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut tablet = world.person("bob").connect_now().await;
+    let mut phone = alice.connect_now().await;
+    store.hold_appends(true);
+    phone.send(&chat, "m1", "x").await;
+    phone.hears_nothing().await;
+    drop(phone);
+    while !world.get("/metrics").await.text().contains("bluetick_connections 1\n") {}
+    store.hold_appends(false);
+    tablet.hear_type("message").await;
+    let text = world.get("/metrics").await.text();
+    assert!(text.contains(r#"bluetick_sends_total{result="stored"} 1"#), "{text}");
+    // The notices the server writes are nobody's sends.
+    alice.group(&["bob"]).await;
+    tablet.hear_type("message").await;
+    let text = world.get("/metrics").await.text();
+    assert!(text.contains(r#"bluetick_sends_total{result="stored"} 1"#), "{text}");
+}

@@ -84,10 +84,13 @@ impl Store for RiggedStore {
         }
         assert!(!self.appends_panic.load(Ordering::SeqCst), "rigged to panic");
         let store = self.clone();
-        Ok(Box::pin(async move {
+        let stored = async move {
             store.held.subscribe().wait_for(|held| !held).await.unwrap();
             store.inner().append(append).await?.await
-        }))
+        };
+        // As a real store: letting go of the outcome does not take the message back.
+        let stored = tokio::spawn(stored);
+        Ok(Box::pin(async move { stored.await.unwrap() }))
     }
 
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {

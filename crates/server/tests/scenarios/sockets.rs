@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::harness::{Device, PATIENCE, Setup, World};
+use crate::harness::{Device, PATIENCE, Setup, World, send_frame};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hello_is_welcomed_with_who_and_where_one_is() {
@@ -83,7 +83,7 @@ async fn bad_frames_are_answered_and_the_connection_lives() {
     let chat = alice.direct("bob").await;
     let mut device = alice.connect().await;
     let send = |field: &str, value: serde_json::Value| {
-        let mut frame = crate::harness::send_frame(&chat, "m1", "hi");
+        let mut frame = send_frame(&chat, "m1", "hi");
         frame[field] = value;
         Message::text(frame.to_string())
     };
@@ -177,4 +177,61 @@ async fn pages_of_another_origin_cannot_open_a_socket_unless_allowed() {
     for evil in ["https://evil.example", "null", "http://127.0.0.1"] {
         assert_eq!(Device::try_open(world.addr, Some(evil)).await.err(), Some(403));
     }
+}
+
+/// Whatever is wrong with a send, its sender learns which one it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_send_names_its_message_whenever_that_can_be_read() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut phone = alice.connect().await;
+    for (field, value) in [
+        ("content", json!(7)),
+        ("content", json!(null)),
+        ("timestamp", json!("now")),
+        ("conversation_id", json!([])),
+        ("retry", json!("yes")),
+        ("content_type", json!({})),
+    ] {
+        let mut frame = send_frame(&chat, "m1", "hi");
+        frame[field] = value;
+        phone.say(frame).await;
+        let error = phone.hear_error("invalid_frame").await;
+        assert_eq!(error["message_id"], "m1", "{error}");
+        assert!(error["message"].as_str().unwrap().starts_with(field), "{error}");
+    }
+    phone.say(json!({"type": "send", "message_id": 7})).await;
+    assert_eq!(phone.hear_error("invalid_frame").await.get("message_id"), None);
+    phone.say(json!(["send", chat, "m1", "hi"])).await;
+    assert_eq!(phone.hear_error("invalid_frame").await["message"], "expected an object");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hello_with_a_wrong_field_is_told_which_before_it_is_closed() {
+    let world = World::new().await;
+    let mut device = Device::open(world.addr).await;
+    let token = world.person("alice").token;
+    device.say(json!({"type": "hello", "token": token, "device_id": 7})).await;
+    assert_eq!(device.hear_error("invalid_frame").await["message"], "device_id: expected a string");
+    assert_eq!(device.closed_with().await, (4400, "hello_expected".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_that_is_not_utf8_closes_with_the_code_for_that() {
+    use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+    use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+    let world = World::new().await;
+    let mut device = world.person("alice").connect().await;
+    let frame = Frame::message(vec![0xff, 0xfe], OpCode::Data(Data::Text), true);
+    device.say_raw(Message::Frame(frame)).await;
+    assert_eq!(device.closed_with().await, (1007, "not_utf8".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_without_an_upgrade_is_told_to_which() {
+    let world = World::new().await;
+    let refused = world.get("/v1/ws").await;
+    refused.refused(426, "upgrade_required");
+    assert_eq!(refused.header("upgrade"), Some("websocket"));
 }

@@ -67,6 +67,7 @@ impl Fingerprinter {
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
     pub count: usize,
+    /// No message in this chunk or before it was received later. So it never goes back, even when a clock did.
     pub newest_received_at: Timestamp,
     packing: u8,
     body_checksum: u32,
@@ -178,7 +179,6 @@ pub struct Packer {
 pub struct Entry<'a> {
     pub record: &'a [u8],
     pub fingerprint: Fingerprint,
-    pub received_at: Timestamp,
 }
 
 impl Default for Packer {
@@ -189,11 +189,10 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// Appends one chunk to `out`.
-    pub fn pack(&mut self, entries: &[Entry<'_>], out: &mut Vec<u8>) {
+    /// Appends one chunk to `out`. `newest` is at least the `received_at` of every message up to the last of these.
+    pub fn pack(&mut self, entries: &[Entry<'_>], newest: Timestamp, out: &mut Vec<u8>) {
         assert!((1..=CAPACITY).contains(&entries.len()), "a chunk holds 1 to 64 messages");
         let start = out.len();
-        let newest = entries.iter().map(|entry| entry.received_at).max().unwrap_or_default();
         self.raw.clear();
         for entry in entries {
             put_varint(&mut self.raw, entry.record.len() as u64);
@@ -233,14 +232,10 @@ mod tests {
         let entries: Vec<_> = records
             .iter()
             .zip(1..)
-            .map(|(record, number)| Entry {
-                record,
-                fingerprint: Fingerprint(number),
-                received_at: Timestamp::from_millis(number.into()),
-            })
+            .map(|(record, number)| Entry { record, fingerprint: Fingerprint(number) })
             .collect();
         let mut out = b"before".to_vec();
-        Packer::default().pack(&entries, &mut out);
+        Packer::default().pack(&entries, Timestamp::from_millis(records.len() as i64), &mut out);
         out.split_off(6)
     }
 

@@ -82,19 +82,30 @@ pub fn read_facts(reader: &mut Reader<'_>, id: ConversationId) -> Result<Convers
     Ok(Conversation { id, title, created_by, created_at, head: Seq::ZERO, last_at: created_at })
 }
 
-pub fn conversation_row(conversation: &Conversation) -> Vec<u8> {
+/// A conversation, and what only the store needs to know of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredConversation {
+    pub conversation: Conversation,
+    /// No message in it was received later. Differs from `last_at` when a clock went back.
+    pub newest_at: Timestamp,
+}
+
+pub fn conversation_row(stored: &StoredConversation) -> Vec<u8> {
     seal(|out| {
-        put_varint(out, conversation.head.get());
-        put_timestamp(out, conversation.last_at);
-        put_facts(out, conversation);
+        put_varint(out, stored.conversation.head.get());
+        put_timestamp(out, stored.conversation.last_at);
+        put_timestamp(out, stored.newest_at);
+        put_facts(out, &stored.conversation);
     })
 }
 
-pub fn read_conversation(row: &[u8], id: ConversationId) -> Result<Conversation, DecodeError> {
+pub fn read_conversation(row: &[u8], id: ConversationId) -> Result<StoredConversation, DecodeError> {
     let mut reader = unseal(row)?;
     let head = Seq::new(reader.varint()?);
     let last_at = Timestamp::from_millis(reader.signed()?);
-    Ok(Conversation { head, last_at, ..read_facts(&mut reader, id)? })
+    let newest_at = Timestamp::from_millis(reader.signed()?);
+    let conversation = Conversation { head, last_at, ..read_facts(&mut reader, id)? };
+    Ok(StoredConversation { conversation, newest_at })
 }
 
 pub fn put_membership(out: &mut Vec<u8>, member: &Member) {
@@ -202,9 +213,11 @@ mod tests {
             head: Seq::new(300),
             last_at: Timestamp::from_millis(2000),
         };
-        let row = conversation_row(&conversation);
-        assert_eq!(hex(&row), "01ac02a0 1fd00f05 616c6963 65010354 6561870a 779d");
-        assert_eq!(read_conversation(&row, conversation.id), Ok(conversation));
+        let id = conversation.id;
+        let stored = StoredConversation { conversation, newest_at: Timestamp::from_millis(3000) };
+        let row = conversation_row(&stored);
+        assert_eq!(hex(&row), "01ac02a0 1ff02ed0 0f05616c 69636501 03546561 265331e4");
+        assert_eq!(read_conversation(&row, id), Ok(stored));
 
         let member = Member { user: user("bob"), role: Role::Admin, joined_seq: Seq::new(9) };
         let key = member_key(ConversationId::group([1; 15]), &member.user);

@@ -137,6 +137,17 @@ impl Batch {
         }
     }
 
+    /// How many messages it stores, notices included.
+    pub fn messages(&self) -> usize {
+        let of = |planned: &Planned| match planned {
+            Planned::Message(_) => 1,
+            Planned::Founded { notice, .. } => usize::from(notice.is_some()),
+            Planned::Members { changes, .. } => changes.len(),
+            Planned::Echo { .. } | Planned::User { .. } => 0,
+        };
+        self.planned.iter().map(of).sum()
+    }
+
     /// The message this batch puts at `seq`.
     pub fn planned_message(&self, id: ConversationId, seq: Seq) -> Option<&PlannedMessage> {
         self.planned.iter().rev().find_map(|planned| match planned {

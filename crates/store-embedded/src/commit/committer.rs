@@ -26,6 +26,8 @@ const BATCH_BYTES: usize = 2 << 20;
 const PROBE_EVERY: Duration = Duration::from_millis(250);
 /// Log that may pile up behind a slow checkpoint, in checkpoints. Beyond it writers wait.
 const MAX_BACKLOG: u64 = 3;
+/// How long the end waits for a checkpoint that is being written, and then for the last one.
+pub const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
 
 pub struct CommitterParts {
@@ -61,7 +63,7 @@ impl Committer {
     pub fn run(self) {
         let (queue, health) = (Arc::clone(&self.parts.queue), Arc::clone(&self.parts.health));
         if catch_unwind(AssertUnwindSafe(|| self.run_until_closed())).is_err() {
-            health.refuse("the committer failed; restart the server");
+            health.break_down("the committer failed; restart the server");
             queue.abandon();
         }
     }
@@ -122,7 +124,7 @@ impl Committer {
         match self.parts.log.append(&mut batch.buffer) {
             Ok(sync) => {
                 let report =
-                    CommitReport { messages: batch.planned.len(), bytes: batch.buffer.bytes.len(), sync };
+                    CommitReport { messages: batch.messages(), bytes: batch.buffer.bytes.len(), sync };
                 self.parts.observer.committed(report);
                 self.show(batch);
             }
@@ -254,13 +256,10 @@ impl Committer {
         self.parts.handover.give(self.parts.generation.seal());
     }
 
+    /// A last checkpoint makes the next start quick. Without it nothing is lost, so it is not waited for for long.
     fn seal_at_the_end(&mut self) {
-        while !self.parts.handover.wait_until_free(Duration::from_secs(1)) {
-            if self.parts.handover.failing().is_some() {
-                return;
-            }
-        }
-        if !self.parts.generation.is_empty() {
+        let free = self.parts.handover.wait_until_free(CLOSING_PATIENCE);
+        if free && !self.parts.generation.is_empty() {
             self.seal();
         }
     }

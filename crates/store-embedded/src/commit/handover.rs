@@ -1,7 +1,7 @@
 //! Passing generations from the committer to the checkpoint thread, one at a time.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::log::BatchNumber;
 use crate::memory::Generation;
@@ -20,6 +20,8 @@ struct State {
     /// Why the last attempt failed; it is tried again.
     failing: Option<String>,
     closed: bool,
+    /// When a checkpoint that is still being written has to stop.
+    stop_at: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -106,8 +108,15 @@ impl Handover {
         matches!(state.slot, Slot::Free)
     }
 
-    pub fn close(&self) {
-        self.state().closed = true;
+    /// Nothing more will be handed over. What is being written has `patience` to come to an end.
+    pub fn close(&self, patience: Duration) {
+        let mut state = self.state();
+        state.closed = true;
+        state.stop_at = Some(Instant::now() + patience);
         self.changed.notify_all();
+    }
+
+    pub fn must_stop(&self) -> bool {
+        self.state().stop_at.is_some_and(|at| Instant::now() >= at)
     }
 }

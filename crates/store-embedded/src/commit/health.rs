@@ -9,6 +9,8 @@ use bluetick_core::ports::Health;
 #[derive(Default)]
 pub struct HealthState {
     refusing: AtomicBool,
+    /// Only a restart helps.
+    broken: AtomicBool,
     reason: Mutex<String>,
 }
 
@@ -36,8 +38,17 @@ impl HealthState {
         }
     }
 
+    /// Says that nothing will be written any more in this life of the process.
+    pub fn break_down(&self, reason: &str) {
+        self.broken.store(true, Ordering::Release);
+        self.refuse(reason);
+    }
+
     /// Says once that writing goes on.
     pub fn recover(&self) {
+        if self.broken.load(Ordering::Acquire) {
+            return;
+        }
         if self.refusing.swap(false, Ordering::AcqRel) {
             tracing::info!("the store writes again");
         }

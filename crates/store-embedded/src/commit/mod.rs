@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub use batch::{AppendCommand, Command, Control, Reply};
 use bluetick_core::StoreError;
-pub use committer::{Committer, CommitterParts};
+pub use committer::{CLOSING_PATIENCE, Committer, CommitterParts};
 pub use handover::{Handover, Sealed};
 pub use health::HealthState;
 pub use queue::Queue;

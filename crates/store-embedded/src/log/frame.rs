@@ -80,6 +80,14 @@ impl<'a> Frame<'a> {
         Some(Frame { number: BatchNumber(number), events: word(16), payload: &frame[HEADER_BYTES..] })
     }
 
+    /// Whether something that wants to be this batch starts here, whole or not.
+    pub fn begins(bytes: &[u8], tag: StoreTag, number: BatchNumber) -> bool {
+        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
+        header[..4] == MAGIC.to_le_bytes()
+            && header[8..16] == number.0.to_le_bytes()
+            && header[24..32] == tag.0
+    }
+
     pub fn length_on_disk(&self) -> usize {
         (HEADER_BYTES + self.payload.len()).next_multiple_of(ALIGNMENT)
     }

@@ -17,7 +17,16 @@ pub struct ScanEnd {
     pub segments: Vec<(SegmentNumber, BatchNumber)>,
     /// The last segment and the first free byte in it.
     pub resume_at: Option<(SegmentNumber, u64)>,
+    /// The last batch and where it lies. The crash may have come before it was synced.
+    pub last_frame: Option<LastFrame>,
     pub next_batch: BatchNumber,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastFrame {
+    pub segment: SegmentNumber,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
 }
 
 /// Gives every batch after `checkpoint` to `visit`, in order.
@@ -37,7 +46,15 @@ pub fn scan<E: From<LogError>>(
             Some(header) if header.tag != tag => {
                 return Err(damaged(path, 0, "the segment belongs to another store").into());
             }
-            Some(header) if header.number == *number => segments.push((*number, path, header.first_batch)),
+            Some(header) if header.number == *number => {
+                let length = path.metadata().map_err(|error| io_error(path, error))?.len();
+                if length < header.length {
+                    let what =
+                        format!("the file has lost its end: it had {} bytes and has {length}", header.length);
+                    return Err(damaged(path, length, &what).into());
+                }
+                segments.push((*number, path, header.first_batch));
+            }
             // The crash came after it was taken from the spares and before its header was written.
             _ if position + 1 == files.len() => unbegun = Some(path),
             _ => return Err(damaged(path, 0, "the segment has no header").into()),
@@ -53,6 +70,7 @@ pub fn scan<E: From<LogError>>(
         Some((_, _, first)) => *first,
     };
     let mut resume_at = None;
+    let mut last_frame = None;
     for (position, &(number, path, _)) in segments.iter().enumerate() {
         let next_first = segments.get(position + 1).map(|&(_, _, first)| first);
         if next_first.is_some_and(|first| first <= checkpoint.next()) {
@@ -68,12 +86,24 @@ pub fn scan<E: From<LogError>>(
                     let what = format!("batch {} cannot be read", expected.0);
                     return Err(damaged(path, offset as u64, &what).into());
                 }
+                if bytes.get(offset..).is_some_and(|rest| Frame::begins(rest, tag, expected)) {
+                    let file = path.display();
+                    tracing::warn!(%file, offset, "an unfinished batch at the end of the log is dropped; nobody was told that it was stored");
+                }
                 break;
             };
             if frame.number > checkpoint {
                 visit(frame)?;
             }
-            offset += frame.length_on_disk();
+            let length = frame.length_on_disk();
+            let next_is_readable = || bytes.get(offset + length..).and_then(|rest| Frame::read(rest, tag));
+            if next_first != Some(expected.next())
+                && next_is_readable().is_none_or(|next| next.number != expected.next())
+            {
+                let bytes = bytes[offset..offset + length].to_vec();
+                last_frame = Some(LastFrame { segment: number, offset: offset as u64, bytes });
+            }
+            offset += length;
             expected = expected.next();
         }
         resume_at = Some((number, offset as u64));
@@ -92,7 +122,7 @@ pub fn scan<E: From<LogError>>(
         std::fs::remove_file(path).map_err(|error| io_error(path, error))?;
     }
     let segments = segments.iter().map(|&(number, _, first)| (number, first)).collect();
-    Ok(ScanEnd { segments, resume_at, next_batch: expected })
+    Ok(ScanEnd { segments, resume_at, last_frame, next_batch: expected })
 }
 
 fn newer_frame_behind(bytes: &[u8], offset: usize, tag: StoreTag, expected: BatchNumber) -> bool {

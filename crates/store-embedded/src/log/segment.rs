@@ -9,7 +9,7 @@ use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
 
 const MAGIC: &[u8; 8] = b"BLUETLOG";
 pub const FORMAT_VERSION: u32 = 1;
-const HEADER_BYTES: usize = 40;
+const HEADER_BYTES: usize = 48;
 /// Batches start on a page of their own, so that no batch write touches the header again.
 pub const FIRST_FRAME: u64 = 4096;
 
@@ -19,6 +19,8 @@ pub struct SegmentHeader {
     pub tag: StoreTag,
     /// Anything from here on that is still in the segment before was never acknowledged.
     pub first_batch: BatchNumber,
+    /// How long the file was made. A shorter one has lost something.
+    pub length: u64,
 }
 
 impl SegmentHeader {
@@ -29,8 +31,9 @@ impl SegmentHeader {
         bytes[12..20].copy_from_slice(&self.number.0.to_le_bytes());
         bytes[20..28].copy_from_slice(&self.first_batch.0.to_le_bytes());
         bytes[28..36].copy_from_slice(&self.tag.0);
-        let checksum = crc32fast::hash(&bytes[..36]);
-        bytes[36..40].copy_from_slice(&checksum.to_le_bytes());
+        bytes[36..44].copy_from_slice(&self.length.to_le_bytes());
+        let checksum = crc32fast::hash(&bytes[..44]);
+        bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
@@ -38,8 +41,8 @@ impl SegmentHeader {
     pub fn read(bytes: &[u8], path: &Path) -> Result<Option<SegmentHeader>, LogError> {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
-        let checksum = u32::from_le_bytes(header[36..40].try_into().expect("four bytes"));
-        if header[0..8] != *MAGIC || crc32fast::hash(&header[..36]) != checksum {
+        let checksum = u32::from_le_bytes(header[44..48].try_into().expect("four bytes"));
+        if header[0..8] != *MAGIC || crc32fast::hash(&header[..44]) != checksum {
             return Ok(None);
         }
         let found = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
@@ -50,6 +53,7 @@ impl SegmentHeader {
             number: SegmentNumber(word(12)),
             first_batch: BatchNumber(word(20)),
             tag: StoreTag(header[28..36].try_into().expect("eight bytes")),
+            length: word(36),
         }))
     }
 }
@@ -95,14 +99,19 @@ mod tests {
     use crate::codec::testing::hex;
 
     fn header() -> SegmentHeader {
-        SegmentHeader { number: SegmentNumber(3), tag: StoreTag(*b"storetag"), first_batch: BatchNumber(9) }
+        SegmentHeader {
+            number: SegmentNumber(3),
+            tag: StoreTag(*b"storetag"),
+            first_batch: BatchNumber(9),
+            length: 8192,
+        }
     }
 
     #[test]
     fn the_bytes_of_version_1() {
         assert_eq!(
             hex(&header().encode()),
-            "424c5545 544c4f47 01000000 03000000 00000000 09000000 00000000 73746f72 65746167 61fd7148"
+            "424c5545 544c4f47 01000000 03000000 00000000 09000000 00000000 73746f72 65746167 00200000 00000000 25d08a1b"
         );
         assert_eq!(SegmentHeader::read(&header().encode(), Path::new("x")).unwrap(), Some(header()));
     }
@@ -111,8 +120,8 @@ mod tests {
     fn a_newer_version_is_refused_and_not_misread() {
         let mut bytes = header().encode();
         bytes[8] = 2;
-        let checksum = crc32fast::hash(&bytes[..36]);
-        bytes[36..40].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = crc32fast::hash(&bytes[..44]);
+        bytes[44..48].copy_from_slice(&checksum.to_le_bytes());
         let refused = SegmentHeader::read(&bytes, Path::new("x"));
         assert!(matches!(refused, Err(LogError::TooNew { found: 2, known: 1, .. })));
     }

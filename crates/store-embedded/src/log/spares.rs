@@ -35,6 +35,10 @@ impl Spares {
         for entry in std::fs::read_dir(directory)? {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if name.ends_with(".tmp") {
+                std::fs::remove_file(&path)?;
+                continue;
+            }
             let Some(number) = name.strip_prefix("spare-") else { continue };
             match number.parse::<u64>() {
                 Ok(number) if path.metadata()?.len() == segment_bytes => {

@@ -234,3 +234,50 @@ fn files_of_another_store_are_refused() {
         scan(log.directory.path(), StoreTag(*b"another-"), BatchNumber::NONE, |_| Ok::<_, LogError>(()));
     assert!(matches!(foreign, Err(LogError::Damaged { .. })));
 }
+
+#[test]
+fn a_segment_that_lost_its_end_is_damage_also_where_the_log_could_end() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    append(&mut writer, 1).unwrap();
+    append(&mut writer, 2).unwrap();
+    drop(writer);
+    segment::open(&log.segments()[0]).unwrap().set_len(FIRST_FRAME + BIG as u64).unwrap();
+    assert!(matches!(log.read(0), Err(LogError::Damaged { .. })));
+}
+
+#[test]
+fn the_last_batch_is_synced_again_before_anybody_is_told_that_it_is_stored() {
+    let log = Log::new();
+    append(&mut log.writer(0), 1).unwrap();
+    // What a crash before the sync leaves: whole in the kernel's memory, unknown on the disk.
+    log.faults.sync_fails.store(true, Ordering::SeqCst);
+    let (_, end) = log.read(0).unwrap();
+    assert!(end.last_frame.is_some());
+    let disk = Disk::with_faults(Arc::clone(&log.faults));
+    let spares = Spares::open(log.directory.path(), disk.clone(), SEGMENT_BYTES).unwrap();
+    let directory = log.directory.path().to_owned();
+    let settings = WriterSettings { directory, segment_bytes: SEGMENT_BYTES, tag: TAG, disk };
+    assert!(
+        LogWriter::resume(settings, Arc::new(spares), end).is_err(),
+        "without the sync there is no opening"
+    );
+    log.faults.sync_fails.store(false, Ordering::SeqCst);
+    append(&mut log.writer(0), 2).unwrap();
+    assert_eq!(log.seen(), [1, 2]);
+}
+
+#[test]
+fn a_disk_that_fails_again_and_again_costs_no_segment_for_each_try() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    append(&mut writer, 1).unwrap();
+    log.faults.sync_fails.store(true, Ordering::SeqCst);
+    for _ in 0..20 {
+        assert!(append(&mut writer, 2).is_err());
+    }
+    assert!(log.segments().len() <= 2, "{:?}", log.segments());
+    log.faults.sync_fails.store(false, Ordering::SeqCst);
+    append(&mut writer, 3).unwrap();
+    assert_eq!(log.seen(), [1, 3]);
+}

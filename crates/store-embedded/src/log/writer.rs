@@ -50,8 +50,15 @@ struct Active {
 }
 
 impl LogWriter {
-    /// Goes on where [`super::scan`] ended.
+    /// Goes on where [`super::scan`] ended. The last batch is written and synced once more: whoever sends one of its
+    /// messages again is told that it is stored, so it must be. (Synced alone would not do: after a failed sync the
+    /// kernel may hold as clean what never reached the disk.)
     pub fn resume(settings: WriterSettings, spares: Arc<Spares>, end: ScanEnd) -> io::Result<LogWriter> {
+        if let Some(last) = &end.last_frame {
+            let file = segment::open(&segment::path_of(&settings.directory, last.segment))?;
+            settings.disk.write_at(&file, &last.bytes, last.offset)?;
+            settings.disk.sync(&file)?;
+        }
         let active = match end.resume_at {
             None => None,
             Some((number, offset)) => {
@@ -86,21 +93,48 @@ impl LogWriter {
             self.active = Some(self.start_segment().map_err(AppendError::Write)?);
         }
         let Some(mut active) = self.active.take() else { unreachable!("a segment was just started") };
-        self.settings.disk.write_at(&active.file, &batch.bytes, active.offset).map_err(AppendError::Write)?;
-        let before_sync = Instant::now();
-        self.settings.disk.sync(&active.file).map_err(AppendError::Sync)?;
-        let sync = before_sync.elapsed();
+        let sync = self.write(&active, &batch.bytes).inspect_err(|_| self.abandon_if_unused(&active))?;
         active.offset += length;
         self.active = Some(active);
         self.next_batch = self.next_batch.next();
         Ok(sync)
     }
 
+    /// Makes the first segment, so that a log that is gone can be told from one that never was.
+    pub fn start(&mut self) -> io::Result<()> {
+        if self.segments.is_empty() {
+            let active = self.start_segment()?;
+            self.settings.disk.sync(&active.file)?;
+            self.active = Some(active);
+        }
+        Ok(())
+    }
+
+    fn write(&self, active: &Active, bytes: &[u8]) -> Result<Duration, AppendError> {
+        self.settings.disk.write_at(&active.file, bytes, active.offset).map_err(AppendError::Write)?;
+        let before_sync = Instant::now();
+        self.settings.disk.sync(&active.file).map_err(AppendError::Sync)?;
+        Ok(before_sync.elapsed())
+    }
+
+    /// A segment whose very first batch failed holds nothing; else every try on a failing disk would take another one.
+    fn abandon_if_unused(&mut self, active: &Active) {
+        if active.offset == FIRST_FRAME
+            && let Some((number, _)) = self.segments.pop_back()
+        {
+            let path = segment::path_of(&self.settings.directory, number);
+            if let Err(error) = std::fs::remove_file(&path) {
+                tracing::warn!(%error, path = %path.display(), "an unused log segment could not be removed");
+            }
+        }
+    }
+
     fn start_segment(&mut self) -> io::Result<Active> {
         let number = self.segments.back().map_or(SegmentNumber(1), |(last, _)| SegmentNumber(last.0 + 1));
         let path = segment::path_of(&self.settings.directory, number);
         self.spares.take(&path)?;
-        let header = SegmentHeader { number, tag: self.settings.tag, first_batch: self.next_batch };
+        let length = self.settings.segment_bytes;
+        let header = SegmentHeader { number, tag: self.settings.tag, first_batch: self.next_batch, length };
         let started = segment::open(&path).and_then(|file| {
             self.settings.disk.write_at(&file, &header.encode(), 0)?;
             self.settings.disk.sync_directory(&self.settings.directory)?;

@@ -21,6 +21,7 @@ fn spread(fingerprint: Fingerprint) -> u64 {
     u64::from(fingerprint.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+#[expect(clippy::len_without_is_empty, reason = "nobody asks")]
 impl IdTable {
     pub fn insert(&mut self, fingerprint: Fingerprint, seq: Seq) {
         if fingerprint != Fingerprint::NONE {
@@ -34,6 +35,10 @@ impl IdTable {
         if let Ok(found) = self.0.find_entry(spread(fingerprint), |entry| *entry == gone) {
             found.remove();
         }
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Places that may hold the id, none of them above `newest`.

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::IdTable;
 use crate::codec::chunk::Fingerprint;
+use crate::codec::rows::StoredConversation;
 
 pub struct Room {
     pub id: ConversationId,
@@ -31,6 +32,8 @@ pub struct RoomState {
     /// `None` while the conversation does not exist.
     pub conversation: Option<Conversation>,
     pub members: Arc<Members>,
+    /// No message here was received later.
+    pub newest_at: Timestamp,
     /// The newest place that was given out, durable or not. Only the committer looks at it.
     pub reserved: Seq,
     tail: VecDeque<TailMessage>,
@@ -74,6 +77,7 @@ impl RoomState {
         RoomState {
             conversation: None,
             members: Arc::default(),
+            newest_at: Timestamp::from_millis(i64::MIN),
             reserved: Seq::ZERO,
             tail: VecDeque::new(),
             tail_first: Seq::FIRST,
@@ -85,8 +89,10 @@ impl RoomState {
     }
 
     /// A room for what the tables know.
-    pub fn stored(conversation: Conversation, members: Arc<Members>) -> RoomState {
+    pub fn stored(stored: StoredConversation, members: Arc<Members>) -> RoomState {
+        let StoredConversation { conversation, newest_at } = stored;
         RoomState {
+            newest_at,
             reserved: conversation.head,
             tail_first: conversation.head.next(),
             conversation: Some(conversation),
@@ -133,6 +139,7 @@ impl RoomState {
         assert_eq!(seq, conversation.head.next(), "places are dense");
         conversation.head = seq;
         conversation.last_at = received_at;
+        self.newest_at = self.newest_at.max(received_at);
         self.reserved = self.reserved.max(seq);
         self.tail.push_back(message);
     }
@@ -153,6 +160,11 @@ impl RoomState {
 
     pub fn changed_members(&self) -> &HashMap<UserId, u64> {
         &self.changed_members
+    }
+
+    /// How much memory it takes, in ordinary conversations of two.
+    pub fn weight(&self) -> usize {
+        1 + self.members.len() / 16 + self.ids.as_ref().map_or(0, IdTable::len) / 256
     }
 
     /// Whether the tables know all of it.

@@ -113,10 +113,19 @@ impl Rooms {
         }
     }
 
-    /// Puts rooms to sleep until at most `keep` are awake: clean ones that nobody holds, the longest unused first.
+    fn weight(&self) -> usize {
+        let shards = self
+            .shards
+            .iter()
+            .map(|shard| shard.lock().expect("nobody panics while holding the map of rooms"));
+        shards.map(|shard| shard.values().map(|room| room.state().weight()).sum::<usize>()).sum()
+    }
+
+    /// Puts rooms to sleep until those awake weigh no more than `keep` ordinary ones: clean ones that nobody holds, the
+    /// longest unused first.
     pub fn put_to_sleep(&self, keep: usize) {
         let now = self.tick.fetch_add(1, Ordering::Relaxed);
-        let mut spare = self.count().saturating_sub(keep);
+        let mut spare = self.weight().saturating_sub(keep);
         for age in [8, 4, 2, 1, 0] {
             for shard in &self.shards {
                 if spare == 0 {
@@ -129,7 +138,9 @@ impl Rooms {
                         || Arc::strong_count(room) > 1
                         || now.saturating_sub(room.last_used()) < age
                         || !room.state().is_clean();
-                    spare -= usize::from(!wanted);
+                    if !wanted {
+                        spare = spare.saturating_sub(room.state().weight());
+                    }
                     wanted
                 });
                 self.count.fetch_sub(before - shard.len(), Ordering::Relaxed);
@@ -171,6 +182,29 @@ mod tests {
             })
             .collect();
         assert_eq!(hashes.len(), 120);
+    }
+
+    #[test]
+    fn a_large_group_weighs_as_much_as_many_conversations() {
+        let rooms = Rooms::default();
+        let person = |number: usize| format!("user{number}").parse().unwrap();
+        let others: Vec<_> = (1..10_000).map(person).collect();
+        let conversation = bluetick_core::Conversation {
+            id: id(1),
+            title: None,
+            created_by: person(0),
+            created_at: Default::default(),
+            head: bluetick_core::Seq::FIRST,
+            last_at: Default::default(),
+        };
+        let large = RoomState::stored(
+            crate::codec::rows::StoredConversation { conversation, newest_at: Default::default() },
+            Arc::new(bluetick_core::Members::founding(&person(0), &others)),
+        );
+        assert!(large.weight() > 100);
+        rooms.get_or_load(id(1), || Ok(large)).unwrap();
+        rooms.put_to_sleep(100);
+        assert_eq!(rooms.count(), 0);
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::collections::HashMap;
 use bluetick_core::chat::SendRequest;
 use bluetick_core::ports::Origin;
 use bluetick_core::{ConversationId, MessageId};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 use utoipa::ToSchema;
 
+use crate::decode::ObjectOnly;
 use crate::http::SendRequestBody;
 use crate::{BadInput, ErrorCode, decode};
 
@@ -55,6 +56,17 @@ impl<'a> ClientFrame<'a> {
     }
 }
 
+/// The message a frame is about, also when nothing else in the frame can be understood: whoever sent it learns which
+/// of its messages was refused.
+pub fn readable_message_id(text: &str) -> Option<MessageId> {
+    #[derive(Deserialize)]
+    struct About<'a> {
+        #[serde(borrow)]
+        message_id: Cow<'a, str>,
+    }
+    decode::<About<'_>>(text.as_bytes()).ok()?.message_id.parse().ok()
+}
+
 /// The first frame of a connection.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"type": "hello", "token": "eyJhbGciOi...", "device_id": "alice-phone"}))]
@@ -71,10 +83,22 @@ pub struct Hello<'a> {
 }
 
 /// Where a device is in a conversation.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, ToSchema)]
 pub struct Position {
     pub epoch: Option<u64>,
     pub seq: u64,
+}
+
+impl<'de> Deserialize<'de> for Position {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Position, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields {
+            epoch: Option<u64>,
+            seq: u64,
+        }
+        let Fields { epoch, seq } = Fields::deserialize(ObjectOnly(deserializer))?;
+        Ok(Position { epoch, seq })
+    }
 }
 
 /// A message to store, as over HTTP, with its conversation.
@@ -88,14 +112,14 @@ pub struct SendFrame<'a> {
     #[schema(value_type = String)]
     conversation_id: Cow<'a, str>,
     #[serde(borrow)]
-    #[schema(value_type = String, min_length = 1, max_length = 128)]
+    #[schema(value_type = String, min_length = 1, max_length = 128, pattern = "^(?!system:)[!-~]+$")]
     message_id: Cow<'a, str>,
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1)]
     content: Cow<'a, str>,
-    /// `text` where it is not given.
+    /// `text` where it is not given; `system` and `void` are the server's own.
     #[serde(borrow)]
-    #[schema(value_type = Option<String>, max_length = 64)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^(?!(system|void)$)[!-~]+$")]
     content_type: Option<Cow<'a, str>>,
     /// The sender's clock, in milliseconds since the Unix epoch.
     timestamp: Option<i64>,

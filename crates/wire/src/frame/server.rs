@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use crate::ErrorCode;
 use crate::http::{MessageBody, SentBody};
+use crate::text::escaped_length;
 
 /// The answer to a hello.
 #[derive(Serialize, ToSchema)]
@@ -113,12 +114,4 @@ fn encode(kind: &str, body: &impl Serialize, capacity: usize) -> String {
     // The body's own brace gives way to a comma: flattening through serde would allocate for every field.
     json[body_at] = b',';
     String::from_utf8(json).expect("JSON is UTF-8")
-}
-
-/// The bytes a string takes in JSON, at most: control characters become six, quotes and backslashes two.
-fn escaped_length(content: &str) -> usize {
-    content
-        .bytes()
-        .map(|byte| if byte < b' ' { 6 } else { 1 + usize::from(matches!(byte, b'"' | b'\\')) })
-        .sum()
 }

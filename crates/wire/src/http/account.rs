@@ -12,13 +12,13 @@ use crate::{BadInput, text};
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "password": "correct horse", "display_name": "Alice"}))]
 pub struct SignupRequest {
-    /// 1 to 128 bytes, without spaces or control characters.
-    #[schema(min_length = 1, max_length = 128)]
+    /// 1 to 128 bytes of UTF-8, without spaces or control characters.
+    #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: String,
-    /// 8 to 1,024 bytes.
-    #[schema(min_length = 8, max_length = 1024)]
+    /// 8 to 1,024 bytes of UTF-8; characters beyond ASCII take two to four.
+    #[schema(max_length = 1024)]
     pub password: String,
-    /// 1 to 128 bytes.
+    /// 1 to 128 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 128)]
     pub display_name: Option<String>,
 }
@@ -51,6 +51,8 @@ pub(crate) fn parse_user(field: &str, text: &str) -> Result<UserId, BadInput> {
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "password": "correct horse"}))]
 pub struct LoginRequest {
+    /// 1 to 128 bytes of UTF-8, without spaces or control characters.
+    #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: String,
     pub password: String,
 }
@@ -64,8 +66,8 @@ impl LoginRequest {
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"password": "battery staple"}))]
 pub struct NewPasswordRequest {
-    /// 8 to 1,024 bytes.
-    #[schema(min_length = 8, max_length = 1024)]
+    /// 8 to 1,024 bytes of UTF-8; characters beyond ASCII take two to four.
+    #[schema(max_length = 1024)]
     pub password: String,
 }
 
@@ -73,8 +75,11 @@ pub struct NewPasswordRequest {
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "ttl_s": 3600}))]
 pub struct MintRequest {
+    /// 1 to 128 bytes of UTF-8, without spaces or control characters.
+    #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: String,
-    /// How long the token is valid, in seconds; the server's usual time where it is not given.
+    /// How long the token is valid, in seconds; the server's usual time where it is not given. More than the operator
+    /// allows is refused, and the message says how much that is.
     #[schema(minimum = 1)]
     pub ttl_s: Option<u64>,
 }

@@ -18,21 +18,24 @@ use crate::{BadInput, text};
 #[schema(example = json!({"message_id": "0199c0de-0000-7000-8000-000000000001", "content": "Lunch?", "timestamp": 1767225600000i64}))]
 pub struct SendRequestBody<'a> {
     /// Made by the client before the first attempt; unique within the conversation and the sender. A UUIDv7 suits.
+    /// Visible ASCII; names that start with `system:` are the server's own.
     #[serde(borrow)]
-    #[schema(value_type = String, min_length = 1, max_length = 128)]
+    #[schema(value_type = String, min_length = 1, max_length = 128, pattern = "^(?!system:)[!-~]+$")]
     pub message_id: Cow<'a, str>,
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1)]
     pub content: Cow<'a, str>,
-    /// What the content is, in the client's own words; `text` where it is not given.
+    /// What the content is, in the client's own words; `text` where it is not given. Visible ASCII; `system` and
+    /// `void` are the server's own.
     #[serde(borrow)]
-    #[schema(value_type = Option<String>, max_length = 64)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^(?!(system|void)$)[!-~]+$")]
     pub content_type: Option<Cow<'a, str>>,
     /// The sender's clock, in milliseconds since the Unix epoch; the server's own where it is not given.
     pub timestamp: Option<i64>,
     /// This is a resend.
     pub retry: Option<bool>,
     /// With `retry`: everything up to this seq was known at the first attempt, so the message is looked for above it.
+    /// Above 9007199254740991 counts as that.
     pub after_seq: Option<u64>,
 }
 
@@ -155,7 +158,8 @@ impl<'a> From<&'a Message> for MessageBody<'a> {
     }
 }
 
-/// One page of history: a range of consecutive seqs, and where its neighbours begin.
+/// One page of history: a range of consecutive seqs, and where its neighbours begin. A page may hold fewer than
+/// `limit` messages when they are large; go on with the cursor, which is null only where there is no more.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"messages": [], "next_before_seq": null, "next_after_seq": null, "head_seq": 0}))]
 pub struct PageBody<'a> {
@@ -175,15 +179,37 @@ pub struct PageBody<'a> {
     pub head_seq: Seq,
 }
 
-impl<'a> From<&'a Page> for PageBody<'a> {
-    fn from(page: &'a Page) -> PageBody<'a> {
+impl<'a> PageBody<'a> {
+    /// About the most a page takes, so that an answer nobody reads holds no more. One message is always on it.
+    pub const MAX_BYTES: usize = 1024 * 1024;
+
+    /// The page that was asked for with `from`, as much of it as fits.
+    pub fn new(page: &'a Page, from: PageFrom) -> PageBody<'a> {
+        let fitting = fitting(&page.messages);
+        let (kept, cut) = page.messages.split_at(fitting);
+        // What was cut off begins where the last one kept ends, in the direction of the page.
+        let goes_on = kept.last().filter(|_| !cut.is_empty()).map(|message| message.seq);
+        let (cut_below, cut_above) = match from {
+            PageFrom::Newest | PageFrom::Before(_) => (goes_on, None),
+            PageFrom::After(_) => (None, goes_on),
+        };
         PageBody {
-            messages: page.messages.iter().map(MessageBody::from).collect(),
-            next_before_seq: page.next_before,
-            next_after_seq: page.next_after,
+            messages: kept.iter().map(MessageBody::from).collect(),
+            next_before_seq: cut_below.or(page.next_before),
+            next_after_seq: cut_above.or(page.next_after),
             head_seq: page.head,
         }
     }
+}
+
+/// How many of the messages, from the first on, go onto one page.
+fn fitting(messages: &[Message]) -> usize {
+    let mut bytes = 0;
+    let fits = |message: &&Message| {
+        bytes += text::escaped_length(&message.content);
+        bytes <= PageBody::MAX_BYTES
+    };
+    messages.iter().take_while(fits).count().max(1).min(messages.len())
 }
 
 /// The query of a history call. All values are numbers, so nothing in it is ever escaped.
@@ -227,8 +253,9 @@ impl PageParameters {
 }
 
 fn parse_seq(name: &str, value: &str, least: u64) -> Result<Seq, BadInput> {
+    let most = Seq::MAX.get();
     match value.parse::<u64>() {
-        Ok(seq) if seq >= least && value.as_bytes()[0] != b'+' => Ok(Seq::new(seq).min(Seq::MAX)),
-        _ => Err(BadInput::field(name, format_args!("must be a whole number of at least {least}"))),
+        Ok(seq) if (least..=most).contains(&seq) && value.as_bytes()[0] != b'+' => Ok(Seq::new(seq)),
+        _ => Err(BadInput::field(name, format_args!("must be a whole number from {least} to {most}"))),
     }
 }

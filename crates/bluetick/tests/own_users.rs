@@ -1,0 +1,43 @@
+//! Users of the operator's own product beside people who sign up: nobody takes another's name.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+use bluetick_testkit::http::request;
+use bluetick_testkit::process::Launcher;
+use serde_json::json;
+
+const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+
+fn launcher(data_dir: &tempfile::TempDir) -> Launcher {
+    Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path()).with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
+}
+
+async fn sign_up(address: &str, user: &str) -> (u16, String) {
+    let body = json!({"user_id": user, "password": "correct horse"});
+    let (status, answer) = request(address, "POST", "/v1/signup", "", Some(&body)).await.unwrap();
+    (status, answer["error"]["code"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn a_name_that_was_given_a_token_cannot_be_signed_up_for() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let server = launcher(&data_dir).start().await;
+    let body = json!({"user_id": "customer-1"});
+    for _ in 0..2 {
+        let minted = request(&server.address, "POST", "/v1/tokens", ADMIN_KEY, Some(&body)).await.unwrap();
+        assert_eq!(minted.0, 201);
+    }
+    assert_eq!(sign_up(&server.address, "customer-1").await, (409, "user_exists".into()));
+    assert_eq!(sign_up(&server.address, "somebody-else").await.0, 201);
+}
+
+#[tokio::test]
+async fn a_secret_shared_with_the_operators_product_closes_sign_up_unless_it_is_asked_for() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let with_secret = launcher(&data_dir).with("BLUETICK_AUTH__HS256_SECRET", &"s".repeat(32));
+    let server = with_secret.start().await;
+    assert_eq!(sign_up(&server.address, "customer-1").await, (403, "signup_disabled".into()));
+    server.kill().await;
+    let server = with_secret.with("BLUETICK_AUTH__SIGNUP_BESIDE_OWN_USERS", "true").start().await;
+    assert_eq!(sign_up(&server.address, "customer-1").await.0, 201);
+}
