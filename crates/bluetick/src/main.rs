@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod failure;
 mod logging;
+mod output;
 mod settings;
 mod store;
 mod users;

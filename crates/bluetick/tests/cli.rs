@@ -158,3 +158,17 @@ fn a_number_beyond_all_sense_is_refused_before_it_does_harm() {
         assert!(said.contains("must be at most"), "{key}: {said}");
     }
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_or_a_full_disk_is_no_reason_to_panic() {
+    let shell = Shell::new();
+    let into =
+        |target: std::process::Stdio| shell.command(&["config", "example"]).stdout(target).output().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(into(writer.into()).status.code(), Some(0));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = into(full.into());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output cannot be written"));
+}

@@ -6,6 +6,7 @@ use bluetick_core::time::{Clock, SystemClock};
 
 use crate::cli::TokenArgs;
 use crate::failure::Failure;
+use crate::output::print;
 use crate::settings::{Inputs, Loaded};
 
 pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
@@ -21,6 +22,5 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
             data_dir.display()
         );
     }
-    println!("{}", minted.token);
-    Ok(())
+    print(&format!("{}\n", minted.token))
 }

@@ -8,6 +8,7 @@ use bluetick_core::{Timestamp, User, UserId};
 
 use crate::cli::{PasswordArgs, Places, UserAddArgs, UserCommand, UserPasswordArgs, UserShowArgs};
 use crate::failure::Failure;
+use crate::output::print;
 use crate::settings::{Inputs, Loaded, Settings};
 use crate::users::{NewUser, ShownUser, UserBook};
 
@@ -26,8 +27,7 @@ fn add(arguments: &UserAddArgs) -> Result<(), Failure> {
     let user = NewUser { id: arguments.name.clone(), display_name, password: password.text.clone() };
     with(UserBook::open(&settings)?, |book| book.add(&user))?;
     eprintln!("bluetick: made user {}", arguments.name);
-    password.print_if_generated();
-    Ok(())
+    password.print_if_generated()
 }
 
 fn set_password(arguments: &UserPasswordArgs) -> Result<(), Failure> {
@@ -35,15 +35,13 @@ fn set_password(arguments: &UserPasswordArgs) -> Result<(), Failure> {
     let password = password_for(&arguments.name, arguments.password)?;
     with(UserBook::open_existing(&settings)?, |book| book.set_password(&arguments.name, &password.text))?;
     eprintln!("bluetick: {} has a new password", arguments.name);
-    password.print_if_generated();
-    Ok(())
+    password.print_if_generated()
 }
 
 fn show(arguments: &UserShowArgs) -> Result<(), Failure> {
     let settings = settings(&arguments.places)?;
     let user = with(UserBook::open_existing(&settings)?, |book| book.show(&arguments.name))?;
-    print!("{}", described(&user));
-    Ok(())
+    print(&described(&user))
 }
 
 fn settings(places: &Places) -> Result<Settings, Failure> {
@@ -76,10 +74,8 @@ struct Password {
 
 impl Password {
     /// Alone on standard output, so that it can be piped.
-    fn print_if_generated(&self) {
-        if self.generated {
-            println!("{}", self.text);
-        }
+    fn print_if_generated(&self) -> Result<(), Failure> {
+        if self.generated { print(&format!("{}\n", self.text)) } else { Ok(()) }
     }
 }
 

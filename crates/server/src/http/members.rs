@@ -29,7 +29,7 @@ pub(super) async fn add(
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
     let request: AddMembersRequest = decode(&body)?;
-    caller.budget.people(request.members.len())?;
+    caller.budget.people(request.count())?;
     let users = request.users()?;
     let _work = app.lifecycle.begin_work()?;
     let view = app.chat.add_members(&caller.user, id, users).await?;

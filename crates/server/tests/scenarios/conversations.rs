@@ -174,3 +174,16 @@ async fn a_group_of_ten_thousand_is_made_read_and_written_to() {
     assert_eq!(shown["member_count"], 10_000);
     alice.add(&group, &["one-too-many"]).await.refused(409, "group_full");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_person_can_be_added_by_name_and_nobody_is_an_error() {
+    let world = World::new().await;
+    let [alice, carol] = world.people(["alice", "carol"]);
+    let group = alice.group(&["bob"]).await;
+    let path = format!("/v1/conversations/{group}/members");
+    assert_eq!(alice.post(&path, json!({"user_id": "carol"})).await.status, 200);
+    assert_eq!(carol.get(&format!("/v1/conversations/{group}")).await.status, 200);
+    for body in [json!({}), json!({"members": []}), json!({"user_id": "with space"})] {
+        alice.post(&path, body).await.refused(400, "invalid_request");
+    }
+}

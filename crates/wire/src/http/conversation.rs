@@ -76,12 +76,23 @@ fn parse_users(users: &[String]) -> Result<Vec<UserId>, BadInput> {
 pub struct AddMembersRequest {
     /// Who joins: each a user_id of 1 to 128 bytes, without spaces or control characters. Those already in are passed
     /// over.
-    pub members: Vec<String>,
+    #[serde(default)]
+    members: Vec<String>,
+    /// The same for a single person.
+    user_id: Option<String>,
 }
 
 impl AddMembersRequest {
+    pub fn count(&self) -> usize {
+        self.members.len() + usize::from(self.user_id.is_some())
+    }
+
     pub fn users(&self) -> Result<Vec<UserId>, BadInput> {
-        parse_users(&self.members)
+        let mut users = parse_users(&self.members)?;
+        if let Some(user) = &self.user_id {
+            users.push(parse_user("user_id", user)?);
+        }
+        Ok(users)
     }
 }
 
