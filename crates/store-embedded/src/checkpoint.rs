@@ -15,7 +15,7 @@ use crate::codec::record::Record;
 use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, rows};
 use crate::memory::{Generation, Room, TailMessage, Users, Written};
-use crate::tables::{Tables, TablesError, Update};
+use crate::tables::{Engine, TablesError, Update};
 
 /// One durable transaction of the table engine. Small ones leave the disk to the log in between.
 const TRANSACTION_BYTES: usize = 2 << 20;
@@ -34,7 +34,7 @@ pub enum Step {
 }
 
 pub struct Checkpoint<'a> {
-    pub tables: &'a Tables,
+    pub tables: &'a Engine,
     pub users: &'a Users,
     pub on_step: &'a (dyn Fn(Step) + Sync),
     /// Asked before each transaction.

@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bluetick_core::Epoch;
-use bluetick_core::ports::{CommitListener, NoObserver, Random, StoreObserver, SystemRandom};
+use bluetick_core::ports::{
+    CheckpointReport, CommitListener, NoObserver, Random, StoreObserver, SystemRandom,
+};
 use bluetick_core::time::{Clock, SystemClock};
 use thiserror::Error;
 
@@ -118,7 +120,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         generation: &mut generation,
     };
     let end = recovery.run(&log_directory, identity.tag)?;
-    if end.segments.is_empty() && tables.log_started()? {
+    if end.segments.is_empty() && tables.current()?.log_started()? {
         return Err(OpenError::TablesWithoutLog(log_directory));
     }
     let replayed_bytes = generation.log_bytes;
@@ -133,9 +135,9 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         disk: parts.disk,
     };
     let mut log = LogWriter::resume(writer, Arc::clone(&spares), end).map_err(log_io)?;
-    if !tables.log_started()? {
+    if !tables.current()?.log_started()? {
         log.start().map_err(log_io)?;
-        tables.set_log_started()?;
+        tables.current()?.set_log_started()?;
     }
 
     let queue = Arc::new(Queue::new(parts.settings.queued_writes));
@@ -160,7 +162,6 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         users: Arc::clone(&users),
         queue: Arc::clone(&queue),
         handover: Arc::clone(&handover),
-        health: Arc::clone(&health),
         observer: parts.observer,
         awake_conversations: parts.settings.awake_conversations,
         on_step: parts.on_checkpoint_step,
@@ -204,7 +205,7 @@ fn create_private(directory: &Path) -> io::Result<()> {
 }
 
 fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Result<Identity, OpenError> {
-    if let Some(identity) = tables.identity()? {
+    if let Some(identity) = tables.current()?.identity()? {
         return Ok(identity);
     }
     let orphaned = std::fs::read_dir(log_directory)
@@ -218,7 +219,7 @@ fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Resul
     random.fill(&mut tag);
     random.fill(&mut key);
     let identity = Identity { tag: StoreTag(tag), fingerprinter: Fingerprinter(key), epoch: Epoch::FIRST };
-    tables.set_identity(&identity)?;
+    tables.current()?.set_identity(&identity)?;
     Ok(identity)
 }
 
@@ -228,7 +229,6 @@ struct Checkpointer {
     users: Arc<Users>,
     queue: Arc<Queue>,
     handover: Arc<Handover>,
-    health: Arc<HealthState>,
     observer: Arc<dyn StoreObserver>,
     awake_conversations: usize,
     on_step: Arc<dyn Fn(Step) + Send + Sync>,
@@ -250,15 +250,8 @@ impl Checkpointer {
 
     /// Tries until it works. Returns `false` when the store closes first; the log still has everything then.
     fn write(&self, generation: &mut Generation) -> bool {
-        let checkpoint = Checkpoint {
-            tables: &self.tables,
-            users: &self.users,
-            on_step: self.on_step.as_ref(),
-            must_stop: &|| self.handover.must_stop(),
-        };
-
         loop {
-            let attempt = catch_unwind(AssertUnwindSafe(|| checkpoint.run(generation)));
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(generation)));
             match attempt.unwrap_or_else(|_| Err(TablesError::Panicked)) {
                 Ok(report) => {
                     self.observer.checkpointed(report);
@@ -270,17 +263,29 @@ impl Checkpointer {
                     );
                     return false;
                 }
-                Err(error) if error.needs_restart() => {
-                    self.health.break_down("the table engine failed; restart the server");
-                    return false;
-                }
                 Err(error) => {
                     tracing::error!(%error, "a checkpoint failed; the log keeps everything, and it is tried again");
                     if !self.handover.failed(error.to_string(), CHECKPOINT_RETRY) {
                         return false;
                     }
+                    if error.needs_reopening()
+                        && let Err(error) = self.tables.reopen()
+                    {
+                        tracing::error!(%error, "the tables could not be opened again; it is tried again");
+                    }
                 }
             }
         }
+    }
+
+    fn attempt(&self, generation: &mut Generation) -> Result<CheckpointReport, TablesError> {
+        let engine = self.tables.current()?;
+        let checkpoint = Checkpoint {
+            tables: &engine,
+            users: &self.users,
+            on_step: self.on_step.as_ref(),
+            must_stop: &|| self.handover.must_stop(),
+        };
+        checkpoint.run(generation)
     }
 }

@@ -68,6 +68,7 @@ impl Plan {
     /// The page, with what the tables have to add. They are read after the memory was, so whatever a checkpoint took
     /// out of memory in between is there.
     pub fn finish_from(self, tables: &Tables) -> Result<Page, StoreError> {
+        let tables = tables.current()?;
         let snapshot = tables.snapshot()?;
         self.finish_in(&snapshot)
     }
@@ -97,6 +98,7 @@ impl Plan {
 }
 
 pub fn page_from_tables(tables: &Tables, request: PageRequest) -> Result<Page, StoreError> {
+    let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
     Plan::from_tables(&snapshot, request)?.finish_in(&snapshot)
 }

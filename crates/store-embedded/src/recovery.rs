@@ -43,7 +43,7 @@ pub struct Recovery<'a> {
 
 impl Recovery<'_> {
     pub fn run(&mut self, directory: &std::path::Path, tag: StoreTag) -> Result<ScanEnd, RecoveryError> {
-        let checkpoint = self.tables.checkpoint()?;
+        let checkpoint = self.tables.current()?.checkpoint()?;
         self.generation.through = checkpoint;
         log::scan(directory, tag, checkpoint, |frame| self.replay(frame))
     }
@@ -138,6 +138,7 @@ fn unread() -> RoomState {
 
 /// A room with what the tables know; `None` when they know nothing.
 pub fn load(tables: &Tables, id: bluetick_core::ConversationId) -> Result<Option<RoomState>, TablesError> {
+    let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
     match snapshot.conversation(id)? {
         Some(stored) => Ok(Some(RoomState::stored(stored, Arc::new(snapshot.members(id)?)))),

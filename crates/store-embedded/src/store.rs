@@ -136,7 +136,7 @@ impl Store for EmbeddedStore {
             return Ok(Some(user));
         }
         let (tables, id) = (Arc::clone(&self.tables), id.clone());
-        blocking(move || Ok(tables.snapshot()?.user(&id)?)).await
+        blocking(move || Ok(tables.current()?.snapshot()?.user(&id)?)).await
     }
 
     async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {

@@ -4,6 +4,8 @@
 
 use std::ops::{Bound, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use bluetick_core::{ConversationId, Epoch, Member, Members, Seq, StoreError, User, UserId};
 use heed::types::Bytes;
@@ -33,6 +35,8 @@ pub enum TablesError {
     Truncated { path: PathBuf, found: u64, expected: u64 },
     #[error("{id} has messages or members and is not there itself: its row was lost")]
     Orphaned { id: ConversationId },
+    #[error("the tables are closed")]
+    Closed,
     #[error("a checkpoint panicked")]
     Panicked,
     #[error("the store closed before the checkpoint was complete")]
@@ -45,8 +49,8 @@ pub enum TablesError {
 
 impl TablesError {
     /// The engine has shut itself off (it failed to write its root page) and serves nobody until it is opened again.
-    pub fn needs_restart(&self) -> bool {
-        matches!(self, TablesError::Engine(heed::Error::Mdb(heed::MdbError::Panic)))
+    pub fn needs_reopening(&self) -> bool {
+        matches!(self, TablesError::Engine(heed::Error::Mdb(heed::MdbError::Panic)) | TablesError::Closed)
     }
 }
 
@@ -63,7 +67,40 @@ impl From<TablesError> for StoreError {
 
 type Table = Database<Bytes, Bytes>;
 
+/// The tables, which can be closed and opened again under everybody who uses them.
 pub struct Tables {
+    directory: PathBuf,
+    engine: RwLock<Option<Arc<Engine>>>,
+}
+
+/// How long [`Tables::reopen`] waits for reads that are under way.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Tables {
+    pub fn open(directory: &Path) -> Result<Tables, TablesError> {
+        let engine = RwLock::new(Some(Arc::new(Engine::open(directory)?)));
+        Ok(Tables { directory: directory.to_owned(), engine })
+    }
+
+    /// What to read and write with. Held for one read or one checkpoint, never longer.
+    pub fn current(&self) -> Result<Arc<Engine>, TablesError> {
+        self.engine.read().expect("nobody panics while holding the engine").clone().ok_or(TablesError::Closed)
+    }
+
+    /// Closes the engine and opens it again: the way out when it has shut itself off.
+    pub fn reopen(&self) -> Result<(), TablesError> {
+        let mut slot = self.engine.write().expect("nobody panics while holding the engine");
+        if let Some(engine) = slot.take() {
+            let closing = engine.env.clone().prepare_for_closing();
+            drop(engine);
+            closing.wait_timeout(CLOSING_PATIENCE);
+        }
+        *slot = Some(Arc::new(Engine::open(&self.directory)?));
+        Ok(())
+    }
+}
+
+pub struct Engine {
     env: Env<WithoutTls>,
     meta: Table,
     conversations: Table,
@@ -85,16 +122,16 @@ const IDENTITY_KEY: &[u8] = b"identity";
 const CHECKPOINT_KEY: &[u8] = b"checkpoint";
 const LOG_STARTED_KEY: &[u8] = b"log started";
 
-impl Tables {
+impl Engine {
     #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
-    pub fn open(directory: &Path) -> Result<Tables, TablesError> {
+    fn open(directory: &Path) -> Result<Engine, TablesError> {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(MAP_BYTES).max_dbs(8).max_readers(MAX_READERS);
         // SAFETY: this flag changes how the kernel reads ahead and nothing else. Pages are read at random; without it a
         // cold page of history costs hundreds of kilobytes.
         unsafe { options.flags(EnvFlags::NO_READ_AHEAD) };
         // SAFETY: the data directory is locked by this process (see lock.rs) and opened once in it, so nobody changes
-        // or shortens the mapped file while it is in use.
+        // or shortens the mapped file while it is in use. It is opened again only after it was closed.
         let env = unsafe { options.open(directory) }?;
         check_length(&env, directory)?;
         let mut txn = env.write_txn()?;
@@ -105,7 +142,7 @@ impl Tables {
         let inbox = env.create_database(&mut txn, Some("inbox"))?;
         let users = env.create_database(&mut txn, Some("users"))?;
         txn.commit()?;
-        Ok(Tables { env, meta, conversations, members, chunks, inbox, users })
+        Ok(Engine { env, meta, conversations, members, chunks, inbox, users })
     }
 
     /// `None` for a store that was just made.
@@ -185,7 +222,7 @@ fn in_table(table: &'static str) -> impl Fn(DecodeError) -> TablesError {
 
 /// The tables at one moment.
 pub struct Snapshot<'t> {
-    tables: &'t Tables,
+    tables: &'t Engine,
     txn: RoTxn<'t, WithoutTls>,
 }
 
@@ -279,7 +316,7 @@ impl Snapshot<'_> {
 
 /// Changes that become durable together.
 pub struct Update<'t> {
-    tables: &'t Tables,
+    tables: &'t Engine,
     txn: RwTxn<'t>,
     bytes: usize,
 }
@@ -356,14 +393,14 @@ mod tests {
 
     const ID: fn(u8) -> ConversationId = |number| ConversationId::group([number; 15]);
 
-    fn tables() -> (TempDir, Tables) {
+    fn tables() -> (TempDir, Engine) {
         let directory = TempDir::new().unwrap();
-        let tables = Tables::open(directory.path()).unwrap();
+        let tables = Engine::open(directory.path()).unwrap();
         (directory, tables)
     }
 
     /// Chunks of the given sizes, whose records are their seqs as text.
-    fn fill(tables: &Tables, id: ConversationId, sizes: &[u64]) {
+    fn fill(tables: &Engine, id: ConversationId, sizes: &[u64]) {
         let mut update = tables.update().unwrap();
         let mut first = 1;
         for size in sizes {
@@ -380,7 +417,7 @@ mod tests {
         update.commit().unwrap();
     }
 
-    fn read(tables: &Tables, id: ConversationId, range: RangeInclusive<u64>) -> Vec<u64> {
+    fn read(tables: &Engine, id: ConversationId, range: RangeInclusive<u64>) -> Vec<u64> {
         let mut seen = Vec::new();
         let range = Seq::new(*range.start())..=Seq::new(*range.end());
         let snapshot = tables.snapshot().unwrap();
@@ -454,5 +491,30 @@ mod tests {
         tables.meta.put(&mut txn, IDENTITY_KEY, &(FORMAT_VERSION + 1).to_le_bytes()).unwrap();
         txn.commit().unwrap();
         assert!(matches!(tables.identity(), Err(TablesError::TooNew { found: 2 })));
+    }
+
+    #[test]
+    fn tables_can_be_opened_again_while_others_read() {
+        let directory = TempDir::new().unwrap();
+        let tables = Arc::new(Tables::open(directory.path()).unwrap());
+        fill(&tables.current().unwrap(), ID(1), &[64, 64, 3]);
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                let tables = Arc::clone(&tables);
+                std::thread::spawn(move || {
+                    for _ in 0..500 {
+                        assert_eq!(read(&tables.current().unwrap(), ID(1), 60..=70).len(), 11);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..5 {
+            tables.reopen().unwrap();
+        }
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        fill(&tables.current().unwrap(), ID(2), &[1]);
+        assert_eq!(read(&tables.current().unwrap(), ID(2), 1..=9), [1]);
     }
 }

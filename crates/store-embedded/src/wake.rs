@@ -53,7 +53,7 @@ impl Waker {
             }
             state.tail_first()
         };
-        self.tables.snapshot()?.headers_backwards(room.id, |first_seq, header| {
+        self.tables.current()?.snapshot()?.headers_backwards(room.id, |first_seq, header| {
             if header.newest_received_at < window_start {
                 return false;
             }
@@ -81,7 +81,7 @@ impl Waker {
         after: Seq,
     ) -> Result<(), StoreError> {
         let mut older = Vec::new();
-        self.tables.snapshot()?.headers_backwards(room.0.id, |first_seq, header| {
+        self.tables.current()?.snapshot()?.headers_backwards(room.0.id, |first_seq, header| {
             let places = header.fingerprints().zip((first_seq.get()..).map(Seq::new));
             older.extend(
                 places.filter(|(found, seq)| *found == fingerprint && *seq > after).map(|(_, seq)| seq),

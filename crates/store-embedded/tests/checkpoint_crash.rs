@@ -94,6 +94,7 @@ async fn a_crash_at_any_step_of_a_checkpoint_loses_and_doubles_nothing() {
 
 fn inbox_rows_agree_with_the_conversations(directory: &std::path::Path, known: &Expected, step: Step) {
     let tables = Tables::open(&directory.join("tables")).unwrap();
+    let tables = tables.current().unwrap();
     let snapshot = tables.snapshot().unwrap();
     for peer in known.keys() {
         let id = bluetick_core::ConversationId::direct(&user("alice"), &user(peer));

@@ -166,6 +166,7 @@ async fn a_flipped_bit_in_the_tables_is_an_error_and_never_an_answer() {
     store.close().await;
     drop(store);
     let tables = bluetick_store_embedded::tables::Tables::open(&directory.path().join("tables")).unwrap();
+    let tables = tables.current().unwrap();
     let snapshot = tables.snapshot().unwrap();
     assert_eq!(snapshot.conversation(other).unwrap().unwrap().conversation.head.get(), 1);
     assert_eq!(snapshot.conversation(id).unwrap().unwrap().conversation.head.get(), 41);

@@ -93,7 +93,7 @@ impl Sequencer {
         }
         let mut found = Comparison::Other;
         let mut failure = None;
-        self.tables.snapshot()?.records(room.id, seq..=seq, |seq, record| {
+        self.tables.current()?.snapshot()?.records(room.id, seq..=seq, |seq, record| {
             match compare_record(record, seq, append) {
                 Ok(comparison) => found = comparison,
                 Err(error) => failure = Some(error),
@@ -171,7 +171,7 @@ impl Sequencer {
     fn stored_user(&self, id: &bluetick_core::UserId) -> Result<Option<User>, StoreError> {
         match self.users.get(id) {
             Some(user) => Ok(Some(user)),
-            None => Ok(self.tables.snapshot()?.user(id)?),
+            None => Ok(self.tables.current()?.snapshot()?.user(id)?),
         }
     }
 
