@@ -147,7 +147,11 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         queue: Arc::clone(&queue),
         log,
         generation,
-        sequencer: Sequencer { tables: Arc::clone(&tables), users: Arc::clone(&users) },
+        sequencer: Sequencer {
+            tables: Arc::clone(&tables),
+            users: Arc::clone(&users),
+            dedupe_window_ms: parts.settings.dedupe_window_ms(),
+        },
         users: Arc::clone(&users),
         handover: Arc::clone(&handover),
         health: Arc::clone(&health),

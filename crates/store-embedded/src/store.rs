@@ -39,7 +39,6 @@ impl EmbeddedStore {
     /// Locks the directory, replays the log and starts the store's threads. Blocks; may take seconds after a crash.
     pub fn open(parts: StoreParts) -> Result<EmbeddedStore, OpenError> {
         let running: Running = open(parts)?;
-        let window_ms = running.settings.dedupe_window_seconds.saturating_mul(1000);
         Ok(EmbeddedStore {
             tables: running.tables,
             rooms: running.rooms,
@@ -49,7 +48,7 @@ impl EmbeddedStore {
             waker: running.waker,
             identity: running.identity,
             clock: running.clock,
-            dedupe_window_ms: i64::try_from(window_ms).unwrap_or(i64::MAX),
+            dedupe_window_ms: running.settings.dedupe_window_ms(),
             threads: Mutex::new(Some(running.threads)),
             lock: running.lock,
         })

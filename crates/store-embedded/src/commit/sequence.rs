@@ -16,6 +16,7 @@ use crate::tables::Tables;
 pub struct Sequencer {
     pub tables: Arc<Tables>,
     pub users: Arc<Users>,
+    pub dedupe_window_ms: i64,
 }
 
 impl Sequencer {
@@ -61,7 +62,9 @@ impl Sequencer {
         }
         let seq = state.reserved.next();
         state.reserved = seq;
-        state.ids.get_or_insert_default().insert(fingerprint, seq);
+        let ids = state.ids.get_or_insert_default();
+        ids.age(append.received_at, self.dedupe_window_ms);
+        ids.insert(fingerprint, seq);
         drop(state);
         let record = event::put_message(&mut batch.buffer.bytes, room.id, seq, record);
         batch.buffer.events += 1;

@@ -1,13 +1,20 @@
 //! Which message ids a conversation has seen lately: fingerprint to place, eight bytes each.
 
-use bluetick_core::Seq;
+use bluetick_core::{Seq, Timestamp};
 use hashbrown::HashTable;
 
 use crate::codec::chunk::Fingerprint;
 
 /// A fingerprint may stand for several places, when ids collide; the caller compares the messages.
+///
+/// Two halves, so that a conversation that never rests does not remember for ever: new ids go into the young half, and
+/// once in each window it becomes the old one, whose ids are at least a window old and are let go.
 #[derive(Debug, Default)]
-pub struct IdTable(HashTable<Entry>);
+pub struct IdTable {
+    young: HashTable<Entry>,
+    old: HashTable<Entry>,
+    young_since: Option<Timestamp>,
+}
 
 /// The low half of the seq is enough: the window of a conversation holds far fewer than 2^32 messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,32 +30,43 @@ fn spread(fingerprint: Fingerprint) -> u64 {
 
 #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
 impl IdTable {
+    /// Forgets what is older than the window, sooner or later and never too soon. A clock that goes back only delays it.
+    pub fn age(&mut self, now: Timestamp, window_ms: i64) {
+        let since = *self.young_since.get_or_insert(now);
+        if now >= since.plus_millis(window_ms) {
+            self.old = std::mem::take(&mut self.young);
+            self.young_since = Some(now);
+        }
+    }
+
     pub fn insert(&mut self, fingerprint: Fingerprint, seq: Seq) {
         if fingerprint != Fingerprint::NONE {
             let entry = Entry { fingerprint, seq_low: seq.get() as u32 };
-            self.0.insert_unique(spread(fingerprint), entry, |entry| spread(entry.fingerprint));
+            self.young.insert_unique(spread(fingerprint), entry, |entry| spread(entry.fingerprint));
         }
     }
 
     pub fn remove(&mut self, fingerprint: Fingerprint, seq: Seq) {
         let gone = Entry { fingerprint, seq_low: seq.get() as u32 };
-        if let Ok(found) = self.0.find_entry(spread(fingerprint), |entry| *entry == gone) {
-            found.remove();
+        for half in [&mut self.young, &mut self.old] {
+            if let Ok(found) = half.find_entry(spread(fingerprint), |entry| *entry == gone) {
+                found.remove();
+            }
         }
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.young.len() + self.old.len()
     }
 
     /// Places that may hold the id, none of them above `newest`.
     pub fn candidates(&self, fingerprint: Fingerprint, newest: Seq) -> impl Iterator<Item = Seq> {
-        self.0.iter_hash(spread(fingerprint)).filter(move |entry| entry.fingerprint == fingerprint).map(
-            move |entry| {
-                let back = (newest.get() as u32).wrapping_sub(entry.seq_low);
-                newest.minus(u64::from(back))
-            },
-        )
+        let (young, old) =
+            (self.young.iter_hash(spread(fingerprint)), self.old.iter_hash(spread(fingerprint)));
+        young.chain(old).filter(move |entry| entry.fingerprint == fingerprint).map(move |entry| {
+            let back = (newest.get() as u32).wrapping_sub(entry.seq_low);
+            newest.minus(u64::from(back))
+        })
     }
 }
 
@@ -78,6 +96,21 @@ mod tests {
         ids.insert(Fingerprint(2), border.plus(2));
         assert_eq!(ids.candidates(Fingerprint(1), border.plus(9)).collect::<Vec<_>>(), [border.minus(2)]);
         assert_eq!(ids.candidates(Fingerprint(2), border.plus(9)).collect::<Vec<_>>(), [border.plus(2)]);
+    }
+
+    #[test]
+    fn an_id_stays_for_a_whole_window_and_not_for_ever() {
+        let mut ids = IdTable::default();
+        let mut found_at = |now: i64| {
+            ids.age(Timestamp::from_millis(now), 100);
+            if now == 90 {
+                ids.insert(Fingerprint(1), Seq::FIRST);
+            }
+            ids.candidates(Fingerprint(1), Seq::new(9)).count()
+        };
+        assert_eq!([0, 90, 100, 150, 189].map(&mut found_at), [0, 1, 1, 1, 1]);
+        assert_eq!([10, 195].map(&mut found_at), [1, 1], "a clock that goes back hides nothing");
+        assert_eq!([200, 300].map(&mut found_at), [0, 0]);
     }
 
     #[test]
