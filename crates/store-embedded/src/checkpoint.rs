@@ -51,7 +51,7 @@ struct Visit {
     written: Written,
 }
 
-type InboxChange = (Vec<u8>, Option<Vec<u8>>);
+type InboxChange = (Vec<u8>, Vec<u8>);
 
 impl Checkpoint<'_> {
     /// Writes all of `generation`. After an error nothing is lost: what was not written is still in memory and in
@@ -110,7 +110,11 @@ impl Checkpoint<'_> {
         for user in visit.written.members.keys() {
             match visit.members.get(user) {
                 Some(member) => update.put_member(id, member)?,
-                None => update.delete_member(id, user)?,
+                // Together, so that a checkpoint that is tried again cannot forget the second half.
+                None => {
+                    update.delete_member(id, user)?;
+                    update.delete_inbox_row(&rows::inbox_key(user, id))?;
+                }
             }
         }
         update.put_conversation(&visit.stored)?;
@@ -181,7 +185,7 @@ impl Checkpoint<'_> {
             while update.bytes() < TRANSACTION_BYTES
                 && let Some((key, row)) = changes.next()
             {
-                update.set_inbox_row(key, row.as_deref())?;
+                update.put_inbox_row(key, row)?;
             }
             update.commit()?;
             (self.on_step)(Step::InboxWritten);
@@ -252,7 +256,5 @@ fn collect_inbox(visit: &Visit, preview: &str, inbox: &mut Vec<InboxChange>) {
     let id = conversation.id;
     let row = rows::InboxRow { last_seq: conversation.head, last_at: conversation.last_at, preview };
     let row = row.encode();
-    inbox.extend(visit.members.iter().map(|member| (rows::inbox_key(&member.user, id), Some(row.clone()))));
-    let departed = visit.written.members.keys().filter(|user| !visit.members.contains(user));
-    inbox.extend(departed.map(|user| (rows::inbox_key(user, id), None)));
+    inbox.extend(visit.members.iter().map(|member| (rows::inbox_key(&member.user, id), row.clone())));
 }

@@ -39,10 +39,10 @@ impl Faults {
         self.cache().drain(..).try_for_each(|write| write.file.write_all_at(&write.bytes, write.offset))
     }
 
-    /// The power goes: what was not synced is lost, except for some of the bytes that were on their way.
-    pub fn cut_power(&self) -> io::Result<()> {
+    /// The power goes: what was not synced is lost, except for those thirds of it (0 to 3) that were on their way.
+    pub fn cut_power(&self, thirds: usize) -> io::Result<()> {
         for write in self.cache().drain(..) {
-            let survived = write.bytes.len() / 3;
+            let survived = write.bytes.len() * thirds / 3;
             write.file.write_all_at(&write.bytes[..survived], write.offset)?;
         }
         Ok(())

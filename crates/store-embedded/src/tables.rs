@@ -353,15 +353,13 @@ impl Update<'_> {
         Ok(Some((rows::chunk_first_seq(key).map_err(in_table("chunks"))?, bytes)))
     }
 
-    /// `None` deletes.
-    pub fn set_inbox_row(&mut self, key: &[u8], row: Option<&[u8]>) -> Result<(), TablesError> {
-        match row {
-            Some(row) => self.put(self.tables.inbox, key, row),
-            None => {
-                self.tables.inbox.delete(&mut self.txn, key)?;
-                Ok(())
-            }
-        }
+    pub fn put_inbox_row(&mut self, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
+        self.put(self.tables.inbox, key, row)
+    }
+
+    pub fn delete_inbox_row(&mut self, key: &[u8]) -> Result<(), TablesError> {
+        self.tables.inbox.delete(&mut self.txn, key)?;
+        Ok(())
     }
 
     pub fn put_user(&mut self, user: &User) -> Result<(), TablesError> {

@@ -5,7 +5,9 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bluetick_core::ports::Store;
 use bluetick_core::time::ManualClock;
@@ -126,4 +128,68 @@ async fn a_log_that_is_wholly_checkpointed_replays_to_the_same() {
     let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
     assert_eq!(texts(&store, id, "alice").await.len(), 300);
     assert_eq!(send(&store, id, "alice", "next").await.unwrap().get(), 301);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_fails_half_way_is_tried_again_and_forgets_nothing() {
+    let directory = TempDir::new().unwrap();
+    let failures = Arc::new(Mutex::new(vec![Step::RoomsWritten, Step::InboxWritten]));
+    let mut parts = StoreParts::new(small(directory.path()));
+    let (left, completed) = (Arc::clone(&failures), Arc::new(AtomicUsize::new(0)));
+    let completions = Arc::clone(&completed);
+    parts.on_checkpoint_step = Arc::new(move |step| {
+        completions.fetch_add(usize::from(step == Step::PositionMoved), Ordering::SeqCst);
+        let mut left = left.lock().unwrap();
+        if let Some(at) = left.iter().position(|failing| *failing == step) {
+            left.remove(at);
+            // Counted from the last failure on.
+            completions.store(0, Ordering::SeqCst);
+            drop(left);
+            panic!("as asked");
+        }
+    });
+    let store = EmbeddedStore::open(parts).unwrap();
+    let id = bluetick_core::ConversationId::group([3; 15]);
+    let creation = bluetick_core::ports::Creation::Group {
+        title: "Tea".parse().unwrap(),
+        members: vec![user("bob"), user("carol")],
+    };
+    let new = bluetick_core::ports::NewConversation {
+        id,
+        creation,
+        created_by: user("alice"),
+        created_at: common::NOW,
+    };
+    store.open_conversation(new).await.unwrap();
+    let remove = |name: &str| bluetick_core::ports::RemoveMember {
+        conversation: id,
+        actor: user("alice"),
+        user: user(name),
+        at: common::NOW,
+    };
+    let completed_after_failures = async || {
+        while !failures.lock().unwrap().is_empty() || completed.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // Once with everybody in, so that there are rows to take away; then again after somebody left.
+    for round in 0..2 {
+        if round == 1 {
+            failures.lock().unwrap().push(Step::RoomsWritten);
+            store.remove_member(remove("carol")).await.unwrap();
+        }
+        for number in 0..200 {
+            send(&store, id, "bob", &format!("{round}-{number}-{}", "x".repeat(80))).await.unwrap();
+        }
+        completed_after_failures().await;
+    }
+    store.close().await;
+    drop(store);
+    let tables = Tables::open(&directory.path().join("tables")).unwrap();
+    let tables = tables.current().unwrap();
+    let snapshot = tables.snapshot().unwrap();
+    assert!(snapshot.inbox_row(&user("carol"), id).unwrap().is_none());
+    let row = snapshot.inbox_row(&user("bob"), id).unwrap().unwrap();
+    assert_eq!(bluetick_store_embedded::codec::rows::read_inbox(&row).unwrap().last_seq.get(), 402);
+    assert_eq!(snapshot.members(id).unwrap().len(), 2);
 }

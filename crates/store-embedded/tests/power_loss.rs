@@ -70,7 +70,7 @@ async fn lives_and_deaths(plant: Plant) -> Result<Checked, Vec<Violation>> {
     let mut directory = TempDir::new().unwrap();
     let mut logs: Vec<ClientLog> =
         (0..SENDERS).map(|number| ClientLog { sender: format!("s{number}"), events: Vec::new() }).collect();
-    for _ in 0..CUTS {
+    for cut in 0..CUTS {
         let (store, faults) = open(&directory);
         for log in &logs {
             direct(store.as_ref(), &log.sender, "hub").await;
@@ -88,8 +88,8 @@ async fn lives_and_deaths(plant: Plant) -> Result<Checked, Vec<Violation>> {
             tokio::task::yield_now().await;
         }
         over.store(true, Ordering::SeqCst);
-        // The image is what the disk holds: synced bytes, and a torn piece of what was on its way.
-        faults.cut_power().unwrap();
+        // The image is what the disk holds: synced bytes, and nothing, a torn piece or all of what was on its way.
+        faults.cut_power(cut % 4).unwrap();
         let image = copy_of(directory.path());
         for task in tasks {
             logs.push(task.await.unwrap());

@@ -83,7 +83,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "store.checkpoint_bytes",
         "Bytes of log before they are turned into tables; more is faster, and slower to start after a crash.",
     ),
-    ("store.checkpoint_idle_seconds", "After how many seconds a quiet store is checkpointed anyway."),
+    (
+        "store.checkpoint_idle_seconds",
+        "How many seconds a change may wait for its checkpoint, however little there is to write.",
+    ),
     ("store.segment_bytes", "The size of one log file."),
     ("store.awake_conversations", "Conversations that stay awake in memory."),
     ("store.queued_writes", "Writes that may wait for the disk before more are refused."),

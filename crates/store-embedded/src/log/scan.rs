@@ -79,6 +79,7 @@ pub fn scan<E: From<LogError>>(
         }
         let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
         let mut offset = FIRST_FRAME as usize;
+        let mut last = 0..0;
         while next_first != Some(expected) {
             let frame = bytes.get(offset..).and_then(|rest| Frame::read(rest, tag));
             let Some(frame) = frame.filter(|frame| frame.number == expected) else {
@@ -95,18 +96,15 @@ pub fn scan<E: From<LogError>>(
             if frame.number > checkpoint {
                 visit(frame)?;
             }
-            let length = frame.length_on_disk();
-            let next_is_readable = || bytes.get(offset + length..).and_then(|rest| Frame::read(rest, tag));
-            if next_first != Some(expected.next())
-                && next_is_readable().is_none_or(|next| next.number != expected.next())
-            {
-                let bytes = bytes[offset..offset + length].to_vec();
-                last_frame = Some(LastFrame { segment: number, offset: offset as u64, bytes });
-            }
-            offset += length;
+            last = offset..offset + frame.length_on_disk();
+            offset = last.end;
             expected = expected.next();
         }
         resume_at = Some((number, offset as u64));
+        if !last.is_empty() {
+            let offset = last.start as u64;
+            last_frame = Some(LastFrame { segment: number, offset, bytes: bytes[last].to_vec() });
+        }
     }
     if expected <= checkpoint {
         let what = format!("the log ends before batch {}, to which the tables are written", checkpoint.0);
