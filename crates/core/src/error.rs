@@ -12,6 +12,8 @@ pub enum Refusal {
     NotAMember,
     #[error("message_id was used for a different message, which has seq {first_seq}")]
     MessageIdReused { first_seq: Seq },
+    #[error("there is no such message, or none that you can see")]
+    NoSuchMessage,
     #[error("the members of a direct conversation never change")]
     DirectIsFixed,
     #[error("only an admin of the group removes other members")]

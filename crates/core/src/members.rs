@@ -87,6 +87,15 @@ impl Members {
         }
     }
 
+    /// Where in the list the member is, for what is kept beside it in the same order.
+    pub fn position(&self, user: &str) -> Option<usize> {
+        self.0.binary_search_by(|member| member.user.as_str().cmp(user)).ok()
+    }
+
+    pub fn at(&self, position: usize) -> &Member {
+        &self.0[position]
+    }
+
     fn find(&self, user: &UserId) -> Result<usize, usize> {
         self.0.binary_search_by(|member| member.user.cmp(user))
     }

@@ -33,6 +33,10 @@ impl PageLimit {
     pub const fn get(self) -> u64 {
         self.0 as u64
     }
+
+    pub const fn count(self) -> usize {
+        self.0 as usize
+    }
 }
 
 impl TryFrom<i64> for PageLimit {

@@ -65,6 +65,7 @@ impl From<Refusal> for Problem {
         let code = match refusal {
             Refusal::NotAMember => ErrorCode::ConversationNotFound,
             Refusal::MessageIdReused { .. } => ErrorCode::MessageIdConflict,
+            Refusal::NoSuchMessage => ErrorCode::MessageNotFound,
             Refusal::DirectIsFixed => ErrorCode::DirectIsFixed,
             Refusal::NotAnAdmin => ErrorCode::NotAnAdmin,
             Refusal::NoSuchMember => ErrorCode::MemberNotFound,

@@ -4,24 +4,26 @@
 //! log that the checkpoint stands for. That is harmless, since replaying what is in the tables already changes nothing.
 //! The position moves last, and only then is the log behind it given up.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bluetick_core::inbox::Shelf;
 use bluetick_core::ports::CheckpointReport;
-use bluetick_core::{ContentType, Members, Seq, UserId};
+use bluetick_core::{Member, Members, Seq, Standing, UserId};
 
 use crate::codec::chunk::{self, Entry, Fingerprint, Packer};
-use crate::codec::record::Record;
 use crate::codec::rows::StoredConversation;
-use crate::codec::{DecodeError, rows};
-use crate::memory::{Generation, Room, TailMessage, Users, Written};
-use crate::tables::{Engine, TablesError, Update};
+use crate::codec::{DecodeError, record, rows};
+use crate::memory::{Generation, Profiles, Room, RoomState, TailMessage, Users, Written};
+use crate::tables::{Engine, InboxChange, TablesError, Update};
 
 /// One durable transaction of the table engine. Small ones leave the disk to the log in between.
 const TRANSACTION_BYTES: usize = 2 << 20;
 /// A chunk of large messages is closed early, so that a page does not unpack megabytes.
 const CHUNK_RAW_BYTES: usize = 128 << 10;
 const INBOX_ROWS_AT_ONCE: usize = 64 << 10;
+const PROFILES_AT_ONCE: usize = 16 << 10;
 
 /// Where a checkpoint stands; tests stop it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,7 @@ pub enum Step {
 pub struct Checkpoint<'a> {
     pub tables: &'a Engine,
     pub users: &'a Users,
+    pub profiles: &'a Profiles,
     pub on_step: &'a (dyn Fn(Step) + Sync),
     /// Asked before each transaction.
     pub must_stop: &'a (dyn Fn() -> bool + Sync),
@@ -45,13 +48,15 @@ pub struct Checkpoint<'a> {
 struct Visit {
     room: Arc<Room>,
     stored: StoredConversation,
-    members: Arc<Members>,
+    /// Those whose rows are out of date.
+    members: Vec<(Member, Standing)>,
+    /// Whose rows by user are out of date: who, on which shelf, and what is pending.
+    inbox: Vec<(UserId, Shelf, Option<Seq>)>,
     tail_first: Seq,
     tail: Vec<TailMessage>,
+    notices_before_tail: u64,
     written: Written,
 }
-
-type InboxChange = (Vec<u8>, Vec<u8>);
 
 impl Checkpoint<'_> {
     /// Writes all of `generation`. After an error nothing is lost: what was not written is still in memory and in
@@ -73,8 +78,8 @@ impl Checkpoint<'_> {
                 && let Some(visit) = rooms.next()
             {
                 messages += visit.tail.len();
-                let preview = self.write_room(&mut update, &mut packer, &visit)?;
-                collect_inbox(&visit, &preview, &mut inbox);
+                self.write_room(&mut update, &mut packer, &visit)?;
+                collect_inbox(&visit, &mut inbox)?;
                 visited.push((visit.room, visit.written));
             }
             update.commit()?;
@@ -88,9 +93,11 @@ impl Checkpoint<'_> {
         }
         self.write_inbox(&mut inbox)?;
         self.write_users(&generation.users)?;
+        self.write_profiles(&generation.profiles)?;
         let mut update = self.tables.update()?;
         update.set_checkpoint(generation.through)?;
         update.commit()?;
+        generation.settle();
         (self.on_step)(Step::PositionMoved);
         Ok(CheckpointReport { conversations: generation.rooms.len(), messages, took: started.elapsed() })
     }
@@ -99,65 +106,52 @@ impl Checkpoint<'_> {
         if (self.must_stop)() { Err(TablesError::Stopped) } else { self.tables.update() }
     }
 
-    /// Returns the preview of the newest message.
+    /// All that is kept of one conversation by its own name becomes durable together.
     fn write_room(
         &self,
         update: &mut Update<'_>,
         packer: &mut Packer,
         visit: &Visit,
-    ) -> Result<String, TablesError> {
+    ) -> Result<(), TablesError> {
         let id = visit.stored.conversation.id;
-        for user in visit.written.members.keys() {
-            match visit.members.get(user) {
-                Some(member) => update.put_member(id, member)?,
-                // Together, so that a checkpoint that is tried again cannot forget the second half.
-                None => {
-                    update.delete_member(id, user)?;
-                    update.delete_inbox_row(&rows::inbox_key(user, id))?;
-                }
-            }
+        for user in visit.written.departed.keys() {
+            update.delete_member(id, user)?;
+        }
+        for (member, standing) in &visit.members {
+            update.put_member(id, member, standing)?;
         }
         update.put_conversation(&visit.stored)?;
-        let newest = self.write_chunks(update, packer, visit)?;
-        let record = newest.as_deref().and_then(|newest| Record::decode(newest).ok());
-        Ok(match record {
-            Some(record) if record.content_type != ContentType::System => {
-                rows::preview(record.content).to_owned()
-            }
-            _ => String::new(),
-        })
+        if visit.tail.is_empty() { Ok(()) } else { self.write_chunks(update, packer, visit) }
     }
 
-    /// Adds the tail behind the last chunk, or into it while it is small. Returns the newest record.
+    /// Adds the tail behind the last chunk, or into it while it is small.
     fn write_chunks(
         &self,
         update: &mut Update<'_>,
         packer: &mut Packer,
         visit: &Visit,
-    ) -> Result<Option<Vec<u8>>, TablesError> {
+    ) -> Result<(), TablesError> {
         let id = visit.stored.conversation.id;
         let mut first_seq = visit.tail_first;
+        let mut notices = visit.notices_before_tail;
         let mut before = chunk::Unpacked::default();
         let mut prints: Vec<Fingerprint> = Vec::new();
         if first_seq > Seq::FIRST
             && let Some((chunk_first, bytes)) = update.last_chunk(id)?
+            && chunk::count_of(bytes) < chunk::MERGE_BELOW
+            && bytes.len() < CHUNK_RAW_BYTES
         {
-            let small = chunk::count_of(bytes) < chunk::MERGE_BELOW && bytes.len() < CHUNK_RAW_BYTES;
-            if small || visit.tail.is_empty() {
-                match open_chunk(bytes, chunk_first, first_seq) {
-                    Ok((unpacked, fingerprints)) => {
-                        before = unpacked;
-                        prints = fingerprints;
-                        first_seq = chunk_first;
-                    }
-                    // Whoever reads it is told. Here it is left as it is, and what is new goes behind it: one damaged
-                    // chunk must not keep everything else out of the tables.
-                    Err(error) => tracing::error!(conversation = %id, %error, "the last chunk is damaged"),
+            match open_chunk(bytes, chunk_first, first_seq) {
+                Ok((unpacked, fingerprints)) => {
+                    before = unpacked;
+                    notices -= count_notices(&fingerprints);
+                    prints = fingerprints;
+                    first_seq = chunk_first;
                 }
+                // Whoever reads it is told. Here it is left as it is, and what is new goes behind it: one damaged
+                // chunk must not keep everything else out of the tables.
+                Err(error) => tracing::error!(conversation = %id, %error, "the last chunk is damaged"),
             }
-        }
-        if visit.tail.is_empty() {
-            return Ok(before.records().next_back().map(<[u8]>::to_vec));
         }
 
         let old = before.records().zip(prints);
@@ -169,23 +163,24 @@ impl Checkpoint<'_> {
         while !rest.is_empty() {
             let (now, later) = rest.split_at(chunk_length(rest));
             packed.clear();
-            packer.pack(now, visit.stored.newest_at, &mut packed);
+            packer.pack(now, visit.stored.newest_at, notices, &mut packed);
             update.put_chunk(id, first_seq, &packed)?;
             first_seq = first_seq.plus(now.len() as u64);
+            notices += now.iter().filter(|entry| entry.fingerprint == Fingerprint::NONE).count() as u64;
             rest = later;
         }
-        Ok(entries.last().map(|entry| entry.record.to_vec()))
+        Ok(())
     }
 
     fn write_inbox(&self, inbox: &mut Vec<InboxChange>) -> Result<(), TablesError> {
-        inbox.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        inbox.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let mut changes = inbox.iter().peekable();
         while changes.peek().is_some() {
             let mut update = self.update()?;
             while update.bytes() < TRANSACTION_BYTES
-                && let Some((key, row)) = changes.next()
+                && let Some(change) = changes.next()
             {
-                update.put_inbox_row(key, row)?;
+                update.put_inbox(change)?;
             }
             update.commit()?;
             (self.on_step)(Step::InboxWritten);
@@ -210,6 +205,26 @@ impl Checkpoint<'_> {
         (self.on_step)(Step::UsersWritten);
         Ok(())
     }
+
+    fn write_profiles(&self, users: &[UserId]) -> Result<(), TablesError> {
+        let changed: Vec<_> =
+            users.iter().filter_map(|user| Some((user, self.profiles.get(user)?))).collect();
+        for some in changed.chunks(PROFILES_AT_ONCE) {
+            let mut update = self.update()?;
+            for (user, profile) in some {
+                update.put_profile(user, profile)?;
+            }
+            update.commit()?;
+        }
+        for (user, profile) in &changed {
+            self.profiles.forget(user, profile);
+        }
+        Ok(())
+    }
+}
+
+fn count_notices(prints: &[Fingerprint]) -> u64 {
+    prints.iter().filter(|print| **print == Fingerprint::NONE).count() as u64
 }
 
 /// The records of a chunk that ends just below `next`, and their fingerprints.
@@ -227,17 +242,31 @@ fn open_chunk(
 
 fn visit(room: &Arc<Room>) -> Option<Visit> {
     let state = room.state();
-    let conversation = state.conversation.clone()?;
-    let stored = StoredConversation { conversation, newest_at: state.newest_at };
-    let written = Written { through: stored.conversation.head, members: state.changed_members().clone() };
+    let written = state.to_write();
+    let unwritten =
+        |(user, _): &(UserId, u64)| state.member(user).map(|(member, standing)| (member.clone(), *standing));
     Some(Visit {
         room: Arc::clone(room),
-        members: Arc::clone(&state.members),
+        stored: state.to_store()?,
+        members: written.seats.iter().filter_map(unwritten).collect(),
+        inbox: stale_lines(&state),
         tail_first: state.tail_first(),
-        tail: state.tail().cloned().collect(),
-        stored,
+        tail: state.tail().collect(),
+        notices_before_tail: state.notices_before_tail(),
         written,
     })
+}
+
+fn stale_lines(state: &RoomState) -> Vec<(UserId, Shelf, Option<Seq>)> {
+    let (members, head): (&Members, _) = (&state.members, state.head());
+    let lines =
+        members.iter().zip(state.seats.standings()).filter(|(member, _)| state.stale.has(&member.user));
+    lines
+        .map(|(member, standing)| {
+            let pending = standing.pending_after(member.joined_seq, head);
+            (member.user.clone(), Shelf::of(standing.preferences), pending)
+        })
+        .collect()
 }
 
 /// How many of `entries` go into the next chunk.
@@ -251,10 +280,18 @@ fn chunk_length(entries: &[Entry<'_>]) -> usize {
     full.unwrap_or(entries.len().min(chunk::CAPACITY))
 }
 
-fn collect_inbox(visit: &Visit, preview: &str, inbox: &mut Vec<InboxChange>) {
+fn collect_inbox(visit: &Visit, inbox: &mut Vec<InboxChange>) -> Result<(), TablesError> {
     let conversation = &visit.stored.conversation;
-    let id = conversation.id;
-    let row = rows::InboxRow { last_seq: conversation.head, last_at: conversation.last_at, preview };
-    let row = row.encode();
-    inbox.extend(visit.members.iter().map(|member| (rows::inbox_key(&member.user, id), row.clone())));
+    let newest = visit.tail.last().map(|message| record::cut(&message.record)).transpose();
+    let newest = newest.map_err(|error| TablesError::Damaged { table: "log", error })?;
+    let record: Option<Rc<[u8]>> = newest.map(Rc::from);
+    inbox.extend(visit.inbox.iter().map(|(user, shelf, pending_after)| InboxChange {
+        key: rows::inbox_key(user, conversation.id),
+        head: conversation.head,
+        last_at: conversation.last_at,
+        shelf: *shelf,
+        record: record.clone(),
+        pending_after: *pending_after,
+    }));
+    Ok(())
 }

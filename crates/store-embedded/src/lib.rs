@@ -10,10 +10,12 @@
 //! have yet, [`commit`] is the one thread that writes, [`checkpoint`] turns memory into [`tables`], [`recovery`] does
 //! it all again after a crash, and [`EmbeddedStore`] is the port the rest of the server sees.
 
+mod behind;
 pub mod checkpoint;
 pub mod codec;
 pub mod commit;
 pub mod disk;
+mod inbox;
 pub mod lock;
 pub mod log;
 pub mod memory;

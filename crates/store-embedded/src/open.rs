@@ -18,9 +18,10 @@ use crate::checkpoint::{Checkpoint, Step};
 use crate::codec::chunk::Fingerprinter;
 use crate::commit::{Committer, CommitterParts, Handover, HealthState, Queue, Sealed, Sequencer};
 use crate::disk::Disk;
+use crate::inbox::InboxReader;
 use crate::lock::{DataLock, LockError};
 use crate::log::{BatchNumber, LogWriter, Spares, StoreTag, WriterSettings};
-use crate::memory::{Generation, Rooms, Users};
+use crate::memory::{Generation, Profiles, Recent, Rooms, Users};
 use crate::recovery::{Recovery, RecoveryError};
 use crate::settings::StoreSettings;
 use crate::tables::{Identity, Tables, TablesError};
@@ -77,6 +78,8 @@ pub struct Running {
     pub tables: Arc<Tables>,
     pub rooms: Arc<Rooms>,
     pub users: Arc<Users>,
+    pub profiles: Arc<Profiles>,
+    pub inbox: InboxReader,
     pub queue: Arc<Queue>,
     pub health: Arc<HealthState>,
     pub waker: Arc<Waker>,
@@ -111,11 +114,17 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
 
     let rooms = Arc::new(Rooms::default());
     let users = Arc::new(Users::default());
-    let mut generation = Generation::first();
+    let profiles = Arc::new(Profiles::default());
+    let recent = Arc::new(Recent::default());
+    let mut generation = Generation::first(Arc::clone(&recent));
+    if tables.current()?.mend_order()? {
+        tracing::warn!("the order of the inboxes was made again from their rows");
+    }
     let mut recovery = Recovery {
         tables: &tables,
         rooms: &rooms,
         users: &users,
+        profiles: &profiles,
         fingerprinter: identity.fingerprinter,
         generation: &mut generation,
     };
@@ -150,9 +159,11 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         sequencer: Sequencer {
             tables: Arc::clone(&tables),
             users: Arc::clone(&users),
+            profiles: Arc::clone(&profiles),
             dedupe_window_ms: parts.settings.dedupe_window_ms(),
         },
         users: Arc::clone(&users),
+        profiles: Arc::clone(&profiles),
         handover: Arc::clone(&handover),
         health: Arc::clone(&health),
         listener: parts.listener,
@@ -164,6 +175,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         tables: Arc::clone(&tables),
         rooms: Arc::clone(&rooms),
         users: Arc::clone(&users),
+        profiles: Arc::clone(&profiles),
         queue: Arc::clone(&queue),
         handover: Arc::clone(&handover),
         observer: parts.observer,
@@ -183,15 +195,28 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     };
     let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(directory = %directory.display(), replayed_bytes, took_ms, "the store is open");
-    let waker = Waker { tables: Arc::clone(&tables), rooms: Arc::clone(&rooms) };
+    let waker = Arc::new(Waker {
+        tables: Arc::clone(&tables),
+        rooms: Arc::clone(&rooms),
+        awake_conversations: parts.settings.awake_conversations,
+    });
+    let inbox = InboxReader {
+        tables: Arc::clone(&tables),
+        rooms: Arc::clone(&rooms),
+        recent,
+        waker: Arc::clone(&waker),
+        queue: Arc::clone(&queue),
+    };
     Ok(Running {
         lock,
         tables,
         rooms,
         users,
+        profiles,
+        inbox,
         queue,
         health,
-        waker: Arc::new(waker),
+        waker,
         identity,
         clock: parts.clock,
         settings: parts.settings,
@@ -231,6 +256,7 @@ struct Checkpointer {
     tables: Arc<Tables>,
     rooms: Arc<Rooms>,
     users: Arc<Users>,
+    profiles: Arc<Profiles>,
     queue: Arc<Queue>,
     handover: Arc<Handover>,
     observer: Arc<dyn StoreObserver>,
@@ -287,6 +313,7 @@ impl Checkpointer {
         let checkpoint = Checkpoint {
             tables: &engine,
             users: &self.users,
+            profiles: &self.profiles,
             on_step: self.on_step.as_ref(),
             must_stop: &|| self.handover.must_stop(),
         };

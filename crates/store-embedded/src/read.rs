@@ -45,12 +45,12 @@ impl Plan {
     /// For one that sleeps: it is wholly in the tables.
     fn from_tables(snapshot: &Snapshot<'_>, request: PageRequest) -> Result<Plan, StoreError> {
         let id = request.conversation;
-        let member = snapshot.member(id, &request.reader)?.ok_or(Refusal::NotAMember)?;
+        let (member, _) = snapshot.member(id, &request.reader)?.ok_or(Refusal::NotAMember)?;
         let head = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?.conversation.head;
         let first_visible = member.joined_seq;
         let in_tables = request.window(first_visible, head);
         let pair = match id.kind() {
-            ConversationKind::Direct => Some(Arc::new(snapshot.members(id)?)),
+            ConversationKind::Direct => Some(Arc::new(snapshot.members(id)?.0)),
             ConversationKind::Group => None,
         };
         Ok(Plan { request, first_visible, head, pair, in_tables, tail: Vec::new() })

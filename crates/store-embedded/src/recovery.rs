@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use bluetick_core::{ContentType, Seq};
+use bluetick_core::members::MembershipChange;
+use bluetick_core::{ContentType, ConversationId, Seq, UserId};
 use bytes::Bytes;
 use thiserror::Error;
 
@@ -14,7 +15,7 @@ use crate::codec::event::{self, Event};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, Reader};
 use crate::log::{self, Frame, LogError, ScanEnd, StoreTag};
-use crate::memory::{Generation, Room, RoomState, Rooms, TailMessage, Users};
+use crate::memory::{Generation, Profiles, Room, RoomState, Rooms, Stale, TailMessage, Users};
 use crate::tables::{Tables, TablesError};
 
 #[derive(Debug, Error)]
@@ -37,6 +38,7 @@ pub struct Recovery<'a> {
     pub tables: &'a Tables,
     pub rooms: &'a Rooms,
     pub users: &'a Users,
+    pub profiles: &'a Profiles,
     pub fingerprinter: Fingerprinter,
     pub generation: &'a mut Generation,
 }
@@ -55,13 +57,17 @@ impl Recovery<'_> {
         let mut reader = Reader(&payload);
         let in_batch = |error| RecoveryError::Event { batch, error };
         let mut events = 0;
+        // A change of membership and its notice are one: when the tables have the notice, they have the change, and what
+        // its people did since.
+        let mut announced: Option<(ConversationId, MembershipChange)> = None;
         while let Some(event) = event::next_event(&mut reader).map_err(in_batch)? {
             events += 1;
             match event {
                 Event::Message { conversation, seq, record } => {
+                    let change = announced.take();
                     let room = self.room(batch, conversation)?;
                     let mut state = room.state();
-                    self.generation.list(&room, &mut state);
+                    self.list(&room, &mut state);
                     let expected = state.head().next();
                     if seq < expected {
                         continue;
@@ -70,13 +76,28 @@ impl Recovery<'_> {
                         let conversation = conversation.to_string();
                         return Err(RecoveryError::OutOfPlace { batch, conversation, found: seq, expected });
                     }
+                    if let Some((of, change)) = change {
+                        if of != conversation {
+                            return Err(in_batch(DecodeError::Malformed("a change without its notice")));
+                        }
+                        state.change_membership(&change);
+                        let (MembershipChange::Joined(bluetick_core::Member { user, .. })
+                        | MembershipChange::Left { user, .. }) = &change;
+                        self.generation.note(user, &room, &mut state);
+                    }
                     let decoded = Record::decode(record).map_err(in_batch)?;
-                    let fingerprint = match decoded.content_type {
-                        ContentType::System => Fingerprint::NONE,
-                        _ => self.fingerprinter.of(decoded.sender, &decoded.message_id),
+                    let notice = decoded.content_type == ContentType::System;
+                    let fingerprint = match notice {
+                        true => Fingerprint::NONE,
+                        false => self.fingerprinter.of(decoded.sender, &decoded.message_id),
                     };
                     let message = TailMessage { record: payload.slice_ref(record), fingerprint };
                     state.push(seq, message, decoded.received_at);
+                    if !notice {
+                        state.stand(decoded.sender, |standing| {
+                            standing.reply(seq);
+                        });
+                    }
                 }
                 Event::Founded { conversation, members } => {
                     let room = self.room(batch, conversation.id)?;
@@ -84,17 +105,20 @@ impl Recovery<'_> {
                     if state.conversation.is_none() {
                         state.found(conversation, Arc::new(members));
                     }
-                    self.generation.list(&room, &mut state);
+                    self.list(&room, &mut state);
                 }
-                Event::Membership { conversation, change } => {
-                    let room = self.room(batch, conversation)?;
-                    let mut state = room.state();
-                    if state.conversation.is_none() {
-                        let conversation = conversation.to_string();
-                        return Err(RecoveryError::NoSuchConversation { batch, conversation });
-                    }
-                    state.change_membership(&change);
-                    self.generation.list(&room, &mut state);
+                Event::Membership { conversation, change } => announced = Some((conversation, change)),
+                Event::Marked { conversation, user, standing } => {
+                    self.stand(batch, conversation, &user, |now| {
+                        now.advance(&standing);
+                    })?;
+                }
+                Event::Preferred { conversation, user, preferences } => {
+                    self.stand(batch, conversation, &user, |now| now.preferences = preferences)?;
+                }
+                Event::Profile { user, profile } => {
+                    self.generation.profiles.push(user.clone());
+                    self.profiles.put(user, profile);
                 }
                 Event::User(user) => {
                     self.generation.users.push(user.id.clone());
@@ -110,7 +134,32 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn room(&self, batch: u64, id: bluetick_core::ConversationId) -> Result<Arc<Room>, RecoveryError> {
+    /// Its rows by user may not have been reached before the crash.
+    fn list(&mut self, room: &Arc<Room>, state: &mut RoomState) {
+        self.generation.list(room, state);
+        state.stale = Stale::Everybody;
+    }
+
+    /// Somebody who is no member any more in the tables, which may be ahead, stands nowhere.
+    fn stand(
+        &mut self,
+        batch: u64,
+        conversation: ConversationId,
+        user: &UserId,
+        change: impl FnOnce(&mut bluetick_core::Standing),
+    ) -> Result<(), RecoveryError> {
+        let room = self.room(batch, conversation)?;
+        let mut state = room.state();
+        if state.conversation.is_none() {
+            let conversation = conversation.to_string();
+            return Err(RecoveryError::NoSuchConversation { batch, conversation });
+        }
+        state.stand(user.as_str(), change);
+        self.list(&room, &mut state);
+        Ok(())
+    }
+
+    fn room(&self, batch: u64, id: ConversationId) -> Result<Arc<Room>, RecoveryError> {
         let mut failure = None;
         let room = self.rooms.get_or_load(id, || {
             load(self.tables, id).map(|state| state.unwrap_or_else(unread)).map_err(|error| {
@@ -137,11 +186,14 @@ fn unread() -> RoomState {
 }
 
 /// A room with what the tables know; `None` when they know nothing.
-pub fn load(tables: &Tables, id: bluetick_core::ConversationId) -> Result<Option<RoomState>, TablesError> {
+pub fn load(tables: &Tables, id: ConversationId) -> Result<Option<RoomState>, TablesError> {
     let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
     match snapshot.conversation(id)? {
-        Some(stored) => Ok(Some(RoomState::stored(stored, Arc::new(snapshot.members(id)?)))),
+        Some(stored) => {
+            let (members, standings) = snapshot.members(id)?;
+            Ok(Some(RoomState::stored(stored, Arc::new(members), standings)))
+        }
         None if snapshot.is_orphaned(id)? => Err(TablesError::Orphaned { id }),
         None => Ok(None),
     }

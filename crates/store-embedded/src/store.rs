@@ -4,17 +4,21 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Health, NewConversation, Opened, RemoveMember, Store, UserUpdate,
+    Accepted, AddMembers, Append, Behind, Health, Mark, MemberStatus, NewConversation, Opened, Position,
+    Prefer, RemoveMember, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    ConversationId, ConversationView, Epoch, Page, PageRequest, Refusal, StoreError, Timestamp, User, UserId,
+    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, Page,
+    PageRequest, Profile, ProfileUpdate, Receipts, Refusal, Seq, StoreError, Timestamp, User, UserId,
 };
 
 use crate::codec::record;
 use crate::commit::{
-    Answer, AppendCommand, CLOSING_PATIENCE, Command, Control, HealthState, Queue, WritableRoom, reply_pair,
+    Answer, AppendCommand, CLOSING_PATIENCE, Command, Control, HealthState, MarkCommand, Queue, WritableRoom,
+    reply_pair,
 };
-use crate::memory::{Room, Rooms, Users};
+use crate::inbox::InboxReader;
+use crate::memory::{Profiles, Room, Rooms, Users};
 use crate::open::{OpenError, Running, StoreParts, Threads, open};
 use crate::read::{Plan, page_from_tables};
 use crate::tables::{Identity, Tables};
@@ -25,9 +29,11 @@ pub struct EmbeddedStore {
     tables: Arc<Tables>,
     rooms: Arc<Rooms>,
     users: Arc<Users>,
+    profiles: Arc<Profiles>,
     queue: Arc<Queue>,
     health: Arc<HealthState>,
     waker: Arc<Waker>,
+    inbox: InboxReader,
     identity: Identity,
     clock: Arc<dyn bluetick_core::time::Clock>,
     dedupe_window_ms: i64,
@@ -43,6 +49,8 @@ impl EmbeddedStore {
             tables: running.tables,
             rooms: running.rooms,
             users: running.users,
+            profiles: running.profiles,
+            inbox: running.inbox,
             queue: running.queue,
             health: running.health,
             waker: running.waker,
@@ -216,6 +224,91 @@ impl Store for EmbeddedStore {
         }
         let tables = Arc::clone(&self.tables);
         blocking(move || plan.finish_from(&tables)).await
+    }
+
+    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
+        self.health.check()?;
+        let room = self.existing(mark.conversation).await?;
+        let (reply, answer) = reply_pair();
+        self.queue.push(Command::Mark(Box::new(MarkCommand { room, mark, reply })))?;
+        answer.await.unwrap_or(Err(StoreError::Closing))
+    }
+
+    async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
+        let room = self.existing(id).await?;
+        let state = room.state();
+        if !state.members.contains(reader) {
+            return Err(Refusal::NotAMember.into());
+        }
+        let members = state.members.iter().zip(state.seats.standings());
+        let status = members.map(|(member, standing)| MemberStatus {
+            user: member.user.clone(),
+            boundaries: if member.user == *reader { standing.own() } else { standing.shown() },
+        });
+        Ok(Statuses { head: state.head(), members: status.collect() })
+    }
+
+    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
+        let room = self.existing(id).await?;
+        let in_memory = {
+            let state = room.state();
+            let (member, _) = state.member(reader).ok_or(Refusal::NotAMember)?;
+            if seq < member.joined_seq || seq > state.head() || seq == Seq::ZERO {
+                return Err(Refusal::NoSuchMessage.into());
+            }
+            state.tail_record(seq).map(|record| record.to_vec())
+        };
+        let record = match in_memory {
+            Some(record) => record,
+            None => {
+                let tables = Arc::clone(&self.tables);
+                let found = blocking(move || Ok(tables.current()?.snapshot()?.record(id, seq)?)).await?;
+                found.ok_or_else(|| StoreError::Damaged(format!("{id}: {seq} is not there")))?
+            }
+        };
+        let record =
+            record::Record::decode(&record).map_err(|error| StoreError::Damaged(error.to_string()))?;
+        let mut state = room.state();
+        let members = Arc::clone(&state.members);
+        Ok(state.seats.receipts(&members, seq, record.sender))
+    }
+
+    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
+        self.health.check()?;
+        let room = self.existing(prefer.conversation).await?;
+        let (id, user) = (prefer.conversation, prefer.user.clone());
+        let (reply, answer) = reply_pair();
+        self.commit(Control::Prefer { room, prefer, reply }, answer).await?;
+        self.inbox_entry(id, &user).await
+    }
+
+    async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
+        let inbox = self.inbox.clone();
+        blocking(move || inbox.page(&request)).await
+    }
+
+    async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {
+        let (inbox, reader) = (self.inbox.clone(), reader.clone());
+        blocking(move || inbox.entry(id, &reader)).await
+    }
+
+    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Vec<Behind>, StoreError> {
+        let (inbox, user) = (self.inbox.clone(), user.clone());
+        blocking(move || inbox.behind(&user, &positions)).await
+    }
+
+    async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
+        if let Some(profile) = self.profiles.get(user) {
+            return Ok(profile);
+        }
+        let (tables, user) = (Arc::clone(&self.tables), user.clone());
+        blocking(move || Ok(tables.current()?.snapshot()?.profile(&user)?.unwrap_or_default())).await
+    }
+
+    async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError> {
+        self.health.check()?;
+        let (reply, answer) = reply_pair();
+        self.commit(Control::Profile { update, reply }, answer).await
     }
 
     fn epoch(&self) -> Epoch {

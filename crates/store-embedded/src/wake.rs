@@ -13,6 +13,7 @@ use crate::tables::Tables;
 pub struct Waker {
     pub tables: Arc<Tables>,
     pub rooms: Arc<Rooms>,
+    pub awake_conversations: usize,
 }
 
 impl Waker {
@@ -25,7 +26,13 @@ impl Waker {
 
     /// A conversation that exists, ready or not. Reads the disk.
     pub fn existing(&self, id: ConversationId) -> Result<Arc<Room>, StoreError> {
-        self.rooms.get_or_load(id, || load(&self.tables, id)?.ok_or(Refusal::NotAMember.into()))
+        let room =
+            self.rooms.get_or_load(id, || load(&self.tables, id)?.ok_or(Refusal::NotAMember.into()))?;
+        // Checkpoints put rooms to sleep, but those who only read cause none.
+        if self.rooms.count() > self.awake_conversations.saturating_add(self.awake_conversations / 4) {
+            self.rooms.put_to_sleep(self.awake_conversations);
+        }
+        Ok(room)
     }
 
     /// A conversation that may be about to exist. Reads the disk.

@@ -3,6 +3,9 @@
 //! One lock, ordinary collections. It keeps every promise of [`Store`] but durability, is what tests of the rest
 //! of the server run on, and is the model other adapters are compared with.
 
+mod inbox;
+mod stand;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,12 +13,13 @@ use async_trait::async_trait;
 use bluetick_core::decide;
 use bluetick_core::members::MembershipChange;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Appended, CommitListener, Committed, Health, NewConversation, NoListener,
-    Opened, Origin, RemoveMember, Store, UserUpdate,
+    Accepted, AddMembers, Append, Appended, Behind, Change, CommitListener, Committed, Health, Mark,
+    NewConversation, NoListener, Opened, Origin, Position, Prefer, RemoveMember, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    Conversation, ConversationId, ConversationView, Epoch, Members, Message, MessageId, Page, PageRequest,
-    Refusal, Seq, StoreError, User, UserId,
+    Boundaries, Conversation, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest,
+    Members, Message, MessageId, Page, PageRequest, Profile, ProfileUpdate, Receipts, Refusal, Seq, Standing,
+    StoreError, User, UserId,
 };
 
 pub struct MemoryStore {
@@ -26,6 +30,7 @@ pub struct MemoryStore {
 #[derive(Default)]
 struct State {
     users: HashMap<UserId, User>,
+    profiles: HashMap<UserId, Profile>,
     conversations: HashMap<ConversationId, Thread>,
     closed: bool,
 }
@@ -36,6 +41,8 @@ struct Thread {
     members: Arc<Members>,
     messages: Vec<Arc<Message>>,
     places: HashMap<(UserId, MessageId), Seq>,
+    /// Of members who have said or sent something, or set something.
+    standings: HashMap<UserId, Standing>,
 }
 
 impl MemoryStore {
@@ -73,8 +80,11 @@ impl MemoryStore {
         let message = decide::place(append, &thread.members, thread.head().next());
         let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
         thread.places.insert(key, message.seq);
+        let sender = message.sender.clone();
         let committed = thread.push(message, None, origin);
+        let replied = thread.reply(&sender, appended.seq);
         self.listener.committed(vec![committed]);
+        self.listener.changed(replied.into_iter().collect());
         Ok(appended)
     }
 }
@@ -148,11 +158,14 @@ impl Store for MemoryStore {
             members: Arc::new(founding.members),
             messages: Vec::new(),
             places: HashMap::new(),
+            standings: HashMap::new(),
         };
         let committed = founding.notice.map(|notice| thread.push(notice, None, None));
         let view = thread.view();
+        let joined = joined(new.id, thread.members.iter().map(|member| &member.user));
         state.conversations.insert(new.id, thread);
         self.listener.committed(committed.into_iter().collect());
+        self.listener.changed(joined);
         Ok(Opened { view, created: true })
     }
 
@@ -168,12 +181,16 @@ impl Store for MemoryStore {
         let mut state = self.write()?;
         let thread = state.thread(add.conversation, &add.actor)?;
         let noted = decide::add_members(&add, &thread.members, thread.head())?;
-        let mut committed = Vec::new();
+        let (mut committed, mut newcomers) = (Vec::new(), Vec::new());
         for (change, notice) in noted {
             change.apply(&mut thread.members);
+            if let MembershipChange::Joined(member) = change {
+                newcomers.push(member.user);
+            }
             committed.push(thread.push(notice, None, None));
         }
         self.listener.committed(committed);
+        self.listener.changed(joined(add.conversation, newcomers.iter()));
         Ok(thread.view())
     }
 
@@ -183,6 +200,7 @@ impl Store for MemoryStore {
         let (change, notice) = decide::remove_member(&remove, &thread.members, thread.head())?;
         change.apply(&mut thread.members);
         let MembershipChange::Left { user, .. } = change else { unreachable!("a removal removes") };
+        thread.standings.remove(&user);
         let committed = thread.push(notice, Some(user), None);
         self.listener.committed(vec![committed]);
         Ok(thread.view())
@@ -205,6 +223,56 @@ impl Store for MemoryStore {
             .map_err(|hole| StoreError::Damaged(hole.to_string()))
     }
 
+    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
+        let mut state = self.write()?;
+        let thread = state.thread(mark.conversation, &mark.user)?;
+        let (boundaries, moved) = thread.mark(&mark);
+        self.listener.changed(moved.into_iter().collect());
+        Ok(boundaries)
+    }
+
+    async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
+        Ok(self.read().thread(id, reader)?.statuses(reader))
+    }
+
+    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
+        Ok(self.read().thread(id, reader)?.receipts(reader, seq)?)
+    }
+
+    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
+        let Prefer { conversation, user, change } = prefer;
+        let mut state = self.write()?;
+        let thread = state.thread(conversation, &user)?;
+        let standing = thread.standings.entry(user.clone()).or_default();
+        standing.preferences = change.applied_to(standing.preferences);
+        let entry = thread.entry(&user)?;
+        self.listener.changed(vec![Change::Preferred { conversation, user }]);
+        Ok(entry)
+    }
+
+    async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
+        Ok(self.read().inbox(&request))
+    }
+
+    async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {
+        Ok(self.read().thread(id, reader)?.entry(reader)?)
+    }
+
+    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Vec<Behind>, StoreError> {
+        Ok(self.read().behind(user, &positions))
+    }
+
+    async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
+        Ok(self.read().profiles.get(user).copied().unwrap_or_default())
+    }
+
+    async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError> {
+        let mut state = self.write()?;
+        let profile = state.profiles.entry(update.user.clone()).or_default();
+        *profile = update.applied_to(*profile);
+        Ok(*profile)
+    }
+
     fn epoch(&self) -> Epoch {
         Epoch::FIRST
     }
@@ -216,6 +284,10 @@ impl Store for MemoryStore {
     async fn close(&self) {
         self.read().closed = true;
     }
+}
+
+fn joined<'a>(conversation: ConversationId, users: impl Iterator<Item = &'a UserId>) -> Vec<Change> {
+    users.map(|user| Change::Joined { conversation, user: user.clone() }).collect()
 }
 
 #[cfg(test)]

@@ -86,6 +86,8 @@ error_codes! {
         "There is no such conversation, or one is not a member of it: the two look alike.";
     UserNotFound = "user_not_found", 404, GiveUp,
         "There is no such user on this server.";
+    MessageNotFound = "message_not_found", 404, GiveUp,
+        "There is no message with that seq, or none that the caller can see.";
     MemberNotFound = "member_not_found", 404, GiveUp,
         "That user is not a member of the conversation.";
     MethodNotAllowed = "method_not_allowed", 405, Fix,

@@ -31,6 +31,13 @@ pub fn millis<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::
     serializer.serialize_i64(at.millis())
 }
 
+pub fn millis_if_any<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    match at {
+        Some(at) => serializer.serialize_i64(at.millis()),
+        None => serializer.serialize_none(),
+    }
+}
+
 /// The bytes a string takes in JSON, at most: control characters become six, quotes and backslashes two.
 pub fn escaped_length(content: &str) -> usize {
     content

@@ -2,7 +2,9 @@
 
 mod converse;
 mod history;
+mod inbox;
 mod send;
+mod stand;
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Member, Members, Message, UserId};
+use crate::{Boundaries, ConversationId, Member, Members, Message, UserId};
 
 /// The connection a message came in on, as the server numbers them. Never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,16 +27,48 @@ impl Committed {
     }
 }
 
-/// Hears of every committed message.
+/// A member's boundaries that are durable and have just moved.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    pub conversation: ConversationId,
+    pub user: UserId,
+    pub members: Arc<Members>,
+    /// As the member's own devices are told.
+    pub own: Boundaries,
+    /// As the others are told; `None` when nothing they can see has moved.
+    pub shown: Option<Boundaries>,
+    /// How many messages are unread now, where that was at hand.
+    pub unread: Option<u64>,
+    /// The connection that said so; `None` for a reply, which speaks for itself, and over HTTP.
+    pub origin: Option<Origin>,
+}
+
+/// Something besides a message that the devices of some people should hear of at once.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// The boundaries of a member have moved, by a device's word or by a reply.
+    Moved(Moved),
+    /// A conversation is new to this user.
+    Joined { conversation: ConversationId, user: UserId },
+    /// The user set something about a conversation.
+    Preferred { conversation: ConversationId, user: UserId },
+}
+
+/// Hears of every committed message and of what follows from it.
 ///
 /// The store promises:
 /// 1. each newly stored message is reported exactly once, duplicates never;
 /// 2. within a conversation, in seq order and without a gap since the store was opened;
-/// 3. only after it is durable and before the call that stored it returns.
+/// 3. only after it is durable and before the call that stored it returns;
+/// 4. changes as well: each when it is durable and before its call returns, behind the messages they follow from. A mark
+///    that moves nothing is no change.
 ///
 /// It is called on the commit path: an implementation hands the batch on and returns.
 pub trait CommitListener: Send + Sync + 'static {
     fn committed(&self, batch: Vec<Committed>);
+
+    /// What changed besides, after [`CommitListener::committed`] of the same batch.
+    fn changed(&self, _batch: Vec<Change>) {}
 }
 
 /// For stores nobody listens to, such as the one a command-line tool opens.

@@ -5,10 +5,10 @@ mod observer;
 mod random;
 mod store;
 
-pub use commit::{CommitListener, Committed, NoListener, Origin};
+pub use commit::{Change, CommitListener, Committed, Moved, NoListener, Origin};
 pub use observer::{CheckpointReport, CommitReport, NoObserver, StoreObserver};
 pub use random::{Random, SystemRandom};
 pub use store::{
-    Accepted, AddMembers, Append, Appended, Creation, Health, NewConversation, Opened, RemoveMember, Store,
-    UserUpdate,
+    Accepted, AddMembers, Append, Appended, Behind, Creation, Health, Mark, MemberStatus, NewConversation,
+    Opened, Position, Prefer, RemoveMember, Statuses, Store, UserUpdate,
 };

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 
 use crate::ports::Origin;
 use crate::{
-    ContentType, ConversationId, ConversationView, Epoch, MessageId, Page, PageRequest, Seq, StoreError,
-    Timestamp, Title, User, UserId,
+    Boundaries, ContentType, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest,
+    MarkKind, MessageId, Page, PageRequest, PreferenceChange, Profile, ProfileUpdate, Receipts, Seq,
+    StoreError, Timestamp, Title, User, UserId,
 };
 
 /// Everything durable. Each method is one use case, and this is what every adapter promises:
@@ -60,6 +61,45 @@ pub trait Store: Send + Sync + 'static {
 
     /// One page of what the reader may see. It includes every message acknowledged before the call.
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError>;
+
+    /// Moves a member's boundaries by what one of its devices said, however many messages that covers. Forward only,
+    /// clamped to the head; whatever is late, repeated or beyond the head is no error and moves what it can.
+    /// Returns where the member stands then.
+    ///
+    /// A message moves its sender's boundaries in the same way, as part of [`Store::append`]
+    /// ([`Standing::reply`](crate::Standing::reply)).
+    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError>;
+
+    /// How far each member has come, as the others are told; the reader's own as it is.
+    async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError>;
+
+    /// How many have the message at `seq`, at a cost that does not grow with the group. Refused with
+    /// [`Refusal::NoSuchMessage`](crate::Refusal::NoSuchMessage) where the reader can see none.
+    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError>;
+
+    /// Changes what a member set for itself, and returns its entry.
+    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError>;
+
+    /// One page of the user's conversations, in the order of [`InboxPlace`](crate::InboxPlace), at a cost that does
+    /// not grow with their number. It includes every message acknowledged before the call. A conversation that moves up while somebody
+    /// pages is on no later page; all others are on exactly one.
+    async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError>;
+
+    /// One entry of the reader's inbox.
+    async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError>;
+
+    /// What a device that comes back has to be sent, each conversation once:
+    /// - of each conversation at a position: what lies above it;
+    /// - of others: what no device of the user has acknowledged (a pending delivery, which only acks clear), or else
+    ///   the newest page where there was activity after the newest position.
+    ///
+    /// A position above the head counts as the head, one in a conversation the user is not in as nothing.
+    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Vec<Behind>, StoreError>;
+
+    /// Of somebody nothing is known of: the default.
+    async fn profile(&self, user: &UserId) -> Result<Profile, StoreError>;
+
+    async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError>;
 
     fn epoch(&self) -> Epoch;
 
@@ -133,6 +173,53 @@ pub struct Append {
     /// message from there on, however long ago that was, and not only in the dedupe window.
     pub retry_after: Option<Seq>,
     pub origin: Option<Origin>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Mark {
+    pub conversation: ConversationId,
+    pub user: UserId,
+    pub kind: MarkKind,
+    pub seq: Seq,
+    pub origin: Option<Origin>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Prefer {
+    pub conversation: ConversationId,
+    pub user: UserId,
+    pub change: PreferenceChange,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    pub user: UserId,
+    pub boundaries: Boundaries,
+}
+
+#[derive(Clone, Debug)]
+pub struct Statuses {
+    pub head: Seq,
+    /// Sorted by user.
+    pub members: Vec<MemberStatus>,
+}
+
+/// What a device says it has of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub conversation: ConversationId,
+    pub seq: Seq,
+}
+
+/// A conversation of which a device misses something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behind {
+    pub conversation: ConversationId,
+    /// It misses what lies above.
+    pub after: Seq,
+    pub head: Seq,
+    /// No device has said yet that it has everything up to `after`, and this one just did by its position.
+    pub unacknowledged: bool,
 }
 
 /// A message that has its turn. Resolves when it is durable, or refused.

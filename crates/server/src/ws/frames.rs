@@ -41,6 +41,9 @@ impl Connection {
         match ClientFrame::decode(text) {
             Ok(ClientFrame::Send(send)) => return self.send(send),
             Ok(ClientFrame::Ping) => self.session.outbox.push(Frame::from_static(encode_pong())),
+            Ok(ClientFrame::Mark(..) | ClientFrame::Typing(_)) => {
+                self.answer(not_understood(&FrameError::UnknownType), None);
+            }
             Ok(ClientFrame::Hello(_)) => {
                 let problem = Problem::new(ErrorCode::InvalidFrame, "type: hello was said already");
                 self.answer(problem, None);

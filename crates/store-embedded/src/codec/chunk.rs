@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! version u8 | count u8 | packing u8 | 0 u8 | header checksum u32 | body checksum u32 | raw length u32
-//! newest received_at i64 | fingerprint u32 × count | (length varint, record) × count, plain or in zstd
+//! newest received_at i64 | notices before u64 | fingerprint u32 × count | (length varint, record) × count, plain or in zstd
 //! ```
 
 use std::cell::RefCell;
@@ -17,8 +17,8 @@ use siphasher::sip::SipHasher13;
 
 use super::{DecodeError, Reader, put_varint};
 
-const VERSION: u8 = 1;
-const HEADER_BYTES: usize = 24;
+const VERSION: u8 = 2;
+const HEADER_BYTES: usize = 32;
 const COMPRESSION_LEVEL: i32 = 1;
 const PLAIN: u8 = 0;
 const ZSTD: u8 = 1;
@@ -69,6 +69,9 @@ pub struct Header<'a> {
     pub count: usize,
     /// No message in this chunk or before it was received later. So it never goes back, even when a clock did.
     pub newest_received_at: Timestamp,
+    /// How many notices the conversation has before this chunk. They have no fingerprint, so that those in it can be
+    /// counted without opening it.
+    pub notices_before: u64,
     packing: u8,
     body_checksum: u32,
     raw_bytes: usize,
@@ -98,9 +101,25 @@ impl<'a> Header<'a> {
             return Err(DecodeError::Malformed("a chunk's length"));
         }
         let newest_received_at = Timestamp::from_millis(reader.u64()? as i64);
+        let notices_before = reader.u64()?;
         let fingerprints = reader.take(count * 4)?;
         let body = reader.rest();
-        Ok(Header { count, newest_received_at, packing, body_checksum, raw_bytes, fingerprints, body })
+        Ok(Header {
+            count,
+            newest_received_at,
+            notices_before,
+            packing,
+            body_checksum,
+            raw_bytes,
+            fingerprints,
+            body,
+        })
+    }
+
+    /// How many notices the conversation has up to the message at `index` of this chunk.
+    pub fn notices_through(&self, index: usize) -> u64 {
+        let here = self.fingerprints().take(index + 1).filter(|print| *print == Fingerprint::NONE);
+        self.notices_before + here.count() as u64
     }
 
     pub fn fingerprints(&self) -> impl DoubleEndedIterator<Item = Fingerprint> + ExactSizeIterator + use<'a> {
@@ -190,7 +209,7 @@ impl Default for Packer {
 
 impl Packer {
     /// Appends one chunk to `out`. `newest` is at least the `received_at` of every message up to the last of these.
-    pub fn pack(&mut self, entries: &[Entry<'_>], newest: Timestamp, out: &mut Vec<u8>) {
+    pub fn pack(&mut self, entries: &[Entry<'_>], newest: Timestamp, notices_before: u64, out: &mut Vec<u8>) {
         assert!((1..=CAPACITY).contains(&entries.len()), "a chunk holds 1 to 64 messages");
         let start = out.len();
         self.raw.clear();
@@ -202,6 +221,7 @@ impl Packer {
         out.extend_from_slice(&[VERSION, entries.len() as u8, packing, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         out.extend_from_slice(&u32::try_from(self.raw.len()).expect("64 records are small").to_le_bytes());
         out.extend_from_slice(&newest.millis().to_le_bytes());
+        out.extend_from_slice(&notices_before.to_le_bytes());
         debug_assert_eq!(out.len() - start, HEADER_BYTES);
         for entry in entries {
             out.extend_from_slice(&entry.fingerprint.0.to_le_bytes());
@@ -235,19 +255,29 @@ mod tests {
             .map(|(record, number)| Entry { record, fingerprint: Fingerprint(number) })
             .collect();
         let mut out = b"before".to_vec();
-        Packer::default().pack(&entries, Timestamp::from_millis(records.len() as i64), &mut out);
+        Packer::default().pack(&entries, Timestamp::from_millis(records.len() as i64), 5, &mut out);
         out.split_off(6)
     }
 
     #[test]
-    fn the_header_of_version_1() {
+    fn the_header_of_version_2() {
         let chunk = pack(&[b"one".to_vec(), b"two".to_vec()]);
-        assert_eq!(hex(&chunk[..4]), "01020000");
+        assert_eq!(hex(&chunk[..4]), "02020000");
         assert_eq!(
             hex(&chunk[8..]),
-            "0b8e4109 08000000 02000000 00000000 01000000 02000000 036f6e65 0374776f"
+            "0b8e4109 08000000 02000000 00000000 05000000 00000000 01000000 02000000 036f6e65 0374776f"
         );
         assert_eq!(count_of(&chunk), 2);
+    }
+
+    #[test]
+    fn notices_are_counted_from_the_header() {
+        let prints = [7, 0, 0, 9].map(Fingerprint);
+        let entries = prints.map(|fingerprint| Entry { record: b"x", fingerprint });
+        let mut chunk = Vec::new();
+        Packer::default().pack(&entries, Timestamp::default(), 100, &mut chunk);
+        let header = Header::read(&chunk).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|index| header.notices_through(index)), [100, 101, 102, 102]);
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! Events are facts, never requests: replaying one asks no question and is harmless when its effect is there already.
 
 use bluetick_core::members::MembershipChange;
-use bluetick_core::{Conversation, ConversationId, Member, Members, Role, Seq, Timestamp, User, UserId};
+use bluetick_core::{
+    Conversation, ConversationId, Member, Members, Preferences, Profile, Role, Seq, Standing, Timestamp,
+    User, UserId,
+};
 
 use super::{DecodeError, Reader, put_bytes, put_signed, put_varint, varint_length};
 
@@ -12,13 +15,41 @@ const FOUNDED: u8 = 2;
 const JOINED: u8 = 3;
 const LEFT: u8 = 4;
 const USER: u8 = 5;
+const MARKED: u8 = 6;
+const PREFERRED: u8 = 7;
+const PROFILE: u8 = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    Message { conversation: ConversationId, seq: Seq, record: &'a [u8] },
-    Founded { conversation: Conversation, members: Members },
-    Membership { conversation: ConversationId, change: MembershipChange },
+    Message {
+        conversation: ConversationId,
+        seq: Seq,
+        record: &'a [u8],
+    },
+    Founded {
+        conversation: Conversation,
+        members: Members,
+    },
+    Membership {
+        conversation: ConversationId,
+        change: MembershipChange,
+    },
     User(User),
+    /// A member stands here, at least. Replies are not events of their own: they follow from the message.
+    Marked {
+        conversation: ConversationId,
+        user: UserId,
+        standing: Standing,
+    },
+    Preferred {
+        conversation: ConversationId,
+        user: UserId,
+        preferences: Preferences,
+    },
+    Profile {
+        user: UserId,
+        profile: Profile,
+    },
 }
 
 /// Writes a message event and returns where in `out` its record lies.
@@ -70,6 +101,33 @@ pub fn put_user(out: &mut Vec<u8>, user: &User) {
     put_event(out, USER, &body);
 }
 
+/// The preferences in `standing` are not written; they have an event of their own.
+pub fn put_marked(out: &mut Vec<u8>, conversation: ConversationId, user: &UserId, standing: &Standing) {
+    let mut body = conversation.as_bytes().to_vec();
+    put_bytes(&mut body, user.as_str().as_bytes());
+    super::rows::put_progress(&mut body, standing);
+    put_event(out, MARKED, &body);
+}
+
+pub fn put_preferred(
+    out: &mut Vec<u8>,
+    conversation: ConversationId,
+    user: &UserId,
+    preferences: Preferences,
+) {
+    let mut body = conversation.as_bytes().to_vec();
+    put_bytes(&mut body, user.as_str().as_bytes());
+    body.push(super::rows::preference_bits(preferences));
+    put_event(out, PREFERRED, &body);
+}
+
+pub fn put_profile(out: &mut Vec<u8>, user: &UserId, profile: &Profile) {
+    let mut body = Vec::new();
+    put_bytes(&mut body, user.as_str().as_bytes());
+    super::rows::put_profile(&mut body, profile);
+    put_event(out, PROFILE, &body);
+}
+
 fn put_event(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
     out.push(kind);
     put_bytes(out, body);
@@ -111,6 +169,20 @@ pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, Deco
         USER => {
             let id = read_user_id(&mut body)?;
             Event::User(super::rows::read_user(&mut body, id)?)
+        }
+        MARKED => {
+            let conversation = read_conversation_id(&mut body)?;
+            let user = read_user_id(&mut body)?;
+            Event::Marked { conversation, user, standing: super::rows::read_progress(&mut body)? }
+        }
+        PREFERRED => {
+            let conversation = read_conversation_id(&mut body)?;
+            let user = read_user_id(&mut body)?;
+            Event::Preferred { conversation, user, preferences: super::rows::read_preferences(body.u8()?)? }
+        }
+        PROFILE => {
+            let user = read_user_id(&mut body)?;
+            Event::Profile { user, profile: super::rows::read_profile(&mut body)? }
         }
         value => return Err(DecodeError::Unknown { what: "event", value: value.into() }),
     };
@@ -184,6 +256,12 @@ mod tests {
                 created_at: Timestamp::from_millis(7),
             },
         );
+        let standing = Standing { delivered: Seq::new(300), read: Seq::new(2), ..Standing::default() };
+        put_marked(out, ConversationId::group([1; 15]), &user("bob"), &standing);
+        let preferences = Preferences { pinned: true, ..Preferences::default() };
+        put_preferred(out, ConversationId::group([1; 15]), &user("bob"), preferences);
+        let profile = Profile { last_seen_at: Some(Timestamp::from_millis(3)), hides_presence: true };
+        put_profile(out, &user("bob"), &profile);
     }
 
     #[test]
@@ -192,7 +270,7 @@ mod tests {
         all_events(&mut out);
         assert_eq!(
             hex(&out),
-            "01186701 01010101 01010101 01010101 0101ac02 7265636f 7264022c 67010101 01010101 01010101 01010101 d00f0561 6c696365 01035465 61020561 6c696365 01010362 6f620001 03186701 01010101 01010101 01010101 01010563 61726f6c 0002041a 67010101 01010101 01010101 01010101 05616c69 63650362 6f62050f 05616c69 63650e01 05416c69 636500"
+            "01186701 01010101 01010101 01010101 0101ac02 7265636f 7264022c 67010101 01010101 01010101 01010101 d00f0561 6c696365 01035465 61020561 6c696365 01010362 6f620001 03186701 01010101 01010101 01010101 01010563 61726f6c 0002041a 67010101 01010101 01010101 01010101 05616c69 63650362 6f62050f 05616c69 63650e01 05416c69 63650006 1a670101 01010101 01010101 01010101 0103626f 62ac0202 00000007 15670101 01010101 01010101 01010101 0103626f 62020806 03626f62 0106"
         );
     }
 
@@ -208,9 +286,12 @@ mod tests {
                 Event::Founded { members, .. } => format!("founded by {}", members.len()),
                 Event::Membership { change, .. } => format!("{change:?}"),
                 Event::User(user) => format!("user {}", user.id),
+                Event::Marked { user, standing, .. } => format!("{user} {standing:?}"),
+                Event::Preferred { user, preferences, .. } => format!("{user} {preferences:?}"),
+                Event::Profile { user, profile } => format!("{user} {profile:?}"),
             });
         }
-        assert_eq!(kinds.len(), 5);
+        assert_eq!(kinds.len(), 8);
         assert_eq!(kinds[0], "message 300 6");
         assert_eq!(kinds[4], "user alice");
     }

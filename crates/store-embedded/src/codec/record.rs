@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bluetick_core::inbox::preview_of;
 use bluetick_core::{ContentType, MessageId, Timestamp, UserId};
 
 use super::{DecodeError, Reader, put_bytes, put_signed};
@@ -108,6 +109,13 @@ pub fn encode(
         }
     }
     out.extend_from_slice(content.as_bytes());
+}
+
+/// The record with its content cut to what an inbox shows.
+pub fn cut(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let decoded = Record::decode(record)?;
+    let shown = preview_of(&decoded.content_type, decoded.content);
+    Ok(record[..record.len() - (decoded.content.len() - shown.len())].to_vec())
 }
 
 #[cfg(test)]

@@ -3,12 +3,15 @@
 //! A key sorts the way its table is read. A value starts with its format version and ends with a checksum, because
 //! the table engine has none of its own.
 
-use bluetick_core::{Conversation, ConversationId, Member, Role, Seq, Timestamp, User, UserId};
+use bluetick_core::inbox::{InboxPlace, Shelf};
+use bluetick_core::{
+    Conversation, ConversationId, Member, Preferences, Profile, Role, Seq, Standing, Timestamp, User, UserId,
+};
 
 use super::event::{put_timestamp, role_code};
 use super::{DecodeError, Reader, put_bytes, put_varint};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Wraps a row: version, body, checksum.
 pub fn seal(body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -49,13 +52,76 @@ pub fn member_key(conversation: ConversationId, user: &UserId) -> Vec<u8> {
     [conversation.as_bytes(), user.as_str().as_bytes()].concat()
 }
 
-/// (user, conversation): a user's inbox lies side by side. The length in front keeps "al" apart from "alice".
-pub fn inbox_key(user: &UserId, conversation: ConversationId) -> Vec<u8> {
-    let mut key = Vec::with_capacity(1 + user.as_str().len() + 16);
+/// What the keys of one user start with. The length in front keeps "al" apart from "alice".
+pub fn user_prefix(user: &UserId) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + user.as_str().len() + 25);
     key.push(u8::try_from(user.as_str().len()).expect("a user id has at most 128 bytes"));
     key.extend_from_slice(user.as_str().as_bytes());
+    key
+}
+
+/// (user, conversation): a user's rows lie side by side.
+pub fn inbox_key(user: &UserId, conversation: ConversationId) -> Vec<u8> {
+    let mut key = user_prefix(user);
     key.extend_from_slice(conversation.as_bytes());
     key
+}
+
+/// (user, shelf, latest first, conversation): a user's inbox lies in the order it is read.
+pub fn order_key(user: &UserId, place: &InboxPlace) -> Vec<u8> {
+    order_key_in(&user_prefix(user), place)
+}
+
+/// The same, after the part of the key that names the user.
+pub fn order_key_in(user: &[u8], place: &InboxPlace) -> Vec<u8> {
+    let mut key = Vec::with_capacity(user.len() + 25);
+    key.extend_from_slice(user);
+    put_place(&mut key, place);
+    key
+}
+
+/// The part of an inbox or pending key that names the user.
+pub fn key_user(key: &[u8]) -> Result<&[u8], DecodeError> {
+    key.split_last_chunk::<16>().map(|(user, _)| user).ok_or(DecodeError::Short)
+}
+
+fn put_place(key: &mut Vec<u8>, place: &InboxPlace) {
+    key.push(shelf_code(place.shelf));
+    // Signed order as unsigned order, and the latest first.
+    let descending = !(place.last_at.millis().cast_unsigned() ^ (1 << 63));
+    key.extend_from_slice(&descending.to_be_bytes());
+    key.extend_from_slice(place.id.as_bytes());
+}
+
+/// Reads a key of the order back; the user is known.
+pub fn read_place(key: &[u8]) -> Result<InboxPlace, DecodeError> {
+    let (_, place) = key.split_last_chunk::<25>().ok_or(DecodeError::Short)?;
+    let mut reader = Reader(place);
+    let shelf = read_shelf(reader.u8()?)?;
+    let descending = u64::from_be_bytes(reader.array()?);
+    let last_at = Timestamp::from_millis((!descending ^ (1 << 63)).cast_signed());
+    Ok(InboxPlace { shelf, last_at, id: super::event::read_conversation_id(&mut reader)? })
+}
+
+fn shelf_code(shelf: Shelf) -> u8 {
+    match shelf {
+        Shelf::Pinned => 0,
+        Shelf::Ordinary => 1,
+        Shelf::Archived => 2,
+    }
+}
+
+fn read_shelf(code: u8) -> Result<Shelf, DecodeError> {
+    Shelf::ALL
+        .into_iter()
+        .find(|shelf| shelf_code(*shelf) == code)
+        .ok_or(DecodeError::Unknown { what: "shelf", value: code.into() })
+}
+
+/// The conversation at the end of an inbox or pending key.
+pub fn key_conversation(key: &[u8]) -> Result<ConversationId, DecodeError> {
+    let (_, id) = key.split_last_chunk::<16>().ok_or(DecodeError::Short)?;
+    super::event::read_conversation_id(&mut Reader(id))
 }
 
 /// What never changes about a conversation.
@@ -88,6 +154,8 @@ pub struct StoredConversation {
     pub conversation: Conversation,
     /// No message in it was received later. Differs from `last_at` when a clock went back.
     pub newest_at: Timestamp,
+    /// How many of its messages are notices.
+    pub notices: u64,
 }
 
 pub fn conversation_row(stored: &StoredConversation) -> Vec<u8> {
@@ -95,6 +163,7 @@ pub fn conversation_row(stored: &StoredConversation) -> Vec<u8> {
         put_varint(out, stored.conversation.head.get());
         put_timestamp(out, stored.conversation.last_at);
         put_timestamp(out, stored.newest_at);
+        put_varint(out, stored.notices);
         put_facts(out, &stored.conversation);
     })
 }
@@ -104,8 +173,9 @@ pub fn read_conversation(row: &[u8], id: ConversationId) -> Result<StoredConvers
     let head = Seq::new(reader.varint()?);
     let last_at = Timestamp::from_millis(reader.signed()?);
     let newest_at = Timestamp::from_millis(reader.signed()?);
+    let notices = reader.varint()?;
     let conversation = Conversation { head, last_at, ..read_facts(&mut reader, id)? };
-    Ok(StoredConversation { conversation, newest_at })
+    Ok(StoredConversation { conversation, newest_at, notices })
 }
 
 pub fn put_membership(out: &mut Vec<u8>, member: &Member) {
@@ -122,15 +192,87 @@ pub fn read_membership(reader: &mut Reader<'_>, user: UserId) -> Result<Member, 
     Ok(Member { user, role, joined_seq: Seq::new(reader.varint()?) })
 }
 
-pub fn member_row(member: &Member) -> Vec<u8> {
-    seal(|out| put_membership(out, member))
+/// How far somebody has come, without what it set.
+pub fn put_progress(out: &mut Vec<u8>, standing: &Standing) {
+    let Standing { delivered, read, shown_read, acknowledged, sent, preferences: _ } = standing;
+    for seq in [delivered, read, shown_read, acknowledged, sent] {
+        put_varint(out, seq.get());
+    }
+}
+
+pub fn read_progress(reader: &mut Reader<'_>) -> Result<Standing, DecodeError> {
+    let mut seq = || reader.varint().map(Seq::new);
+    Ok(Standing {
+        delivered: seq()?,
+        read: seq()?,
+        shown_read: seq()?,
+        acknowledged: seq()?,
+        sent: seq()?,
+        preferences: Preferences::default(),
+    })
+}
+
+pub fn preference_bits(preferences: Preferences) -> u8 {
+    let Preferences { muted, pinned, archived, hides_reads } = preferences;
+    u8::from(muted) | u8::from(pinned) << 1 | u8::from(archived) << 2 | u8::from(hides_reads) << 3
+}
+
+pub fn read_preferences(bits: u8) -> Result<Preferences, DecodeError> {
+    if bits >= 1 << 4 {
+        return Err(DecodeError::Unknown { what: "preference", value: bits.into() });
+    }
+    let bit = |number: u8| bits & (1 << number) != 0;
+    Ok(Preferences { muted: bit(0), pinned: bit(1), archived: bit(2), hides_reads: bit(3) })
+}
+
+/// A member and where it stands, in one row: whatever moves it is one write.
+pub fn member_row(member: &Member, standing: &Standing) -> Vec<u8> {
+    seal(|out| {
+        put_membership(out, member);
+        if *standing != Standing::default() {
+            out.push(preference_bits(standing.preferences));
+            put_progress(out, standing);
+        }
+    })
 }
 
 /// `key` is the whole key of the row.
-pub fn read_member(key: &[u8], row: &[u8]) -> Result<Member, DecodeError> {
+pub fn read_member(key: &[u8], row: &[u8]) -> Result<(Member, Standing), DecodeError> {
     let user = key.get(16..).and_then(|user| std::str::from_utf8(user).ok());
     let user = user.and_then(|user| user.parse().ok()).ok_or(DecodeError::Malformed("a member's key"))?;
-    read_membership(&mut unseal(row)?, user)
+    let mut reader = unseal(row)?;
+    let member = read_membership(&mut reader, user)?;
+    if reader.is_empty() {
+        return Ok((member, Standing::default()));
+    }
+    let preferences = read_preferences(reader.u8()?)?;
+    Ok((member, Standing { preferences, ..read_progress(&mut reader)? }))
+}
+
+pub fn put_profile(out: &mut Vec<u8>, profile: &Profile) {
+    out.push(u8::from(profile.hides_presence));
+    if let Some(at) = profile.last_seen_at {
+        put_timestamp(out, at);
+    }
+}
+
+pub fn read_profile(reader: &mut Reader<'_>) -> Result<Profile, DecodeError> {
+    let hides_presence = reader.u8()? != 0;
+    let last_seen_at = if reader.is_empty() { None } else { Some(Timestamp::from_millis(reader.signed()?)) };
+    Ok(Profile { last_seen_at, hides_presence })
+}
+
+pub fn profile_row(profile: &Profile) -> Vec<u8> {
+    seal(|out| put_profile(out, profile))
+}
+
+/// The last place before what is pending. Written when something is, and not again while that stays the first.
+pub fn pending_row(after: Seq) -> Vec<u8> {
+    seal(|out| put_varint(out, after.get()))
+}
+
+pub fn read_pending(row: &[u8]) -> Result<Seq, DecodeError> {
+    unseal(row)?.varint().map(Seq::new)
 }
 
 pub fn put_user(out: &mut Vec<u8>, user: &User) {
@@ -161,37 +303,37 @@ pub fn user_row(user: &User) -> Vec<u8> {
     seal(|out| put_user(out, user))
 }
 
-/// One line of somebody's inbox.
+/// One line of somebody's inbox: where it is in the order, and the newest message, cut to its preview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxRow<'a> {
     pub last_seq: Seq,
     pub last_at: Timestamp,
-    pub preview: &'a str,
+    pub shelf: Shelf,
+    /// A [`Record`](super::record::Record); empty while there is no message.
+    pub record: &'a [u8],
 }
-
-pub const PREVIEW_MAX_BYTES: usize = 80;
 
 impl InboxRow<'_> {
     pub fn encode(&self) -> Vec<u8> {
         seal(|out| {
+            out.push(shelf_code(self.shelf));
             put_varint(out, self.last_seq.get());
             put_timestamp(out, self.last_at);
-            out.extend_from_slice(self.preview.as_bytes());
+            out.extend_from_slice(self.record);
         })
+    }
+
+    pub fn place(&self, id: ConversationId) -> InboxPlace {
+        InboxPlace { shelf: self.shelf, last_at: self.last_at, id }
     }
 }
 
 pub fn read_inbox(row: &[u8]) -> Result<InboxRow<'_>, DecodeError> {
     let mut reader = unseal(row)?;
+    let shelf = read_shelf(reader.u8()?)?;
     let last_seq = Seq::new(reader.varint()?);
     let last_at = Timestamp::from_millis(reader.signed()?);
-    let preview = std::str::from_utf8(reader.rest()).map_err(|_| DecodeError::Malformed("a preview"))?;
-    Ok(InboxRow { last_seq, last_at, preview })
-}
-
-/// The beginning of `content`, cut where a character ends.
-pub fn preview(content: &str) -> &str {
-    &content[..content.floor_char_boundary(PREVIEW_MAX_BYTES)]
+    Ok(InboxRow { last_seq, last_at, shelf, record: reader.rest() })
 }
 
 #[cfg(test)]
@@ -204,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1() {
+    fn the_bytes_of_version_2() {
         let conversation = Conversation {
             id: ConversationId::group([1; 15]),
             title: Some("Tea".parse().unwrap()),
@@ -214,20 +356,37 @@ mod tests {
             last_at: Timestamp::from_millis(2000),
         };
         let id = conversation.id;
-        let stored = StoredConversation { conversation, newest_at: Timestamp::from_millis(3000) };
+        let stored = StoredConversation { conversation, newest_at: Timestamp::from_millis(3000), notices: 4 };
         let row = conversation_row(&stored);
-        assert_eq!(hex(&row), "01ac02a0 1ff02ed0 0f05616c 69636501 03546561 265331e4");
+        assert_eq!(hex(&row), "02ac02a0 1ff02e04 d00f0561 6c696365 01035465 617b6dfd cb");
         assert_eq!(read_conversation(&row, id), Ok(stored));
 
         let member = Member { user: user("bob"), role: Role::Admin, joined_seq: Seq::new(9) };
         let key = member_key(ConversationId::group([1; 15]), &member.user);
         assert_eq!(hex(&key), "67010101 01010101 01010101 01010101 626f62");
-        let row = member_row(&member);
-        assert_eq!(hex(&row), "010109c0 3a449e");
-        assert_eq!(read_member(&key, &row), Ok(member));
+        let row = member_row(&member, &Standing::default());
+        assert_eq!(hex(&row), "02010999 84029c");
+        assert_eq!(read_member(&key, &row), Ok((member.clone(), Standing::default())));
+        let standing = Standing {
+            delivered: Seq::new(300),
+            read: Seq::new(200),
+            shown_read: Seq::new(100),
+            acknowledged: Seq::new(299),
+            sent: Seq::new(1),
+            preferences: Preferences { pinned: true, hides_reads: true, ..Preferences::default() },
+        };
+        let row = member_row(&member, &standing);
+        assert_eq!(hex(&row), "0201090a ac02c801 64ab0201 26f0a5b1");
+        assert_eq!(read_member(&key, &row), Ok((member, standing)));
+        assert_eq!(read_pending(&pending_row(Seq::new(300))), Ok(Seq::new(300)));
 
-        let inbox = InboxRow { last_seq: Seq::new(5), last_at: Timestamp::from_millis(2000), preview: "hey" };
-        assert_eq!(hex(&inbox.encode()), "0105a01f 686579c4 511c64");
+        let inbox = InboxRow {
+            last_seq: Seq::new(5),
+            last_at: Timestamp::from_millis(2000),
+            shelf: Shelf::Ordinary,
+            record: b"hey",
+        };
+        assert_eq!(hex(&inbox.encode()), "020105a0 1f686579 ae5677de");
         assert_eq!(read_inbox(&inbox.encode()), Ok(inbox));
         assert_eq!(
             hex(&inbox_key(&user("bob"), ConversationId::group([2; 15]))),
@@ -254,12 +413,28 @@ mod tests {
     fn a_row_of_a_newer_version_is_refused() {
         let mut row = vec![VERSION + 1, 0];
         row.extend_from_slice(&crc32fast::hash(&row).to_le_bytes());
-        assert_eq!(unseal(&row).err(), Some(DecodeError::Unknown { what: "row version", value: 2 }));
+        assert_eq!(unseal(&row).err(), Some(DecodeError::Unknown { what: "row version", value: 3 }));
     }
 
     #[test]
-    fn a_preview_is_cut_where_a_character_ends() {
-        assert_eq!(preview("short"), "short");
-        assert_eq!(preview(&"€".repeat(40)), "€".repeat(26));
+    fn the_order_of_keys_is_the_order_of_the_inbox() {
+        let alice = user("alice");
+        let place = |shelf, last_at, bit| InboxPlace {
+            shelf,
+            last_at: Timestamp::from_millis(last_at),
+            id: ConversationId::group([bit; 15]),
+        };
+        let mut places = Vec::new();
+        for shelf in Shelf::ALL {
+            for last_at in [i64::MIN, -5, 0, 7, i64::MAX] {
+                places.extend([place(shelf, last_at, 1), place(shelf, last_at, 2)]);
+            }
+        }
+        places.sort();
+        let keys: Vec<_> = places.iter().map(|place| order_key(&alice, place)).collect();
+        assert!(keys.is_sorted());
+        for (key, place) in keys.iter().zip(places) {
+            assert_eq!(read_place(key), Ok(place));
+        }
     }
 }

@@ -5,8 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bluetick_core::decide::{Founding, NotedChange};
-use bluetick_core::ports::{AddMembers, Append, Appended, NewConversation, Opened, RemoveMember, UserUpdate};
-use bluetick_core::{ConversationId, ConversationView, Seq, StoreError, User, UserId};
+use bluetick_core::ports::{
+    AddMembers, Append, Appended, Mark, NewConversation, Opened, Prefer, RemoveMember, UserUpdate,
+};
+use bluetick_core::{
+    Boundaries, ConversationId, ConversationView, Preferences, Profile, ProfileUpdate, Seq, Standing,
+    StoreError, User, UserId,
+};
 use tokio::sync::oneshot;
 
 use super::WritableRoom;
@@ -19,6 +24,7 @@ pub type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// Boxed, so that the many messages and the few other things are all small while they wait.
 pub enum Command {
     Append(Box<AppendCommand>),
+    Mark(Box<MarkCommand>),
     Control(Box<Control>),
 }
 
@@ -29,6 +35,14 @@ pub enum Control {
     Remove { room: Arc<Room>, remove: RemoveMember, reply: Reply<ConversationView> },
     CreateUser { user: User, reply: Reply<()> },
     UpdateUser { update: UserUpdate, reply: Reply<()> },
+    Prefer { room: Arc<Room>, prefer: Prefer, reply: Reply<()> },
+    Profile { update: ProfileUpdate, reply: Reply<Profile> },
+}
+
+pub struct MarkCommand {
+    pub room: Arc<Room>,
+    pub mark: Mark,
+    pub reply: Reply<Boundaries>,
 }
 
 pub struct AppendCommand {
@@ -45,6 +59,7 @@ pub struct AppendCommand {
 pub enum Subject {
     Conversation(ConversationId),
     User(UserId),
+    Profile(UserId),
 }
 
 impl Command {
@@ -52,6 +67,7 @@ impl Command {
     pub fn weight(&self) -> usize {
         match self {
             Command::Append(append) => append.record.len(),
+            Command::Mark(command) => 64 + command.mark.user.as_str().len(),
             Command::Control(_) => 1 << 10,
         }
     }
@@ -59,12 +75,15 @@ impl Command {
     pub fn subject(&self) -> Subject {
         match self {
             Command::Append(append) => Subject::Conversation(append.append.conversation),
+            Command::Mark(command) => Subject::Conversation(command.mark.conversation),
             Command::Control(control) => match &**control {
                 Control::Open { new, .. } => Subject::Conversation(new.id),
                 Control::Add { add, .. } => Subject::Conversation(add.conversation),
                 Control::Remove { remove, .. } => Subject::Conversation(remove.conversation),
                 Control::CreateUser { user, .. } => Subject::User(user.id.clone()),
                 Control::UpdateUser { update, .. } => Subject::User(update.id.clone()),
+                Control::Prefer { prefer, .. } => Subject::Conversation(prefer.conversation),
+                Control::Profile { update, .. } => Subject::Profile(update.user.clone()),
             },
         }
     }
@@ -72,12 +91,14 @@ impl Command {
     pub fn refuse(self, error: StoreError) {
         match self {
             Command::Append(command) => answer(command.reply, Err(error)),
+            Command::Mark(command) => answer(command.reply, Err(error)),
             Command::Control(control) => match *control {
                 Control::Open { reply, .. } => answer(reply, Err(error)),
                 Control::Add { reply, .. } | Control::Remove { reply, .. } => answer(reply, Err(error)),
-                Control::CreateUser { reply, .. } | Control::UpdateUser { reply, .. } => {
-                    answer(reply, Err(error));
-                }
+                Control::CreateUser { reply, .. }
+                | Control::UpdateUser { reply, .. }
+                | Control::Prefer { reply, .. } => answer(reply, Err(error)),
+                Control::Profile { reply, .. } => answer(reply, Err(error)),
             },
         }
     }
@@ -117,6 +138,22 @@ pub enum Planned {
         user: User,
         reply: Reply<()>,
     },
+    /// The member stands at least here.
+    Mark {
+        command: Box<MarkCommand>,
+        standing: Standing,
+    },
+    Preferred {
+        room: Arc<Room>,
+        prefer: Prefer,
+        preferences: Preferences,
+        reply: Reply<()>,
+    },
+    Profile {
+        user: UserId,
+        profile: Profile,
+        reply: Reply<Profile>,
+    },
 }
 
 /// A batch while it fills.
@@ -143,7 +180,11 @@ impl Batch {
             Planned::Message(_) => 1,
             Planned::Founded { notice, .. } => usize::from(notice.is_some()),
             Planned::Members { changes, .. } => changes.len(),
-            Planned::Echo { .. } | Planned::User { .. } => 0,
+            Planned::Echo { .. }
+            | Planned::User { .. }
+            | Planned::Mark { .. }
+            | Planned::Preferred { .. }
+            | Planned::Profile { .. } => 0,
         };
         self.planned.iter().map(of).sum()
     }

@@ -1,24 +1,21 @@
 //! The loop: take, decide, write, show, answer.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bluetick_core::decide;
-use bluetick_core::members::MembershipChange;
-use bluetick_core::ports::{Appended, CommitListener, CommitReport, Committed, Opened, StoreObserver};
-use bluetick_core::{Refusal, StoreError};
+use bluetick_core::StoreError;
+use bluetick_core::ports::{CommitListener, CommitReport, StoreObserver};
 use bytes::Bytes;
 
-use super::batch::{AppendCommand, Batch, Command, Planned, PlannedMessage, answer};
+use super::batch::{Batch, Command, Planned, PlannedMessage, answer};
 use super::queue::Woken;
 use super::sequence::Sequencer;
-use super::{Handover, HealthState, Queue, WritableRoom};
-use crate::codec::chunk::Fingerprint;
+use super::show::Show;
+use super::{Handover, HealthState, Queue};
 use crate::log::{AppendError, BatchBuffer, LogWriter};
-use crate::memory::{Generation, TailMessage, Users};
+use crate::memory::{Generation, Profiles, Users};
 
 /// A batch is closed when it reaches this, so that no sync takes long.
 const BATCH_BYTES: usize = 2 << 20;
@@ -28,6 +25,8 @@ const PROBE_EVERY: Duration = Duration::from_millis(250);
 const MAX_BACKLOG: u64 = 3;
 /// How long the end waits for a checkpoint that is being written, and then for the last one.
 pub const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
+/// How old changes must be before somebody who wants a checkpoint gets one early.
+const WANTED_AFTER: Duration = Duration::from_secs(1);
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
 
 pub struct CommitterParts {
@@ -36,6 +35,7 @@ pub struct CommitterParts {
     pub generation: Generation,
     pub sequencer: Sequencer,
     pub users: Arc<Users>,
+    pub profiles: Arc<Profiles>,
     pub handover: Arc<Handover>,
     pub health: Arc<HealthState>,
     pub listener: Option<Arc<dyn CommitListener>>,
@@ -85,7 +85,9 @@ impl Committer {
         if self.parts.health.check().is_err() {
             return Some(PROBE_EVERY);
         }
-        let due = self.dirty_since? + self.parts.checkpoint_idle;
+        let wanted = self.parts.queue.checkpoint_is_wanted();
+        let idle = if wanted { WANTED_AFTER } else { self.parts.checkpoint_idle };
+        let due = self.dirty_since? + idle.min(self.parts.checkpoint_idle);
         Some(due.saturating_duration_since(Instant::now()).max(Duration::from_millis(10)))
     }
 
@@ -141,74 +143,35 @@ impl Committer {
     }
 
     /// The batch is durable: readers see it, listeners hear of it, then the askers are answered.
-    fn show(&mut self, batch: Batch) {
+    fn show(&mut self, mut batch: Batch) {
         let generation = &mut self.parts.generation;
         generation.log_bytes += batch.buffer.bytes.len() as u64;
         generation.through = self.parts.log.last_batch();
         self.dirty_since.get_or_insert_with(Instant::now);
-        let bytes = Bytes::from(batch.buffer.bytes);
-        let mut committed = Vec::new();
-        let mut shown = Vec::with_capacity(batch.planned.len());
-        let listens = self.parts.listener.is_some();
+        let mut show = Show {
+            generation,
+            users: &self.parts.users,
+            profiles: &self.parts.profiles,
+            bytes: Bytes::from(std::mem::take(&mut batch.buffer.bytes)),
+            listens: self.parts.listener.is_some(),
+            committed: Vec::new(),
+            changes: Vec::new(),
+            answers: Vec::with_capacity(batch.planned.len()),
+        };
         for planned in batch.planned {
-            match planned {
-                Planned::Message(planned) => {
-                    shown.push(show_message(generation, &bytes, planned, listens.then_some(&mut committed)));
-                }
-                Planned::Echo { appended, reply } => shown.push(Shown::Appended(appended, reply)),
-                Planned::Founded { room, founding, notice, reply } => {
-                    let mut state = room.state();
-                    state.found(founding.conversation, Arc::new(founding.members));
-                    if let (Some(message), Some(record)) = (founding.notice, notice) {
-                        state.push(message.seq, notice_in(&bytes, record), message.received_at);
-                        committed.push(Committed {
-                            message: Arc::new(message),
-                            members: Arc::clone(&state.members),
-                            departed: None,
-                            origin: None,
-                        });
-                    }
-                    generation.list(&room, &mut state);
-                    let view = state.view().expect("it was just made");
-                    shown.push(Shown::Opened(Opened { view, created: true }, reply));
-                }
-                Planned::Members { room, changes, reply } => {
-                    let mut state = room.state();
-                    // All of them first: then everybody who hears of one shares the list of members.
-                    for ((change, _), _) in &changes {
-                        state.change_membership(change);
-                    }
-                    for ((change, message), record) in changes {
-                        state.push(message.seq, notice_in(&bytes, record), message.received_at);
-                        let departed = match change {
-                            MembershipChange::Left { user, .. } => Some(user),
-                            MembershipChange::Joined(_) => None,
-                        };
-                        committed.push(Committed {
-                            message: Arc::new(message),
-                            members: Arc::clone(&state.members),
-                            departed,
-                            origin: None,
-                        });
-                    }
-                    generation.list(&room, &mut state);
-                    let view = state.view().ok_or(Refusal::NotAMember.into());
-                    shown.push(Shown::Changed(view, reply));
-                }
-                Planned::User { user, reply } => {
-                    generation.users.push(user.id.clone());
-                    self.parts.users.put(user);
-                    shown.push(Shown::User(reply));
-                }
+            show.planned(planned);
+        }
+        let Show { committed, changes, answers, .. } = show;
+        if let Some(listener) = &self.parts.listener {
+            if !committed.is_empty() {
+                listener.committed(committed);
+            }
+            if !changes.is_empty() {
+                listener.changed(changes);
             }
         }
-        if let Some(listener) = &self.parts.listener
-            && !committed.is_empty()
-        {
-            listener.committed(committed);
-        }
-        for answered in shown {
-            answered.send();
+        for answer in answers {
+            answer.send();
         }
     }
 
@@ -244,7 +207,9 @@ impl Committer {
     }
 
     fn seal_if_due(&mut self) {
-        let idle = self.dirty_since.is_some_and(|since| since.elapsed() >= self.parts.checkpoint_idle);
+        let older_than = |age: Duration| self.dirty_since.is_some_and(|since| since.elapsed() >= age);
+        let wanted = self.parts.queue.checkpoint_is_wanted() && older_than(WANTED_AFTER);
+        let idle = wanted || older_than(self.parts.checkpoint_idle);
         let full = self.parts.generation.log_bytes >= self.parts.checkpoint_bytes;
         if (idle || full) && self.parts.handover.is_free() {
             self.seal();
@@ -253,6 +218,7 @@ impl Committer {
 
     fn seal(&mut self) {
         self.dirty_since = None;
+        self.parts.queue.checkpoint_was_taken();
         self.parts.handover.give(self.parts.generation.seal());
     }
 
@@ -269,54 +235,6 @@ impl Committer {
             tracing::warn!(%error, "a log segment that is no longer needed could not be recycled");
         }
     }
-}
-
-/// What to answer once everybody may know.
-enum Shown {
-    Appended(Appended, super::Reply<Appended>),
-    Opened(Opened, super::Reply<Opened>),
-    Changed(
-        Result<bluetick_core::ConversationView, StoreError>,
-        super::Reply<bluetick_core::ConversationView>,
-    ),
-    User(super::Reply<()>),
-}
-
-impl Shown {
-    fn send(self) {
-        match self {
-            Shown::Appended(appended, reply) => answer(reply, Ok(appended)),
-            Shown::Opened(opened, reply) => answer(reply, Ok(opened)),
-            Shown::Changed(view, reply) => answer(reply, view),
-            Shown::User(reply) => answer(reply, Ok(())),
-        }
-    }
-}
-
-fn notice_in(bytes: &Bytes, record: Range<usize>) -> TailMessage {
-    TailMessage { record: bytes.slice(record), fingerprint: Fingerprint::NONE }
-}
-
-fn show_message(
-    generation: &mut Generation,
-    bytes: &Bytes,
-    planned: PlannedMessage,
-    committed: Option<&mut Vec<Committed>>,
-) -> Shown {
-    let PlannedMessage { command, seq, record } = planned;
-    let AppendCommand { room: WritableRoom(room), append, fingerprint, reply, .. } = *command;
-    let received_at = append.received_at;
-    let mut state = room.state();
-    state.push(seq, TailMessage { record: bytes.slice(record), fingerprint }, received_at);
-    generation.list(&room, &mut state);
-    if let Some(committed) = committed {
-        let members = Arc::clone(&state.members);
-        drop(state);
-        let origin = append.origin;
-        let message = Arc::new(decide::place(append, &members, seq));
-        committed.push(Committed { message, members, departed: None, origin });
-    }
-    Shown::Appended(Appended { seq, received_at, duplicate: false }, reply)
 }
 
 /// The batch never was: places and ids are free again, and everybody is told.
@@ -339,7 +257,11 @@ fn undo(batch: Batch, error: &StoreError) {
             }
             Planned::Echo { reply, .. } => answer(reply, Err(error.clone())),
             Planned::Founded { reply, .. } => answer(reply, Err(error.clone())),
-            Planned::User { reply, .. } => answer(reply, Err(error.clone())),
+            Planned::User { reply, .. } | Planned::Preferred { reply, .. } => {
+                answer(reply, Err(error.clone()));
+            }
+            Planned::Mark { command, .. } => answer(command.reply, Err(error.clone())),
+            Planned::Profile { reply, .. } => answer(reply, Err(error.clone())),
         }
     }
 }

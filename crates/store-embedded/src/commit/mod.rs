@@ -10,10 +10,11 @@ mod handover;
 mod health;
 mod queue;
 mod sequence;
+mod show;
 
 use std::sync::Arc;
 
-pub use batch::{AppendCommand, Command, Control, Reply};
+pub use batch::{AppendCommand, Command, Control, MarkCommand, Reply};
 use bluetick_core::StoreError;
 pub use committer::{CLOSING_PATIENCE, Committer, CommitterParts};
 pub use handover::{Handover, Sealed};

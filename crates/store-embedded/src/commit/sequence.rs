@@ -3,19 +3,24 @@
 use std::sync::Arc;
 
 use bluetick_core::decide;
-use bluetick_core::ports::{AddMembers, Appended, NewConversation, Opened, RemoveMember, UserUpdate};
-use bluetick_core::{ConversationView, Message, Refusal, Seq, StoreError, User};
+use bluetick_core::ports::{AddMembers, Appended, NewConversation, Opened, Prefer, RemoveMember, UserUpdate};
+use bluetick_core::{
+    ConversationView, Message, Profile, ProfileUpdate, Refusal, Seq, StoreError, User, UserId,
+};
 
-use super::batch::{AppendCommand, Batch, Command, Control, Planned, PlannedMessage, Subject, answer};
+use super::batch::{
+    AppendCommand, Batch, Command, Control, MarkCommand, Planned, PlannedMessage, Subject, answer,
+};
 use super::{Reply, WritableRoom};
 use crate::codec::record::Record;
 use crate::codec::{event, record};
-use crate::memory::{Room, RoomState, Users};
+use crate::memory::{Profiles, Room, RoomState, Users};
 use crate::tables::Tables;
 
 pub struct Sequencer {
     pub tables: Arc<Tables>,
     pub users: Arc<Users>,
+    pub profiles: Arc<Profiles>,
     pub dedupe_window_ms: i64,
 }
 
@@ -23,12 +28,15 @@ impl Sequencer {
     pub fn sequence(&self, batch: &mut Batch, command: Command) {
         match command {
             Command::Append(command) => self.append(batch, command),
+            Command::Mark(command) => mark(batch, command),
             Command::Control(control) => match *control {
                 Control::Open { room, new, reply } => self.open(batch, room, &new, reply),
                 Control::Add { room, add, reply } => self.add(batch, room, &add, reply),
                 Control::Remove { room, remove, reply } => self.remove(batch, room, &remove, reply),
                 Control::CreateUser { user, reply } => self.create_user(batch, user, reply),
                 Control::UpdateUser { update, reply } => self.update_user(batch, update, reply),
+                Control::Prefer { room, prefer, reply } => set_preferences(batch, room, prefer, reply),
+                Control::Profile { update, reply } => self.update_profile(batch, update, reply),
             },
         }
     }
@@ -171,7 +179,7 @@ impl Sequencer {
         batch.planned.push(Planned::Members { room, changes: planned, reply });
     }
 
-    fn stored_user(&self, id: &bluetick_core::UserId) -> Result<Option<User>, StoreError> {
+    fn stored_user(&self, id: &UserId) -> Result<Option<User>, StoreError> {
         match self.users.get(id) {
             Some(user) => Ok(Some(user)),
             None => Ok(self.tables.current()?.snapshot()?.user(id)?),
@@ -197,6 +205,63 @@ impl Sequencer {
             Err(error) => answer(reply, Err(error)),
         }
     }
+}
+
+impl Sequencer {
+    fn update_profile(&self, batch: &mut Batch, update: ProfileUpdate, reply: Reply<Profile>) {
+        let before = match self.stored_profile(&update.user) {
+            Ok(before) => before,
+            Err(error) => return answer(reply, Err(error)),
+        };
+        let profile = update.applied_to(before);
+        if profile == before {
+            return answer(reply, Ok(profile));
+        }
+        event::put_profile(&mut batch.buffer.bytes, &update.user, &profile);
+        batch.buffer.events += 1;
+        batch.unsettled.insert(Subject::Profile(update.user.clone()));
+        batch.planned.push(Planned::Profile { user: update.user, profile, reply });
+    }
+
+    fn stored_profile(&self, user: &UserId) -> Result<Profile, StoreError> {
+        match self.profiles.get(user) {
+            Some(profile) => Ok(profile),
+            None => Ok(self.tables.current()?.snapshot()?.profile(user)?.unwrap_or_default()),
+        }
+    }
+}
+
+/// What it covers is clamped to what is durable: a device cannot have seen more. Others of this batch may move the same
+/// member; since everything only goes forward, they meet again when the batch is shown.
+fn mark(batch: &mut Batch, command: Box<MarkCommand>) {
+    let MarkCommand { room, mark, .. } = &*command;
+    let (before, standing) = {
+        let state = room.state();
+        let Some((_, before)) = state.member(&mark.user) else {
+            drop(state);
+            return answer(command.reply, Err(Refusal::NotAMember.into()));
+        };
+        let mut standing = *before;
+        standing.mark(mark.kind, mark.seq, state.head());
+        (*before, standing)
+    };
+    if standing == before {
+        return answer(command.reply, Ok(before.own()));
+    }
+    event::put_marked(&mut batch.buffer.bytes, room.id, &mark.user, &standing);
+    batch.buffer.events += 1;
+    batch.planned.push(Planned::Mark { command, standing });
+}
+
+fn set_preferences(batch: &mut Batch, room: Arc<Room>, prefer: Prefer, reply: Reply<()>) {
+    let before = room.state().member(&prefer.user).map(|(_, standing)| standing.preferences);
+    let Some(before) = before else { return answer(reply, Err(Refusal::NotAMember.into())) };
+    let preferences = prefer.change.applied_to(before);
+    event::put_preferred(&mut batch.buffer.bytes, room.id, &prefer.user, preferences);
+    batch.buffer.events += 1;
+    // What is hidden must be hidden before the next mark is looked at.
+    batch.unsettled.insert(Subject::Conversation(room.id));
+    batch.planned.push(Planned::Preferred { room, prefer, preferences, reply });
 }
 
 enum Comparison {

@@ -2,12 +2,18 @@
 
 mod generation;
 mod ids;
+mod profiles;
+mod recent;
 mod room;
 mod rooms;
+mod seats;
 mod users;
 
 pub use generation::Generation;
 pub use ids::IdTable;
-pub use room::{Room, RoomState, TailMessage, Written};
+pub use profiles::Profiles;
+pub use recent::Recent;
+pub use room::{NoticesAbove, Room, RoomState, TailMessage, Written};
 pub use rooms::Rooms;
+pub use seats::{Seats, Stale};
 pub use users::Users;

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::members::MembershipChange;
-use bluetick_core::{Conversation, ConversationId, ConversationView, Members, Seq, Timestamp, UserId};
+use bluetick_core::{
+    Conversation, ConversationId, ConversationKind, ConversationView, Member, Members, Seq, Standing,
+    Timestamp, UserId,
+};
 use bytes::Bytes;
 
-use super::IdTable;
+use super::{IdTable, Seats, Stale};
 use crate::codec::chunk::Fingerprint;
 use crate::codec::rows::StoredConversation;
 
@@ -25,24 +28,41 @@ pub struct TailMessage {
     pub fingerprint: Fingerprint,
 }
 
+/// In its place, with what counting needs.
+#[derive(Debug)]
+struct Placed {
+    record: Bytes,
+    fingerprint: Fingerprint,
+    /// The low half of how many notices there are up to here. Differences are what is asked for.
+    notices_low: u32,
+}
+
 /// Invariants: `tail` holds the durable messages `tail_first..=head`, everything below is in the tables;
-/// `reserved >= head`, and they are equal whenever no batch is being written.
+/// `reserved >= head`, and they are equal whenever no batch is being written; there is a seat for each member.
 #[derive(Debug)]
 pub struct RoomState {
     /// `None` while the conversation does not exist.
     pub conversation: Option<Conversation>,
     pub members: Arc<Members>,
+    /// Where each member stands.
+    pub seats: Seats,
     /// No message here was received later.
     pub newest_at: Timestamp,
     /// The newest place that was given out, durable or not. Only the committer looks at it.
     pub reserved: Seq,
-    tail: VecDeque<TailMessage>,
+    tail: VecDeque<Placed>,
     tail_first: Seq,
+    /// How many of the messages up to the head are notices.
+    notices: u64,
     /// `None` until somebody writes here; then every id of the dedupe window and of the tail.
     pub ids: Option<IdTable>,
-    /// Members whose rows in the tables are out of date, and by which change.
-    changed_members: HashMap<UserId, u64>,
+    /// Former members whose rows in the tables have to go, and by which change.
+    departed: HashMap<UserId, u64>,
     changes: u64,
+    /// Whose inbox and pending rows are out of date.
+    pub stale: Stale,
+    /// Who has left and may still be counted in by the tables' rows by user.
+    pub gone: Vec<UserId>,
     /// The generation that has this room on its list.
     pub listed_in: u64,
 }
@@ -50,7 +70,17 @@ pub struct RoomState {
 /// What a checkpoint read from a room, and forgets there once it is in the tables.
 pub struct Written {
     pub through: Seq,
-    pub members: HashMap<UserId, u64>,
+    /// Members whose rows are out of date, and by which change.
+    pub seats: Vec<(UserId, u64)>,
+    pub departed: HashMap<UserId, u64>,
+}
+
+/// How many notices lie above a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticesAbove {
+    Known(u64),
+    /// As many as are missing from here to this total; the tables know how many there are up to the place.
+    UpTo(u64),
 }
 
 impl Room {
@@ -77,26 +107,32 @@ impl RoomState {
         RoomState {
             conversation: None,
             members: Arc::default(),
+            seats: Seats::default(),
             newest_at: Timestamp::from_millis(i64::MIN),
             reserved: Seq::ZERO,
             tail: VecDeque::new(),
             tail_first: Seq::FIRST,
+            notices: 0,
             ids: Some(IdTable::default()),
-            changed_members: HashMap::new(),
+            departed: HashMap::new(),
             changes: 0,
+            stale: Stale::Nobody,
+            gone: Vec::new(),
             listed_in: 0,
         }
     }
 
     /// A room for what the tables know.
-    pub fn stored(stored: StoredConversation, members: Arc<Members>) -> RoomState {
-        let StoredConversation { conversation, newest_at } = stored;
+    pub fn stored(stored: StoredConversation, members: Arc<Members>, standings: Vec<Standing>) -> RoomState {
+        let StoredConversation { conversation, newest_at, notices } = stored;
         RoomState {
             newest_at,
             reserved: conversation.head,
             tail_first: conversation.head.next(),
             conversation: Some(conversation),
+            seats: Seats::of(&members, standings),
             members,
+            notices,
             ids: None,
             ..RoomState::absent()
         }
@@ -111,25 +147,43 @@ impl RoomState {
         Some(ConversationView { conversation, members: Arc::clone(&self.members) })
     }
 
+    /// What the row of the conversation says.
+    pub fn to_store(&self) -> Option<StoredConversation> {
+        let conversation = self.conversation.clone()?;
+        Some(StoredConversation { conversation, newest_at: self.newest_at, notices: self.notices })
+    }
+
     /// The conversation begins. Its notice, if any, is a message of its own and comes next.
     pub fn found(&mut self, conversation: Conversation, members: Arc<Members>) {
         assert!(self.conversation.is_none(), "a conversation begins once");
-        for member in members.iter() {
-            self.changed_members.insert(member.user.clone(), 0);
-        }
         self.conversation = Some(Conversation { head: Seq::ZERO, ..conversation });
+        self.changes += 1;
+        self.seats = Seats::new(members.len(), self.changes);
         self.members = members;
+        self.stale = Stale::Everybody;
     }
 
     pub fn change_membership(&mut self, change: &MembershipChange) {
-        change.apply(&mut self.members);
         self.changes += 1;
-        let (user, heir) = match change {
-            MembershipChange::Joined(member) => (&member.user, None),
-            MembershipChange::Left { user, new_admin } => (user, new_admin.as_ref()),
-        };
-        for user in [Some(user), heir].into_iter().flatten() {
-            self.changed_members.insert(user.clone(), self.changes);
+        self.stale = Stale::Everybody;
+        match change {
+            MembershipChange::Joined(member) => {
+                assert!(!self.members.contains(&member.user), "nobody joins twice");
+                change.apply(&mut self.members);
+                let at = self.members.position(member.user.as_str()).expect("it was just added");
+                self.seats.insert(at, self.changes);
+                self.departed.remove(&member.user);
+            }
+            MembershipChange::Left { user, new_admin } => {
+                if let Some(at) = self.members.position(user.as_str()) {
+                    self.seats.remove(at);
+                }
+                change.apply(&mut self.members);
+                self.departed.insert(user.clone(), self.changes);
+                if let Some(at) = new_admin.as_ref().and_then(|heir| self.members.position(heir.as_str())) {
+                    self.seats.touch(at, self.changes);
+                }
+            }
         }
     }
 
@@ -141,35 +195,95 @@ impl RoomState {
         conversation.last_at = received_at;
         self.newest_at = self.newest_at.max(received_at);
         self.reserved = self.reserved.max(seq);
-        self.tail.push_back(message);
+        let TailMessage { record, fingerprint } = message;
+        self.notices += u64::from(fingerprint == Fingerprint::NONE);
+        self.tail.push_back(Placed { record, fingerprint, notices_low: self.notices as u32 });
+        self.stale = Stale::Everybody;
+    }
+
+    pub fn member(&self, user: &UserId) -> Option<(&Member, &Standing)> {
+        let at = self.members.position(user.as_str())?;
+        Some((self.members.at(at), self.seats.standing(at)))
+    }
+
+    /// Lets a member's standing move. Returns where it was when it did.
+    pub fn stand(&mut self, user: &str, change: impl FnOnce(&mut Standing)) -> Option<Standing> {
+        let at = self.members.position(user)?;
+        let member = self.members.at(at);
+        let before = *self.seats.standing(at);
+        let mut after = before;
+        change(&mut after);
+        if after == before {
+            return None;
+        }
+        self.changes += 1;
+        self.seats.set(at, member.joined_seq, after, self.changes);
+        self.stale.add(&member.user);
+        Some(before)
+    }
+
+    /// How many notices lie above `from`, up to the head.
+    pub fn notices_above(&self, id: ConversationId, from: Seq) -> NoticesAbove {
+        if id.kind() == ConversationKind::Direct || from >= self.head() {
+            return NoticesAbove::Known(0);
+        }
+        match self.placed(from) {
+            Some(placed) => {
+                NoticesAbove::Known((self.notices as u32).wrapping_sub(placed.notices_low).into())
+            }
+            None if from.next() == self.tail_first => {
+                NoticesAbove::Known(self.notices - self.notices_before_tail())
+            }
+            None if from == Seq::ZERO => NoticesAbove::Known(self.notices),
+            None => NoticesAbove::UpTo(self.notices),
+        }
+    }
+
+    /// How many notices there are below the tail.
+    pub fn notices_before_tail(&self) -> u64 {
+        let Some(first) = self.tail.front() else { return self.notices };
+        let from_first = (self.notices as u32).wrapping_sub(first.notices_low);
+        self.notices - u64::from(from_first) - u64::from(first.fingerprint == Fingerprint::NONE)
+    }
+
+    fn placed(&self, seq: Seq) -> Option<&Placed> {
+        let index = seq.get().checked_sub(self.tail_first.get())?;
+        self.tail.get(usize::try_from(index).ok()?)
     }
 
     /// The durable record at `seq`, if it is not in the tables alone.
     pub fn tail_record(&self, seq: Seq) -> Option<&Bytes> {
-        let index = seq.get().checked_sub(self.tail_first.get())?;
-        self.tail.get(usize::try_from(index).ok()?).map(|message| &message.record)
+        self.placed(seq).map(|placed| &placed.record)
     }
 
     pub fn tail_first(&self) -> Seq {
         self.tail_first
     }
 
-    pub fn tail(&self) -> impl ExactSizeIterator<Item = &TailMessage> {
-        self.tail.iter()
+    pub fn tail(&self) -> impl ExactSizeIterator<Item = TailMessage> {
+        let copy =
+            |placed: &Placed| TailMessage { record: placed.record.clone(), fingerprint: placed.fingerprint };
+        self.tail.iter().map(copy)
     }
 
-    pub fn changed_members(&self) -> &HashMap<UserId, u64> {
-        &self.changed_members
+    /// What a checkpoint takes down now.
+    pub fn to_write(&self) -> Written {
+        Written {
+            through: self.head(),
+            seats: self.seats.changed(&self.members),
+            departed: self.departed.clone(),
+        }
     }
 
     /// How much memory it takes, in ordinary conversations of two.
     pub fn weight(&self) -> usize {
-        1 + self.members.len() / 16 + self.ids.as_ref().map_or(0, IdTable::len) / 256
+        1 + self.members.len() / 8 + self.ids.as_ref().map_or(0, IdTable::len) / 256
     }
 
     /// Whether the tables know all of it.
     pub fn is_clean(&self) -> bool {
-        self.tail.is_empty() && self.changed_members.is_empty() && self.reserved == self.head()
+        let rows = self.seats.are_clean() && self.departed.is_empty() && self.stale == Stale::Nobody;
+        rows && self.tail.is_empty() && self.reserved == self.head()
     }
 
     /// Forgets what is in the tables now. What changed since it was read stays.
@@ -177,11 +291,12 @@ impl RoomState {
         while self.tail_first <= written.through && self.tail.pop_front().is_some() {
             self.tail_first = self.tail_first.next();
         }
-        for (user, change) in &written.members {
-            if self.changed_members.get(user) == Some(change) {
-                self.changed_members.remove(user);
+        for (user, change) in &written.seats {
+            if let Some(at) = self.members.position(user.as_str()) {
+                self.seats.written(at, *change);
             }
         }
+        self.departed.retain(|user, change| written.departed.get(user) != Some(change));
         if self.tail.is_empty() {
             self.tail.shrink_to_fit();
         }
@@ -190,7 +305,7 @@ impl RoomState {
 
 #[cfg(test)]
 mod tests {
-    use bluetick_core::{Member, Role};
+    use bluetick_core::{MarkKind, Role};
 
     use super::*;
 
@@ -222,25 +337,47 @@ mod tests {
     #[test]
     fn what_a_checkpoint_wrote_is_forgotten_and_what_came_meanwhile_stays() {
         let mut room = room();
-        let written = Written { through: room.head(), members: room.changed_members().clone() };
+        let written = room.to_write();
         room.push(Seq::new(4), message(4), Timestamp::from_millis(4));
-        let bob = Member { user: user("bob"), role: Role::Admin, joined_seq: Seq::new(4) };
-        room.change_membership(&MembershipChange::Joined(bob));
+        room.stand("bob", |standing| standing.mark(MarkKind::Read, Seq::new(2), Seq::new(4)));
+        let carol = Member { user: user("carol"), role: Role::Member, joined_seq: Seq::new(4) };
+        room.change_membership(&MembershipChange::Joined(carol));
+        room.change_membership(&MembershipChange::Left { user: user("alice"), new_admin: None });
         room.forget(&written);
         assert_eq!(room.tail_first(), Seq::new(4));
         assert_eq!(room.tail_record(Seq::new(3)), None);
         assert_eq!(room.tail_record(Seq::new(4)).unwrap()[..], [4]);
-        assert_eq!(room.changed_members().keys().collect::<Vec<_>>(), [&user("bob")]);
+        let left = room.to_write();
+        let seats: Vec<_> = left.seats.iter().map(|(user, _)| user.as_str()).collect();
+        assert_eq!((seats, left.departed.len()), (vec!["bob", "carol"], 1));
         assert!(!room.is_clean());
     }
 
     #[test]
     fn a_room_that_is_written_wholly_is_clean() {
         let mut room = room();
-        let written = Written { through: room.head(), members: room.changed_members().clone() };
+        let written = room.to_write();
         room.forget(&written);
+        assert!(!room.is_clean(), "the rows by user are written later");
+        room.stale = Stale::Nobody;
         assert!(room.is_clean());
         assert_eq!(room.head(), Seq::new(3));
+    }
+
+    #[test]
+    fn notices_are_counted_wherever_the_tail_begins() {
+        let mut room = room();
+        let id = ConversationId::group([1; 15]);
+        let text = TailMessage { fingerprint: Fingerprint(7), ..message(4) };
+        room.push(Seq::new(4), text, Timestamp::from_millis(4));
+        room.push(Seq::new(5), message(5), Timestamp::from_millis(5));
+        let above = |room: &RoomState| [0, 1, 2, 3, 4, 5].map(|seq| room.notices_above(id, Seq::new(seq)));
+        assert_eq!(above(&room), [4, 3, 2, 1, 1, 0].map(NoticesAbove::Known));
+        room.forget(&Written { through: Seq::new(3), seats: Vec::new(), departed: HashMap::new() });
+        assert_eq!(room.notices_before_tail(), 3);
+        let known = NoticesAbove::Known;
+        let from_tables = NoticesAbove::UpTo(4);
+        assert_eq!(above(&room), [known(4), from_tables, from_tables, known(1), known(1), known(0)]);
     }
 
     #[test]

@@ -198,8 +198,13 @@ mod tests {
             last_at: Default::default(),
         };
         let large = RoomState::stored(
-            crate::codec::rows::StoredConversation { conversation, newest_at: Default::default() },
+            crate::codec::rows::StoredConversation {
+                conversation,
+                newest_at: Default::default(),
+                notices: 1,
+            },
             Arc::new(bluetick_core::Members::founding(&person(0), &others)),
+            vec![Default::default(); 10_000],
         );
         assert!(large.weight() > 100);
         rooms.get_or_load(id(1), || Ok(large)).unwrap();

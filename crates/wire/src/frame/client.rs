@@ -2,21 +2,25 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 
 use bluetick_core::chat::SendRequest;
 use bluetick_core::ports::Origin;
-use bluetick_core::{ConversationId, MessageId};
+use bluetick_core::{ConversationId, Epoch, MarkKind, MessageId, Seq};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 use utoipa::ToSchema;
 
-use crate::decode::ObjectOnly;
 use crate::http::SendRequestBody;
 use crate::{BadInput, ErrorCode, decode};
 
 pub enum ClientFrame<'a> {
     Hello(Hello<'a>),
     Send(SendFrame<'a>),
+    Mark(MarkKind, MarkFrame<'a>),
+    Typing(TypingFrame<'a>),
     Ping,
 }
 
@@ -49,6 +53,9 @@ impl<'a> ClientFrame<'a> {
         let json = text.as_bytes();
         match decode::<Envelope<'_>>(json)?.kind.as_ref() {
             "send" => Ok(ClientFrame::Send(decode(json)?)),
+            "delivered" => Ok(ClientFrame::Mark(MarkKind::Delivered, decode(json)?)),
+            "read" => Ok(ClientFrame::Mark(MarkKind::Read, decode(json)?)),
+            "typing" => Ok(ClientFrame::Typing(decode(json)?)),
             "ping" => Ok(ClientFrame::Ping),
             "hello" => Ok(ClientFrame::Hello(decode(json)?)),
             _ => Err(FrameError::UnknownType),
@@ -78,8 +85,21 @@ pub struct Hello<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<String>)]
     pub device_id: Option<Cow<'a, str>>,
-    /// What the device has, by conversation. Accepted and not used yet.
+    /// What the device has, by conversation: everything up to a seq. It is sent what lies above, whatever other devices of
+    /// the user have. A position of another epoch is passed over.
     pub positions: Option<HashMap<String, Position>>,
+}
+
+impl Hello<'_> {
+    /// Those that may be somebody's conversation, in this life of the store.
+    pub fn positions_in(&self, epoch: Epoch) -> Vec<bluetick_core::ports::Position> {
+        let known = self.positions.iter().flatten().filter_map(|(id, position)| {
+            let same_life = position.epoch.is_none_or(|of| of == epoch.get());
+            let seq = Seq::new(position.seq).min(Seq::MAX);
+            same_life.then_some(bluetick_core::ports::Position { conversation: id.parse().ok()?, seq })
+        });
+        known.collect()
+    }
 }
 
 /// Where a device is in a conversation.
@@ -90,14 +110,70 @@ pub struct Position {
 }
 
 impl<'de> Deserialize<'de> for Position {
+    /// An object, or the seq alone.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Position, D::Error> {
-        #[derive(Deserialize)]
-        struct Fields {
-            epoch: Option<u64>,
-            seq: u64,
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Position;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, seq: u64) -> Result<Position, E> {
+                Ok(Position { epoch: None, seq })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Position, A::Error> {
+                #[derive(Deserialize)]
+                struct Fields {
+                    epoch: Option<u64>,
+                    seq: u64,
+                }
+                let Fields { epoch, seq } = Fields::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Position { epoch, seq })
+            }
         }
-        let Fields { epoch, seq } = Fields::deserialize(ObjectOnly(deserializer))?;
-        Ok(Position { epoch, seq })
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Everything in the conversation up to this seq was delivered to the device (`delivered`), or read by the person (`read`).
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"type": "read", "conversation_id": "d0123456789abcdefghjkmnpq", "seq": 44}))]
+pub struct MarkFrame<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    conversation_id: Cow<'a, str>,
+    seq: u64,
+}
+
+impl MarkFrame<'_> {
+    /// `None` when it cannot be anybody's conversation.
+    pub fn conversation(&self) -> Option<ConversationId> {
+        self.conversation_id.parse().ok()
+    }
+
+    pub fn seq(&self) -> Seq {
+        Seq::new(self.seq).min(Seq::MAX)
+    }
+}
+
+/// The person is writing something. Say it again every few seconds while it lasts.
+#[derive(Deserialize, ToSchema)]
+#[schema(example = json!({"type": "typing", "conversation_id": "d0123456789abcdefghjkmnpq"}))]
+pub struct TypingFrame<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    conversation_id: Cow<'a, str>,
+}
+
+impl TypingFrame<'_> {
+    /// `None` when it cannot be anybody's conversation.
+    pub fn conversation(&self) -> Option<ConversationId> {
+        self.conversation_id.parse().ok()
     }
 }
 

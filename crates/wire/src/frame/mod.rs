@@ -3,8 +3,12 @@
 mod client;
 mod server;
 
-pub use client::{ClientFrame, FrameError, Hello, Position, SendFrame, readable_message_id};
+pub use client::{
+    ClientFrame, FrameError, Hello, MarkFrame, Position, SendFrame, TypingFrame, readable_message_id,
+};
 pub use server::{
-    AckFrame, CaughtUpFrame, ErrorFrame, MessageFrame, PongFrame, WelcomeFrame, encode_ack, encode_caught_up,
-    encode_error, encode_message, encode_pong, encode_welcome,
+    AckFrame, BacklogFrame, CaughtUpFrame, ConversationFrame, ErrorFrame, MessageFrame, PongFrame,
+    PresenceFrame, ReceiptsFrame, StatusFrame, TypingServerFrame, WelcomeFrame, encode_ack, encode_backlog,
+    encode_caught_up, encode_conversation, encode_error, encode_message, encode_pong, encode_presence,
+    encode_receipts, encode_status, encode_typing, encode_welcome,
 };

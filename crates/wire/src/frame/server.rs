@@ -1,13 +1,15 @@
 //! What the server says. Each frame is encoded into one buffer of its own, to be shared by all who receive it.
 
 use bluetick_core::ports::Appended;
-use bluetick_core::{ConversationId, Epoch, Message, MessageId, Timestamp, UserId};
+use bluetick_core::{
+    Boundaries, ConversationId, Epoch, InboxEntry, Message, MessageId, Profile, Seq, Timestamp, UserId,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::ErrorCode;
-use crate::http::{MessageBody, SentBody};
-use crate::text::escaped_length;
+use crate::http::{BoundariesBody, InboxEntryBody, MessageBody, OwnStatusBody, PresenceBody, SentBody};
+use crate::text::{self, escaped_length};
 
 /// The answer to a hello.
 #[derive(Serialize, ToSchema)]
@@ -56,6 +58,77 @@ pub struct MessageFrame<'a> {
     pub message: MessageBody<'a>,
 }
 
+/// Somebody has got or read more of a conversation. To the other members, and to the other devices of the one who did.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "type": "status", "conversation_id": "d0123456789abcdefghjkmnpq", "user_id": "bob", "last_delivered_seq": 44,
+    "last_read_seq": 40,
+}))]
+pub struct StatusFrame<'a> {
+    #[serde(flatten)]
+    pub status: OwnStatusBody<'a>,
+    /// On one's own devices: how many messages are unread now, where that was at hand. Otherwise the inbox tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread: Option<u64>,
+}
+
+/// How far all other members of a large group have come, in place of a `status` for each of them.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "type": "receipts", "conversation_id": "g0123456789abcdefghjkmnpq", "last_delivered_seq": 44, "last_read_seq": 12,
+}))]
+pub struct ReceiptsFrame {
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub conversation_id: ConversationId,
+    /// The lowest of the others: what is below is delivered to all, and read by all.
+    #[serde(flatten)]
+    pub boundaries: BoundariesBody,
+}
+
+/// Somebody is writing. It lasts a few seconds unless it is said again.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"type": "typing", "conversation_id": "d0123456789abcdefghjkmnpq", "user_id": "bob"}))]
+pub struct TypingServerFrame<'a> {
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub conversation_id: ConversationId,
+    pub user_id: &'a str,
+}
+
+/// Somebody one talks with has come or gone. Told for one's latest direct conversations; of others, ask.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"type": "presence", "user_id": "bob", "online": true, "last_seen_at": null}))]
+pub struct PresenceFrame<'a> {
+    #[serde(flatten)]
+    pub presence: PresenceBody<'a>,
+}
+
+/// A conversation is new to the user, or the user set something about it: its line of the inbox as it is now.
+#[derive(Serialize, ToSchema)]
+pub struct ConversationFrame<'a> {
+    #[serde(flatten)]
+    pub entry: InboxEntryBody<'a>,
+}
+
+/// In the backlog: more of this conversation was missed than is sent by itself. Page on with `after_seq`; what is pushed next
+/// has a seq above `head_seq`.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "type": "backlog", "conversation_id": "d0123456789abcdefghjkmnpq", "next_after_seq": 1000, "head_seq": 250000,
+}))]
+pub struct BacklogFrame {
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub conversation_id: ConversationId,
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub next_after_seq: Seq,
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub head_seq: Seq,
+}
+
 /// Something was refused. The connection lives.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
@@ -83,6 +156,37 @@ pub fn encode_message(message: &Message) -> String {
 
 pub fn encode_ack(conversation: ConversationId, message_id: &MessageId, appended: &Appended) -> String {
     encode("ack", &SentBody::new(conversation, message_id, appended), USUAL_BYTES_AROUND)
+}
+
+/// For the others; and for the member's own devices, with `unread` where it is known.
+pub fn encode_status(
+    conversation: ConversationId,
+    user: &UserId,
+    boundaries: Boundaries,
+    unread: Option<u64>,
+) -> String {
+    let status = OwnStatusBody::new(conversation, user, boundaries);
+    encode("status", &StatusFrame { status, unread }, USUAL_BYTES_AROUND)
+}
+
+pub fn encode_receipts(conversation_id: ConversationId, lowest: Boundaries) -> String {
+    encode("receipts", &ReceiptsFrame { conversation_id, boundaries: lowest.into() }, USUAL_BYTES_AROUND)
+}
+
+pub fn encode_typing(conversation_id: ConversationId, user: &UserId) -> String {
+    encode("typing", &TypingServerFrame { conversation_id, user_id: user.as_str() }, 128)
+}
+
+pub fn encode_presence(user: &UserId, online: bool, profile: Profile) -> String {
+    encode("presence", &PresenceBody::new(user, online, profile), 128)
+}
+
+pub fn encode_conversation(entry: &InboxEntry, peer_presence: Option<PresenceBody<'_>>) -> String {
+    encode("conversation", &InboxEntryBody::new(entry, peer_presence), 1024)
+}
+
+pub fn encode_backlog(conversation_id: ConversationId, next_after_seq: Seq, head_seq: Seq) -> String {
+    encode("backlog", &BacklogFrame { conversation_id, next_after_seq, head_seq }, USUAL_BYTES_AROUND)
 }
 
 pub fn encode_welcome(user: &UserId, session_id: &str, epoch: Epoch, now: Timestamp) -> String {

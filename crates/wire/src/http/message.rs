@@ -240,19 +240,18 @@ impl PageParameters {
             (None, Some(after)) => PageFrom::After(parse_seq("after_seq", after, 0)?),
             (Some(_), Some(_)) => return Err(BadInput::new("before_seq and after_seq exclude each other")),
         };
-        let limit = match limit {
-            None => PageLimit::DEFAULT,
-            Some(limit) => {
-                let invalid = || BadInput::new(bluetick_core::paging::InvalidLimit.to_string());
-                let limit: i64 = limit.parse().map_err(|_| invalid())?;
-                PageLimit::try_from(limit).map_err(|_| invalid())?
-            }
-        };
-        Ok(PageParameters { from, limit })
+        Ok(PageParameters { from, limit: parse_limit(limit)? })
     }
 }
 
-fn parse_seq(name: &str, value: &str, least: u64) -> Result<Seq, BadInput> {
+pub(super) fn parse_limit(limit: Option<&str>) -> Result<PageLimit, BadInput> {
+    let Some(limit) = limit else { return Ok(PageLimit::DEFAULT) };
+    let invalid = || BadInput::new(bluetick_core::paging::InvalidLimit.to_string());
+    let limit: i64 = limit.parse().map_err(|_| invalid())?;
+    PageLimit::try_from(limit).map_err(|_| invalid())
+}
+
+pub(super) fn parse_seq(name: &str, value: &str, least: u64) -> Result<Seq, BadInput> {
     let most = Seq::MAX.get();
     match value.parse::<u64>() {
         Ok(seq) if (least..=most).contains(&seq) && value.as_bytes()[0] != b'+' => Ok(Seq::new(seq)),

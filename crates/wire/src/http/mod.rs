@@ -4,7 +4,10 @@ mod account;
 mod conversation;
 mod error;
 mod health;
+mod inbox;
 mod message;
+mod presence;
+mod status;
 
 pub use account::{
     LoginRequest, MintRequest, NewPasswordRequest, NewUserRequest, SignupRequest, TokenBody, UserBody,
@@ -15,4 +18,11 @@ pub use conversation::{
 };
 pub use error::{ErrorBody, ErrorDetail};
 pub use health::{HealthBody, ReadyBody};
+pub use inbox::{
+    BoundariesBody, InboxEntryBody, InboxPageBody, InboxParameters, LastMessageBody, PreferenceRequest,
+};
 pub use message::{MessageBody, PageBody, PageParameters, SendRequestBody, SentBody};
+pub use presence::{PresenceBody, PresencesBody, ProfileBody, ProfileRequest};
+pub use status::{
+    MarkRequest, MemberStatusBody, OwnStatusBody, ReceiptsBody, StatusParameters, StatusesBody,
+};

@@ -1,0 +1,234 @@
+//! A user's conversations, the latest activity first: what an entry says, how entries are ordered, and how pages are
+//! cut.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::{
+    Boundaries, ContentType, Conversation, ConversationId, MessageId, PageLimit, Preferences, Seq, Timestamp,
+    UserId,
+};
+
+/// The beginning of a message, as an inbox shows it.
+pub const PREVIEW_MAX_BYTES: usize = 120;
+
+/// Cut where a character ends.
+pub fn preview(content: &str) -> &str {
+    &content[..content.floor_char_boundary(PREVIEW_MAX_BYTES)]
+}
+
+/// The newest message of a conversation, its content cut. Notices are whole, since half of one means nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastMessage {
+    pub seq: Seq,
+    pub message_id: MessageId,
+    pub sender: UserId,
+    pub content_type: ContentType,
+    pub preview: Arc<str>,
+    pub timestamp: Timestamp,
+    pub received_at: Timestamp,
+}
+
+/// What of a message's content goes into the inbox.
+pub fn preview_of<'a>(content_type: &ContentType, content: &'a str) -> &'a str {
+    match content_type {
+        ContentType::System => content,
+        _ => preview(content),
+    }
+}
+
+/// One line of somebody's inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboxEntry {
+    pub conversation: Conversation,
+    /// The other person of a direct conversation.
+    pub peer: Option<UserId>,
+    pub member_count: usize,
+    pub last_message: Option<LastMessage>,
+    pub unread: u64,
+    pub own: Boundaries,
+    /// How far the others have come; in a group, the one who is furthest behind. For the tick of one's own messages.
+    pub others: Boundaries,
+    pub preferences: Preferences,
+    /// The first message the reader can see.
+    pub joined: Seq,
+}
+
+impl InboxEntry {
+    pub fn place(&self) -> InboxPlace {
+        InboxPlace {
+            shelf: Shelf::of(self.preferences),
+            last_at: self.conversation.last_at,
+            id: self.conversation.id,
+        }
+    }
+}
+
+/// Pinned first, archived last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shelf {
+    Pinned,
+    Ordinary,
+    Archived,
+}
+
+impl Shelf {
+    pub const ALL: [Shelf; 3] = [Shelf::Pinned, Shelf::Ordinary, Shelf::Archived];
+
+    pub fn of(preferences: Preferences) -> Shelf {
+        match preferences {
+            Preferences { archived: true, .. } => Shelf::Archived,
+            Preferences { pinned: true, .. } => Shelf::Pinned,
+            _ => Shelf::Ordinary,
+        }
+    }
+}
+
+/// Where a conversation is in an inbox. Sorts the way the inbox is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InboxPlace {
+    pub shelf: Shelf,
+    pub last_at: Timestamp,
+    pub id: ConversationId,
+}
+
+impl InboxPlace {
+    /// Behind every place on the shelf.
+    pub fn end_of(shelf: Shelf) -> InboxPlace {
+        InboxPlace { shelf, last_at: Timestamp::from_millis(i64::MIN), id: ConversationId::group([0xff; 15]) }
+    }
+}
+
+impl Ord for InboxPlace {
+    fn cmp(&self, other: &InboxPlace) -> std::cmp::Ordering {
+        let latest_first = other.last_at.cmp(&self.last_at);
+        self.shelf.cmp(&other.shelf).then(latest_first).then(self.id.cmp(&other.id))
+    }
+}
+
+impl PartialOrd for InboxPlace {
+    fn partial_cmp(&self, other: &InboxPlace) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Spelled as a cursor: the next page starts just behind it.
+impl fmt::Display for InboxPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shelf = match self.shelf {
+            Shelf::Pinned => 'p',
+            Shelf::Ordinary => 'o',
+            Shelf::Archived => 'a',
+        };
+        write!(f, "{shelf}{}.{}", self.last_at.millis(), self.id)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a cursor of this server; start again without one")]
+pub struct InvalidCursor;
+
+impl FromStr for InboxPlace {
+    type Err = InvalidCursor;
+
+    fn from_str(text: &str) -> Result<InboxPlace, InvalidCursor> {
+        let shelf = match text.as_bytes().first() {
+            Some(b'p') => Shelf::Pinned,
+            Some(b'o') => Shelf::Ordinary,
+            Some(b'a') => Shelf::Archived,
+            _ => return Err(InvalidCursor),
+        };
+        let (last_at, id) = text[1..].split_once('.').ok_or(InvalidCursor)?;
+        Ok(InboxPlace {
+            shelf,
+            last_at: Timestamp::from_millis(last_at.parse().map_err(|_| InvalidCursor)?),
+            id: id.parse().map_err(|_| InvalidCursor)?,
+        })
+    }
+}
+
+/// Which conversations are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InboxFilter {
+    #[default]
+    All,
+    Archived,
+    NotArchived,
+}
+
+impl InboxFilter {
+    pub fn takes(self, shelf: Shelf) -> bool {
+        match self {
+            InboxFilter::All => true,
+            InboxFilter::Archived => shelf == Shelf::Archived,
+            InboxFilter::NotArchived => shelf != Shelf::Archived,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct InboxRequest {
+    pub user: UserId,
+    /// Start just behind this place.
+    pub after: Option<InboxPlace>,
+    pub limit: PageLimit,
+    pub filter: InboxFilter,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct InboxPage {
+    pub entries: Vec<InboxEntry>,
+    /// Where the next page starts; `None` when this is the last.
+    pub next: Option<InboxPlace>,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place(shelf: Shelf, last_at: i64, bit: u8) -> InboxPlace {
+        InboxPlace { shelf, last_at: Timestamp::from_millis(last_at), id: ConversationId::group([bit; 15]) }
+    }
+
+    #[test]
+    fn pinned_first_then_the_latest_and_archived_last() {
+        let expected = [
+            place(Shelf::Pinned, 1, 1),
+            place(Shelf::Ordinary, 9, 1),
+            place(Shelf::Ordinary, 5, 1),
+            place(Shelf::Ordinary, 5, 2),
+            place(Shelf::Archived, 99, 1),
+        ];
+        let mut sorted = expected;
+        sorted.reverse();
+        sorted.sort();
+        assert_eq!(sorted, expected);
+    }
+
+    #[test]
+    fn a_preview_is_cut_where_a_character_ends_and_a_notice_is_not() {
+        assert_eq!(preview("short"), "short");
+        assert_eq!(preview(&"€".repeat(50)), "€".repeat(40));
+        let long = "€".repeat(50);
+        assert_eq!(preview_of(&ContentType::System, &long), long);
+    }
+
+    proptest! {
+        #[test]
+        fn cursors_come_back(last_at: i64, bits: [u8; 15], shelf in 0..3usize) {
+            let shelf = Shelf::ALL[shelf];
+            let place = InboxPlace {
+                shelf, last_at: Timestamp::from_millis(last_at), id: ConversationId::group(bits)
+            };
+            prop_assert_eq!(place.to_string().parse(), Ok(place));
+        }
+
+        #[test]
+        fn arbitrary_cursors_never_panic(text: String) {
+            let _ = text.parse::<InboxPlace>();
+        }
+    }
+}

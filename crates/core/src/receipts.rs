@@ -1,0 +1,159 @@
+//! How many members have got and read a message, in groups of any size.
+
+use crate::{Boundaries, Seq};
+
+/// Who has a message, of all who were to get it: its sender does not count, nor those who joined later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receipts {
+    pub recipients: usize,
+    pub delivered: usize,
+    pub read: usize,
+}
+
+/// The boundaries of all members, sorted, so that counting takes two binary searches and a change moves what lies
+/// between the old place and the new one.
+///
+/// A boundary counts from the member's joining ([`Standing::shown_since`](crate::Standing::shown_since)), so whoever
+/// joined after a message has a boundary at or above it and is taken off again by its joining.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    delivered: Vec<Seq>,
+    read: Vec<Seq>,
+    joined: Vec<Seq>,
+}
+
+impl Tally {
+    /// Of every member, where it joined and how far it has come since.
+    pub fn new(members: impl Iterator<Item = (Seq, Boundaries)>) -> Tally {
+        let mut tally = Tally::default();
+        for (joined, boundaries) in members {
+            tally.joined.push(joined);
+            tally.delivered.push(boundaries.delivered);
+            tally.read.push(boundaries.read);
+        }
+        tally.delivered.sort_unstable();
+        tally.read.sort_unstable();
+        tally.joined.sort_unstable();
+        tally
+    }
+
+    /// One member has moved.
+    pub fn advance(&mut self, before: Boundaries, now: Boundaries) {
+        advance(&mut self.delivered, before.delivered, now.delivered);
+        advance(&mut self.read, before.read, now.read);
+    }
+
+    /// Who has the message at `seq`. `sender` is how far its sender has come, where that is still a member that
+    /// could see it.
+    pub fn receipts(&self, seq: Seq, sender: Option<Boundaries>) -> Receipts {
+        let later = self.joined.len() - self.joined.partition_point(|joined| *joined <= seq);
+        let reached =
+            |sorted: &[Seq]| sorted.len() - sorted.partition_point(|boundary| *boundary < seq) - later;
+        let own = |boundary: fn(&Boundaries) -> Seq| {
+            usize::from(sender.as_ref().is_some_and(|s| boundary(s) >= seq))
+        };
+        Receipts {
+            recipients: self.joined.len() - later - usize::from(sender.is_some()),
+            delivered: reached(&self.delivered) - own(|sender| sender.delivered),
+            read: reached(&self.read) - own(|sender| sender.read),
+        }
+    }
+
+    /// The lowest boundaries among all but the one who has come to `own`. Of a lone member, none.
+    pub fn lowest_besides(&self, own: Boundaries) -> Option<Boundaries> {
+        let lowest = |sorted: &[Seq], own: Seq| {
+            let first = *sorted.first()?;
+            if first == own { sorted.get(1).copied() } else { Some(first) }
+        };
+        Some(Boundaries {
+            delivered: lowest(&self.delivered, own.delivered)?,
+            read: lowest(&self.read, own.read)?,
+        })
+    }
+}
+
+fn advance(sorted: &mut [Seq], before: Seq, now: Seq) {
+    if now <= before {
+        return;
+    }
+    let from = sorted.partition_point(|boundary| *boundary <= before) - 1;
+    assert_eq!(sorted[from], before, "a boundary moves from where it was");
+    let to = sorted.partition_point(|boundary| *boundary < now);
+    sorted.copy_within(from + 1..to, from);
+    sorted[to - 1] = now;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    struct Person {
+        joined: u64,
+        delivered: u64,
+        read: u64,
+    }
+
+    impl Person {
+        fn boundaries(&self) -> Boundaries {
+            let floor = Seq::new(self.joined - 1);
+            let read = Seq::new(self.read).max(floor);
+            Boundaries { delivered: Seq::new(self.delivered).max(read), read }
+        }
+    }
+
+    fn tally(people: &[Person]) -> Tally {
+        Tally::new(people.iter().map(|person| (Seq::new(person.joined), person.boundaries())))
+    }
+
+    fn people() -> impl Strategy<Value = Vec<Person>> {
+        let person = (1..20u64, 0..30u64, 0..30u64).prop_map(|(joined, delivered, read)| Person {
+            joined,
+            delivered,
+            read,
+        });
+        prop::collection::vec(person, 1..40)
+    }
+
+    proptest! {
+        #[test]
+        fn counting_agrees_with_asking_everybody(people in people(), sender: prop::sample::Index, seq in 1..35u64) {
+            let sender = sender.index(people.len());
+            let concerned = |number: &usize| people[*number].joined <= seq && *number != sender;
+            let count = |reached: &dyn Fn(Boundaries) -> Seq| {
+                (0..people.len()).filter(concerned)
+                    .filter(|number| reached(people[*number].boundaries()) >= Seq::new(seq)).count()
+            };
+            let expected = Receipts {
+                recipients: (0..people.len()).filter(concerned).count(),
+                delivered: count(&|boundaries| boundaries.delivered),
+                read: count(&|boundaries| boundaries.read),
+            };
+            let own = (people[sender].joined <= seq).then(|| people[sender].boundaries());
+            prop_assert_eq!(tally(&people).receipts(Seq::new(seq), own), expected);
+        }
+
+        #[test]
+        fn moving_one_at_a_time_gives_the_same_as_counting_anew(
+            people in people(), moves in prop::collection::vec((any::<prop::sample::Index>(), 0..30u64), 0..40)
+        ) {
+            let mut people = people;
+            let mut moving = tally(&people);
+            for (who, to) in moves {
+                let who = who.index(people.len());
+                let before = people[who].boundaries();
+                people[who].read = people[who].read.max(to);
+                people[who].delivered = people[who].delivered.max(to + 1);
+                moving.advance(before, people[who].boundaries());
+            }
+            prop_assert_eq!(&moving, &tally(&people));
+            for (number, person) in people.iter().enumerate() {
+                let others = people.iter().enumerate().filter(|(other, _)| *other != number);
+                let lowest = others.map(|(_, other)| other.boundaries().read).min();
+                prop_assert_eq!(moving.lowest_besides(person.boundaries()).map(|lowest| lowest.read), lowest);
+            }
+        }
+    }
+}

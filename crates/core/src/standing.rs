@@ -1,0 +1,272 @@
+//! Where a member stands in a conversation: how far its devices have got and read, and what it set for itself.
+//!
+//! Invariant: every number here only goes forward, and none passes the head. Applying the same change twice, late or in
+//! another order gives the same result, so acks can be repeated, lost and overtaken.
+
+use crate::Seq;
+
+/// The two integers of a tick: everything up to here was delivered, and up to there read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Boundaries {
+    pub delivered: Seq,
+    pub read: Seq,
+}
+
+/// What a device says about the messages up to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MarkKind {
+    Delivered,
+    Read,
+}
+
+/// What a member sets for itself in one conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preferences {
+    pub muted: bool,
+    pub pinned: bool,
+    pub archived: bool,
+    /// What is read from now on is not told to the others.
+    pub hides_reads: bool,
+}
+
+/// A wish to change some of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PreferenceChange {
+    pub muted: Option<bool>,
+    pub pinned: Option<bool>,
+    pub archived: Option<bool>,
+    pub hides_reads: Option<bool>,
+}
+
+impl PreferenceChange {
+    pub fn applied_to(self, before: Preferences) -> Preferences {
+        Preferences {
+            muted: self.muted.unwrap_or(before.muted),
+            pinned: self.pinned.unwrap_or(before.pinned),
+            archived: self.archived.unwrap_or(before.archived),
+            hides_reads: self.hides_reads.unwrap_or(before.hides_reads),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    pub delivered: Seq,
+    pub read: Seq,
+    /// As much of `read` as the others are told: all of it, unless the member hides it.
+    pub shown_read: Seq,
+    /// A device has said that it has everything up to here, or it is the member's own. What lies above is pending,
+    /// also when a reply implies that it was read: the reply may have been written on another device.
+    pub acknowledged: Seq,
+    /// The newest message of the member's own.
+    pub sent: Seq,
+    pub preferences: Preferences,
+}
+
+impl Standing {
+    /// What a device said, clamped to `head`.
+    pub fn mark(&mut self, kind: MarkKind, seq: Seq, head: Seq) {
+        let seq = seq.min(head);
+        if kind == MarkKind::Read {
+            self.move_read(seq);
+        }
+        self.delivered = self.delivered.max(seq);
+        self.acknowledged = self.acknowledged.max(seq);
+    }
+
+    /// The member sent the message at `seq`, so it has read what came before. Returns whether that is news to others.
+    pub fn reply(&mut self, seq: Seq) -> bool {
+        let before = seq.previous();
+        // Everything up to the later of the two was read before, or is the member's own.
+        let news = before > self.read.max(self.sent) && !self.preferences.hides_reads;
+        let undelivered = before > self.delivered.max(self.sent);
+        self.move_read(before);
+        self.delivered = self.delivered.max(before);
+        self.sent = self.sent.max(seq);
+        if self.acknowledged == before {
+            self.acknowledged = seq;
+        }
+        news || undelivered
+    }
+
+    fn move_read(&mut self, seq: Seq) {
+        self.read = self.read.max(seq);
+        self.delivered = self.delivered.max(self.read);
+        if !self.preferences.hides_reads {
+            self.shown_read = self.shown_read.max(self.read);
+        }
+    }
+
+    /// Takes the further of each number; what the member set stays. Returns whether anything moved.
+    pub fn advance(&mut self, other: &Standing) -> bool {
+        let before = *self;
+        self.delivered = self.delivered.max(other.delivered);
+        self.read = self.read.max(other.read);
+        self.shown_read = self.shown_read.max(other.shown_read);
+        self.acknowledged = self.acknowledged.max(other.acknowledged);
+        self.sent = self.sent.max(other.sent);
+        *self != before
+    }
+
+    /// As the member itself knows it.
+    pub fn own(&self) -> Boundaries {
+        Boundaries { delivered: self.delivered, read: self.read }
+    }
+
+    /// As the others are told.
+    pub fn shown(&self) -> Boundaries {
+        Boundaries { delivered: self.delivered, read: self.shown_read }
+    }
+
+    /// As it counts for the ticks of the others: nobody waits for somebody who joined later.
+    pub fn shown_since(&self, joined: Seq) -> Boundaries {
+        let floor = joined.previous();
+        let Boundaries { delivered, read } = self.shown();
+        Boundaries { delivered: delivered.max(floor), read: read.max(floor) }
+    }
+
+    /// Everything above this is unread, as far as the member can see it at all.
+    pub fn read_since(&self, joined: Seq) -> Seq {
+        self.read.max(joined.previous())
+    }
+
+    /// How many messages are unread: by others, no notices. `notices` is how many of them lie above
+    /// [`Standing::read_since`], up to `head`.
+    pub fn unread(&self, joined: Seq, head: Seq, notices: u64) -> u64 {
+        let from = self.read_since(joined);
+        // A message of one's own moves `read` to just before it, so at most the next one is one's own.
+        let own = u64::from(self.sent > from);
+        head.distance_from(from).saturating_sub(notices + own)
+    }
+
+    /// The last place before the pending messages; `None` when a device has all.
+    pub fn pending_after(&self, joined: Seq, head: Seq) -> Option<Seq> {
+        let after = self.acknowledged.max(joined.previous());
+        (after < head).then_some(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn seq(value: u64) -> Seq {
+        Seq::new(value)
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Mark(bool, u64),
+        Reply,
+        OthersWrite(u64),
+        Hide(bool),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (any::<bool>(), 0..80u64).prop_map(|(read, seq)| Step::Mark(read, seq)),
+            Just(Step::Reply),
+            (1..5u64).prop_map(Step::OthersWrite),
+            any::<bool>().prop_map(Step::Hide),
+        ];
+        prop::collection::vec(step, 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_go_forward_never_pass_the_head_and_read_implies_delivered(steps in steps()) {
+            let (mut standing, mut head, mut own) = (Standing::default(), Seq::ZERO, Vec::new());
+            for step in steps {
+                let before = standing;
+                match step {
+                    Step::Mark(read, seq) => {
+                        let kind = if read { MarkKind::Read } else { MarkKind::Delivered };
+                        standing.mark(kind, Seq::new(seq), head);
+                        prop_assert!(standing.own().delivered >= Seq::new(seq).min(head));
+                    }
+                    Step::Reply => {
+                        head = head.next();
+                        own.push(head);
+                        standing.reply(head);
+                        prop_assert!(standing.read >= head.previous());
+                    }
+                    Step::OthersWrite(count) => head = head.plus(count),
+                    Step::Hide(hides) => standing.preferences.hides_reads = hides,
+                }
+                let mut merged = before;
+                merged.advance(&standing);
+                merged.preferences = standing.preferences;
+                prop_assert_eq!(merged, standing, "something went back");
+                prop_assert!(standing.read <= standing.delivered && standing.delivered <= head);
+                prop_assert!(standing.shown_read <= standing.read && standing.acknowledged <= head);
+                if standing.preferences.hides_reads && before.preferences.hides_reads {
+                    prop_assert_eq!(standing.shown_read, before.shown_read);
+                }
+                let unread = (standing.read.get() + 1..=head.get()).filter(|seq| !own.contains(&Seq::new(*seq)));
+                prop_assert_eq!(standing.unread(Seq::FIRST, head, 0), unread.count() as u64);
+            }
+        }
+
+        #[test]
+        fn marks_in_any_order_and_any_number_end_the_same(
+            marks in prop::collection::vec((any::<bool>(), 0..50u64), 0..20), seed: u64
+        ) {
+            let apply = |marks: &[(bool, u64)]| {
+                let mut standing = Standing::default();
+                for (read, at) in marks {
+                    standing.mark(if *read { MarkKind::Read } else { MarkKind::Delivered }, seq(*at), seq(30));
+                }
+                standing
+            };
+            let mut shuffled = marks.clone();
+            shuffled.extend(marks.iter().copied().take(5));
+            shuffled.sort_by_key(|(read, at)| (at ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(*read));
+            prop_assert_eq!(apply(&marks), apply(&shuffled));
+        }
+    }
+
+    #[test]
+    fn a_reply_reads_what_came_before_it_and_not_itself() {
+        let mut standing = Standing::default();
+        assert!(standing.reply(seq(5)));
+        assert_eq!(standing.own(), Boundaries { delivered: seq(4), read: seq(4) });
+        assert_eq!(standing.unread(Seq::FIRST, seq(5), 0), 0);
+        assert_eq!(standing.unread(Seq::FIRST, seq(8), 0), 3);
+    }
+
+    #[test]
+    fn ones_own_messages_one_after_the_other_are_no_news() {
+        let mut standing = Standing::default();
+        assert!(!standing.reply(seq(1)));
+        assert!(!standing.reply(seq(2)));
+        assert!(standing.reply(seq(4)), "3 was somebody else's");
+        assert_eq!(
+            standing.pending_after(Seq::FIRST, seq(4)),
+            Some(seq(2)),
+            "no device has said that it has 3"
+        );
+    }
+
+    #[test]
+    fn who_hides_its_reads_is_seen_where_it_was() {
+        let mut standing = Standing::default();
+        standing.mark(MarkKind::Read, seq(3), seq(9));
+        standing.preferences.hides_reads = true;
+        standing.mark(MarkKind::Read, seq(7), seq(9));
+        assert_eq!(standing.shown(), Boundaries { delivered: seq(7), read: seq(3) });
+        assert_eq!(standing.own(), Boundaries { delivered: seq(7), read: seq(7) });
+        standing.preferences.hides_reads = false;
+        standing.mark(MarkKind::Read, seq(8), seq(9));
+        assert_eq!(standing.shown().read, seq(8));
+    }
+
+    #[test]
+    fn a_member_who_joined_late_misses_nothing_from_before() {
+        let standing = Standing::default();
+        assert_eq!(standing.unread(seq(10), seq(12), 1), 2);
+        assert_eq!(standing.pending_after(seq(10), seq(12)), Some(seq(9)));
+        assert_eq!(standing.shown_since(seq(10)).read, seq(9));
+    }
+}

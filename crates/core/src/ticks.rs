@@ -1,0 +1,75 @@
+//! The tick beside a message. Clients draw it; the rule is the same everywhere, and so are the cases it is tested with.
+
+use std::fmt;
+
+use crate::{Boundaries, Seq};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tick {
+    /// Stored: one tick.
+    Sent,
+    /// A device of every receiver has it: two ticks.
+    Delivered,
+    /// Every receiver has read it: blue.
+    Read,
+}
+
+impl Tick {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Tick::Sent => "sent",
+            Tick::Delivered => "delivered",
+            Tick::Read => "read",
+        }
+    }
+}
+
+impl fmt::Display for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The tick of a stored message whose receivers have come this far. Read implies delivered.
+pub fn tick_state(seq: Seq, receivers: Boundaries) -> Tick {
+    if seq <= receivers.read {
+        Tick::Read
+    } else if seq <= receivers.delivered {
+        Tick::Delivered
+    } else {
+        Tick::Sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Table {
+        cases: Vec<Case>,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        seq: u64,
+        last_delivered_seq: u64,
+        last_read_seq: u64,
+        tick: String,
+    }
+
+    #[test]
+    fn every_case_of_the_shared_table() {
+        let table: Table = serde_json::from_str(include_str!("../../../docs/ticks.json")).unwrap();
+        assert!(table.cases.len() > 10);
+        for case in table.cases {
+            let boundaries = Boundaries {
+                delivered: Seq::new(case.last_delivered_seq),
+                read: Seq::new(case.last_read_seq),
+            };
+            assert_eq!(tick_state(Seq::new(case.seq), boundaries).as_str(), case.tick, "{boundaries:?}");
+        }
+    }
+}

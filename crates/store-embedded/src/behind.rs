@@ -1,0 +1,134 @@
+//! What a device that comes back has missed.
+
+use std::collections::{HashMap, HashSet};
+
+use bluetick_core::inbox::{InboxPlace, Shelf};
+use bluetick_core::ports::{Behind, Position};
+use bluetick_core::{ConversationId, Member, PageLimit, Seq, Standing, StoreError, Timestamp, UserId};
+
+use crate::codec::record::Record;
+use crate::inbox::InboxReader;
+use crate::tables::{Snapshot, TablesError};
+
+/// Conversations that were active while the device was away and that it did not name; more are found in the inbox.
+const MAX_UNNAMED: usize = 1_000;
+
+/// A conversation as the user has it.
+struct Held {
+    member: Member,
+    standing: Standing,
+    head: Seq,
+    last_at: Timestamp,
+}
+
+impl InboxReader {
+    /// Reads the disk.
+    pub fn behind(&self, user: &UserId, positions: &[Position]) -> Result<Vec<Behind>, StoreError> {
+        let recent = self.recent.rooms_of(user);
+        let tables = self.tables.current()?;
+        let snapshot = tables.snapshot()?;
+        let mut behind = Vec::new();
+        let mut named = HashSet::new();
+        let mut newest: Option<Timestamp> = None;
+        for Position { conversation, seq } in positions {
+            if !named.insert(*conversation) {
+                continue;
+            }
+            let Some(held) = self.held(&snapshot, *conversation, user)? else { continue };
+            let Held { member, standing, head, last_at } = held;
+            let after = (*seq).min(head).max(member.joined_seq.previous());
+            let at = if after == head {
+                Some(last_at)
+            } else {
+                self.received_at(&snapshot, *conversation, after)?
+            };
+            newest = newest.max(at.filter(|_| after > Seq::ZERO));
+            let unacknowledged = standing.acknowledged < after;
+            if after < head || unacknowledged {
+                behind.push(Behind { conversation: *conversation, after, head, unacknowledged });
+            }
+        }
+        let mut after: HashMap<ConversationId, Option<Seq>> =
+            snapshot.pending(user)?.into_iter().map(|(id, after)| (id, Some(after))).collect();
+        after.extend(recent.iter().map(|room| (room.id, None)));
+        if let Some(newest) = newest {
+            for id in self.active_since(&snapshot, user, newest)? {
+                after.entry(id).or_default();
+            }
+        }
+        for id in after.into_keys().filter(|id| !named.contains(id)) {
+            let Some(held) = self.held(&snapshot, id, user)? else { continue };
+            let Held { member, standing, head, last_at } = held;
+            let floor = member.joined_seq.previous();
+            let pending = standing.pending_after(member.joined_seq, head);
+            let active = newest.is_some_and(|newest| last_at > newest);
+            let newest_page = active.then(|| head.minus(PageLimit::MAX.get()).max(floor));
+            if let Some(after) = pending.or(newest_page).filter(|after| *after < head) {
+                behind.push(Behind { conversation: id, after, head, unacknowledged: false });
+            }
+        }
+        Ok(behind)
+    }
+
+    /// `None` when the user is not in it.
+    fn held(
+        &self,
+        snapshot: &Snapshot<'_>,
+        id: ConversationId,
+        user: &UserId,
+    ) -> Result<Option<Held>, StoreError> {
+        if let Some(room) = self.rooms.get(id) {
+            let state = room.state();
+            let held = state.member(user).zip(state.conversation.as_ref()).map(
+                |((member, standing), conversation)| Held {
+                    member: member.clone(),
+                    standing: *standing,
+                    head: conversation.head,
+                    last_at: conversation.last_at,
+                },
+            );
+            return Ok(held);
+        }
+        let Some((member, standing)) = snapshot.member(id, user)? else { return Ok(None) };
+        let stored = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?.conversation;
+        Ok(Some(Held { member, standing, head: stored.head, last_at: stored.last_at }))
+    }
+
+    /// When the message at `seq` came in.
+    fn received_at(
+        &self,
+        snapshot: &Snapshot<'_>,
+        id: ConversationId,
+        seq: Seq,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let in_memory = self.rooms.get(id).and_then(|room| room.state().tail_record(seq).cloned());
+        let record = match in_memory {
+            Some(record) => Some(record.to_vec()),
+            None => snapshot.record(id, seq)?,
+        };
+        let decoded = record.as_deref().map(Record::decode).transpose();
+        Ok(decoded.map_err(|error| StoreError::Damaged(error.to_string()))?.map(|record| record.received_at))
+    }
+
+    /// Conversations in the tables with something later than `newest`; each shelf has its own order.
+    fn active_since(
+        &self,
+        snapshot: &Snapshot<'_>,
+        user: &UserId,
+        newest: Timestamp,
+    ) -> Result<Vec<ConversationId>, StoreError> {
+        let mut active = Vec::new();
+        let mut from = None;
+        for shelf in Shelf::ALL {
+            snapshot.order(user, from.as_ref(), |place| {
+                let later = place.shelf == shelf && place.last_at > newest;
+                if later {
+                    active.push(place.id);
+                }
+                later && active.len() < MAX_UNNAMED
+            })?;
+            from = Some(InboxPlace::end_of(shelf));
+        }
+        Ok(active)
+    }
+}

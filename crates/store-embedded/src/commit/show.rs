@@ -1,0 +1,225 @@
+//! Showing a durable batch: what it says becomes visible, and who should hear of what is gathered.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bluetick_core::decide::{self, NotedChange};
+use bluetick_core::members::MembershipChange;
+use bluetick_core::ports::{Appended, Change, Committed, Moved, Opened, Origin, Prefer};
+use bluetick_core::{
+    Boundaries, ConversationId, ConversationView, Preferences, Profile, Refusal, Standing, StoreError, UserId,
+};
+use bytes::Bytes;
+
+use super::WritableRoom;
+use super::batch::{AppendCommand, MarkCommand, Planned, PlannedMessage, Reply, answer};
+use crate::codec::chunk::Fingerprint;
+use crate::memory::{Generation, NoticesAbove, Profiles, Room, RoomState, TailMessage, Users};
+
+pub struct Show<'a> {
+    pub generation: &'a mut Generation,
+    pub users: &'a Users,
+    pub profiles: &'a Profiles,
+    /// The batch as it was written. The records of its messages are slices of it.
+    pub bytes: Bytes,
+    pub listens: bool,
+    pub committed: Vec<Committed>,
+    pub changes: Vec<Change>,
+    pub answers: Vec<Answered>,
+}
+
+/// What to answer once everybody may know.
+pub enum Answered {
+    Appended(Appended, Reply<Appended>),
+    Opened(Opened, Reply<Opened>),
+    Changed(Result<ConversationView, StoreError>, Reply<ConversationView>),
+    Marked(Boundaries, Reply<Boundaries>),
+    Profile(Profile, Reply<Profile>),
+    Done(Reply<()>),
+}
+
+impl Answered {
+    pub fn send(self) {
+        match self {
+            Answered::Appended(appended, reply) => answer(reply, Ok(appended)),
+            Answered::Opened(opened, reply) => answer(reply, Ok(opened)),
+            Answered::Changed(view, reply) => answer(reply, view),
+            Answered::Marked(boundaries, reply) => answer(reply, Ok(boundaries)),
+            Answered::Profile(profile, reply) => answer(reply, Ok(profile)),
+            Answered::Done(reply) => answer(reply, Ok(())),
+        }
+    }
+}
+
+impl Show<'_> {
+    pub fn planned(&mut self, planned: Planned) {
+        match planned {
+            Planned::Message(planned) => self.message(planned),
+            Planned::Mark { command, standing } => self.mark(*command, &standing),
+            Planned::Echo { appended, reply } => self.answers.push(Answered::Appended(appended, reply)),
+            Planned::Founded { room, founding, notice, reply } => {
+                self.founded(&room, *founding, notice, reply);
+            }
+            Planned::Members { room, changes, reply } => self.members(&room, changes, reply),
+            Planned::User { user, reply } => {
+                self.generation.users.push(user.id.clone());
+                self.users.put(user);
+                self.answers.push(Answered::Done(reply));
+            }
+            Planned::Preferred { room, prefer, preferences, reply } => {
+                self.preferred(&room, prefer, preferences, reply);
+            }
+            Planned::Profile { user, profile, reply } => {
+                self.generation.profiles.push(user.clone());
+                self.profiles.put(user, profile);
+                self.answers.push(Answered::Profile(profile, reply));
+            }
+        }
+    }
+
+    fn message(&mut self, planned: PlannedMessage) {
+        let PlannedMessage { command, seq, record } = planned;
+        let AppendCommand { room: WritableRoom(room), append, fingerprint, reply, .. } = *command;
+        let received_at = append.received_at;
+        let mut state = room.state();
+        state.push(seq, TailMessage { record: self.bytes.slice(record), fingerprint }, received_at);
+        let mut news = false;
+        let before = state.stand(append.sender.as_str(), |standing| news = standing.reply(seq));
+        self.generation.list(&room, &mut state);
+        if self.listens {
+            let members = Arc::clone(&state.members);
+            if let Some(before) = before.filter(|_| news) {
+                self.changes.extend(moved(room.id, &state, &append.sender, &before, None));
+            }
+            drop(state);
+            let origin = append.origin;
+            let message = Arc::new(decide::place(append, &members, seq));
+            self.committed.push(Committed { message, members, departed: None, origin });
+        }
+        self.answers.push(Answered::Appended(Appended { seq, received_at, duplicate: false }, reply));
+    }
+
+    fn mark(&mut self, command: MarkCommand, standing: &Standing) {
+        let MarkCommand { room, mark, reply } = command;
+        let mut state = room.state();
+        let before = state.stand(mark.user.as_str(), |now| {
+            now.advance(standing);
+        });
+        if let Some(before) = before {
+            self.generation.list(&room, &mut state);
+            if self.listens {
+                self.changes.extend(moved(room.id, &state, &mark.user, &before, mark.origin));
+            }
+        }
+        // Somebody may have left in the same batch; what was marked before stands nowhere then.
+        let own = state.member(&mark.user).map_or(standing.own(), |(_, standing)| standing.own());
+        drop(state);
+        self.answers.push(Answered::Marked(own, reply));
+    }
+
+    fn founded(
+        &mut self,
+        room: &Arc<Room>,
+        founding: decide::Founding,
+        notice: Option<Range<usize>>,
+        reply: Reply<Opened>,
+    ) {
+        let mut state = room.state();
+        state.found(founding.conversation, Arc::new(founding.members));
+        if let (Some(message), Some(record)) = (founding.notice, notice) {
+            state.push(message.seq, self.notice(record), message.received_at);
+            self.committed.push(Committed {
+                message: Arc::new(message),
+                members: Arc::clone(&state.members),
+                departed: None,
+                origin: None,
+            });
+        }
+        self.generation.list(room, &mut state);
+        let joined = state.members.iter().map(|member| joined(room.id, &member.user));
+        self.changes.extend(joined);
+        let view = state.view().expect("it was just made");
+        self.answers.push(Answered::Opened(Opened { view, created: true }, reply));
+    }
+
+    fn members(
+        &mut self,
+        room: &Arc<Room>,
+        changes: Vec<(NotedChange, Range<usize>)>,
+        reply: Reply<ConversationView>,
+    ) {
+        let mut state = room.state();
+        self.generation.list(room, &mut state);
+        // All of them first: then everybody who hears of one shares the list of members.
+        for ((change, _), _) in &changes {
+            state.change_membership(change);
+            let (MembershipChange::Joined(bluetick_core::Member { user, .. })
+            | MembershipChange::Left { user, .. }) = change;
+            self.generation.note(user, room, &mut state);
+        }
+        for ((change, message), record) in changes {
+            state.push(message.seq, self.notice(record), message.received_at);
+            let departed = match change {
+                MembershipChange::Left { user, .. } => Some(user),
+                MembershipChange::Joined(member) => {
+                    self.changes.push(joined(room.id, &member.user));
+                    None
+                }
+            };
+            self.committed.push(Committed {
+                message: Arc::new(message),
+                members: Arc::clone(&state.members),
+                departed,
+                origin: None,
+            });
+        }
+        let view = state.view().ok_or(Refusal::NotAMember.into());
+        self.answers.push(Answered::Changed(view, reply));
+    }
+
+    fn preferred(&mut self, room: &Arc<Room>, prefer: Prefer, preferences: Preferences, reply: Reply<()>) {
+        let mut state = room.state();
+        let changed = state.stand(prefer.user.as_str(), |standing| standing.preferences = preferences);
+        if changed.is_some() {
+            self.generation.list(room, &mut state);
+        }
+        drop(state);
+        self.changes.push(Change::Preferred { conversation: room.id, user: prefer.user });
+        self.answers.push(Answered::Done(reply));
+    }
+
+    fn notice(&self, record: Range<usize>) -> TailMessage {
+        TailMessage { record: self.bytes.slice(record), fingerprint: Fingerprint::NONE }
+    }
+}
+
+fn joined(conversation: ConversationId, user: &UserId) -> Change {
+    Change::Joined { conversation, user: user.clone() }
+}
+
+/// What others are told of a move. Nothing when only what is pending has moved.
+fn moved(
+    conversation: ConversationId,
+    state: &RoomState,
+    user: &UserId,
+    before: &Standing,
+    origin: Option<Origin>,
+) -> Option<Change> {
+    let (member, now) = state.member(user)?;
+    if now.own() == before.own() {
+        return None;
+    }
+    let unread = match state.notices_above(conversation, now.read_since(member.joined_seq)) {
+        NoticesAbove::Known(notices) => Some(now.unread(member.joined_seq, state.head(), notices)),
+        NoticesAbove::UpTo(_) => None,
+    };
+    Some(Change::Moved(Moved {
+        conversation,
+        user: user.clone(),
+        members: Arc::clone(&state.members),
+        own: now.own(),
+        shown: (now.shown() != before.shown()).then(|| now.shown()),
+        unread,
+        origin,
+    }))
+}

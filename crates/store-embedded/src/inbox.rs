@@ -1,0 +1,213 @@
+//! Reading somebody's inbox: the order from memory and tables together, then one line after the other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bluetick_core::inbox::{InboxPlace, Shelf};
+use bluetick_core::{
+    Boundaries, Conversation, ConversationId, ConversationKind, InboxEntry, InboxFilter, InboxPage,
+    InboxRequest, LastMessage, Refusal, Seq, Standing, StoreError, UserId,
+};
+use bytes::Bytes;
+
+use crate::codec::record::{self, Record};
+use crate::codec::rows;
+use crate::commit::Queue;
+use crate::memory::{NoticesAbove, Recent, Room, RoomState, Rooms};
+use crate::recovery::load;
+use crate::tables::{Snapshot, Tables, TablesError};
+use crate::wake::Waker;
+
+/// Reading this many from memory takes longer than a page from the tables: an early checkpoint is asked for.
+const MANY_RECENT: usize = 500;
+
+#[derive(Clone)]
+pub struct InboxReader {
+    pub tables: Arc<Tables>,
+    pub rooms: Arc<Rooms>,
+    pub recent: Arc<Recent>,
+    pub waker: Arc<Waker>,
+    pub queue: Arc<Queue>,
+}
+
+impl InboxReader {
+    /// Reads the disk.
+    pub fn page(&self, request: &InboxRequest) -> Result<InboxPage, StoreError> {
+        let (mut places, more) = self.places(request)?;
+        let mut entries = Vec::with_capacity(places.len());
+        for place in &places {
+            match self.entry(place.id, &request.user) {
+                Ok(entry) => entries.push(entry),
+                // Left since the order was read.
+                Err(StoreError::Refused(Refusal::NotAMember)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let next = places.pop().filter(|_| more);
+        Ok(InboxPage { entries, next })
+    }
+
+    /// The places on the page, and whether there are more behind it. What memory knows is taken from there, all else from
+    /// the tables, which are read after it: so whatever a checkpoint moved in between is found at least once, and left out
+    /// where it was found before.
+    fn places(&self, request: &InboxRequest) -> Result<(Vec<InboxPlace>, bool), StoreError> {
+        let limit = request.limit.count();
+        let wanted = |place: &InboxPlace| {
+            request.filter.takes(place.shelf) && request.after.is_none_or(|after| *place > after)
+        };
+        let recent: HashMap<ConversationId, Option<InboxPlace>> =
+            self.recent_places(&request.user).into_iter().collect();
+        if recent.len() > MANY_RECENT {
+            self.queue.want_checkpoint();
+        }
+        let mut places: Vec<InboxPlace> = recent.values().flatten().copied().filter(wanted).collect();
+        if places.len() > limit {
+            places.select_nth_unstable(limit);
+            places.truncate(limit + 1);
+        }
+        places.sort_unstable();
+        let mut from_tables = 0;
+        let tables = self.tables.current()?;
+        tables.snapshot()?.order(&request.user, start(request).as_ref(), |place| {
+            if recent.contains_key(&place.id) {
+                return true;
+            }
+            if !wanted(&place) {
+                // Archived ones come last, so nothing that is wanted follows.
+                return false;
+            }
+            places.push(place);
+            from_tables += 1;
+            from_tables <= limit
+        })?;
+        places.sort_unstable();
+        let more = places.len() > limit;
+        places.truncate(limit);
+        Ok((places, more))
+    }
+
+    /// Where the conversations are that changed since the tables were written; `None` for one the user has left.
+    pub fn recent_places(&self, user: &UserId) -> Vec<(ConversationId, Option<InboxPlace>)> {
+        let place = |room: &Arc<Room>| {
+            let state = room.state();
+            let place =
+                state.member(user).zip(state.conversation.as_ref()).map(|((_, standing), conversation)| {
+                    InboxPlace {
+                        shelf: Shelf::of(standing.preferences),
+                        last_at: conversation.last_at,
+                        id: room.id,
+                    }
+                });
+            (room.id, place)
+        };
+        self.recent.rooms_of(user).iter().map(place).collect()
+    }
+
+    /// Reads the disk.
+    pub fn entry(&self, id: ConversationId, user: &UserId) -> Result<InboxEntry, StoreError> {
+        let outline = match self.rooms.get(id) {
+            Some(room) => Outline::of(&mut room.state(), id, user),
+            // Counting a group from scratch takes long, so it stays awake.
+            None if id.kind() == ConversationKind::Group => {
+                Outline::of(&mut self.waker.existing(id)?.state(), id, user)
+            }
+            None => load(&self.tables, id)?.and_then(|mut state| Outline::of(&mut state, id, user)),
+        };
+        let outline = outline.ok_or(Refusal::NotAMember)?;
+        let tables = self.tables.current()?;
+        Ok(outline.finish(&tables.snapshot()?, user)?)
+    }
+}
+
+/// Where in the order of the tables to begin: behind the cursor, or where the wanted ones begin.
+fn start(request: &InboxRequest) -> Option<InboxPlace> {
+    match request.filter {
+        InboxFilter::Archived => request.after.max(Some(InboxPlace::end_of(Shelf::Ordinary))),
+        InboxFilter::All | InboxFilter::NotArchived => request.after,
+    }
+}
+
+/// What memory says of a line; the tables may have to add the newest message and how many notices are unread.
+struct Outline {
+    conversation: Conversation,
+    peer: Option<UserId>,
+    member_count: usize,
+    joined: Seq,
+    standing: Standing,
+    others: Boundaries,
+    notices: NoticesAbove,
+    newest: Option<Bytes>,
+}
+
+impl Outline {
+    /// `None` for a stranger.
+    fn of(state: &mut RoomState, id: ConversationId, user: &UserId) -> Option<Outline> {
+        let at = state.members.position(user.as_str())?;
+        let conversation = state.conversation.clone()?;
+        let joined = state.members.at(at).joined_seq;
+        let standing = *state.seats.standing(at);
+        let direct = id.kind() == ConversationKind::Direct;
+        Some(Outline {
+            peer: direct.then(|| state.members.peer_of(user).cloned()).flatten(),
+            member_count: state.members.len(),
+            joined,
+            standing,
+            others: state.seats.lowest_besides(&state.members, at),
+            notices: state.notices_above(id, standing.read_since(joined)),
+            newest: state.tail_record(conversation.head).cloned(),
+            conversation,
+        })
+    }
+
+    fn finish(self, snapshot: &Snapshot<'_>, user: &UserId) -> Result<InboxEntry, TablesError> {
+        let (id, head) = (self.conversation.id, self.conversation.head);
+        let notices = match self.notices {
+            NoticesAbove::Known(notices) => notices,
+            NoticesAbove::UpTo(total) => {
+                total - snapshot.notices_through(id, self.standing.read_since(self.joined))?
+            }
+        };
+        let in_inbox = |error| TablesError::Damaged { table: "inbox", error };
+        let newest = match &self.newest {
+            Some(newest) => Some(newest.to_vec()),
+            None if head == Seq::ZERO => None,
+            None => match snapshot.inbox_row(user, id)? {
+                Some(row) => {
+                    let row = rows::read_inbox(&row).map_err(in_inbox)?;
+                    if row.last_seq == head {
+                        Some(row.record.to_vec())
+                    } else {
+                        snapshot.record(id, head)?
+                    }
+                }
+                None => snapshot.record(id, head)?,
+            },
+        };
+        let last_message = newest.map(|newest| last_message(head, &newest)).transpose().map_err(in_inbox)?;
+        Ok(InboxEntry {
+            unread: self.standing.unread(self.joined, head, notices),
+            own: self.standing.own(),
+            preferences: self.standing.preferences,
+            conversation: self.conversation,
+            peer: self.peer,
+            member_count: self.member_count,
+            last_message,
+            others: self.others,
+            joined: self.joined,
+        })
+    }
+}
+
+fn last_message(seq: Seq, newest: &[u8]) -> Result<LastMessage, crate::codec::DecodeError> {
+    let cut = record::cut(newest)?;
+    let record = Record::decode(&cut)?;
+    Ok(LastMessage {
+        seq,
+        sender: record.sender_id()?,
+        preview: record.shared_content(),
+        timestamp: record.timestamp,
+        received_at: record.received_at,
+        message_id: record.message_id,
+        content_type: record.content_type,
+    })
+}

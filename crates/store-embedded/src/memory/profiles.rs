@@ -1,0 +1,31 @@
+//! Profiles the tables do not have yet.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+
+use bluetick_core::{Profile, UserId};
+
+#[derive(Default)]
+pub struct Profiles(Mutex<HashMap<UserId, Profile>>);
+
+impl Profiles {
+    fn map(&self) -> MutexGuard<'_, HashMap<UserId, Profile>> {
+        self.0.lock().expect("nobody panics while holding the profiles")
+    }
+
+    pub fn get(&self, user: &UserId) -> Option<Profile> {
+        self.map().get(user).copied()
+    }
+
+    pub fn put(&self, user: UserId, profile: Profile) {
+        self.map().insert(user, profile);
+    }
+
+    /// Forgets a profile that is in the tables now, unless it changed since.
+    pub fn forget(&self, user: &UserId, written: &Profile) {
+        let mut map = self.map();
+        if map.get(user) == Some(written) {
+            map.remove(user);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Where the members of one conversation stand, beside the list of members and in its order.
+
+use std::collections::HashSet;
+
+use bluetick_core::receipts::Tally;
+use bluetick_core::{Boundaries, Members, Receipts, Seq, Standing, UserId};
+
+#[derive(Debug, Default)]
+pub struct Seats {
+    seats: Vec<Seat>,
+    /// How many of them the tables do not know as they are.
+    unwritten: usize,
+    /// Counted when somebody asks, then kept up to date as long as the members stay the same.
+    tally: Option<Box<Tally>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Seat {
+    standing: Standing,
+    /// The change that is not in the tables; 0 when there is none.
+    changed: u64,
+}
+
+impl Seats {
+    /// For members of whom nothing is known and nothing written.
+    pub fn new(count: usize, change: u64) -> Seats {
+        let seats = vec![Seat { standing: Standing::default(), changed: change }; count];
+        Seats { seats, unwritten: count, tally: None }
+    }
+
+    /// For members as the tables know them.
+    pub fn of(members: &Members, standings: Vec<Standing>) -> Seats {
+        assert_eq!(members.len(), standings.len(), "a seat for each member");
+        let seats = standings.into_iter().map(|standing| Seat { standing, changed: 0 }).collect();
+        Seats { seats, unwritten: 0, tally: None }
+    }
+
+    pub fn standing(&self, at: usize) -> &Standing {
+        &self.seats[at].standing
+    }
+
+    pub fn set(&mut self, at: usize, joined: Seq, standing: Standing, change: u64) {
+        if let Some(tally) = &mut self.tally {
+            tally.advance(self.seats[at].standing.shown_since(joined), standing.shown_since(joined));
+        }
+        self.seats[at].standing = standing;
+        self.touch(at, change);
+    }
+
+    /// Something else about the member has changed.
+    pub fn touch(&mut self, at: usize, change: u64) {
+        self.unwritten += usize::from(self.seats[at].changed == 0);
+        self.seats[at].changed = change;
+    }
+
+    pub fn insert(&mut self, at: usize, change: u64) {
+        self.seats.insert(at, Seat { standing: Standing::default(), changed: change });
+        self.unwritten += 1;
+        self.tally = None;
+    }
+
+    pub fn remove(&mut self, at: usize) {
+        let gone = self.seats.remove(at);
+        self.unwritten -= usize::from(gone.changed != 0);
+        self.tally = None;
+    }
+
+    /// Who has the message at `seq`, which `sender` sent.
+    pub fn receipts(&mut self, members: &Members, seq: Seq, sender: &str) -> Receipts {
+        let sender = members.position(sender).filter(|at| members.at(*at).joined_seq <= seq);
+        let sender = sender.map(|at| self.shown(members, at));
+        self.tally(members).receipts(seq, sender)
+    }
+
+    /// How far the others have come: the lowest of them.
+    pub fn lowest_besides(&mut self, members: &Members, at: usize) -> Boundaries {
+        if let [one, other] = &self.seats[..] {
+            let (other, other_at) = if at == 0 { (other, 1) } else { (one, 0) };
+            return other.standing.shown_since(members.at(other_at).joined_seq);
+        }
+        let own = self.shown(members, at);
+        self.tally(members).lowest_besides(own).unwrap_or_default()
+    }
+
+    fn shown(&self, members: &Members, at: usize) -> Boundaries {
+        self.seats[at].standing.shown_since(members.at(at).joined_seq)
+    }
+
+    fn tally(&mut self, members: &Members) -> &Tally {
+        let Seats { seats, tally, .. } = self;
+        tally.get_or_insert_with(|| {
+            let pairs = members.iter().zip(seats.iter());
+            let counted =
+                pairs.map(|(member, seat)| (member.joined_seq, seat.standing.shown_since(member.joined_seq)));
+            Box::new(Tally::new(counted))
+        })
+    }
+
+    /// Who is not in the tables as it is, and by which change.
+    pub fn changed(&self, members: &Members) -> Vec<(UserId, u64)> {
+        if self.are_clean() {
+            return Vec::new();
+        }
+        let pairs = members.iter().zip(&self.seats).filter(|(_, seat)| seat.changed != 0);
+        pairs.map(|(member, seat)| (member.user.clone(), seat.changed)).collect()
+    }
+
+    /// The change is in the tables. A later one is not.
+    pub fn written(&mut self, at: usize, change: u64) {
+        if self.seats[at].changed == change {
+            self.seats[at].changed = 0;
+            self.unwritten -= 1;
+        }
+    }
+
+    pub fn are_clean(&self) -> bool {
+        self.unwritten == 0
+    }
+
+    pub fn standings(&self) -> impl ExactSizeIterator<Item = &Standing> {
+        self.seats.iter().map(|seat| &seat.standing)
+    }
+}
+
+/// Whose rows by user (inbox, order, pending) the tables do not have as they should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Stale {
+    #[default]
+    Nobody,
+    Some(HashSet<UserId>),
+    Everybody,
+}
+
+impl Stale {
+    pub fn add(&mut self, user: &UserId) {
+        match self {
+            Stale::Nobody => *self = Stale::Some(HashSet::from([user.clone()])),
+            Stale::Some(users) => {
+                users.insert(user.clone());
+            }
+            Stale::Everybody => {}
+        }
+    }
+
+    pub fn has(&self, user: &UserId) -> bool {
+        match self {
+            Stale::Nobody => false,
+            Stale::Some(users) => users.contains(user),
+            Stale::Everybody => true,
+        }
+    }
+}

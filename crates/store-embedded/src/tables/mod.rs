@@ -1,0 +1,278 @@
+//! The derived tables, in LMDB. They hold what the log said up to the last checkpoint, sorted for reading.
+//!
+//! Nothing here is the truth before its checkpoint is complete: until then the log says the same again.
+//!
+//! | table | key | row |
+//! |---|---|---|
+//! | `conversations` | conversation | what never changes, head, latest activity |
+//! | `chunks` | conversation, first seq | up to 64 messages |
+//! | `members` | conversation, user | role, joining, and where the member stands: delivered, read, preferences |
+//! | `inbox` | user, conversation | the newest message, cut; where the line is in the order. Never moves |
+//! | `order` | user, shelf, latest first, conversation | nothing: the order alone. Made again from `inbox` when it is gone |
+//! | `pending` | user, conversation | the last place before what no device has acknowledged |
+//! | `users`, `profiles` | user | account; presence |
+//! | `meta` | name | identity, position in the log |
+
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod update;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use bluetick_core::{ConversationId, Epoch, StoreError};
+use heed::types::Bytes;
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, WithoutTls};
+pub use snapshot::Snapshot;
+use thiserror::Error;
+pub use update::{InboxChange, Update};
+
+use crate::codec::chunk::Fingerprinter;
+use crate::codec::{DecodeError, Reader, rows};
+use crate::log::{BatchNumber, StoreTag};
+
+/// Raised when the bytes in the tables change their meaning.
+pub const FORMAT_VERSION: u32 = 2;
+/// Address space, not disk: the file grows as it is filled.
+const MAP_BYTES: usize = 1 << 40;
+const MAX_READERS: u32 = 2048;
+
+#[derive(Debug, Error)]
+pub enum TablesError {
+    #[error("the table engine failed: {0}")]
+    Engine(#[from] heed::Error),
+    #[error("{table} row is damaged: {error}")]
+    Damaged { table: &'static str, error: DecodeError },
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: std::io::Error },
+    #[error("{} is shorter than it says: {found} bytes instead of {expected}", path.display())]
+    Truncated { path: PathBuf, found: u64, expected: u64 },
+    #[error("{id} has messages or members and is not there itself: its row was lost")]
+    Orphaned { id: ConversationId },
+    #[error("the tables are closed")]
+    Closed,
+    #[error("a checkpoint panicked")]
+    Panicked,
+    #[error("the store closed before the checkpoint was complete")]
+    Stopped,
+    #[error(
+        "the tables have format version {found}, this program knows {FORMAT_VERSION}; use a newer bluetick"
+    )]
+    TooNew { found: u32 },
+    #[error(
+        "the tables have format version {found}, from before the first release; this program knows \
+         {FORMAT_VERSION}. Start with a new data directory"
+    )]
+    TooOld { found: u32 },
+}
+
+impl TablesError {
+    /// The engine has shut itself off (it failed to write its root page) and serves nobody until it is opened again.
+    pub fn needs_reopening(&self) -> bool {
+        matches!(self, TablesError::Engine(heed::Error::Mdb(heed::MdbError::Panic)) | TablesError::Closed)
+    }
+}
+
+impl From<TablesError> for StoreError {
+    fn from(error: TablesError) -> StoreError {
+        match error {
+            TablesError::Damaged { .. } | TablesError::Truncated { .. } | TablesError::Orphaned { .. } => {
+                StoreError::Damaged(error.to_string())
+            }
+            other => StoreError::Failed(other.to_string()),
+        }
+    }
+}
+
+type Table = Database<Bytes, Bytes>;
+
+/// The tables, which can be closed and opened again under everybody who uses them.
+pub struct Tables {
+    directory: PathBuf,
+    engine: RwLock<Option<Arc<Engine>>>,
+}
+
+/// How long [`Tables::reopen`] waits for reads that are under way.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Tables {
+    pub fn open(directory: &Path) -> Result<Tables, TablesError> {
+        let engine = RwLock::new(Some(Arc::new(Engine::open(directory)?)));
+        Ok(Tables { directory: directory.to_owned(), engine })
+    }
+
+    /// What to read and write with. Held for one read or one checkpoint, never longer.
+    pub fn current(&self) -> Result<Arc<Engine>, TablesError> {
+        self.engine.read().expect("nobody panics while holding the engine").clone().ok_or(TablesError::Closed)
+    }
+
+    /// Closes the engine and opens it again: the way out when it has shut itself off.
+    pub fn reopen(&self) -> Result<(), TablesError> {
+        let mut slot = self.engine.write().expect("nobody panics while holding the engine");
+        if let Some(engine) = slot.take() {
+            let closing = engine.env.clone().prepare_for_closing();
+            drop(engine);
+            closing.wait_timeout(CLOSING_PATIENCE);
+        }
+        *slot = Some(Arc::new(Engine::open(&self.directory)?));
+        Ok(())
+    }
+}
+
+pub struct Engine {
+    env: Env<WithoutTls>,
+    meta: Table,
+    conversations: Table,
+    members: Table,
+    chunks: Table,
+    inbox: Table,
+    order: Table,
+    pending: Table,
+    users: Table,
+    profiles: Table,
+}
+
+/// What makes this store this one.
+#[derive(Clone, Copy)]
+pub struct Identity {
+    pub tag: StoreTag,
+    pub fingerprinter: Fingerprinter,
+    pub epoch: Epoch,
+}
+
+const IDENTITY_KEY: &[u8] = b"identity";
+const CHECKPOINT_KEY: &[u8] = b"checkpoint";
+const LOG_STARTED_KEY: &[u8] = b"log started";
+
+impl Engine {
+    #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
+    fn open(directory: &Path) -> Result<Engine, TablesError> {
+        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        options.map_size(MAP_BYTES).max_dbs(16).max_readers(MAX_READERS);
+        // SAFETY: this flag changes how the kernel reads ahead and nothing else. Pages are read at random; without it a
+        // cold page of history costs hundreds of kilobytes.
+        unsafe { options.flags(EnvFlags::NO_READ_AHEAD) };
+        // SAFETY: the data directory is locked by this process (see lock.rs) and opened once in it, so nobody changes
+        // or shortens the mapped file while it is in use. It is opened again only after it was closed.
+        let env = unsafe { options.open(directory) }?;
+        check_length(&env, directory)?;
+        let mut txn = env.write_txn()?;
+        let meta: Table = env.create_database(&mut txn, Some("meta"))?;
+        let conversations = env.create_database(&mut txn, Some("conversations"))?;
+        let members = env.create_database(&mut txn, Some("members"))?;
+        let chunks = env.create_database(&mut txn, Some("chunks"))?;
+        let inbox = env.create_database(&mut txn, Some("inbox"))?;
+        let order = env.create_database(&mut txn, Some("order"))?;
+        let pending = env.create_database(&mut txn, Some("pending"))?;
+        let users = env.create_database(&mut txn, Some("users"))?;
+        let profiles = env.create_database(&mut txn, Some("profiles"))?;
+        txn.commit()?;
+        Ok(Engine { env, meta, conversations, members, chunks, inbox, order, pending, users, profiles })
+    }
+
+    /// Makes the order of all inboxes again from their rows, unless it is whole. Returns whether it had to.
+    pub fn mend_order(&self) -> Result<bool, TablesError> {
+        let mut txn = self.env.write_txn()?;
+        if self.order.len(&txn)? == self.inbox.len(&txn)? {
+            return Ok(false);
+        }
+        self.order.clear(&mut txn)?;
+        let mut keys = Vec::new();
+        for found in self.inbox.iter(&txn)? {
+            let (key, row) = found?;
+            keys.push(order_key_of(key, row).map_err(in_table("inbox"))?);
+        }
+        keys.sort_unstable();
+        for key in keys {
+            self.order.put(&mut txn, &key, &[])?;
+        }
+        txn.commit()?;
+        Ok(true)
+    }
+
+    /// `None` for a store that was just made.
+    pub fn identity(&self) -> Result<Option<Identity>, TablesError> {
+        let txn = self.env.read_txn()?;
+        let Some(row) = self.meta.get(&txn, IDENTITY_KEY)? else { return Ok(None) };
+        let mut reader = Reader(row);
+        let version = reader.u32().map_err(in_table("meta"))?;
+        if version > FORMAT_VERSION {
+            return Err(TablesError::TooNew { found: version });
+        }
+        if version < FORMAT_VERSION {
+            return Err(TablesError::TooOld { found: version });
+        }
+        let mut read = || -> Result<Identity, DecodeError> {
+            Ok(Identity {
+                tag: StoreTag(reader.array()?),
+                fingerprinter: Fingerprinter(reader.array()?),
+                epoch: Epoch::new(reader.u64()?),
+            })
+        };
+        read().map(Some).map_err(in_table("meta"))
+    }
+
+    pub fn set_identity(&self, identity: &Identity) -> Result<(), TablesError> {
+        let mut row = FORMAT_VERSION.to_le_bytes().to_vec();
+        row.extend_from_slice(&identity.tag.0);
+        row.extend_from_slice(&identity.fingerprinter.0);
+        row.extend_from_slice(&identity.epoch.get().to_le_bytes());
+        let mut txn = self.env.write_txn()?;
+        self.meta.put(&mut txn, IDENTITY_KEY, &row)?;
+        Ok(txn.commit()?)
+    }
+
+    /// From now on a store without a log is one that has lost it.
+    pub fn set_log_started(&self) -> Result<(), TablesError> {
+        let mut txn = self.env.write_txn()?;
+        self.meta.put(&mut txn, LOG_STARTED_KEY, &[1])?;
+        Ok(txn.commit()?)
+    }
+
+    pub fn log_started(&self) -> Result<bool, TablesError> {
+        let txn = self.env.read_txn()?;
+        Ok(self.meta.get(&txn, LOG_STARTED_KEY)?.is_some())
+    }
+
+    /// Everything up to this batch is in the tables.
+    pub fn checkpoint(&self) -> Result<BatchNumber, TablesError> {
+        let txn = self.env.read_txn()?;
+        let Some(row) = self.meta.get(&txn, CHECKPOINT_KEY)? else { return Ok(BatchNumber::NONE) };
+        Reader(row).u64().map(BatchNumber).map_err(in_table("meta"))
+    }
+
+    pub fn snapshot(&self) -> Result<Snapshot<'_>, TablesError> {
+        Ok(Snapshot { tables: self, txn: self.env.read_txn()? })
+    }
+
+    pub fn update(&self) -> Result<Update<'_>, TablesError> {
+        Ok(Update { tables: self, txn: self.env.write_txn()?, bytes: 0 })
+    }
+}
+
+/// A file that lost its end would be noticed by a crash in the middle of a read. Better now.
+fn check_length(env: &Env<WithoutTls>, directory: &Path) -> Result<(), TablesError> {
+    let path = directory.join("data.mdb");
+    let found = match path.metadata() {
+        Ok(metadata) => metadata.len(),
+        Err(error) => return Err(TablesError::Io { path, error }),
+    };
+    let expected = (env.info().last_page_number as u64 + 1) * rustix::param::page_size() as u64;
+    if found < expected {
+        return Err(TablesError::Truncated { path, found, expected });
+    }
+    Ok(())
+}
+
+/// Where an inbox row puts its conversation: the user part of its key, then the place.
+fn order_key_of(key: &[u8], row: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let id = rows::key_conversation(key)?;
+    let place = rows::read_inbox(row)?.place(id);
+    Ok(rows::order_key_in(rows::key_user(key)?, &place))
+}
+
+fn in_table(table: &'static str) -> impl Fn(DecodeError) -> TablesError {
+    move |error| TablesError::Damaged { table, error }
+}

@@ -1,0 +1,172 @@
+//! Reading the tables at one moment.
+
+use std::ops::{Bound, RangeInclusive};
+
+use bluetick_core::inbox::InboxPlace;
+use bluetick_core::{ConversationId, Member, Members, Profile, Seq, Standing, User, UserId};
+use heed::{RoTxn, WithoutTls};
+
+use super::{Engine, TablesError, in_table};
+use crate::codec::rows::StoredConversation;
+use crate::codec::{DecodeError, chunk, rows};
+
+/// The tables at one moment.
+pub struct Snapshot<'t> {
+    pub(super) tables: &'t Engine,
+    pub(super) txn: RoTxn<'t, WithoutTls>,
+}
+
+impl Snapshot<'_> {
+    pub fn conversation(&self, id: ConversationId) -> Result<Option<StoredConversation>, TablesError> {
+        let row = self.tables.conversations.get(&self.txn, id.as_bytes())?;
+        row.map(|row| rows::read_conversation(row, id)).transpose().map_err(in_table("conversations"))
+    }
+
+    /// Whether there are messages or members of a conversation that itself is not there: its row was lost.
+    pub fn is_orphaned(&self, id: ConversationId) -> Result<bool, TablesError> {
+        let chunk = self.tables.chunks.prefix_iter(&self.txn, id.as_bytes())?.next().transpose()?;
+        let member = self.tables.members.prefix_iter(&self.txn, id.as_bytes())?.next().transpose()?;
+        Ok(chunk.is_some() || member.is_some())
+    }
+
+    pub fn member(
+        &self,
+        id: ConversationId,
+        user: &UserId,
+    ) -> Result<Option<(Member, Standing)>, TablesError> {
+        let key = rows::member_key(id, user);
+        let row = self.tables.members.get(&self.txn, &key)?;
+        row.map(|row| rows::read_member(&key, row)).transpose().map_err(in_table("members"))
+    }
+
+    /// All members, and in the same order where each stands.
+    pub fn members(&self, id: ConversationId) -> Result<(Members, Vec<Standing>), TablesError> {
+        let (mut members, mut standings) = (Vec::new(), Vec::new());
+        for found in self.tables.members.prefix_iter(&self.txn, id.as_bytes())? {
+            let (key, row) = found?;
+            let (member, standing) = rows::read_member(key, row).map_err(in_table("members"))?;
+            members.push(member);
+            standings.push(standing);
+        }
+        // The keys are in the order of the users already, each once.
+        Ok((Members::from_unsorted(members), standings))
+    }
+
+    pub fn user(&self, id: &UserId) -> Result<Option<User>, TablesError> {
+        let row = self.tables.users.get(&self.txn, id.as_str().as_bytes())?;
+        let read = |row| rows::unseal(row).and_then(|mut reader| rows::read_user(&mut reader, id.clone()));
+        row.map(read).transpose().map_err(in_table("users"))
+    }
+
+    pub fn profile(&self, user: &UserId) -> Result<Option<Profile>, TablesError> {
+        let row = self.tables.profiles.get(&self.txn, user.as_str().as_bytes())?;
+        let read = |row| rows::unseal(row).and_then(|mut reader| rows::read_profile(&mut reader));
+        row.map(read).transpose().map_err(in_table("profiles"))
+    }
+
+    /// Gives the places of the user's inbox behind `after` to `visit`, in order, until it answers `false`.
+    pub fn order(
+        &self,
+        user: &UserId,
+        after: Option<&InboxPlace>,
+        mut visit: impl FnMut(InboxPlace) -> bool,
+    ) -> Result<(), TablesError> {
+        let prefix = rows::user_prefix(user);
+        let start = after.map_or_else(|| prefix.clone(), |after| rows::order_key(user, after));
+        let bounds = (Bound::Excluded(&start[..]), Bound::Unbounded);
+        for found in self.tables.order.range(&self.txn, &bounds)? {
+            let (key, _) = found?;
+            if !key.starts_with(&prefix) || !visit(rows::read_place(key).map_err(in_table("order"))?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every conversation of which the user has something pending, and the last place before it.
+    pub fn pending(&self, user: &UserId) -> Result<Vec<(ConversationId, Seq)>, TablesError> {
+        let mut all = Vec::new();
+        for found in self.tables.pending.prefix_iter(&self.txn, &rows::user_prefix(user))? {
+            let (key, row) = found?;
+            let read = || Ok((rows::key_conversation(key)?, rows::read_pending(row)?));
+            all.push(read().map_err(in_table("pending"))?);
+        }
+        Ok(all)
+    }
+
+    /// How many notices there are up to `seq`, which is in a chunk.
+    pub fn notices_through(&self, id: ConversationId, seq: Seq) -> Result<u64, TablesError> {
+        let (lowest, key) = (rows::chunk_key(id, Seq::ZERO), rows::chunk_key(id, seq));
+        let bounds = (Bound::Included(&lowest[..]), Bound::Included(&key[..]));
+        let Some(found) = self.tables.chunks.rev_range(&self.txn, &bounds)?.next() else { return Ok(0) };
+        let (key, bytes) = found?;
+        let count = || {
+            let index = seq.distance_from(rows::chunk_first_seq(key)?);
+            Ok(chunk::Header::read(bytes)?.notices_through(usize::try_from(index).unwrap_or(usize::MAX - 1)))
+        };
+        count().map_err(in_table("chunks"))
+    }
+
+    /// The record at `seq`.
+    pub fn record(&self, id: ConversationId, seq: Seq) -> Result<Option<Vec<u8>>, TablesError> {
+        let mut record = None;
+        self.records(id, seq..=seq, |_, found| {
+            record = Some(found.to_vec());
+            Ok(())
+        })?;
+        Ok(record)
+    }
+
+    /// The stored bytes of somebody's inbox row.
+    pub fn inbox_row(&self, user: &UserId, id: ConversationId) -> Result<Option<Vec<u8>>, TablesError> {
+        Ok(self.tables.inbox.get(&self.txn, &rows::inbox_key(user, id))?.map(<[u8]>::to_vec))
+    }
+
+    /// Gives each record of `range` to `visit`, oldest first.
+    pub fn records(
+        &self,
+        id: ConversationId,
+        range: RangeInclusive<Seq>,
+        mut visit: impl FnMut(Seq, &[u8]) -> Result<(), DecodeError>,
+    ) -> Result<(), TablesError> {
+        let below = rows::chunk_key(id, *range.start());
+        let lowest = rows::chunk_key(id, Seq::ZERO);
+        let bounds = (Bound::Included(&lowest[..]), Bound::Included(&below[..]));
+        let Some(first) = self.tables.chunks.rev_range(&self.txn, &bounds)?.next() else { return Ok(()) };
+        let first_key: [u8; 24] = first?.0.try_into().expect("a chunk key has 24 bytes");
+        let last_key = rows::chunk_key(id, *range.end());
+        let bounds = (Bound::Included(&first_key[..]), Bound::Included(&last_key[..]));
+        for found in self.tables.chunks.range(&self.txn, &bounds)? {
+            let (key, bytes) = found?;
+            let mut read = || -> Result<(), DecodeError> {
+                let first_seq = rows::chunk_first_seq(key)?;
+                let unpacked = chunk::unpack(&chunk::Header::read(bytes)?)?;
+                for (record, seq) in unpacked.records().zip(first_seq.get()..) {
+                    if range.contains(&Seq::new(seq)) {
+                        visit(Seq::new(seq), record)?;
+                    }
+                }
+                Ok(())
+            };
+            read().map_err(in_table("chunks"))?;
+        }
+        Ok(())
+    }
+
+    /// Gives chunk headers to `visit`, newest first, until it answers `false`.
+    pub fn headers_backwards(
+        &self,
+        id: ConversationId,
+        mut visit: impl FnMut(Seq, chunk::Header<'_>) -> bool,
+    ) -> Result<(), TablesError> {
+        for found in self.tables.chunks.rev_prefix_iter(&self.txn, id.as_bytes())? {
+            let (key, bytes) = found?;
+            let first_seq = rows::chunk_first_seq(key).map_err(in_table("chunks"))?;
+            let header = chunk::Header::read(bytes).map_err(in_table("chunks"))?;
+            if !visit(first_seq, header) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

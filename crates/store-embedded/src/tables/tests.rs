@@ -1,0 +1,179 @@
+use bluetick_core::{Member, Members, Role, Seq, Standing, Timestamp};
+use tempfile::TempDir;
+
+use std::ops::RangeInclusive;
+
+use super::*;
+use crate::codec::chunk::{Entry, Fingerprint, Packer};
+
+const ID: fn(u8) -> ConversationId = |number| ConversationId::group([number; 15]);
+
+fn tables() -> (TempDir, Engine) {
+    let directory = TempDir::new().unwrap();
+    let tables = Engine::open(directory.path()).unwrap();
+    (directory, tables)
+}
+
+/// Chunks of the given sizes, whose records are their seqs as text.
+fn fill(tables: &Engine, id: ConversationId, sizes: &[u64]) {
+    let mut update = tables.update().unwrap();
+    let mut first = 1;
+    for size in sizes {
+        let records: Vec<String> = (first..first + size).map(|seq| seq.to_string()).collect();
+        let entries: Vec<_> = records
+            .iter()
+            .map(|record| Entry { record: record.as_bytes(), fingerprint: Fingerprint(7) })
+            .collect();
+        let mut packed = Vec::new();
+        Packer::default().pack(&entries, Timestamp::from_millis(first as i64), 0, &mut packed);
+        update.put_chunk(id, Seq::new(first), &packed).unwrap();
+        first += size;
+    }
+    update.commit().unwrap();
+}
+
+fn read(tables: &Engine, id: ConversationId, range: RangeInclusive<u64>) -> Vec<u64> {
+    let mut seen = Vec::new();
+    let range = Seq::new(*range.start())..=Seq::new(*range.end());
+    let snapshot = tables.snapshot().unwrap();
+    snapshot
+        .records(id, range, |seq, record| {
+            assert_eq!(record, seq.to_string().as_bytes());
+            seen.push(seq.get());
+            Ok(())
+        })
+        .unwrap();
+    seen
+}
+
+#[test]
+fn a_range_is_read_from_every_chunk_it_touches_and_from_no_other_conversation() {
+    let (_directory, tables) = tables();
+    fill(&tables, ID(1), &[5]);
+    fill(&tables, ID(2), &[64, 64, 3]);
+    fill(&tables, ID(3), &[9]);
+    assert_eq!(read(&tables, ID(2), 60..=70), (60..=70).collect::<Vec<_>>());
+    assert_eq!(read(&tables, ID(2), 1..=131), (1..=131).collect::<Vec<_>>());
+    assert_eq!(read(&tables, ID(2), 131..=200), [131]);
+    assert_eq!(read(&tables, ID(2), 132..=200), [0; 0]);
+    assert_eq!(read(&tables, ID(4), 1..=9), [0; 0]);
+}
+
+#[test]
+fn headers_come_newest_first_until_they_are_not_wanted() {
+    let (_directory, tables) = tables();
+    fill(&tables, ID(2), &[64, 64, 3]);
+    fill(&tables, ID(3), &[1]);
+    let mut seen = Vec::new();
+    let snapshot = tables.snapshot().unwrap();
+    snapshot
+        .headers_backwards(ID(2), |first, header| {
+            seen.push((first.get(), header.count));
+            seen.len() < 2
+        })
+        .unwrap();
+    assert_eq!(seen, [(129, 3), (65, 64)]);
+}
+
+#[test]
+fn the_members_of_one_conversation_are_not_mixed_with_the_next() {
+    let (_directory, tables) = tables();
+    let member =
+        |name: &str| Member { user: name.parse().unwrap(), role: Role::Member, joined_seq: Seq::FIRST };
+    let mut update = tables.update().unwrap();
+    update.put_member(ID(1), &member("alice"), &Standing::default()).unwrap();
+    update.put_member(ID(1), &member("bob"), &Standing::default()).unwrap();
+    update.put_member(ID(2), &member("carol"), &Standing::default()).unwrap();
+    update.delete_member(ID(1), &"bob".parse().unwrap()).unwrap();
+    update.commit().unwrap();
+    let (members, _) = tables.snapshot().unwrap().members(ID(1)).unwrap();
+    assert_eq!(members, Members::from_unsorted(vec![member("alice")]));
+}
+
+#[test]
+fn an_update_that_is_not_committed_never_was() {
+    let (_directory, tables) = tables();
+    let mut update = tables.update().unwrap();
+    update.set_checkpoint(BatchNumber(9)).unwrap();
+    drop(update);
+    assert_eq!(tables.checkpoint().unwrap(), BatchNumber::NONE);
+}
+
+#[test]
+fn tables_of_a_newer_format_are_refused_and_not_misread() {
+    let (_directory, tables) = tables();
+    let mut txn = tables.env.write_txn().unwrap();
+    tables.meta.put(&mut txn, IDENTITY_KEY, &(FORMAT_VERSION + 1).to_le_bytes()).unwrap();
+    txn.commit().unwrap();
+    assert!(matches!(tables.identity(), Err(TablesError::TooNew { found: 3 })));
+}
+
+#[test]
+fn tables_can_be_opened_again_while_others_read() {
+    let directory = TempDir::new().unwrap();
+    let tables = Arc::new(Tables::open(directory.path()).unwrap());
+    fill(&tables.current().unwrap(), ID(1), &[64, 64, 3]);
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let tables = Arc::clone(&tables);
+            std::thread::spawn(move || {
+                for _ in 0..500 {
+                    assert_eq!(read(&tables.current().unwrap(), ID(1), 60..=70).len(), 11);
+                }
+            })
+        })
+        .collect();
+    for _ in 0..5 {
+        tables.reopen().unwrap();
+    }
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    fill(&tables.current().unwrap(), ID(2), &[1]);
+    assert_eq!(read(&tables.current().unwrap(), ID(2), 1..=9), [1]);
+}
+
+#[test]
+fn an_order_that_is_gone_is_made_again_from_the_rows() {
+    use std::rc::Rc;
+
+    use bluetick_core::inbox::Shelf;
+
+    let (_directory, tables) = tables();
+    let alice = "alice".parse().unwrap();
+    let mut update = tables.update().unwrap();
+    for number in 0..50 {
+        let shelf = Shelf::ALL[usize::from(number % 3)];
+        let change = InboxChange {
+            key: rows::inbox_key(&alice, ID(number)),
+            head: Seq::FIRST,
+            last_at: Timestamp::from_millis(i64::from(number) * 7 % 50),
+            shelf,
+            record: Some(Rc::from([])),
+            pending_after: None,
+        };
+        update.put_inbox(&change).unwrap();
+        // Moved once more: the old place must not stay behind.
+        update
+            .put_inbox(&InboxChange { last_at: Timestamp::from_millis(i64::from(number)), ..change })
+            .unwrap();
+    }
+    update.commit().unwrap();
+    let places = || {
+        let mut places = Vec::new();
+        let keep = |place| {
+            places.push(place);
+            true
+        };
+        tables.snapshot().unwrap().order(&alice, None, keep).unwrap();
+        places
+    };
+    let before = places();
+    assert_eq!((before.len(), before.is_sorted()), (50, true));
+    assert!(!tables.mend_order().unwrap());
+    let mut txn = tables.env.write_txn().unwrap();
+    tables.order.clear(&mut txn).unwrap();
+    txn.commit().unwrap();
+    assert!(tables.mend_order().unwrap());
+    assert_eq!(places(), before);
+}

@@ -1,0 +1,148 @@
+//! Writing the tables, in transactions that are durable as a whole.
+
+use std::rc::Rc;
+
+use bluetick_core::inbox::Shelf;
+use bluetick_core::{ConversationId, Member, Profile, Seq, Standing, Timestamp, User, UserId};
+use heed::RwTxn;
+
+use super::{CHECKPOINT_KEY, Engine, Table, TablesError, in_table, order_key_of};
+use crate::codec::rows::StoredConversation;
+use crate::codec::{chunk, record, rows};
+use crate::log::BatchNumber;
+
+/// What becomes of the rows a user has about one conversation.
+pub struct InboxChange {
+    /// Of the inbox row, which is that of the pending row too.
+    pub key: Vec<u8>,
+    pub head: Seq,
+    pub last_at: Timestamp,
+    pub shelf: Shelf,
+    /// The newest message, cut; `None` when it is in the tables already.
+    pub record: Option<Rc<[u8]>>,
+    pub pending_after: Option<Seq>,
+}
+
+/// Changes that become durable together.
+pub struct Update<'t> {
+    pub(super) tables: &'t Engine,
+    pub(super) txn: RwTxn<'t>,
+    pub(super) bytes: usize,
+}
+
+impl Update<'_> {
+    /// How much was put so far.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn put_conversation(&mut self, stored: &StoredConversation) -> Result<(), TablesError> {
+        let key = stored.conversation.id;
+        self.put(self.tables.conversations, key.as_bytes(), &rows::conversation_row(stored))
+    }
+
+    pub fn put_member(
+        &mut self,
+        id: ConversationId,
+        member: &Member,
+        standing: &Standing,
+    ) -> Result<(), TablesError> {
+        let row = rows::member_row(member, standing);
+        self.put(self.tables.members, &rows::member_key(id, &member.user), &row)
+    }
+
+    /// With all that is kept of the member by its name.
+    pub fn delete_member(&mut self, id: ConversationId, user: &UserId) -> Result<(), TablesError> {
+        self.tables.members.delete(&mut self.txn, &rows::member_key(id, user))?;
+        let key = rows::inbox_key(user, id);
+        if let Some(row) = self.tables.inbox.get(&self.txn, &key)? {
+            let order = order_key_of(&key, row).map_err(in_table("inbox"))?;
+            self.tables.order.delete(&mut self.txn, &order)?;
+        }
+        self.tables.inbox.delete(&mut self.txn, &key)?;
+        self.tables.pending.delete(&mut self.txn, &key)?;
+        Ok(())
+    }
+
+    pub fn put_chunk(&mut self, id: ConversationId, first_seq: Seq, chunk: &[u8]) -> Result<(), TablesError> {
+        self.put(self.tables.chunks, &rows::chunk_key(id, first_seq), chunk)
+    }
+
+    pub fn last_chunk(&self, id: ConversationId) -> Result<Option<(Seq, &[u8])>, TablesError> {
+        let Some(found) = self.tables.chunks.rev_prefix_iter(&self.txn, id.as_bytes())?.next() else {
+            return Ok(None);
+        };
+        let (key, bytes) = found?;
+        Ok(Some((rows::chunk_first_seq(key).map_err(in_table("chunks"))?, bytes)))
+    }
+
+    /// Writes what is kept by user, as far as it is not there already: a row that stays the same costs no write.
+    pub fn put_inbox(&mut self, change: &InboxChange) -> Result<(), TablesError> {
+        let InboxChange { key, head, last_at, shelf, pending_after, .. } = change;
+        let id = rows::key_conversation(key).map_err(in_table("inbox"))?;
+        let stored = self.tables.inbox.get(&self.txn, key)?;
+        let before = stored.map(rows::read_inbox).transpose().map_err(in_table("inbox"))?;
+        let record = match (&change.record, &before) {
+            (Some(record), _) => record.to_vec(),
+            (None, Some(before)) if before.last_seq == *head => before.record.to_vec(),
+            (None, _) => self.preview_at(id, *head)?,
+        };
+        let row = rows::InboxRow { last_seq: *head, last_at: *last_at, shelf: *shelf, record: &record };
+        let (from, to) = (before.as_ref().map(|before| before.place(id)), row.place(id));
+        let encoded = row.encode();
+        let same = stored == Some(&encoded[..]);
+        if from != Some(to) {
+            let user = rows::key_user(key).map_err(in_table("inbox"))?;
+            if let Some(from) = from {
+                self.tables.order.delete(&mut self.txn, &rows::order_key_in(user, &from))?;
+            }
+            self.put(self.tables.order, &rows::order_key_in(user, &to), &[])?;
+        }
+        if !same {
+            self.put(self.tables.inbox, key, &encoded)?;
+        }
+        let pending = pending_after.map(rows::pending_row);
+        let stored = self.tables.pending.get(&self.txn, key)?;
+        match pending {
+            Some(row) if stored != Some(&row[..]) => self.put(self.tables.pending, key, &row)?,
+            None if stored.is_some() => {
+                self.tables.pending.delete(&mut self.txn, key)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The newest message as an inbox shows it, from its chunk.
+    fn preview_at(&self, id: ConversationId, head: Seq) -> Result<Vec<u8>, TablesError> {
+        let Some((first, bytes)) = self.last_chunk(id)? else { return Ok(Vec::new()) };
+        let read = || {
+            let unpacked = chunk::unpack(&chunk::Header::read(bytes)?)?;
+            let index = usize::try_from(head.distance_from(first)).unwrap_or(usize::MAX);
+            unpacked.get(index).map_or(Ok(Vec::new()), record::cut)
+        };
+        read().map_err(in_table("chunks"))
+    }
+
+    pub fn put_user(&mut self, user: &User) -> Result<(), TablesError> {
+        self.put(self.tables.users, user.id.as_str().as_bytes(), &rows::user_row(user))
+    }
+
+    pub fn put_profile(&mut self, user: &UserId, profile: &Profile) -> Result<(), TablesError> {
+        self.put(self.tables.profiles, user.as_str().as_bytes(), &rows::profile_row(profile))
+    }
+
+    pub fn set_checkpoint(&mut self, through: BatchNumber) -> Result<(), TablesError> {
+        self.put(self.tables.meta, CHECKPOINT_KEY, &through.0.to_le_bytes())
+    }
+
+    fn put(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
+        self.bytes += key.len() + row.len();
+        Ok(table.put(&mut self.txn, key, row)?)
+    }
+
+    /// Durable when it returns.
+    pub fn commit(self) -> Result<(), TablesError> {
+        Ok(self.txn.commit()?)
+    }
+}
