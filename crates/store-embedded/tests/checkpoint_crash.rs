@@ -22,23 +22,29 @@ type Expected = BTreeMap<String, Vec<String>>;
 /// Writes while checkpoints run, and at each of their steps keeps an image of the disk together with what had been
 /// acknowledged before it was taken.
 struct Scene {
-    images: Mutex<Vec<(Step, TempDir, Expected)>>,
+    images: Mutex<Vec<(Step, TempDir, Expected, Read)>>,
     acknowledged: Mutex<Expected>,
+    read: Mutex<Read>,
 }
+
+/// How far each peer has read, as it was told.
+type Read = BTreeMap<String, u64>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_at_any_step_of_a_checkpoint_loses_and_doubles_nothing() {
     let directory = TempDir::new().unwrap();
-    let scene = Arc::new(Scene { images: Mutex::default(), acknowledged: Mutex::default() });
+    let scene =
+        Arc::new(Scene { images: Mutex::default(), acknowledged: Mutex::default(), read: Mutex::default() });
     let mut parts = StoreParts::new(small(directory.path()));
     let (watcher, path) = (Arc::clone(&scene), directory.path().to_owned());
     parts.on_checkpoint_step = Arc::new(move |step| {
-        let seen = watcher.images.lock().unwrap().iter().filter(|(kept, _, _)| *kept == step).count();
+        let seen = watcher.images.lock().unwrap().iter().filter(|(kept, ..)| *kept == step).count();
         if seen < 4 {
             let acknowledged = watcher.acknowledged.lock().unwrap().clone();
+            let read = watcher.read.lock().unwrap().clone();
             let image = TempDir::new().unwrap();
             copy_into(&path, image.path());
-            watcher.images.lock().unwrap().push((step, image, acknowledged));
+            watcher.images.lock().unwrap().push((step, image, acknowledged, read));
         }
     });
     let store = EmbeddedStore::open(parts).unwrap();
@@ -60,6 +66,12 @@ async fn a_crash_at_any_step_of_a_checkpoint_loses_and_doubles_nothing() {
                 send(&store, id, "alice", &text).await.unwrap();
                 scene.acknowledged.lock().unwrap().entry(peer.clone()).or_default().push(text);
             }
+            let count = scene.acknowledged.lock().unwrap()[&peer].len() as u64;
+            if (round + pair) % 3 == 0 {
+                let seq = count - (round % 4).min(count - 1);
+                let read = read_up_to(&store, id, &peer, seq).await;
+                scene.read.lock().unwrap().insert(peer.clone(), read);
+            }
         }
     }
     store.close().await;
@@ -74,9 +86,9 @@ async fn a_crash_at_any_step_of_a_checkpoint_loses_and_doubles_nothing() {
         Step::PositionMoved,
     ];
     for step in steps {
-        assert!(images.iter().any(|(kept, _, _)| *kept == step), "{step:?} was never reached");
+        assert!(images.iter().any(|(kept, ..)| *kept == step), "{step:?} was never reached");
     }
-    for (step, image, acknowledged) in images {
+    for (step, image, acknowledged, read) in images {
         let clock = Arc::new(ManualClock::at(common::NOW));
         let parts = StoreParts { clock, ..StoreParts::new(small(image.path())) };
         let store = EmbeddedStore::open(parts).unwrap();
@@ -86,12 +98,46 @@ async fn a_crash_at_any_step_of_a_checkpoint_loses_and_doubles_nothing() {
             assert!(found.starts_with(expected), "{step:?}: {peer} lost something");
             let again = send(&store, id, "alice", &expected[0]).await.unwrap();
             assert_eq!(again.get(), 1, "{step:?}: the first message is still known by its id");
+            let entry = store.inbox_entry(id, &user(peer)).await.unwrap();
+            let told = read.get(peer).copied().unwrap_or_default();
+            assert!(entry.own.read.get() >= told, "{step:?}: {peer} has read {told}");
+            assert_eq!(
+                entry.unread,
+                entry.conversation.head.distance_from(entry.own.read),
+                "{step:?}: {peer}"
+            );
+            let behind = store.behind(&user(peer), Vec::new()).await.unwrap();
+            let missing = behind.first().map_or(0, |behind| behind.head.distance_from(behind.after));
+            assert_eq!(
+                missing, entry.unread,
+                "{step:?}: what {peer} has not read was not acknowledged either"
+            );
         }
+        let request = bluetick_core::InboxRequest {
+            user: user("alice"),
+            after: None,
+            limit: bluetick_core::PageLimit::MAX,
+            filter: bluetick_core::InboxFilter::All,
+        };
+        let inbox = store.inbox(request).await.unwrap().entries;
+        assert!(inbox.len() >= acknowledged.len(), "{step:?}");
+        assert!(inbox.is_sorted_by_key(bluetick_core::InboxEntry::place), "{step:?}");
         assert!(store.user(&user("alice")).await.unwrap().is_some(), "{step:?}");
         store.close().await;
         drop(store);
         inbox_rows_agree_with_the_conversations(image.path(), &acknowledged, step);
     }
+}
+
+async fn read_up_to(store: &dyn Store, id: bluetick_core::ConversationId, peer: &str, seq: u64) -> u64 {
+    let mark = bluetick_core::ports::Mark {
+        conversation: id,
+        user: user(peer),
+        kind: bluetick_core::MarkKind::Read,
+        seq: bluetick_core::Seq::new(seq),
+        origin: None,
+    };
+    store.mark(mark).await.unwrap().read.get()
 }
 
 fn inbox_rows_agree_with_the_conversations(directory: &std::path::Path, known: &Expected, step: Step) {

@@ -58,6 +58,20 @@ pub async fn direct(store: &dyn Store, one: &str, other: &str) -> ConversationId
 }
 
 /// A message whose id follows from its content.
+pub fn message(conversation: ConversationId, sender: &str, text: &str) -> Append {
+    Append {
+        conversation,
+        sender: user(sender),
+        message_id: text.replace(' ', "-").parse().unwrap(),
+        content_type: ContentType::Text,
+        content: text.into(),
+        timestamp: NOW,
+        received_at: NOW,
+        retry_after: None,
+        origin: None,
+    }
+}
+
 pub async fn send(
     store: &dyn Store,
     id: ConversationId,
@@ -74,17 +88,7 @@ pub async fn send_as(
     message_id: &str,
     text: &str,
 ) -> Result<Seq, StoreError> {
-    let append = Append {
-        conversation: id,
-        sender: user(sender),
-        message_id: message_id.parse().unwrap(),
-        content_type: ContentType::Text,
-        content: text.into(),
-        timestamp: NOW,
-        received_at: NOW,
-        retry_after: None,
-        origin: None,
-    };
+    let append = Append { message_id: message_id.parse().unwrap(), ..message(id, sender, text) };
     store.append(append).await?.await.map(|appended| appended.seq)
 }
 

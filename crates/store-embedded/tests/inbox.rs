@@ -1,0 +1,159 @@
+//! What only this store can get wrong about inboxes and pending deliveries: rows in tables beside what memory knows.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bluetick_core::ports::{Creation, Mark, NewConversation, Store};
+use bluetick_core::{
+    ConversationId, InboxEntry, InboxFilter, InboxRequest, MarkKind, PageLimit, Seq, UserId,
+};
+use bluetick_store_embedded::tables::Tables;
+use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
+use common::{direct, send, small, user};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+fn open(settings: StoreSettings) -> EmbeddedStore {
+    EmbeddedStore::open(StoreParts::new(settings)).unwrap()
+}
+
+async fn close(store: EmbeddedStore) {
+    store.close().await;
+}
+
+async fn inbox(store: &EmbeddedStore, name: &str, limit: i64) -> Vec<InboxEntry> {
+    let limit = PageLimit::try_from(limit).unwrap();
+    let request = InboxRequest { user: user(name), after: None, limit, filter: InboxFilter::All };
+    store.inbox(request).await.unwrap().entries
+}
+
+async fn mark(store: &EmbeddedStore, id: ConversationId, user: UserId, kind: MarkKind, seq: u64) {
+    let mark = Mark { conversation: id, user, kind, seq: Seq::new(seq), origin: None };
+    store.mark(mark).await.unwrap();
+}
+
+fn pending_row(directory: &TempDir, name: &str) -> Vec<(ConversationId, Seq)> {
+    let tables = Tables::open(&directory.path().join("tables")).unwrap();
+    tables.current().unwrap().snapshot().unwrap().pending(&user(name)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pending_row_appears_once_stays_the_same_and_goes_with_the_ack() {
+    let directory = TempDir::new().unwrap();
+    let store = open(small(directory.path()));
+    let id = direct(&store, "alice", "bob").await;
+    send(&store, id, "alice", "first").await.unwrap();
+    close(store).await;
+    assert_eq!(pending_row(&directory, "bob"), [(id, Seq::ZERO)]);
+    assert_eq!(pending_row(&directory, "alice"), [], "nothing is pending for who sent all of it");
+
+    let store = open(small(directory.path()));
+    for number in 0..1_000 {
+        send(&store, id, "alice", &number.to_string()).await.unwrap();
+    }
+    close(store).await;
+    assert_eq!(pending_row(&directory, "bob"), [(id, Seq::ZERO)]);
+
+    let store = open(small(directory.path()));
+    mark(&store, id, user("bob"), MarkKind::Delivered, 400).await;
+    close(store).await;
+    assert_eq!(pending_row(&directory, "bob"), [(id, Seq::new(400))]);
+
+    let store = open(small(directory.path()));
+    mark(&store, id, user("bob"), MarkKind::Read, 1_001).await;
+    close(store).await;
+    assert_eq!(pending_row(&directory, "bob"), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inbox_is_one_list_whatever_part_of_it_is_in_the_tables() {
+    let directory = TempDir::new().unwrap();
+    let store = open(small(directory.path()));
+    for number in 0..60 {
+        let id = direct(&store, "alice", &format!("bob{number}")).await;
+        send(&store, id, "alice", "hello").await.unwrap();
+    }
+    close(store).await;
+    // A checkpoint only at the end: what comes now is in memory.
+    let settings = StoreSettings { checkpoint_bytes: 1 << 30, ..small(directory.path()) };
+    let store = open(settings);
+    let mut expected = Vec::new();
+    for number in [7, 59, 0] {
+        let peer = format!("bob{number}");
+        let id = direct(&store, "alice", &peer).await;
+        let mut append = common::message(id, &peer, "again");
+        append.received_at = common::NOW.plus_millis(1_000 + expected.len() as i64);
+        store.append(append).await.unwrap().await.unwrap();
+        expected.insert(0, (peer, 1));
+    }
+    let top = inbox(&store, "alice", 3).await;
+    let top: Vec<_> =
+        top.iter().map(|entry| (entry.peer.as_ref().unwrap().to_string(), entry.unread)).collect();
+    assert_eq!(top, expected);
+    let all = inbox(&store, "alice", 100).await;
+    let mut peers: Vec<_> = all.iter().map(|entry| entry.peer.clone().unwrap()).collect();
+    peers.sort();
+    peers.dedup();
+    assert_eq!((all.len(), peers.len()), (60, 60));
+    close(store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_list_in_memory_is_soon_read_from_the_tables() {
+    let directory = TempDir::new().unwrap();
+    let settings = StoreSettings {
+        checkpoint_bytes: 1 << 30,
+        checkpoint_idle_seconds: 3_600,
+        ..small(directory.path())
+    };
+    let store = open(settings);
+    for number in 0..1_000 {
+        direct(&store, "alice", &format!("bob{number}")).await;
+    }
+    assert_eq!(inbox(&store, "alice", 20).await.len(), 20);
+    let tables_have_it = || {
+        // Reading does not disturb the store: LMDB would not open one directory twice in a process, so the file is looked at.
+        std::fs::metadata(directory.path().join("tables/data.mdb")).unwrap().len() > 150_000
+    };
+    let started = Instant::now();
+    while !tables_have_it() {
+        assert!(started.elapsed().as_secs() < 30, "no checkpoint was taken");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    close(store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_of_ten_thousand_counts_its_receipts_without_asking_everybody() {
+    let directory = TempDir::new().unwrap();
+    let settings = || StoreSettings { data_dir: directory.path().to_owned(), ..StoreSettings::default() };
+    let store = Arc::new(open(settings()));
+    let name = |number: usize| -> UserId { format!("member{number}").parse().unwrap() };
+    let id = ConversationId::group([7; 15]);
+    let creation =
+        Creation::Group { title: "All".parse().unwrap(), members: (1..10_000).map(name).collect() };
+    let new = NewConversation { id, creation, created_by: name(0), created_at: common::NOW };
+    store.open_conversation(new).await.unwrap();
+    send(&*store, id, "member0", "hello everybody").await.unwrap();
+    let mut marks = JoinSet::new();
+    for number in 1..=3_000 {
+        let kind = if number <= 1_000 { MarkKind::Read } else { MarkKind::Delivered };
+        let store = Arc::clone(&store);
+        marks.spawn(async move { mark(&store, id, name(number), kind, 2).await });
+    }
+    marks.join_all().await;
+    let receipts = store.receipts(id, &name(0), Seq::new(2)).await.unwrap();
+    assert_eq!((receipts.recipients, receipts.delivered, receipts.read), (9_999, 3_000, 1_000));
+    mark(&store, id, name(3_001), MarkKind::Read, 2).await;
+    let receipts = store.receipts(id, &name(0), Seq::new(2)).await.unwrap();
+    assert_eq!((receipts.delivered, receipts.read), (3_001, 1_001));
+    store.close().await;
+    drop(store);
+    let store = open(settings());
+    assert_eq!(store.receipts(id, &name(0), Seq::new(2)).await.unwrap(), receipts);
+    close(store).await;
+}
