@@ -1,6 +1,12 @@
 //! Measuring Bluetick with its own tools. Results go to the terminal; what they mean is written in docs/benchmarks.md.
 
 mod bare_log;
+pub mod inbox;
 mod measure;
+pub mod reconnect;
+mod scratch;
+mod seed;
 pub mod store;
 mod workload;
+
+pub use scratch::BenchError;

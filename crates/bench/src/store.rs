@@ -14,11 +14,13 @@ use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{
     ContentType, ConversationId, MessageId, PageFrom, PageLimit, PageRequest, StoreError, UserId,
 };
-use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts, StoreSettings};
+use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use tokio::task::JoinSet;
 
+use crate::BenchError;
 use crate::bare_log::{self, BareLog, BatchSize};
 use crate::measure::{Latencies, Spent, Usage, disk_bytes, resident_bytes};
+use crate::scratch::{in_scratch, settle};
 use crate::workload::{Dice, Popularity, texts};
 
 #[derive(Clone, Debug)]
@@ -32,18 +34,6 @@ pub struct StoreBench {
     /// How long pages are read, hot and after a restart. 0 leaves that out.
     pub read_seconds: u64,
     pub settings: StoreSettings,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    #[error("{}: {error}", path.display())]
-    Io { path: PathBuf, error: std::io::Error },
-    #[error("{} exists and is not empty; name another directory with --dir", .0.display())]
-    NotEmpty(PathBuf),
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// Collects what the store reports about itself.
@@ -101,16 +91,8 @@ impl StoreObserver for Watcher {
 
 /// Runs everything and prints as it goes.
 pub fn run(bench: StoreBench) -> Result<(), BenchError> {
-    let in_directory = |error| BenchError::Io { path: bench.directory.clone(), error };
-    if bench.directory.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(BenchError::NotEmpty(bench.directory));
-    }
-    std::fs::create_dir_all(&bench.directory).map_err(in_directory)?;
     // One thread sends for everybody; the processors are for the store.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let result = runtime.map_err(in_directory).and_then(|runtime| runtime.block_on(measure(&bench)));
-    std::fs::remove_dir_all(&bench.directory).map_err(in_directory)?;
-    result
+    in_scratch(&bench.directory, 1, measure(&bench))
 }
 
 async fn measure(bench: &StoreBench) -> Result<(), BenchError> {
@@ -198,16 +180,6 @@ async fn found_conversations(
         settle(Some(opened))?;
     }
     Ok(pairs)
-}
-
-fn settle<T>(
-    joined: Option<Result<Result<T, StoreError>, tokio::task::JoinError>>,
-) -> Result<(), BenchError> {
-    match joined {
-        Some(Ok(Err(error))) => Err(error.into()),
-        Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
-        Some(Ok(Ok(_))) | None => Ok(()),
-    }
 }
 
 async fn send_all(

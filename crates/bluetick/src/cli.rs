@@ -212,6 +212,39 @@ pub enum BenchCommand {
     /// The embedded store alone: durable sends, pages, bytes, processor time
     #[command(after_help = BENCH_STORE_HELP)]
     Store(BenchStoreArgs),
+    /// The embedded store: pages of a short and of a long inbox, marks, receipts of a large group, bytes on disk
+    Inbox(BenchInboxArgs),
+    /// A server of its own, and devices that come back all at once after they missed messages
+    Reconnect(BenchReconnectArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct BenchInboxArgs {
+    /// How many conversations the long inbox has; the short one has 20
+    #[arg(long, value_name = "COUNT", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(20..=1_000_000))]
+    pub conversations: u32,
+    /// How long each measurement takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+    pub seconds: u64,
+    /// How many marks wait for the disk at any time
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub in_flight: u32,
+    /// Where to write: an empty or new directory on the disk to measure; removed at the end
+    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
+    pub dir: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchReconnectArgs {
+    /// How many devices come back
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub devices: u32,
+    /// How many messages each has missed
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub missed: u32,
+    /// Where to write: an empty or new directory; removed at the end
+    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
+    pub dir: PathBuf,
 }
 
 #[derive(Args, Debug)]

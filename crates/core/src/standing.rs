@@ -93,7 +93,7 @@ impl Standing {
         self.read = self.read.max(seq);
         self.delivered = self.delivered.max(self.read);
         if !self.preferences.hides_reads {
-            self.shown_read = self.shown_read.max(self.read);
+            self.shown_read = self.shown_read.max(seq);
         }
     }
 

@@ -59,6 +59,7 @@ fn in_plain_words(problem: &str) -> String {
         "a boolean" => "expected true or false",
         "a sequence" => "expected an array",
         "a map" => "expected an object",
+        "a position" => "expected an object with a seq, or the seq alone",
         "i8" | "i16" | "i32" | "i64" | "isize" => "expected a whole number",
         "u8" | "u16" | "u32" | "u64" | "usize" => "expected a whole number that is not negative",
         object if object.starts_with("struct ") => "expected an object",

@@ -9,7 +9,9 @@ use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
 use crate::frame::{
-    AckFrame, CaughtUpFrame, ErrorFrame, Hello, MessageFrame, PongFrame, SendFrame, WelcomeFrame,
+    AckFrame, BacklogFrame, CaughtUpFrame, ConversationFrame, ErrorFrame, Hello, MarkFrame, MessageFrame,
+    PongFrame, PresenceFrame, ReceiptsFrame, SendFrame, StatusFrame, TypingFrame, TypingServerFrame,
+    WelcomeFrame,
 };
 use crate::{CloseCode, ErrorCode};
 
@@ -59,6 +61,18 @@ struct Described {
     parts: Vec<(String, RefOr<Schema>)>,
 }
 
+impl Described {
+    /// What the frame is called in the document: by its type, and by who says it where both sides have one of that type.
+    fn key(&self, all: &[Described]) -> String {
+        let said_by_both = all.iter().any(|other| other.kind == self.kind && other.speaker != self.speaker);
+        match (said_by_both, self.speaker) {
+            (false, _) => self.kind.into(),
+            (true, Speaker::Client) => format!("{}_by_client", self.kind),
+            (true, Speaker::Server) => format!("{}_by_server", self.kind),
+        }
+    }
+}
+
 fn describe<T: ToSchema>(kind: &'static str, speaker: Speaker) -> Described {
     let mut parts = Vec::new();
     T::schemas(&mut parts);
@@ -73,11 +87,20 @@ fn frames() -> Vec<Described> {
     vec![
         describe::<Hello<'_>>("hello", Speaker::Client),
         describe::<SendFrame<'_>>("send", Speaker::Client),
+        describe::<MarkFrame<'_>>("delivered", Speaker::Client),
+        describe::<MarkFrame<'_>>("read", Speaker::Client),
+        describe::<TypingFrame<'_>>("typing", Speaker::Client),
         describe::<PingFrame>("ping", Speaker::Client),
         describe::<WelcomeFrame<'_>>("welcome", Speaker::Server),
+        describe::<BacklogFrame>("backlog", Speaker::Server),
         describe::<CaughtUpFrame>("caught_up", Speaker::Server),
         describe::<MessageFrame<'_>>("message", Speaker::Server),
         describe::<AckFrame<'_>>("ack", Speaker::Server),
+        describe::<StatusFrame<'_>>("status", Speaker::Server),
+        describe::<ReceiptsFrame>("receipts", Speaker::Server),
+        describe::<ConversationFrame<'_>>("conversation", Speaker::Server),
+        describe::<TypingServerFrame<'_>>("typing", Speaker::Server),
+        describe::<PresenceFrame<'_>>("presence", Speaker::Server),
         describe::<PongFrame>("pong", Speaker::Server),
         describe::<ErrorFrame<'_>>("error", Speaker::Server),
     ]
@@ -109,30 +132,32 @@ pub fn websocket() -> Value {
     let mut schemas = BTreeMap::new();
     let mut messages = Map::new();
     let mut names: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-    for frame in frames() {
-        for (name, part) in frame.parts {
-            schemas.insert(name, json!(part));
+    let frames = frames();
+    for frame in &frames {
+        for (name, part) in &frame.parts {
+            schemas.insert(name.clone(), json!(part));
         }
         let mut schema = json!(frame.schema);
         let example = schema.as_object_mut().and_then(|schema| schema.remove("example"));
         name_type(&mut schema, frame.kind);
-        let name = format!("{}_frame", frame.kind);
+        let key = frame.key(&frames);
+        let schema_name = format!("{key}_frame");
         messages.insert(
-            frame.kind.into(),
+            key.clone(),
             json!({
                 "name": frame.kind,
-                "payload": { "$ref": format!("#/components/schemas/{name}") },
-                "examples": example.map(|payload| vec![json!({ "payload": payload })]).unwrap_or_default(),
+                "payload": { "$ref": format!("#/components/schemas/{schema_name}") },
+                "examples": example.map(|example| vec![typed(example, frame.kind)]).unwrap_or_default(),
             }),
         );
-        schemas.insert(name, schema);
+        schemas.insert(schema_name, schema);
         let direction = if frame.speaker == Speaker::Client { "receive" } else { "send" };
-        let reference = json!({ "$ref": format!("#/channels/connection/messages/{}", frame.kind) });
+        let reference = json!({ "$ref": format!("#/channels/connection/messages/{key}") });
         names.entry(direction).or_default().push(reference);
     }
     let in_channel: Map<String, Value> = messages
         .keys()
-        .map(|kind| (kind.clone(), json!({ "$ref": format!("#/components/messages/{kind}") })))
+        .map(|key| (key.clone(), json!({ "$ref": format!("#/components/messages/{key}") })))
         .collect();
     let operation = |action: &str| json!({ "action": action, "channel": { "$ref": "#/channels/connection" }, "messages": names[action] });
     json!({
@@ -150,6 +175,12 @@ pub fn websocket() -> Value {
         "x-close-codes": close_codes(),
         "x-error-codes": error_codes(),
     })
+}
+
+/// An example of a frame that has several types, as one of them.
+fn typed(mut example: Value, kind: &str) -> Value {
+    example["type"] = kind.into();
+    json!({ "payload": example })
 }
 
 /// Every frame carries its type, which the code keeps apart from the fields.

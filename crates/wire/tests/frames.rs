@@ -1,71 +1,24 @@
-//! The bytes of every frame and body, and what becomes of frames that come in.
+//! The bytes of every frame, and what becomes of frames that come in.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
-use std::sync::Arc;
+mod common;
 
-use bluetick_core::ports::{Appended, Origin};
-use bluetick_core::{
-    ContentType, Conversation, ConversationId, ConversationView, Epoch, Member, Members, Message, MessageId,
-    Page, PageFrom, Role, Seq, Timestamp, User, UserId,
-};
+use bluetick_core::ports::Origin;
+use bluetick_core::{ContentType, ConversationId, Epoch, MarkKind, Message, Profile, Seq, Timestamp};
+use bluetick_wire::ErrorCode;
 use bluetick_wire::frame::{
-    ClientFrame, FrameError, encode_ack, encode_caught_up, encode_error, encode_message, encode_pong,
+    ClientFrame, FrameError, encode_ack, encode_backlog, encode_caught_up, encode_conversation, encode_error,
+    encode_message, encode_pong, encode_presence, encode_receipts, encode_status, encode_typing,
     encode_welcome,
 };
-use bluetick_wire::http::{
-    ConversationBody, ErrorBody, HealthBody, PageBody, PageParameters, ReadyBody, SentBody, TokenBody,
-    UserBody,
-};
-use bluetick_wire::{ErrorCode, decode};
+use bluetick_wire::http::PresenceBody;
+use common::{NOW, appended, boundaries, direct, entry, group_entry, message, message_id, snapshot, user};
 use proptest::prelude::*;
-
-fn user(name: &str) -> UserId {
-    name.parse().unwrap()
-}
-
-fn direct() -> ConversationId {
-    ConversationId::direct(&user("alice"), &user("bob"))
-}
-
-fn message_id() -> MessageId {
-    "0199c0de-0000-7000-8000-000000000001".parse().unwrap()
-}
-
-fn message(content: &str) -> Message {
-    Message {
-        conversation: direct(),
-        seq: Seq::new(7),
-        message_id: message_id(),
-        sender: user("alice"),
-        receiver: Some(user("bob")),
-        content_type: ContentType::Text,
-        content: content.into(),
-        timestamp: Timestamp::from_millis(-5),
-        received_at: Timestamp::from_millis(1_767_225_600_123),
-    }
-}
-
-fn appended(duplicate: bool) -> Appended {
-    Appended { seq: Seq::new(7), received_at: Timestamp::from_millis(1_767_225_600_123), duplicate }
-}
-
-fn json(body: &impl serde::Serialize) -> String {
-    serde_json::to_string(body).unwrap()
-}
-
-/// One line each. A change here is a change of the contract; `BLUETICK_BLESS=1` accepts it.
-fn snapshot(name: &str, lines: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
-    if std::env::var_os("BLUETICK_BLESS").is_some() {
-        std::fs::write(&path, lines).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(lines, expected, "if this is meant: BLUETICK_BLESS=1 cargo test -p bluetick-wire");
-}
 
 #[test]
 fn the_bytes_of_every_server_frame() {
+    let (entry, seen) = (entry(), Profile { last_seen_at: Some(NOW), hides_presence: false });
     let frames = [
         encode_welcome(&user("alice"), "s1", Epoch::FIRST, Timestamp::from_millis(1_767_225_600_000)),
         encode_caught_up().into(),
@@ -73,66 +26,21 @@ fn the_bytes_of_every_server_frame() {
         encode_ack(direct(), &"m1".parse().unwrap(), &appended(true)),
         encode_message(&message("Lunch? \"now\"\n\u{1}\u{1F96A}")),
         encode_message(&Message { receiver: None, content_type: ContentType::System, ..message("{}") }),
+        encode_status(direct(), &user("bob"), boundaries(44, 40), None),
+        encode_status(direct(), &user("alice"), boundaries(44, 40), Some(4)),
+        encode_receipts(ConversationId::group([9; 15]), boundaries(44, 12)),
+        encode_typing(direct(), &user("bob")),
+        encode_presence(&user("bob"), true, seen),
+        encode_presence(&user("bob"), false, seen),
+        encode_presence(&user("bob"), true, Profile { hides_presence: true, ..seen }),
+        encode_conversation(&entry, Some(PresenceBody::new(&user("bob"), false, seen))),
+        encode_conversation(&group_entry(), None),
+        encode_backlog(direct(), Seq::new(1_000), Seq::new(250_000)),
         encode_pong().into(),
         encode_error(ErrorCode::RateLimited, "too many requests", Some("m1")),
         encode_error(ErrorCode::UnknownType, "this server knows no frame of that type", None),
     ];
     snapshot("server_frames.txt", &(frames.join("\n") + "\n"));
-}
-
-#[test]
-fn the_bytes_of_every_http_body() {
-    let members = Members::from_unsorted(vec![
-        Member { user: user("bob"), role: Role::Member, joined_seq: Seq::new(3) },
-        Member { user: user("alice"), role: Role::Admin, joined_seq: Seq::FIRST },
-    ]);
-    let conversation = Conversation {
-        id: direct(),
-        title: None,
-        created_by: user("alice"),
-        created_at: Timestamp::from_millis(1),
-        head: Seq::new(7),
-        last_at: Timestamp::from_millis(2),
-    };
-    let view = ConversationView { conversation, members: Arc::new(members) };
-    let group = ConversationView {
-        conversation: Conversation {
-            id: ConversationId::group([9; 15]),
-            title: Some("Lunch".parse().unwrap()),
-            ..view.conversation.clone()
-        },
-        ..view.clone()
-    };
-    let page = Page {
-        messages: vec![message("hi")],
-        next_before: Some(Seq::new(7)),
-        next_after: None,
-        head: Seq::new(7),
-    };
-    let account = User {
-        id: user("alice"),
-        display_name: Some("Alice".into()),
-        password_hash: Some("secret".into()),
-        created_at: Timestamp::from_millis(3),
-    };
-    let token = TokenBody {
-        token: "t".into(),
-        user_id: user("alice"),
-        expires_at: Timestamp::from_millis(1_767_225_600_000),
-    };
-    let bodies = [
-        json(&token),
-        json(&UserBody::from(&account)),
-        json(&ConversationBody::new(&view, &user("alice"))),
-        json(&ConversationBody::new(&group, &user("alice"))),
-        json(&SentBody::new(direct(), &message_id(), &appended(true))),
-        json(&PageBody::new(&page, PageFrom::Newest)),
-        json(&ErrorBody::new(ErrorCode::ConversationNotFound, "no such conversation")),
-        json(&HealthBody { status: "ok" }),
-        json(&ReadyBody::ready()),
-        json(&ReadyBody::not_ready("the disk is full")),
-    ];
-    snapshot("http_bodies.txt", &(bodies.join("\n") + "\n"));
 }
 
 #[test]
@@ -143,6 +51,13 @@ fn a_message_takes_one_buffer_also_when_much_of_it_is_escaped() {
         assert!(frame.capacity() < frame.len() + 320, "it grew to {} for {}", frame.capacity(), frame.len());
         assert!(usual < 320);
     }
+}
+
+#[test]
+fn a_status_takes_one_buffer() {
+    let frame =
+        encode_status(direct(), &user(&"u".repeat(128)), boundaries(Seq::MAX.get(), 1), Some(u64::MAX));
+    assert_eq!(frame.capacity(), 320, "it grew for {} bytes", frame.len());
 }
 
 fn decoded(text: &str) -> Result<ClientFrame<'_>, FrameError> {
@@ -180,13 +95,41 @@ fn a_frame_that_is_not_understood_says_which_field_and_never_repeats_its_value()
             r#"{"type":"hello","token":"t","positions":{"c":{"seq":"x"}}}"#,
             "positions.c.seq: expected a whole number that is not negative",
         ),
-        (r#"{"type":"hello","token":"t","positions":{"c":[1,2]}}"#, "positions.c: expected an object"),
+        (
+            r#"{"type":"hello","token":"t","positions":{"c":[1,2]}}"#,
+            "positions.c: expected an object with a seq, or the seq alone",
+        ),
+        (
+            r#"{"type":"hello","token":"t","positions":{"c":-1}}"#,
+            "positions.c: expected an object with a seq",
+        ),
+        (
+            r#"{"type":"hello","token":"t","positions":{"c":null}}"#,
+            "positions.c: expected an object with a seq",
+        ),
+        (r#"{"type":"hello","token":"t","positions":{"c":"hunter2"}}"#, "positions.c: expected an object"),
+        (r#"{"type":"hello","token":"t","positions":{"c":{"epoch":1}}}"#, "positions.c: missing field `seq`"),
+        (
+            r#"{"type":"hello","token":"t","positions":{"c":{"seq":1,"epoch":-1}}}"#,
+            "positions.c.epoch: expected a whole number that is not negative",
+        ),
         (r#"{"type":"hello","token":"t","positions":[]}"#, "positions: expected an object"),
         (
             r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi","retry":"hunter2 at line 1"}"#,
             "retry: expected true or false",
         ),
-        (r#"{"type":"read","conversation_id":"c","seq":1}"#, "unknown_type: "),
+        (r#"{"type":"delivered","conversation_id":"c"}"#, "missing field `seq`"),
+        (r#"{"type":"delivered","seq":1}"#, "missing field `conversation_id`"),
+        (
+            r#"{"type":"read","conversation_id":"c","seq":-1}"#,
+            "seq: expected a whole number that is not negative",
+        ),
+        (r#"{"type":"read","conversation_id":"c","seq":1.5}"#, "seq: expected a whole number"),
+        (r#"{"type":"read","conversation_id":"c","seq":"hunter2"}"#, "seq: expected a whole number"),
+        (r#"{"type":"read","conversation_id":["hunter2"],"seq":1}"#, "conversation_id: expected a string"),
+        (r#"{"type":"typing"}"#, "missing field `conversation_id`"),
+        (r#"{"type":"typing","conversation_id":7}"#, "conversation_id: expected a string"),
+        (r#"{"type":"receipts","conversation_id":"c"}"#, "unknown_type: "),
     ] {
         let message = refused(text);
         assert!(message.contains(says), "{text} gave: {message}");
@@ -197,7 +140,7 @@ fn a_frame_that_is_not_understood_says_which_field_and_never_repeats_its_value()
 #[test]
 fn a_long_name_is_not_sent_back_whole() {
     let name = "n".repeat(10_000);
-    let message = refused(&format!(r#"{{"type":"hello","token":"t","positions":{{"{name}":7}}}}"#));
+    let message = refused(&format!(r#"{{"type":"hello","token":"t","positions":{{"{name}":true}}}}"#));
     assert!(message.len() < 200 && message.contains("positions.nnn"), "{message}");
 }
 
@@ -209,6 +152,58 @@ fn fields_nobody_knows_are_passed_over_and_null_is_as_good_as_absent() {
     let request = send.into_request(direct(), Origin(1)).unwrap();
     assert_eq!((&*request.content, request.content_type), ("hi", ContentType::Text));
     assert_eq!((request.timestamp, request.retry_after), (None, None));
+}
+
+#[test]
+fn a_mark_says_what_up_to_where_and_of_which_conversation() {
+    for (kind, meant) in [("delivered", MarkKind::Delivered), ("read", MarkKind::Read)] {
+        let text = format!(r#"{{"seq":44,"conversation_id":"{}","type":"{kind}","new":[1]}}"#, direct());
+        let Ok(ClientFrame::Mark(found, mark)) = decoded(&text) else { panic!("{text} was not understood") };
+        assert_eq!((found, mark.conversation(), mark.seq()), (meant, Some(direct()), Seq::new(44)));
+    }
+}
+
+#[test]
+fn a_mark_far_above_any_seq_counts_as_the_highest_and_one_of_no_conversation_is_told_so() {
+    let text = r#"{"type":"read","conversation_id":"nonsense","seq":18446744073709551615}"#;
+    let Ok(ClientFrame::Mark(_, mark)) = decoded(text) else { panic!("it was not understood") };
+    assert_eq!((mark.conversation(), mark.seq()), (None, Seq::MAX));
+}
+
+#[test]
+fn typing_says_where() {
+    let conversation = |id: &str| {
+        let text = format!(r#"{{"type":"typing","conversation_id":"{id}"}}"#);
+        let Ok(ClientFrame::Typing(typing)) = decoded(&text) else { panic!("{text} was not understood") };
+        typing.conversation()
+    };
+    assert_eq!(conversation(&direct().to_string()), Some(direct()));
+    assert_eq!(conversation("nonsense"), None);
+}
+
+/// Of one conversation, in the first epoch.
+fn position(value: &str) -> Option<Seq> {
+    let text = format!(r#"{{"type":"hello","token":"t","positions":{{"{}":{value}}}}}"#, direct());
+    let Ok(ClientFrame::Hello(hello)) = decoded(&text) else { panic!("{text} was not understood") };
+    let positions = hello.positions_in(Epoch::FIRST);
+    assert!(positions.iter().all(|position| position.conversation == direct()));
+    positions.first().map(|position| position.seq)
+}
+
+#[test]
+fn a_position_is_an_object_or_the_seq_alone() {
+    for same in ["44", r#"{"seq":44}"#, r#"{"epoch":null,"seq":44}"#, r#"{"seq":44,"epoch":1,"new":{}}"#] {
+        assert_eq!(position(same), Some(Seq::new(44)), "{same}");
+    }
+    assert_eq!(position("18446744073709551615"), Some(Seq::MAX));
+}
+
+#[test]
+fn positions_of_another_epoch_and_of_what_is_no_conversation_are_passed_over() {
+    assert_eq!(position(r#"{"seq":44,"epoch":2}"#), None);
+    let text = r#"{"type":"hello","token":"t","positions":{"nonsense":44,"":1}}"#;
+    let Ok(ClientFrame::Hello(hello)) = decoded(text) else { panic!("it was not understood") };
+    assert_eq!(hello.positions_in(Epoch::FIRST), []);
 }
 
 #[test]
@@ -233,9 +228,9 @@ proptest! {
 
     #[test]
     fn any_json_object_is_a_frame_or_an_error(
-        kind in "(hello|send|ping|other)",
+        kind in "(hello|send|delivered|read|typing|ping|other)",
         fields in prop::collection::btree_map(
-            "(token|device_id|positions|conversation_id|message_id|content|content_type|timestamp|retry|after_seq)",
+            "(token|device_id|positions|conversation_id|message_id|content|content_type|timestamp|retry|after_seq|seq)",
             prop_oneof![
                 Just("null".to_string()), Just("true".to_string()), Just("[]".to_string()), Just("{}".to_string()),
                 any::<i64>().prop_map(|number| number.to_string()),
@@ -247,21 +242,41 @@ proptest! {
     ) {
         let fields: String = fields.iter().map(|(name, value)| format!(r#","{name}":{value}"#)).collect();
         let text = format!(r#"{{"type":"{kind}"{fields}}}"#);
-        if let Ok(ClientFrame::Send(send)) = decoded(&text) {
-            let _ = (send.conversation(), send.message_id());
-            let _ = send.into_request(direct(), Origin(1));
+        match decoded(&text) {
+            Ok(ClientFrame::Send(send)) => {
+                let _ = (send.conversation(), send.message_id());
+                let _ = send.into_request(direct(), Origin(1));
+            }
+            Ok(ClientFrame::Mark(_, mark)) => prop_assert!(mark.seq() <= Seq::MAX && mark.conversation().is_none()),
+            Ok(ClientFrame::Typing(typing)) => prop_assert!(typing.conversation().is_none()),
+            Ok(ClientFrame::Hello(_) | ClientFrame::Ping) | Err(_) => {}
         }
     }
 
     #[test]
-    fn any_bytes_are_a_body_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = decode::<bluetick_wire::http::SendRequestBody<'_>>(&bytes);
-        let _ = bluetick_wire::http::OpenConversation::decode(&bytes);
-    }
-
-    #[test]
-    fn any_query_is_a_page_or_an_error(query in "[a-z_=&0-9+.-]{0,60}") {
-        let _ = PageParameters::parse(&query);
+    fn any_positions_are_read_or_refused_and_none_is_above_the_highest_seq(
+        positions in prop::collection::btree_map(
+            prop_oneof![Just(direct().to_string()), "[dg][0-9a-z]{24}", ".{0,30}"],
+            prop_oneof![
+                any::<u64>().prop_map(|seq| seq.to_string()),
+                any::<i64>().prop_map(|seq| seq.to_string()),
+                (any::<i64>(), any::<u64>()).prop_map(|(epoch, seq)| format!(r#"{{"epoch":{epoch},"seq":{seq}}}"#)),
+                any::<u64>().prop_map(|seq| format!(r#"{{"epoch":1,"seq":{seq}}}"#)),
+                Just("[]".to_string()), Just("null".to_string()), Just("1e3".to_string()),
+            ],
+            0..6,
+        ),
+    ) {
+        let spelled = |(id, value): (&String, &String)| format!("{}:{value}", serde_json::to_string(id).unwrap());
+        let entries = positions.iter().map(spelled).collect::<Vec<_>>().join(",");
+        let text = format!(r#"{{"type":"hello","token":"t","positions":{{{entries}}}}}"#);
+        match decoded(&text) {
+            Ok(ClientFrame::Hello(hello)) => {
+                prop_assert!(hello.positions_in(Epoch::FIRST).iter().all(|position| position.seq <= Seq::MAX));
+            }
+            Ok(_) => prop_assert!(false, "it is a hello"),
+            Err(error) => prop_assert!(error.to_string().starts_with("positions"), "{error}"),
+        }
     }
 
     #[test]

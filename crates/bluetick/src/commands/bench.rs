@@ -1,19 +1,33 @@
 //! `bluetick bench`: measuring.
 
+use bluetick_bench::BenchError;
+use bluetick_bench::inbox::{self, InboxBench};
+use bluetick_bench::reconnect::{self, ReconnectBench};
 use bluetick_bench::store::{self, StoreBench};
 use bluetick_store_embedded::StoreSettings;
 
-use crate::cli::BenchCommand;
+use crate::cli::{BenchCommand, BenchInboxArgs, BenchReconnectArgs, BenchStoreArgs};
 use crate::failure::Failure;
 
 pub fn run(command: &BenchCommand) -> Result<(), Failure> {
-    let BenchCommand::Store(arguments) = command;
+    let outcome = match command {
+        BenchCommand::Store(arguments) => store::run(store_bench(arguments)?),
+        BenchCommand::Inbox(arguments) => inbox::run(inbox_bench(arguments)),
+        BenchCommand::Reconnect(arguments) => reconnect::run(reconnect_bench(arguments)?),
+    };
+    outcome.map_err(|error| match error {
+        BenchError::NotEmpty(_) => Failure::usage(error),
+        other => Failure::failed(other),
+    })
+}
+
+fn store_bench(arguments: &BenchStoreArgs) -> Result<StoreBench, Failure> {
     let mut settings = StoreSettings::default();
     settings.checkpoint_bytes = arguments.checkpoint_bytes.unwrap_or(settings.checkpoint_bytes);
     if let Some(problem) = settings.problem() {
         return Err(Failure::usage(problem));
     }
-    let bench = StoreBench {
+    Ok(StoreBench {
         directory: arguments.dir.clone(),
         messages: arguments.messages,
         conversations: arguments.conversations as usize,
@@ -21,9 +35,24 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
         body_bytes: arguments.body as usize,
         read_seconds: arguments.read_seconds,
         settings,
-    };
-    store::run(bench).map_err(|error| match error {
-        store::BenchError::NotEmpty(_) => Failure::usage(error),
-        other => Failure::failed(other),
+    })
+}
+
+fn inbox_bench(arguments: &BenchInboxArgs) -> InboxBench {
+    InboxBench {
+        directory: arguments.dir.clone(),
+        conversations: arguments.conversations as usize,
+        seconds: arguments.seconds,
+        in_flight: arguments.in_flight as usize,
+    }
+}
+
+fn reconnect_bench(arguments: &BenchReconnectArgs) -> Result<ReconnectBench, Failure> {
+    let binary = std::env::current_exe().map_err(Failure::failed)?;
+    Ok(ReconnectBench {
+        directory: arguments.dir.clone(),
+        binary,
+        devices: arguments.devices as usize,
+        missed: arguments.missed as usize,
     })
 }

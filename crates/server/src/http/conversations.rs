@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use bluetick_wire::http::{ConversationBody, ErrorBody, OpenConversation, OpenConversationRequest};
+use bluetick_wire::http::{
+    ConversationBody, ConversationDetailBody, ErrorBody, OpenConversation, OpenConversationRequest,
+};
 
 use super::extract::{Caller, ConversationPath, Payload};
 use super::reply;
@@ -41,12 +43,12 @@ pub(super) async fn open(
     Ok(reply::json(status, &ConversationBody::new(&opened.view, &caller.user)))
 }
 
-/// A conversation and who is in it.
+/// A conversation, who is in it, and what it is to you.
 #[utoipa::path(
     get, path = "/v1/conversations/{conversation_id}", operation_id = "show_conversation",
     tag = "conversations", security(("token" = [])),
     params(("conversation_id" = String, Path, description = "Which")),
-    responses((status = 200, description = "The conversation", body = ConversationBody),
+    responses((status = 200, description = "The conversation", body = ConversationDetailBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn show(
@@ -55,5 +57,7 @@ pub(super) async fn show(
     ConversationPath(id): ConversationPath,
 ) -> Result<Response, Problem> {
     let view = app.chat.conversation(&caller.user, id).await?;
-    Ok(reply::json(StatusCode::OK, &ConversationBody::new(&view, &caller.user)))
+    let entry = app.chat.inbox_entry(&caller.user, id).await?;
+    let conversation = ConversationBody::new(&view, &caller.user);
+    Ok(reply::json(StatusCode::OK, &ConversationDetailBody { conversation, own: (&entry).into() }))
 }

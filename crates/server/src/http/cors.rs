@@ -5,7 +5,7 @@
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 
-const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE");
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static("authorization, content-type");
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after");
 const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("600");
@@ -42,5 +42,22 @@ pub(super) fn grant(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
         headers.append(header::VARY, HeaderValue::from_static("origin"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allowed_page_may_use_every_method_there_is() {
+        let methods = METHODS;
+        let allowed: Vec<&str> = methods.to_str().unwrap().split(", ").collect();
+        let document = crate::openapi_document();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for method in item.as_object().unwrap().keys() {
+                assert!(allowed.contains(&method.to_uppercase().as_str()), "{method} {path}");
+            }
+        }
     }
 }

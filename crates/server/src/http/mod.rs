@@ -8,13 +8,19 @@ mod documents;
 mod error;
 mod extract;
 mod health;
+mod inbox;
 mod login;
+mod marks;
+mod me;
 mod members;
 mod messages;
 mod metrics;
+mod preferences;
+mod presence;
 mod reply;
 mod service;
 mod signup;
+mod status;
 mod tokens;
 mod users;
 
@@ -46,6 +52,8 @@ use crate::ws;
         (name = "accounts", description = "Signing up, logging in, tokens"),
         (name = "conversations", description = "Direct chats and groups"),
         (name = "messages", description = "Sending and reading back"),
+        (name = "ticks", description = "What was delivered and read"),
+        (name = "presence", description = "Who is there"),
         (name = "operations", description = "For load balancers, monitoring and the operator"),
         (name = "pages", description = "The web client and the documentation"),
     )
@@ -72,11 +80,17 @@ pub(crate) fn router() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(users::create))
         .routes(routes!(users::show))
         .routes(routes!(users::set_password))
-        .routes(routes!(conversations::open))
+        .routes(routes!(me::show, me::change))
+        .routes(routes!(conversations::open, inbox::list))
         .routes(routes!(conversations::show))
         .routes(routes!(members::add))
         .routes(routes!(members::remove))
         .routes(routes!(messages::send, messages::history))
+        .routes(routes!(marks::delivered))
+        .routes(routes!(marks::read))
+        .routes(routes!(status::show))
+        .routes(routes!(preferences::change))
+        .routes(routes!(presence::show))
         .routes(routes!(ws::upgrade))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

@@ -124,6 +124,11 @@ impl Sessions {
         self.online_users.load(Ordering::Relaxed)
     }
 
+    pub fn is_online(&self, user: &UserId) -> bool {
+        let shard = self.shard(user).read().expect("nothing panics while it holds the lock");
+        shard.get(user).is_some_and(|sessions| !sessions.is_empty())
+    }
+
     pub fn each_of(&self, user: &UserId, visit: &mut impl FnMut(&Session)) {
         let shard = self.shard(user).read().expect("nothing panics while it holds the lock");
         for session in shard.get(user).into_iter().flatten() {

@@ -12,12 +12,20 @@ const CONTRACT: &[(&str, &str)] = &[
     ("post", "/v1/users"),
     ("get", "/v1/users/{user_id}"),
     ("put", "/v1/users/{user_id}/password"),
+    ("get", "/v1/me"),
+    ("patch", "/v1/me"),
+    ("get", "/v1/conversations"),
     ("post", "/v1/conversations"),
     ("get", "/v1/conversations/{conversation_id}"),
     ("post", "/v1/conversations/{conversation_id}/members"),
     ("delete", "/v1/conversations/{conversation_id}/members/{user_id}"),
     ("post", "/v1/conversations/{conversation_id}/messages"),
     ("get", "/v1/conversations/{conversation_id}/messages"),
+    ("post", "/v1/conversations/{conversation_id}/delivered"),
+    ("post", "/v1/conversations/{conversation_id}/read"),
+    ("get", "/v1/conversations/{conversation_id}/status"),
+    ("patch", "/v1/conversations/{conversation_id}/settings"),
+    ("get", "/v1/conversations/{conversation_id}/presence"),
     ("get", "/v1/ws"),
     ("get", "/healthz"),
     ("get", "/readyz"),
@@ -115,9 +123,32 @@ async fn what_the_server_answers_validates_against_the_document() {
     let page = alice.history(&chat, "").await.json();
     let shown = alice.get(&format!("/v1/conversations/{chat}")).await.json();
     let refused = alice.get("/v1/nothing").await.json();
+    let group = alice.group(&["bob"]).await;
+    let inbox = alice.get("/v1/conversations").await.json();
+    let marked = alice.post(&format!("/v1/conversations/{chat}/read"), json!({"seq": 1})).await.json();
+    let settings = format!("/v1/conversations/{group}/settings");
+    let set = alice.call("PATCH", &settings, Some(json!({"muted": true}))).await.json();
+    let get = async |rest: &str| alice.get(&format!("/v1/conversations/{chat}/{rest}")).await.json();
+    let (statuses, receipts) = (get("status").await, get("status?seq=1").await);
+    let presence = get("presence").await;
+    let me = alice.get("/v1/me").await.json();
     let document = bluetick_server::openapi_document();
-    let answers =
-        [("SentBody", sent), ("PageBody", page), ("ConversationBody", shown), ("ErrorBody", refused)];
+    let answers = [
+        ("SentBody", sent),
+        ("PageBody", page),
+        ("ConversationBody", shown.clone()),
+        ("ConversationDetailBody", shown),
+        ("ErrorBody", refused),
+        ("InboxPageBody", inbox),
+        ("OwnStatusBody", marked),
+        ("InboxEntryBody", set),
+        ("StatusBody", statuses.clone()),
+        ("StatusesBody", statuses),
+        ("StatusBody", receipts.clone()),
+        ("ReceiptsBody", receipts),
+        ("PresencesBody", presence),
+        ("ProfileBody", me),
+    ];
     for (name, answer) in answers {
         let mut root = document["components"]["schemas"][name].clone();
         root["components"] = document["components"].clone();

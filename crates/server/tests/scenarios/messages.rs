@@ -157,7 +157,7 @@ async fn unknown_paths_and_methods_are_refused_in_the_same_shape() {
     let world = World::new().await;
     let alice = world.person("alice");
     alice.get("/v1/nothing").await.refused(404, "not_found");
-    alice.get("/v1/conversations").await.refused(405, "method_not_allowed");
+    alice.get("/v1/login").await.refused(405, "method_not_allowed");
     alice.call("PATCH", "/v1/login", None).await.refused(405, "method_not_allowed");
     world.get("/v1/ws").await.refused(426, "upgrade_required");
     let nonsense = call(world.addr, "GET", "/assets/%FF", None, None).await;

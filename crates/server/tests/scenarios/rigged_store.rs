@@ -5,9 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Health, NewConversation, Opened, RemoveMember, Store, UserUpdate,
+    Accepted, AddMembers, Append, Behind, Health, Mark, NewConversation, Opened, Position, Prefer,
+    RemoveMember, Statuses, Store, UserUpdate,
 };
-use bluetick_core::{ConversationId, ConversationView, Epoch, Page, PageRequest, StoreError, User, UserId};
+use bluetick_core::{
+    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, Page,
+    PageRequest, Profile, ProfileUpdate, Receipts, Seq, StoreError, User, UserId,
+};
 use bluetick_server::Hub;
 use bluetick_store_memory::MemoryStore;
 use tokio::sync::watch;
@@ -96,6 +100,42 @@ impl Store for RiggedStore {
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
         assert!(!self.pages_panic.load(Ordering::SeqCst), "rigged to panic");
         self.inner().page(request).await
+    }
+
+    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
+        self.inner().mark(mark).await
+    }
+
+    async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
+        self.inner().statuses(id, reader).await
+    }
+
+    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
+        self.inner().receipts(id, reader, seq).await
+    }
+
+    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
+        self.inner().prefer(prefer).await
+    }
+
+    async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
+        self.inner().inbox(request).await
+    }
+
+    async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {
+        self.inner().inbox_entry(id, reader).await
+    }
+
+    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Vec<Behind>, StoreError> {
+        self.inner().behind(user, positions).await
+    }
+
+    async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
+        self.inner().profile(user).await
+    }
+
+    async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError> {
+        self.inner().update_profile(update).await
     }
 
     fn epoch(&self) -> Epoch {

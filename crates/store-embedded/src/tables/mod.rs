@@ -134,6 +134,13 @@ pub struct Engine {
     profiles: Table,
 }
 
+#[derive(Clone, Copy, Debug)]
+pub struct Footprint {
+    pub table: &'static str,
+    pub rows: u64,
+    pub bytes: u64,
+}
+
 /// What makes this store this one.
 #[derive(Clone, Copy)]
 pub struct Identity {
@@ -241,6 +248,31 @@ impl Engine {
         let txn = self.env.read_txn()?;
         let Some(row) = self.meta.get(&txn, CHECKPOINT_KEY)? else { return Ok(BatchNumber::NONE) };
         Reader(row).u64().map(BatchNumber).map_err(in_table("meta"))
+    }
+
+    /// How many rows each table has, and how many bytes its pages take.
+    pub fn footprint(&self) -> Result<Vec<Footprint>, TablesError> {
+        let txn = self.env.read_txn()?;
+        let tables = [
+            ("conversations", self.conversations),
+            ("chunks", self.chunks),
+            ("members", self.members),
+            ("inbox", self.inbox),
+            ("order", self.order),
+            ("pending", self.pending),
+            ("users", self.users),
+            ("profiles", self.profiles),
+        ];
+        let measure = |(name, table): (&'static str, Table)| {
+            let stat = table.stat(&txn)?;
+            let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
+            Ok(Footprint {
+                table: name,
+                rows: stat.entries as u64,
+                bytes: pages as u64 * u64::from(stat.page_size),
+            })
+        };
+        tables.into_iter().map(measure).collect()
     }
 
     pub fn snapshot(&self) -> Result<Snapshot<'_>, TablesError> {

@@ -76,7 +76,10 @@ pub fn readable_message_id(text: &str) -> Option<MessageId> {
 
 /// The first frame of a connection.
 #[derive(Deserialize, ToSchema)]
-#[schema(example = json!({"type": "hello", "token": "eyJhbGciOi...", "device_id": "alice-phone"}))]
+#[schema(example = json!({
+    "type": "hello", "token": "eyJhbGciOi...", "device_id": "alice-phone",
+    "positions": {"d0123456789abcdefghjkmnpq": {"epoch": 1, "seq": 44}},
+}))]
 pub struct Hello<'a> {
     #[serde(borrow)]
     #[schema(value_type = String)]
@@ -87,6 +90,7 @@ pub struct Hello<'a> {
     pub device_id: Option<Cow<'a, str>>,
     /// What the device has, by conversation: everything up to a seq. It is sent what lies above, whatever other devices of
     /// the user have. A position of another epoch is passed over.
+    #[schema(value_type = Option<HashMap<String, PositionSchema>>)]
     pub positions: Option<HashMap<String, Position>>,
 }
 
@@ -103,10 +107,20 @@ impl Hello<'_> {
 }
 
 /// Where a device is in a conversation.
-#[derive(Clone, Copy, Debug, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub epoch: Option<u64>,
     pub seq: u64,
+}
+
+/// Where a device is in a conversation: everything up to a seq, in the epoch of the welcome; or the seq alone.
+#[derive(ToSchema)]
+#[schema(as = Position)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it describes what is read by hand, so that an error can name the field")]
+enum PositionSchema {
+    Whole { epoch: Option<u64>, seq: u64 },
+    Seq(u64),
 }
 
 impl<'de> Deserialize<'de> for Position {
@@ -118,7 +132,7 @@ impl<'de> Deserialize<'de> for Position {
             type Value = Position;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map")
+                f.write_str("a position")
             }
 
             fn visit_u64<E: serde::de::Error>(self, seq: u64) -> Result<Position, E> {

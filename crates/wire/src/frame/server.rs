@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::ErrorCode;
-use crate::http::{BoundariesBody, InboxEntryBody, MessageBody, OwnStatusBody, PresenceBody, SentBody};
+use crate::http::{InboxEntryBody, MessageBody, PresenceBody, SentBody};
 use crate::text::{self, escaped_length};
 
 /// The answer to a hello.
@@ -65,8 +65,16 @@ pub struct MessageFrame<'a> {
     "last_read_seq": 40,
 }))]
 pub struct StatusFrame<'a> {
-    #[serde(flatten)]
-    pub status: OwnStatusBody<'a>,
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub conversation_id: ConversationId,
+    pub user_id: &'a str,
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub last_delivered_seq: Seq,
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub last_read_seq: Seq,
     /// On one's own devices: how many messages are unread now, where that was at hand. Otherwise the inbox tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<u64>,
@@ -81,9 +89,14 @@ pub struct ReceiptsFrame {
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
-    /// The lowest of the others: what is below is delivered to all, and read by all.
-    #[serde(flatten)]
-    pub boundaries: BoundariesBody,
+    /// Everything up to here is delivered to all others.
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub last_delivered_seq: Seq,
+    /// Everything up to here is read by all others.
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub last_read_seq: Seq,
 }
 
 /// Somebody is writing. It lasts a few seconds unless it is said again.
@@ -106,6 +119,14 @@ pub struct PresenceFrame<'a> {
 
 /// A conversation is new to the user, or the user set something about it: its line of the inbox as it is now.
 #[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "type": "conversation", "conversation_id": "d0123456789abcdefghjkmnpq", "kind": "direct", "title": null,
+    "peer": "bob", "member_count": 2, "last_seq": 0, "last_at": 1767225600000i64, "preview": "", "last_message": null,
+    "unread": 0, "first_seq": 1, "my_status": {"last_delivered_seq": 0, "last_read_seq": 0},
+    "peer_status": {"last_delivered_seq": 0, "last_read_seq": 0},
+    "muted": false, "pinned": false, "archived": false, "read_receipts": true,
+    "peer_presence": {"user_id": "bob", "online": false, "last_seen_at": null},
+}))]
 pub struct ConversationFrame<'a> {
     #[serde(flatten)]
     pub entry: InboxEntryBody<'a>,
@@ -160,17 +181,21 @@ pub fn encode_ack(conversation: ConversationId, message_id: &MessageId, appended
 
 /// For the others; and for the member's own devices, with `unread` where it is known.
 pub fn encode_status(
-    conversation: ConversationId,
+    conversation_id: ConversationId,
     user: &UserId,
     boundaries: Boundaries,
     unread: Option<u64>,
 ) -> String {
-    let status = OwnStatusBody::new(conversation, user, boundaries);
-    encode("status", &StatusFrame { status, unread }, USUAL_BYTES_AROUND)
+    let Boundaries { delivered: last_delivered_seq, read: last_read_seq } = boundaries;
+    let user_id = user.as_str();
+    let frame = StatusFrame { conversation_id, user_id, last_delivered_seq, last_read_seq, unread };
+    encode("status", &frame, USUAL_BYTES_AROUND)
 }
 
 pub fn encode_receipts(conversation_id: ConversationId, lowest: Boundaries) -> String {
-    encode("receipts", &ReceiptsFrame { conversation_id, boundaries: lowest.into() }, USUAL_BYTES_AROUND)
+    let Boundaries { delivered: last_delivered_seq, read: last_read_seq } = lowest;
+    let frame = ReceiptsFrame { conversation_id, last_delivered_seq, last_read_seq };
+    encode("receipts", &frame, USUAL_BYTES_AROUND)
 }
 
 pub fn encode_typing(conversation_id: ConversationId, user: &UserId) -> String {

@@ -1,10 +1,13 @@
 //! Conversations and who is in them.
 
-use bluetick_core::{ConversationKind, ConversationView, Role, Timestamp, Title, UserId};
+use bluetick_core::{
+    ConversationKind, ConversationView, InboxEntry, Preferences, Role, Timestamp, Title, UserId,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::account::parse_user;
+use super::inbox::BoundariesBody;
 use crate::{BadInput, decode, text};
 
 /// A chat with one other person, or a group.
@@ -103,6 +106,15 @@ pub enum KindBody {
     Group,
 }
 
+impl From<ConversationKind> for KindBody {
+    fn from(kind: ConversationKind) -> KindBody {
+        match kind {
+            ConversationKind::Direct => KindBody::Direct,
+            ConversationKind::Group => KindBody::Group,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoleBody {
@@ -163,10 +175,7 @@ impl ConversationBody {
         let kind = conversation.kind();
         ConversationBody {
             conversation_id: conversation.id.to_string(),
-            kind: match kind {
-                ConversationKind::Direct => KindBody::Direct,
-                ConversationKind::Group => KindBody::Group,
-            },
+            kind: kind.into(),
             title: conversation.title.as_ref().map(|title| title.as_str().to_string()),
             peer: (kind == ConversationKind::Direct).then(|| view.members.peer_of(reader).cloned()).flatten(),
             created_by: conversation.created_by.clone(),
@@ -177,6 +186,54 @@ impl ConversationBody {
             members: view.members.iter().map(MemberBody::from).collect(),
         }
     }
+}
+
+/// What a conversation is to whoever asks: the same as in the inbox.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OwnPartBody {
+    /// Messages by others above `my_status.last_read_seq`; notices do not count.
+    pub unread: u64,
+    /// How far the reader has come.
+    pub my_status: BoundariesBody,
+    /// How far the other has come; in a group, the member furthest behind.
+    pub peer_status: BoundariesBody,
+    pub muted: bool,
+    pub pinned: bool,
+    pub archived: bool,
+    /// Whether the others are told what the reader has read.
+    pub read_receipts: bool,
+}
+
+impl From<&InboxEntry> for OwnPartBody {
+    fn from(entry: &InboxEntry) -> OwnPartBody {
+        let Preferences { muted, pinned, archived, hides_reads } = entry.preferences;
+        OwnPartBody {
+            unread: entry.unread,
+            my_status: entry.own.into(),
+            peer_status: entry.others.into(),
+            muted,
+            pinned,
+            archived,
+            read_receipts: !hides_reads,
+        }
+    }
+}
+
+/// A conversation, who is in it, and what it is to whoever asks.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "conversation_id": "g0123456789abcdefghjkmnpq", "kind": "group", "title": "Lunch", "peer": null,
+    "created_by": "alice", "created_at": 1767225600000i64, "head_seq": 7, "last_at": 1767225660000i64, "member_count": 1,
+    "members": [{"user_id": "alice", "role": "admin", "joined_seq": 1}],
+    "unread": 1, "my_status": {"last_delivered_seq": 7, "last_read_seq": 6},
+    "peer_status": {"last_delivered_seq": 6, "last_read_seq": 6},
+    "muted": false, "pinned": false, "archived": false, "read_receipts": true,
+}))]
+pub struct ConversationDetailBody {
+    #[serde(flatten)]
+    pub conversation: ConversationBody,
+    #[serde(flatten)]
+    pub own: OwnPartBody,
 }
 
 impl From<&bluetick_core::Member> for MemberBody {

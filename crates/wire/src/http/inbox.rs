@@ -1,9 +1,8 @@
 //! The inbox.
 
-use bluetick_core::inbox::InboxFilter;
 use bluetick_core::{
-    Boundaries, ConversationKind, InboxEntry, InboxPage, InboxPlace, LastMessage, PageLimit,
-    PreferenceChange, Seq, Timestamp, UserId,
+    Boundaries, ContentType, ConversationId, InboxEntry, InboxFilter, InboxPage, InboxPlace, LastMessage,
+    MessageId, PageLimit, PreferenceChange, Seq, Timestamp, UserId,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,6 +10,7 @@ use utoipa::ToSchema;
 use super::conversation::KindBody;
 use super::message::parse_limit;
 use super::presence::PresenceBody;
+use super::query;
 use crate::{BadInput, text};
 
 /// The two boundaries a tick is drawn from: everything up to here was delivered, and up to there read.
@@ -38,7 +38,7 @@ pub struct LastMessageBody<'a> {
     pub seq: Seq,
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
-    pub message_id: &'a bluetick_core::MessageId,
+    pub message_id: &'a MessageId,
     pub sender_id: &'a str,
     /// At most 120 bytes of it; notices are whole.
     pub content: &'a str,
@@ -80,7 +80,9 @@ impl<'a> From<&'a LastMessage> for LastMessageBody<'a> {
     "peer_presence": {"user_id": "bob", "online": true, "last_seen_at": null},
 }))]
 pub struct InboxEntryBody<'a> {
-    pub conversation_id: String,
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub conversation_id: ConversationId,
     pub kind: KindBody,
     /// Null in direct conversations.
     #[schema(required)]
@@ -126,13 +128,10 @@ impl<'a> InboxEntryBody<'a> {
     pub fn new(entry: &'a InboxEntry, peer_presence: Option<PresenceBody<'a>>) -> InboxEntryBody<'a> {
         let conversation = &entry.conversation;
         let last = entry.last_message.as_ref();
-        let text = last.filter(|last| last.content_type != bluetick_core::ContentType::System);
+        let text = last.filter(|last| last.content_type != ContentType::System);
         InboxEntryBody {
-            conversation_id: conversation.id.to_string(),
-            kind: match conversation.kind() {
-                ConversationKind::Direct => KindBody::Direct,
-                ConversationKind::Group => KindBody::Group,
-            },
+            conversation_id: conversation.id,
+            kind: conversation.kind().into(),
             title: conversation.title.as_ref().map(|title| title.as_str()),
             peer: entry.peer.as_ref().map(UserId::as_str),
             member_count: entry.member_count,
@@ -186,19 +185,7 @@ pub struct InboxParameters {
 
 impl InboxParameters {
     pub fn parse(query: &str) -> Result<InboxParameters, BadInput> {
-        let [mut cursor, mut limit, mut archived] = [None, None, None];
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let slot = match name {
-                "cursor" => &mut cursor,
-                "limit" => &mut limit,
-                "archived" => &mut archived,
-                _ => continue,
-            };
-            if slot.replace(value).is_some() {
-                return Err(BadInput::field(name, "given more than once"));
-            }
-        }
+        let [cursor, limit, archived] = query::values(query, ["cursor", "limit", "archived"])?;
         let after = cursor.filter(|cursor| !cursor.is_empty()).map(str::parse).transpose();
         Ok(InboxParameters {
             after: after.map_err(|invalid| BadInput::field("cursor", invalid))?,

@@ -11,6 +11,7 @@ use bluetick_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::query;
 use crate::{BadInput, text};
 
 /// A message to store. Sending it again with the same message_id is safe.
@@ -212,7 +213,7 @@ fn fitting(messages: &[Message]) -> usize {
     messages.iter().take_while(fits).count().max(1).min(messages.len())
 }
 
-/// The query of a history call. All values are numbers, so nothing in it is ever escaped.
+/// The query of a history call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageParameters {
     pub from: PageFrom,
@@ -221,19 +222,7 @@ pub struct PageParameters {
 
 impl PageParameters {
     pub fn parse(query: &str) -> Result<PageParameters, BadInput> {
-        let (mut before, mut after, mut limit) = (None, None, None);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let slot = match name {
-                "before_seq" => &mut before,
-                "after_seq" => &mut after,
-                "limit" => &mut limit,
-                _ => continue,
-            };
-            if slot.replace(value).is_some() {
-                return Err(BadInput::field(name, "given more than once"));
-            }
-        }
+        let [before, after, limit] = query::values(query, ["before_seq", "after_seq", "limit"])?;
         let from = match (before, after) {
             (None, None) => PageFrom::Newest,
             (Some(before), None) => PageFrom::Before(parse_seq("before_seq", before, 1)?),

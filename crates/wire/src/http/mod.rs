@@ -7,14 +7,15 @@ mod health;
 mod inbox;
 mod message;
 mod presence;
+mod query;
 mod status;
 
 pub use account::{
     LoginRequest, MintRequest, NewPasswordRequest, NewUserRequest, SignupRequest, TokenBody, UserBody,
 };
 pub use conversation::{
-    AddMembersRequest, ConversationBody, KindBody, MemberBody, OpenConversation, OpenConversationRequest,
-    RoleBody,
+    AddMembersRequest, ConversationBody, ConversationDetailBody, KindBody, MemberBody, OpenConversation,
+    OpenConversationRequest, OwnPartBody, RoleBody,
 };
 pub use error::{ErrorBody, ErrorDetail};
 pub use health::{HealthBody, ReadyBody};
@@ -24,5 +25,5 @@ pub use inbox::{
 pub use message::{MessageBody, PageBody, PageParameters, SendRequestBody, SentBody};
 pub use presence::{PresenceBody, PresencesBody, ProfileBody, ProfileRequest};
 pub use status::{
-    MarkRequest, MemberStatusBody, OwnStatusBody, ReceiptsBody, StatusParameters, StatusesBody,
+    MarkRequest, MemberStatusBody, OwnStatusBody, ReceiptsBody, StatusBody, StatusParameters, StatusesBody,
 };

@@ -5,8 +5,8 @@ use bluetick_core::{Boundaries, ConversationId, Receipts, Seq, UserId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::inbox::BoundariesBody;
 use super::message::parse_seq;
+use super::query;
 use crate::{BadInput, text};
 
 /// Everything up to this seq was delivered, or read. Above the newest message it counts as that; what is late or
@@ -28,13 +28,18 @@ impl MarkRequest {
 #[schema(example = json!({"user_id": "bob", "last_delivered_seq": 44, "last_read_seq": 40}))]
 pub struct MemberStatusBody<'a> {
     pub user_id: &'a str,
-    #[serde(flatten)]
-    pub boundaries: BoundariesBody,
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub last_delivered_seq: Seq,
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub last_read_seq: Seq,
 }
 
 impl<'a> From<&'a MemberStatus> for MemberStatusBody<'a> {
     fn from(status: &'a MemberStatus) -> MemberStatusBody<'a> {
-        MemberStatusBody { user_id: status.user.as_str(), boundaries: status.boundaries.into() }
+        let Boundaries { delivered, read } = status.boundaries;
+        MemberStatusBody { user_id: status.user.as_str(), last_delivered_seq: delivered, last_read_seq: read }
     }
 }
 
@@ -48,8 +53,12 @@ pub struct OwnStatusBody<'a> {
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
     pub user_id: &'a str,
-    #[serde(flatten)]
-    pub boundaries: BoundariesBody,
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub last_delivered_seq: Seq,
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub last_read_seq: Seq,
 }
 
 impl<'a> OwnStatusBody<'a> {
@@ -58,11 +67,17 @@ impl<'a> OwnStatusBody<'a> {
         user: &'a UserId,
         boundaries: Boundaries,
     ) -> OwnStatusBody<'a> {
-        OwnStatusBody { conversation_id, user_id: user.as_str(), boundaries: boundaries.into() }
+        let Boundaries { delivered, read } = boundaries;
+        OwnStatusBody {
+            conversation_id,
+            user_id: user.as_str(),
+            last_delivered_seq: delivered,
+            last_read_seq: read,
+        }
     }
 }
 
-/// How far everybody has come, and with `seq` how many have that message.
+/// How far everybody has come.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "head_seq": 44, "members": [{"user_id": "bob", "last_delivered_seq": 44, "last_read_seq": 40}],
@@ -107,6 +122,14 @@ impl ReceiptsBody {
     }
 }
 
+/// How far everybody has come; asked with `seq`, how many have that message.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum StatusBody<'a> {
+    Everybody(StatusesBody<'a>),
+    OneMessage(ReceiptsBody),
+}
+
 /// The query of a status call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusParameters {
@@ -116,14 +139,8 @@ pub struct StatusParameters {
 
 impl StatusParameters {
     pub fn parse(query: &str) -> Result<StatusParameters, BadInput> {
-        let mut seq = None;
-        for pair in query.split('&') {
-            if let Some(value) = pair.strip_prefix("seq=")
-                && seq.replace(parse_seq("seq", value, 1)?).is_some()
-            {
-                return Err(BadInput::field("seq", "given more than once"));
-            }
-        }
+        let [seq] = query::values(query, ["seq"])?;
+        let seq = seq.map(|seq| parse_seq("seq", seq, 1)).transpose()?;
         Ok(StatusParameters { seq })
     }
 }

@@ -1,0 +1,82 @@
+//! A store with something in it, to be measured.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bluetick_core::ports::{Append, Creation, NewConversation, Store};
+use bluetick_core::time::{Clock, SystemClock};
+use bluetick_core::{ContentType, ConversationId, MessageId, StoreError, UserId};
+use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
+use tokio::task::JoinSet;
+
+use crate::BenchError;
+use crate::scratch::settle;
+
+const IN_FLIGHT: usize = 4_096;
+
+pub fn open(directory: &Path) -> Result<Arc<EmbeddedStore>, BenchError> {
+    let settings = StoreSettings { data_dir: directory.to_owned(), ..StoreSettings::default() };
+    Ok(Arc::new(EmbeddedStore::open(StoreParts::new(settings))?))
+}
+
+pub fn person(name: &str, number: usize) -> UserId {
+    format!("{name}-{number:06}").parse().expect("a short name")
+}
+
+/// `messages` from one person to the other.
+#[derive(Clone)]
+pub struct Chat {
+    pub from: UserId,
+    pub to: UserId,
+    pub messages: usize,
+}
+
+/// Makes the conversations and sends what is in them, many at a time.
+pub async fn fill(
+    store: &Arc<EmbeddedStore>,
+    chats: impl Iterator<Item = Chat>,
+    text: &Arc<str>,
+) -> Result<(), BenchError> {
+    let mut filling = JoinSet::new();
+    for chat in chats {
+        let (store, text) = (Arc::clone(store), Arc::clone(text));
+        filling.spawn(async move { fill_one(&store, chat, text).await });
+        if filling.len() >= IN_FLIGHT {
+            settle(filling.join_next().await)?;
+        }
+    }
+    while let Some(filled) = filling.join_next().await {
+        settle(Some(filled))?;
+    }
+    Ok(())
+}
+
+async fn fill_one(store: &EmbeddedStore, chat: Chat, content: Arc<str>) -> Result<(), StoreError> {
+    let id = ConversationId::direct(&chat.from, &chat.to);
+    let creation = Creation::Direct { peer: chat.to };
+    let (created_by, created_at) = (chat.from.clone(), SystemClock.now());
+    store.open_conversation(NewConversation { id, creation, created_by, created_at }).await?;
+    let mut accepted = Vec::with_capacity(chat.messages);
+    for number in 0..chat.messages {
+        let now = SystemClock.now();
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&now.millis().to_be_bytes());
+        uuid[8..].copy_from_slice(&(number as u64).to_be_bytes());
+        let append = Append {
+            conversation: id,
+            sender: chat.from.clone(),
+            message_id: MessageId::Uuid(uuid),
+            content_type: ContentType::Text,
+            content: Arc::clone(&content),
+            timestamp: now,
+            received_at: now,
+            retry_after: None,
+            origin: None,
+        };
+        accepted.push(store.append(append).await?);
+    }
+    for outcome in accepted {
+        outcome.await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! `GET /v1/conversations`
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use bluetick_core::InboxRequest;
+use bluetick_wire::http::{ErrorBody, InboxPageBody, InboxParameters};
+
+use super::extract::Caller;
+use super::{presence, reply};
+use crate::app::App;
+use crate::problem::Problem;
+
+/// One page of the inbox: pinned conversations first, then the latest activity, archived ones last. A conversation
+/// that gets a message while you page moves to the front and is on no later page; all others are on exactly one.
+/// Parameters that are not described are passed over.
+#[utoipa::path(
+    get, path = "/v1/conversations", operation_id = "list_conversations",
+    tag = "conversations", security(("token" = [])),
+    params(("limit" = Option<u64>, Query, description = "20 where it is not given", minimum = 1, maximum = 100),
+           ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+           ("archived" = Option<bool>, Query, description = "True: only archived ones; false: only the others")),
+    responses((status = 200, description = "The page", body = InboxPageBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let InboxParameters { after, limit, filter } =
+        InboxParameters::parse(query.as_deref().unwrap_or_default())?;
+    let page = app.chat.inbox(InboxRequest { user: caller.user, after, limit, filter }).await?;
+    let mut presences = HashMap::new();
+    for peer in page.entries.iter().filter_map(|entry| entry.peer.as_ref()) {
+        presences.insert(peer, presence::of(&app, peer).await?);
+    }
+    Ok(reply::json(StatusCode::OK, &InboxPageBody::new(&page, |peer| presences[peer])))
+}

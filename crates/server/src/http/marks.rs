@@ -1,0 +1,67 @@
+//! `POST /v1/conversations/{conversation_id}/delivered`, `POST …/read`
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use bluetick_core::ports::Mark;
+use bluetick_core::{ConversationId, MarkKind};
+use bluetick_wire::decode;
+use bluetick_wire::http::{ErrorBody, MarkRequest, OwnStatusBody};
+
+use super::extract::{Caller, ConversationPath, Payload};
+use super::reply;
+use crate::app::App;
+use crate::problem::Problem;
+
+/// Say that a device of yours has everything up to a seq. Late and repeated ones change nothing; above the newest
+/// message it counts as that.
+#[utoipa::path(
+    post, path = "/v1/conversations/{conversation_id}/delivered", operation_id = "mark_delivered",
+    tag = "ticks", request_body = MarkRequest, security(("token" = [])),
+    params(("conversation_id" = String, Path, description = "In which conversation")),
+    responses((status = 200, description = "Where you stand now", body = OwnStatusBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn delivered(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    ConversationPath(id): ConversationPath,
+    Payload(body): Payload,
+) -> Result<Response, Problem> {
+    mark(&app, caller, id, MarkKind::Delivered, &body).await
+}
+
+/// Say that you have read everything up to a seq, which implies that it was delivered. Late and repeated ones change
+/// nothing; above the newest message it counts as that.
+#[utoipa::path(
+    post, path = "/v1/conversations/{conversation_id}/read", operation_id = "mark_read",
+    tag = "ticks", request_body = MarkRequest, security(("token" = [])),
+    params(("conversation_id" = String, Path, description = "In which conversation")),
+    responses((status = 200, description = "Where you stand now", body = OwnStatusBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn read(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    ConversationPath(id): ConversationPath,
+    Payload(body): Payload,
+) -> Result<Response, Problem> {
+    mark(&app, caller, id, MarkKind::Read, &body).await
+}
+
+async fn mark(
+    app: &App,
+    caller: Caller,
+    conversation: ConversationId,
+    kind: MarkKind,
+    body: &[u8],
+) -> Result<Response, Problem> {
+    let request: MarkRequest = decode(body)?;
+    let _work = app.lifecycle.begin_work()?;
+    // No connection said it, so every connection of the caller hears of it.
+    let mark = Mark { conversation, user: caller.user.clone(), kind, seq: request.seq(), origin: None };
+    let boundaries = app.chat.mark(mark).await?;
+    Ok(reply::json(StatusCode::OK, &OwnStatusBody::new(conversation, &caller.user, boundaries)))
+}

@@ -1,0 +1,178 @@
+//! Who is there, as calls tell it, and what people set about themselves.
+
+use std::sync::Arc;
+
+use bluetick_core::ports::Store;
+use bluetick_core::{ProfileUpdate, Timestamp};
+use bluetick_server::Hub;
+use bluetick_store_memory::MemoryStore;
+use serde_json::{Value, json};
+
+use crate::harness::{Device, PATIENCE, Person, Setup, World};
+
+async fn presence(person: &Person, chat: &str) -> Value {
+    person.get(&format!("/v1/conversations/{chat}/presence")).await.json()
+}
+
+async fn show_presence(person: &Person, shows: bool) {
+    let answer = person.call("PATCH", "/v1/me", Some(json!({"show_presence": shows}))).await;
+    assert_eq!((answer.status, &answer.json()["show_presence"]), (200, &json!(shows)));
+}
+
+/// Connects and reads up to `caught_up`, whatever comes before.
+async fn come_online(person: &Person) -> Device {
+    let mut device = Device::open(person.addr).await;
+    device.say(json!({"type": "hello", "token": person.token})).await;
+    while device.hear().await["type"] != "caught_up" {}
+    device
+}
+
+/// Asks until the answer is `expected`: the end of a connection is noticed in its own time.
+async fn presence_becomes(person: &Person, chat: &str, expected: impl Fn(&Value) -> bool) {
+    let became = async { while !expected(&presence(person, chat).await["members"][0]) {} };
+    tokio::time::timeout(PATIENCE, became).await.expect("it becomes so");
+}
+
+fn names(presence: &Value) -> Vec<&str> {
+    presence["members"].as_array().unwrap().iter().map(|member| member["user_id"].as_str().unwrap()).collect()
+}
+
+/// A server, and its store to put things into.
+async fn world_with_store() -> (World, Arc<MemoryStore>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    let store = move |hub: Arc<Hub>| {
+        let store = Arc::new(MemoryStore::with_listener(hub));
+        tell.send(Arc::clone(&store)).unwrap();
+        store as Arc<dyn Store>
+    };
+    let world = Setup { store: Box::new(store), ..Setup::default() }.start().await;
+    (world, told.recv().unwrap())
+}
+
+async fn was_there(store: &MemoryStore, name: &str, at: i64) {
+    let update = ProfileUpdate {
+        user: name.parse().unwrap(),
+        last_seen_at: Some(Timestamp::from_millis(at)),
+        hides_presence: None,
+    };
+    store.update_profile(update).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_connected_is_there_and_whoever_left_is_not() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let never = json!({"members": [{"user_id": "bob", "online": false, "last_seen_at": null}]});
+    assert_eq!(presence(&alice, &chat).await, never);
+    let [phone, tablet] = [come_online(&bob).await, come_online(&bob).await];
+    let there = json!({"members": [{"user_id": "bob", "online": true, "last_seen_at": null}]});
+    assert_eq!(presence(&alice, &chat).await, there);
+    let entry = alice.get("/v1/conversations").await.json()["conversations"][0].clone();
+    assert_eq!(entry["peer_presence"], there["members"][0]);
+    assert_eq!(names(&presence(&bob, &chat).await), ["alice"], "nobody asks about oneself");
+    drop((phone, tablet));
+    presence_becomes(&alice, &chat, |bob| bob["online"] == false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_not_there_was_last_seen_some_time_ago() {
+    let (world, store) = world_with_store().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    was_there(&store, "bob", 1_767_225_600_123).await;
+    let seen = json!({"user_id": "bob", "online": false, "last_seen_at": 1_767_225_600_123_i64});
+    assert_eq!(presence(&alice, &chat).await, json!({"members": [seen]}));
+    let entry = alice.get("/v1/conversations").await.json()["conversations"][0].clone();
+    assert_eq!(entry["peer_presence"], seen);
+    let settings = format!("/v1/conversations/{chat}/settings");
+    assert_eq!(alice.call("PATCH", &settings, Some(json!({}))).await.json()["peer_presence"], seen);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_hides_it_looks_as_if_never_there() {
+    let (world, store) = world_with_store().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    was_there(&store, "bob", 5).await;
+    show_presence(&bob, false).await;
+    let hidden = json!({"user_id": "bob", "online": false, "last_seen_at": null});
+    assert_eq!(presence(&alice, &chat).await["members"], json!([hidden]));
+    let _phone = come_online(&bob).await;
+    assert_eq!(presence(&alice, &chat).await["members"], json!([hidden]));
+    let entry = alice.get("/v1/conversations").await.json()["conversations"][0].clone();
+    assert_eq!(entry["peer_presence"], hidden);
+    show_presence(&bob, true).await;
+    assert_eq!(presence(&alice, &chat).await["members"][0]["online"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everybody_sees_and_changes_what_it_set_for_itself() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let me = |shows: bool| json!({"user_id": "alice", "show_presence": shows});
+    assert_eq!(alice.get("/v1/me").await.json(), me(true));
+    for (body, shows) in [
+        (json!({"show_presence": false}), false),
+        (json!({}), false),
+        (json!({"show_presence": null, "user_id": "bob"}), false),
+        (json!({"show_presence": true}), true),
+    ] {
+        let answer = alice.call("PATCH", "/v1/me", Some(body.clone())).await;
+        assert_eq!((answer.status, answer.json()), (200, me(shows)), "{body}");
+        assert_eq!(alice.get("/v1/me").await.json(), me(shows));
+    }
+    for (body, says) in [
+        (json!({"show_presence": "no"}), "show_presence: expected true or false"),
+        (json!([false]), "expected an object"),
+    ] {
+        let refused = alice.call("PATCH", "/v1/me", Some(body)).await;
+        assert_eq!(refused.refused(400, "invalid_request"), says);
+    }
+    assert_eq!(bob.get("/v1/me").await.json()["show_presence"], true);
+    world.get("/v1/me").await.refused(401, "unauthenticated");
+    world.call("PATCH", "/v1/me", None, Some(json!({}))).await.refused(401, "unauthenticated");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_of_a_hundred_tells_of_everybody_and_a_larger_one_of_those_who_are_there() {
+    let world = World::new().await;
+    let [alice, shy] = world.people(["alice", "member50"]);
+    let others: Vec<String> = (1..100).map(|number| format!("member{number}")).collect();
+    let group = alice.group(&others.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let _devices = [
+        come_online(&alice).await,
+        come_online(&world.person("member7")).await,
+        come_online(&world.person("member99")).await,
+        come_online(&shy).await,
+    ];
+    show_presence(&shy, false).await;
+    let everybody = presence(&alice, &group).await;
+    assert_eq!(names(&everybody).len(), 99);
+    let online = |presence: &Value| {
+        let members = presence["members"].as_array().unwrap().iter();
+        let online = members.filter(|member| member["online"] == true);
+        online.map(|member| member["user_id"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(online(&everybody), ["member7", "member99"]);
+
+    alice.add(&group, &["member100"]).await;
+    let there = presence(&alice, &group).await;
+    assert_eq!(names(&there), ["member7", "member99"]);
+    assert_eq!(online(&there), ["member7", "member99"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_crowd_that_is_there_no_more_than_a_hundred_are_told() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let others: Vec<String> = (0..120).map(|number| format!("member{number}")).collect();
+    let group = alice.group(&others.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mut devices = Vec::new();
+    for name in &others {
+        devices.push(come_online(&world.person(name)).await);
+    }
+    let there = presence(&alice, &group).await;
+    assert_eq!(there["members"].as_array().unwrap().len(), 100);
+    assert!(there["members"].as_array().unwrap().iter().all(|member| member["online"] == true));
+}

@@ -1,0 +1,216 @@
+//! The bytes of every HTTP body, and what becomes of bodies and queries that come in.
+
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+
+mod common;
+
+use std::sync::Arc;
+
+use bluetick_core::ports::{MemberStatus, Statuses};
+use bluetick_core::{
+    Conversation, ConversationId, ConversationView, InboxFilter, InboxPage, Member, Members, Page, PageFrom,
+    PageLimit, PreferenceChange, Profile, Receipts, Role, Seq, Timestamp, User,
+};
+use bluetick_wire::http::{
+    ConversationBody, ConversationDetailBody, ErrorBody, HealthBody, InboxEntryBody, InboxPageBody,
+    InboxParameters, MarkRequest, OwnStatusBody, PageBody, PageParameters, PreferenceRequest, PresenceBody,
+    PresencesBody, ProfileBody, ProfileRequest, ReadyBody, ReceiptsBody, SentBody, StatusBody,
+    StatusParameters, StatusesBody, TokenBody, UserBody,
+};
+use bluetick_wire::{ErrorCode, decode};
+use common::{
+    NOW, appended, boundaries, conversation, direct, entry, group_entry, message, message_id, snapshot, user,
+};
+use proptest::prelude::*;
+
+fn json(body: &impl serde::Serialize) -> String {
+    serde_json::to_string(body).unwrap()
+}
+
+#[test]
+fn the_bytes_of_every_http_body() {
+    let members = Members::from_unsorted(vec![
+        Member { user: user("bob"), role: Role::Member, joined_seq: Seq::new(3) },
+        Member { user: user("alice"), role: Role::Admin, joined_seq: Seq::FIRST },
+    ]);
+    let view = ConversationView { conversation: conversation(), members: Arc::new(members) };
+    let group = ConversationView {
+        conversation: Conversation {
+            id: ConversationId::group([9; 15]),
+            title: Some("Lunch".parse().unwrap()),
+            ..view.conversation.clone()
+        },
+        ..view.clone()
+    };
+    let page = Page {
+        messages: vec![message("hi")],
+        next_before: Some(Seq::new(7)),
+        next_after: None,
+        head: Seq::new(7),
+    };
+    let account = User {
+        id: user("alice"),
+        display_name: Some("Alice".into()),
+        password_hash: Some("secret".into()),
+        created_at: Timestamp::from_millis(3),
+    };
+    let token = TokenBody {
+        token: "t".into(),
+        user_id: user("alice"),
+        expires_at: Timestamp::from_millis(1_767_225_600_000),
+    };
+    let bodies = [
+        json(&token),
+        json(&UserBody::from(&account)),
+        json(&ConversationBody::new(&view, &user("alice"))),
+        json(&ConversationBody::new(&group, &user("alice"))),
+        json(&ConversationDetailBody {
+            conversation: ConversationBody::new(&view, &user("alice")),
+            own: (&entry()).into(),
+        }),
+        json(&SentBody::new(direct(), &message_id(), &appended(true))),
+        json(&PageBody::new(&page, PageFrom::Newest)),
+        json(&ErrorBody::new(ErrorCode::ConversationNotFound, "no such conversation")),
+        json(&HealthBody { status: "ok" }),
+        json(&ReadyBody::ready()),
+        json(&ReadyBody::not_ready("the disk is full")),
+    ];
+    snapshot("http_bodies.txt", &(bodies.join("\n") + "\n"));
+}
+
+#[test]
+fn the_bytes_of_every_body_about_ticks_inbox_and_presence() {
+    let (bob, seen) = (user("bob"), Profile { last_seen_at: Some(NOW), hides_presence: false });
+    let hidden = Profile { hides_presence: true, ..seen };
+    let (entry, group) = (entry(), group_entry());
+    let empty = bluetick_core::InboxEntry { last_message: None, ..entry.clone() };
+    let inbox = InboxPage { next: Some(group.place()), entries: vec![entry.clone(), group] };
+    let there = |user| PresenceBody::new(user, true, seen);
+    let statuses = Statuses {
+        head: Seq::new(44),
+        members: vec![
+            MemberStatus { user: user("alice"), boundaries: boundaries(0, 0) },
+            MemberStatus { user: bob.clone(), boundaries: boundaries(44, 40) },
+        ],
+    };
+    let receipts = ReceiptsBody::new(Seq::new(44), Receipts { recipients: 9, delivered: 7, read: 3 });
+    let bodies = [
+        json(&InboxPageBody::new(&inbox, there)),
+        json(&InboxPageBody::new(&InboxPage::default(), there)),
+        json(&InboxEntryBody::new(&empty, None)),
+        json(&OwnStatusBody::new(direct(), &bob, boundaries(44, 40))),
+        json(&StatusesBody::from(&statuses)),
+        json(&StatusBody::Everybody(StatusesBody::from(&statuses))),
+        json(&StatusBody::OneMessage(receipts)),
+        json(&PresencesBody { members: vec![PresenceBody::new(&bob, false, seen)] }),
+        json(&PresenceBody::new(&bob, true, hidden)),
+        json(&PresenceBody::new(&bob, false, hidden)),
+        json(&PresenceBody::new(&bob, false, Profile::default())),
+        json(&ProfileBody::new(&bob, seen)),
+        json(&ProfileBody::new(&bob, hidden)),
+    ];
+    snapshot("inbox_bodies.txt", &(bodies.join("\n") + "\n"));
+}
+
+#[test]
+fn somebody_who_hides_looks_the_same_whether_there_or_not() {
+    let hidden = Profile { last_seen_at: Some(NOW), hides_presence: true };
+    let shown = |online| json(&PresenceBody::new(&user("bob"), online, hidden));
+    assert_eq!(shown(true), shown(false));
+}
+
+#[test]
+fn an_inbox_query_is_understood_or_names_the_parameter_that_is_wrong() {
+    let parse = InboxParameters::parse;
+    let usual = InboxParameters { after: None, limit: PageLimit::DEFAULT, filter: InboxFilter::All };
+    assert_eq!((parse(""), parse("unknown=1&cursor=")), (Ok(usual), Ok(usual)));
+    let place = entry().place();
+    let asked = parse(&format!("limit=100&archived=false&cursor={place}")).unwrap();
+    assert_eq!(
+        (asked.after, asked.limit.count(), asked.filter),
+        (Some(place), 100, InboxFilter::NotArchived)
+    );
+    assert_eq!(parse("archived=true").unwrap().filter, InboxFilter::Archived);
+    for (query, says) in [
+        ("limit=0", "limit must be between 1 and 100"),
+        ("limit", "limit must"),
+        ("limit=5&limit=5", "limit: given more than once"),
+        ("cursor=7", "cursor: not a cursor"),
+        ("cursor=o1", "cursor: not a cursor"),
+        ("cursor=\u{20ac}1.x", "cursor: not a cursor"),
+        ("cursor=o12.hunter2", "cursor: not a cursor"),
+        ("archived=1", "archived: must be true or false"),
+        ("archived", "archived: must be true or false"),
+    ] {
+        let message = parse(query).unwrap_err().to_string();
+        assert!(message.starts_with(says) && !message.contains("hunter2"), "{query} gave: {message}");
+    }
+}
+
+#[test]
+fn a_status_query_names_a_message_or_nothing() {
+    assert_eq!(StatusParameters::parse("x=1").unwrap().seq, None);
+    assert_eq!(StatusParameters::parse("x=1&seq=44").unwrap().seq, Some(Seq::new(44)));
+    for query in ["seq", "seq=", "seq=0", "seq=-1", "seq=+1", "seq=x", "seq=9007199254740992", "seq=1&seq=1"]
+    {
+        let message = StatusParameters::parse(query).unwrap_err().to_string();
+        assert!(message.starts_with("seq: "), "{query} gave: {message}");
+    }
+}
+
+#[test]
+fn bodies_that_are_not_understood_name_the_field() {
+    fn refused<'a, T: serde::Deserialize<'a>>(body: &'a str) -> String {
+        decode::<T>(body.as_bytes()).err().expect("it is refused").to_string()
+    }
+    assert_eq!(refused::<MarkRequest>("{}"), "missing field `seq`");
+    assert_eq!(refused::<MarkRequest>("[1]"), "expected an object");
+    assert_eq!(
+        refused::<MarkRequest>(r#"{"seq":null}"#),
+        "seq: expected a whole number that is not negative"
+    );
+    assert_eq!(refused::<PreferenceRequest>(r#"{"pinned":"yes"}"#), "pinned: expected true or false");
+    assert_eq!(refused::<ProfileRequest>(r#"{"show_presence":0}"#), "show_presence: expected true or false");
+}
+
+#[test]
+fn what_a_preference_request_does_not_name_stays() {
+    let change = |body: &str| PreferenceChange::from(decode::<PreferenceRequest>(body.as_bytes()).unwrap());
+    assert_eq!(change("{}"), PreferenceChange::default());
+    let quiet =
+        PreferenceChange { muted: Some(true), hides_reads: Some(true), ..PreferenceChange::default() };
+    assert_eq!(change(r#"{"muted":true,"read_receipts":false,"pinned":null}"#), quiet);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_body_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode::<bluetick_wire::http::SendRequestBody<'_>>(&bytes);
+        let _ = bluetick_wire::http::OpenConversation::decode(&bytes);
+        let _ = decode::<MarkRequest>(&bytes);
+        let _ = decode::<PreferenceRequest>(&bytes);
+    }
+
+    #[test]
+    fn any_query_is_a_page_or_an_error(query in "[a-z_=&0-9+.-]{0,60}") {
+        let _ = PageParameters::parse(&query);
+    }
+
+    #[test]
+    fn any_query_is_an_inbox_page_or_an_error(
+        query in "(cursor=[poa]?-?[0-9]{0,20}\\.?[dg]?\\PC{0,30}|limit=\\PC{0,5}|archived=[a-z]{0,5}|&|\\PC){0,6}",
+    ) {
+        let _ = (InboxParameters::parse(&query), StatusParameters::parse(&query));
+    }
+
+    #[test]
+    fn a_cursor_leads_back_to_the_place_it_came_from(last_at: i64, bits: [u8; 15]) {
+        let mut entry = group_entry();
+        entry.conversation = Conversation {
+            id: ConversationId::group(bits), last_at: Timestamp::from_millis(last_at), ..entry.conversation
+        };
+        let place = entry.place();
+        let asked = InboxParameters::parse(&format!("cursor={place}"));
+        prop_assert_eq!(asked.map(|asked| asked.after), Ok(Some(place)));
+    }
+}
