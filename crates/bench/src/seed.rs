@@ -1,5 +1,6 @@
 //! A store with something in it, to be measured.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ use crate::BenchError;
 use crate::scratch::settle;
 
 const IN_FLIGHT: usize = 4_096;
+/// Messages of one conversation on their way; all of them together fit into the store's queue.
+const WINDOW: usize = 8;
 
 pub fn open(directory: &Path) -> Result<Arc<EmbeddedStore>, BenchError> {
     let settings = StoreSettings { data_dir: directory.to_owned(), ..StoreSettings::default() };
@@ -56,7 +59,7 @@ async fn fill_one(store: &EmbeddedStore, chat: Chat, content: Arc<str>) -> Resul
     let creation = Creation::Direct { peer: chat.to };
     let (created_by, created_at) = (chat.from.clone(), SystemClock.now());
     store.open_conversation(NewConversation { id, creation, created_by, created_at }).await?;
-    let mut accepted = Vec::with_capacity(chat.messages);
+    let mut accepted = VecDeque::with_capacity(WINDOW);
     for number in 0..chat.messages {
         let now = SystemClock.now();
         let mut uuid = [0; 16];
@@ -73,7 +76,12 @@ async fn fill_one(store: &EmbeddedStore, chat: Chat, content: Arc<str>) -> Resul
             retry_after: None,
             origin: None,
         };
-        accepted.push(store.append(append).await?);
+        accepted.push_back(store.append(append).await?);
+        if accepted.len() >= WINDOW
+            && let Some(oldest) = accepted.pop_front()
+        {
+            oldest.await?;
+        }
     }
     for outcome in accepted {
         outcome.await?;

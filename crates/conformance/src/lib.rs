@@ -5,6 +5,8 @@
 //! answers and not for time, and use fresh names, so that a networked store that outlives a test can run them too.
 
 mod cases;
+mod dice;
+mod model;
 mod recorder;
 mod world;
 
@@ -12,7 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_core::ports::{CommitListener, Store};
-pub use recorder::Recorder;
+pub use recorder::{Heard, Recorder};
 pub use world::{NOW, World};
 
 /// One adapter under test.
@@ -98,4 +100,81 @@ list_of_cases! {
     those_added_in_one_call_each_hear_from_their_own_notice_on
     a_large_group_can_be_made_and_written_to
     a_closed_store_refuses_writes
+    a_closed_store_refuses_acks_and_settings
+    a_member_stands_at_zero_until_its_first_ack
+    ticks_only_go_forward
+    neither_tick_passes_the_head
+    an_ack_in_an_empty_conversation_is_harmless
+    reading_is_having_received
+    late_repeated_and_overtaken_acks_end_the_same
+    devices_that_ack_at_once_end_at_the_furthest
+    an_ack_moves_one_member_of_one_conversation
+    a_strangers_ack_is_refused_like_one_for_a_conversation_that_does_not_exist
+    a_reply_reads_what_came_before_it
+    a_reply_sent_again_reads_nothing_new
+    who_hides_its_reads_is_seen_where_it_was
+    who_shows_its_reads_again_is_seen_from_the_next_one_on
+    a_member_who_comes_back_starts_anew
+    what_a_member_sets_is_its_own_and_stays
+    ticks_unread_pending_and_receipts_agree_with_a_model_whatever_happens
+    ones_own_messages_from_another_device_are_never_unread
+    a_reply_leaves_nothing_unread_before_it
+    notices_are_never_unread
+    unread_is_exact_with_several_senders_at_once
+    reading_backwards_makes_nothing_unread_again
+    a_member_who_joined_late_has_only_later_messages_unread
+    a_device_that_acks_while_another_reads_leaves_unread_exact
+    unread_is_exact_however_far_behind_somebody_is
+    the_latest_activity_comes_first
+    the_order_follows_the_newest_message_also_when_the_clock_was_set_back
+    pinned_come_first_and_archived_last
+    an_inbox_can_be_asked_for_without_the_archived_or_for_them_alone
+    a_direct_conversation_is_listed_from_its_making_on
+    an_entry_says_all_that_an_inbox_shows
+    a_preview_is_cut_where_a_character_ends
+    a_group_is_listed_with_its_title_and_a_notice_can_be_its_last_message
+    the_tick_of_a_groups_last_message_waits_for_the_one_furthest_behind
+    who_leaves_no_longer_lists_the_conversation_and_who_is_added_does
+    names_that_begin_alike_have_inboxes_of_their_own
+    pages_of_an_inbox_neither_repeat_nor_skip
+    a_conversation_that_jumps_up_while_somebody_pages_is_on_no_later_page
+    a_cursor_stays_good_when_its_conversation_is_gone
+    the_inbox_agrees_with_a_model_whatever_happens
+    who_has_acked_everything_misses_nothing
+    what_is_pending_starts_at_the_first_undelivered_however_many_follow
+    only_acks_clear_what_is_pending
+    reading_clears_what_is_pending_too
+    ones_own_messages_are_not_pending
+    notices_are_pending_as_messages_are
+    each_conversation_is_pending_for_itself
+    a_second_device_gets_what_it_misses_although_the_first_has_all
+    a_position_stands_for_its_conversation_instead_of_what_is_pending
+    a_position_above_the_head_counts_as_the_head
+    a_position_in_a_conversation_of_others_counts_as_nothing
+    a_conversation_not_listed_comes_with_its_newest_page_when_it_was_active_since
+    what_is_pending_comes_whole_and_not_as_a_newest_page
+    the_newest_page_of_a_late_member_starts_at_its_joining
+    a_position_that_no_device_has_acked_yet_says_so
+    a_position_from_before_the_joining_acks_nothing
+    who_left_misses_nothing_and_who_comes_back_only_what_follows
+    a_message_in_a_direct_conversation_has_one_recipient
+    a_group_message_counts_who_has_it_and_who_has_read_it
+    who_joined_later_is_no_recipient
+    who_left_is_no_recipient_any_more
+    there_are_receipts_only_of_messages_one_can_see
+    a_read_that_is_hidden_counts_as_delivered
+    receipts_work_in_a_group_of_two_thousand
+    counting_agrees_with_asking_everybody_whatever_happens
+    a_move_is_heard_once_and_before_the_answer
+    an_ack_that_moves_nothing_is_not_heard
+    a_move_says_who_is_concerned_what_is_unread_and_where_it_came_from
+    a_reply_that_reads_something_new_is_heard_after_its_message
+    a_hidden_read_is_told_to_ones_own_devices_alone
+    what_is_shown_again_is_told_when_others_see_it
+    moves_at_once_are_heard_in_the_order_in_which_they_happened
+    everybody_to_whom_a_conversation_is_new_is_told
+    what_a_user_sets_is_told
+    of_somebody_unknown_the_profile_is_the_default
+    who_hides_its_presence_stays_hidden
+    last_seen_only_goes_forward
 }

@@ -2,25 +2,85 @@
 
 use std::sync::Mutex;
 
-use bluetick_core::ports::{CommitListener, Committed};
-use bluetick_core::{ConversationId, Seq};
+use bluetick_core::ports::{Change, CommitListener, Committed, Moved};
+use bluetick_core::{ConversationId, Seq, UserId};
+
+/// One thing that was told.
+#[derive(Clone, Debug)]
+pub enum Heard {
+    Message(Committed),
+    Change(Change),
+}
+
+impl Heard {
+    fn conversation(&self) -> ConversationId {
+        match self {
+            Heard::Message(committed) => committed.message.conversation,
+            Heard::Change(Change::Moved(moved)) => moved.conversation,
+            Heard::Change(Change::Joined { conversation, .. } | Change::Preferred { conversation, .. }) => {
+                *conversation
+            }
+        }
+    }
+}
 
 #[derive(Default)]
-pub struct Recorder(Mutex<Vec<Committed>>);
+pub struct Recorder(Mutex<Vec<Heard>>);
 
 impl CommitListener for Recorder {
     fn committed(&self, batch: Vec<Committed>) {
-        self.0.lock().expect("recording does not panic").extend(batch);
+        self.extend(batch.into_iter().map(Heard::Message));
+    }
+
+    fn changed(&self, batch: Vec<Change>) {
+        self.extend(batch.into_iter().map(Heard::Change));
     }
 }
 
 impl Recorder {
-    pub fn heard(&self, conversation: ConversationId) -> Vec<Committed> {
+    fn extend(&self, heard: impl Iterator<Item = Heard>) {
+        self.0.lock().expect("recording does not panic").extend(heard);
+    }
+
+    /// Messages and changes, in the order in which they were told.
+    pub fn everything(&self, conversation: ConversationId) -> Vec<Heard> {
         let all = self.0.lock().expect("recording does not panic");
-        all.iter().filter(|heard| heard.message.conversation == conversation).cloned().collect()
+        all.iter().filter(|heard| heard.conversation() == conversation).cloned().collect()
+    }
+
+    pub fn heard(&self, conversation: ConversationId) -> Vec<Committed> {
+        let messages = self.everything(conversation).into_iter().filter_map(|heard| match heard {
+            Heard::Message(committed) => Some(committed),
+            Heard::Change(_) => None,
+        });
+        messages.collect()
     }
 
     pub fn heard_seqs(&self, conversation: ConversationId) -> Vec<Seq> {
         self.heard(conversation).iter().map(|heard| heard.message.seq).collect()
+    }
+
+    pub fn changes(&self, conversation: ConversationId) -> Vec<Change> {
+        let changes = self.everything(conversation).into_iter().filter_map(|heard| match heard {
+            Heard::Message(_) => None,
+            Heard::Change(change) => Some(change),
+        });
+        changes.collect()
+    }
+
+    pub fn moves(&self, conversation: ConversationId) -> Vec<Moved> {
+        let moves = self.changes(conversation).into_iter().filter_map(|change| match change {
+            Change::Moved(moved) => Some(moved),
+            _ => None,
+        });
+        moves.collect()
+    }
+
+    pub fn preferred(&self, conversation: ConversationId) -> Vec<UserId> {
+        let preferred = self.changes(conversation).into_iter().filter_map(|change| match change {
+            Change::Preferred { user, .. } => Some(user),
+            _ => None,
+        });
+        preferred.collect()
     }
 }

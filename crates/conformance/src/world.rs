@@ -1,7 +1,11 @@
-//! The words the cases are written in.
+//! The words the cases are written in: people, conversations and messages here, ticks and the inbox in rooms of their
+//! own.
+
+mod inbox;
+mod stand;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bluetick_core::ports::{
     AddMembers, Append, Appended, Creation, NewConversation, Opened, RemoveMember, Store,
@@ -11,16 +15,22 @@ use bluetick_core::{
     Seq, StoreError, Timestamp, UserId,
 };
 
+pub use self::inbox::{ARCHIVE, MUTE, PIN, behind, conversations};
+pub use self::stand::{Ticks, ticks};
 use crate::{Harness, Recorder};
 
 pub struct World<H> {
     harness: H,
     pub recorder: Arc<Recorder>,
-    /// Makes the names of this world its own, for stores that outlive it.
-    suffix: String,
+    /// Makes the names of this world its own, for stores that outlive it. In front, so that a name that begins like
+    /// another one still does.
+    prefix: String,
+    /// Minutes after [`NOW`], on the clock that stamps what is sent.
+    minute: AtomicI64,
 }
 
 static WORLDS: AtomicU64 = AtomicU64::new(0);
+static GROUPS: AtomicU64 = AtomicU64::new(0);
 
 pub const NOW: Timestamp = Timestamp::from_millis(1_750_000_000_000);
 
@@ -29,7 +39,8 @@ impl<H: Harness> World<H> {
         let recorder = Arc::new(Recorder::default());
         let harness = H::start(recorder.clone()).await;
         let number = WORLDS.fetch_add(1, Ordering::Relaxed);
-        World { harness, recorder, suffix: format!("-{}-{number}", std::process::id()) }
+        let prefix = format!("w{}-{number}-", std::process::id());
+        World { harness, recorder, prefix, minute: AtomicI64::new(0) }
     }
 
     pub fn store(&self) -> Arc<dyn Store> {
@@ -39,18 +50,39 @@ impl<H: Harness> World<H> {
     /// The listener of the new life starts with an empty memory.
     pub async fn crash(self) -> World<H> {
         let recorder = Arc::new(Recorder::default());
-        let harness = self.harness.crash_and_restart(recorder.clone()).await;
-        World { harness, recorder, suffix: self.suffix }
+        let World { harness, prefix, minute, .. } = self;
+        let harness = harness.crash_and_restart(recorder.clone()).await;
+        World { harness, recorder, prefix, minute }
     }
 
     pub async fn restart(self) -> World<H> {
         let recorder = Arc::new(Recorder::default());
-        let harness = self.harness.close_and_reopen(recorder.clone()).await;
-        World { harness, recorder, suffix: self.suffix }
+        let World { harness, prefix, minute, .. } = self;
+        let harness = harness.close_and_reopen(recorder.clone()).await;
+        World { harness, recorder, prefix, minute }
+    }
+
+    /// What must be so now, after a crash, and after a clean restart.
+    pub async fn holds(self, check: impl AsyncFn(&World<H>)) -> World<H> {
+        check(&self).await;
+        let world = self.crash().await;
+        check(&world).await;
+        let world = world.restart().await;
+        check(&world).await;
+        world
+    }
+
+    /// Turns the server's clock: what is made and sent from here on carries this time. Backwards too.
+    pub fn turn_clock_to(&self, minute: i64) {
+        self.minute.store(minute, Ordering::SeqCst);
+    }
+
+    pub fn now(&self) -> Timestamp {
+        NOW.plus_millis(self.minute.load(Ordering::SeqCst) * 60_000)
     }
 
     pub fn user(&self, name: &str) -> UserId {
-        format!("{name}{}", self.suffix).parse().expect("a short name")
+        format!("{}{name}", self.prefix).parse().expect("a short name")
     }
 
     pub async fn direct(&self, one: &str, other: &str) -> ConversationId {
@@ -62,7 +94,7 @@ impl<H: Harness> World<H> {
         let id = ConversationId::direct(&one, &peer);
         let creation = Creation::Direct { peer };
         self.store()
-            .open_conversation(NewConversation { id, creation, created_by: one, created_at: NOW })
+            .open_conversation(NewConversation { id, creation, created_by: one, created_at: self.now() })
             .await
     }
 
@@ -70,13 +102,13 @@ impl<H: Harness> World<H> {
         let members = others.iter().map(|name| self.user(name)).collect();
         let created_by = self.user(creator);
         let mut bits = [0; 15];
-        let text = format!("{}{creator}{}", self.suffix, others.len());
-        for (bit, byte) in bits.iter_mut().zip(text.bytes()) {
-            *bit = byte;
-        }
+        bits[..4].copy_from_slice(&std::process::id().to_be_bytes());
+        // Each number once, and spread, so that the order of ids is not the order of making.
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bits[4..12].copy_from_slice(&number.to_be_bytes());
         let creation = Creation::Group { title: "Tea".parse().expect("a title"), members };
         let id = ConversationId::group(bits);
-        let new = NewConversation { id, creation, created_by, created_at: NOW };
+        let new = NewConversation { id, creation, created_by, created_at: self.now() };
         let opened = self.store().open_conversation(new).await.expect("anybody may make a group");
         assert!(opened.created);
         id
@@ -99,7 +131,7 @@ impl<H: Harness> World<H> {
         member_limit: usize,
     ) -> Result<ConversationView, StoreError> {
         let users = names.iter().map(|name| self.user(name)).collect();
-        let add = AddMembers { conversation, actor: self.user(actor), users, member_limit, at: NOW };
+        let add = AddMembers { conversation, actor: self.user(actor), users, member_limit, at: self.now() };
         self.store().add_members(add).await
     }
 
@@ -110,7 +142,7 @@ impl<H: Harness> World<H> {
         user: &str,
     ) -> Result<ConversationView, StoreError> {
         let (actor, user) = (self.user(actor), self.user(user));
-        self.store().remove_member(RemoveMember { conversation, actor, user, at: NOW }).await
+        self.store().remove_member(RemoveMember { conversation, actor, user, at: self.now() }).await
     }
 
     /// A message whose id follows from its content.
@@ -121,8 +153,8 @@ impl<H: Harness> World<H> {
             message_id: text.replace(' ', "-").parse().expect("an id"),
             content_type: ContentType::Text,
             content: text.into(),
-            timestamp: NOW,
-            received_at: NOW,
+            timestamp: self.now(),
+            received_at: self.now(),
             retry_after: None,
             origin: None,
         }
@@ -138,6 +170,26 @@ impl<H: Harness> World<H> {
 
     pub async fn sent(&self, id: ConversationId, sender: &str, text: &str) -> u64 {
         self.send(id, sender, text).await.expect("the message is stored").seq.get()
+    }
+
+    /// Sends when the server's clock says this minute.
+    pub async fn sent_at(&self, minute: i64, id: ConversationId, sender: &str, text: &str) -> u64 {
+        self.turn_clock_to(minute);
+        self.sent(id, sender, text).await
+    }
+
+    /// Sends as many one behind the other, without waiting in between. Returns the last place.
+    pub async fn sent_many(&self, id: ConversationId, sender: &str, name: &str, count: usize) -> u64 {
+        let mut waiting = Vec::new();
+        for number in 0..count {
+            let append = self.message(id, sender, &format!("{name}-{number}"));
+            waiting.push(self.store().append(append).await.expect("it has its turn"));
+        }
+        let mut last = Seq::ZERO;
+        for outcome in waiting {
+            last = outcome.await.expect("the message is stored").seq;
+        }
+        last.get()
     }
 
     pub async fn page(

@@ -36,14 +36,15 @@ impl InboxReader {
             }
             let Some(held) = self.held(&snapshot, *conversation, user)? else { continue };
             let Held { member, standing, head, last_at } = held;
-            let after = (*seq).min(head).max(member.joined_seq.previous());
+            let floor = member.joined_seq.previous();
+            let after = (*seq).min(head).max(floor);
             let at = if after == head {
                 Some(last_at)
             } else {
                 self.received_at(&snapshot, *conversation, after)?
             };
             newest = newest.max(at.filter(|_| after > Seq::ZERO));
-            let unacknowledged = standing.acknowledged < after;
+            let unacknowledged = standing.acknowledged.max(floor) < after;
             if after < head || unacknowledged {
                 behind.push(Behind { conversation: *conversation, after, head, unacknowledged });
             }

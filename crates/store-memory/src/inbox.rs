@@ -70,13 +70,14 @@ impl State {
             let Some(thread) = self.conversations.get(&position.conversation) else { continue };
             let Some(member) = thread.members.get(user) else { continue };
             let head = thread.head();
-            let after = position.seq.min(head).max(member.joined_seq.previous());
+            let floor = member.joined_seq.previous();
+            let after = position.seq.min(head).max(floor);
             let at = after
                 .get()
                 .checked_sub(1)
                 .and_then(|index| thread.messages.get(usize::try_from(index).ok()?));
             newest = newest.max(at.map(|message| message.received_at));
-            let unacknowledged = thread.standing(user).acknowledged < after;
+            let unacknowledged = thread.standing(user).acknowledged.max(floor) < after;
             if after < head || unacknowledged {
                 behind.push(Behind { conversation: position.conversation, after, head, unacknowledged });
             }

@@ -21,7 +21,8 @@ impl Thread {
         }
         self.standings.insert(mark.user.clone(), after);
         // A first ack of one's own messages changes what is pending and nothing that anybody is told.
-        let told = after.own() != before.own();
+        // Others may see more of what was read before, by somebody who hid it then and no longer does.
+        let told = after.own() != before.own() || after.shown() != before.shown();
         (after.own(), told.then(|| self.moved(&mark.user, before, mark.origin)))
     }
 

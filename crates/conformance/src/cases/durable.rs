@@ -1,7 +1,8 @@
 //! What survives.
 
-use bluetick_core::{Seq, StoreError};
+use bluetick_core::{MarkKind, ProfileUpdate, Seq, StoreError};
 
+use crate::world::PIN;
 use crate::{Harness, World};
 
 async fn fill<H: Harness>(world: &World<H>) -> Vec<bluetick_core::ConversationId> {
@@ -65,4 +66,16 @@ pub async fn a_closed_store_refuses_writes<H: Harness>(world: World<H>) {
     let store = world.store();
     store.close().await;
     assert!(matches!(world.send(id, "alice", "after").await, Err(StoreError::Closing)));
+}
+
+pub async fn a_closed_store_refuses_acks_and_settings<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    world.sent(id, "alice", "before").await;
+    world.store().close().await;
+    let (user, last_seen_at) = (world.user("bob"), Some(world.now()));
+    assert!(matches!(world.mark(id, "bob", MarkKind::Read, 1).await, Err(StoreError::Closing)));
+    assert!(matches!(world.prefer(id, "bob", PIN).await, Err(StoreError::Closing)));
+    let update = ProfileUpdate { user, last_seen_at, hides_presence: None };
+    assert!(matches!(world.store().update_profile(update).await, Err(StoreError::Closing)));
+    assert!(world.recorder.moves(id).is_empty());
 }

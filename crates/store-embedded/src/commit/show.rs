@@ -206,7 +206,7 @@ fn moved(
     origin: Option<Origin>,
 ) -> Option<Change> {
     let (member, now) = state.member(user)?;
-    if now.own() == before.own() {
+    if now.own() == before.own() && now.shown() == before.shown() {
         return None;
     }
     let unread = match state.notices_above(conversation, now.read_since(member.joined_seq)) {

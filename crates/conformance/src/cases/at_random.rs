@@ -1,0 +1,113 @@
+//! Whatever happens, in whatever order: the store agrees with a model computed from the log of what was done.
+
+use bluetick_core::{ConversationId, MarkKind, Refusal};
+
+use crate::dice::Dice;
+use crate::model::{Deed, Model, Name};
+use crate::world::{assert_refused, ticks};
+use crate::{Harness, World};
+
+const EVERYBODY: [Name; 6] = ["al", "alice", "bob", "carol", "dave", "erin"];
+const STEPS: u64 = 400;
+
+async fn agrees<H: Harness>(world: &World<H>, id: ConversationId, model: &Model, dice: &mut Dice) {
+    let head = model.head();
+    for name in EVERYBODY {
+        let Some(person) = model.person(name) else {
+            assert_refused(world.store().statuses(id, &world.user(name)).await, Refusal::NotAMember);
+            assert_eq!(world.pending(id, name).await, None, "{name} left");
+            assert!(!world.inbox(name).await.contains(&id), "{name} left");
+            continue;
+        };
+        let told = model.members(&EVERYBODY).map(|(other, person)| {
+            let read = if other == name { person.read } else { person.shown_read };
+            (world.user(other).as_str().to_owned(), (person.delivered, read))
+        });
+        assert_eq!(world.statuses(id, name).await, told.collect(), "statuses for {name}");
+        let entry = world.entry(id, name).await;
+        assert_eq!(entry.unread, model.unread(name), "unread of {name}");
+        assert_eq!(ticks(entry.own), (person.delivered, person.read), "own ticks of {name}");
+        assert_eq!(ticks(entry.others), model.others(name, &EVERYBODY), "the others' ticks for {name}");
+        assert_eq!((entry.joined.get(), entry.conversation.head.get()), (person.joined, head), "{name}");
+        assert_eq!(world.pending(id, name).await, model.pending(name), "pending for {name}");
+        let position = dice.below(head + 3);
+        let missed = world.behind(name, &[(id, position)]).await;
+        let missed: Vec<_> =
+            missed.iter().map(|behind| (behind.after.get(), behind.unacknowledged)).collect();
+        assert_eq!(missed, Vec::from_iter(model.behind(name, position)), "{name} at {position}");
+        let seq = person.joined + dice.below(head - person.joined + 1);
+        assert_eq!(world.counted(id, name, seq).await, model.counted(seq, &EVERYBODY), "receipts of {seq}");
+    }
+}
+
+/// One more thing happens. `None` when it was something the rules forbid.
+async fn step<H: Harness>(
+    world: &World<H>,
+    id: ConversationId,
+    model: &Model,
+    dice: &mut Dice,
+) -> Option<Deed> {
+    let (name, other) = (dice.one_of(&EVERYBODY), dice.one_of(&EVERYBODY));
+    let (inside, other_inside) = (model.person(name).is_some(), model.person(other).is_some());
+    let kind = dice.one_of(&[MarkKind::Delivered, MarkKind::Read]);
+    // Anywhere, also beyond the head, or a little ahead of where the member is.
+    let far = dice.below(model.head() + 4);
+    let near = model.person(name).map(|person| person.read + dice.below(4));
+    let seq = near.filter(|_| dice.coin()).unwrap_or(far);
+    match dice.below(100) {
+        _ if !inside => {
+            assert_refused(world.mark(id, name, kind, seq).await, Refusal::NotAMember);
+            assert_refused(world.send(id, name, "let me in").await, Refusal::NotAMember);
+            None
+        }
+        0..40 => {
+            world.sent(id, name, &format!("m{}", model.head())).await;
+            Some(Deed::Sent { by: name })
+        }
+        40..80 => {
+            world.mark(id, name, kind, seq).await.unwrap();
+            Some(Deed::Marked { name, kind, seq })
+        }
+        80..90 => {
+            let hides = dice.coin();
+            world.hide_reads(id, name, hides).await;
+            Some(Deed::Hid { name, hides })
+        }
+        90..96 if !other_inside => {
+            world.add(id, name, &[other]).await.unwrap();
+            Some(Deed::Joined { by: name, name: other })
+        }
+        // Somebody stays, or there would be nobody to go on.
+        96.. if name != EVERYBODY[0] => {
+            world.remove(id, name, name).await.unwrap();
+            Some(Deed::Left { by: name, name })
+        }
+        _ => None,
+    }
+}
+
+pub async fn ticks_unread_pending_and_receipts_agree_with_a_model_whatever_happens<H: Harness>(
+    mut world: World<H>,
+) {
+    let mut dice = Dice::throw();
+    let id = world.group(EVERYBODY[0], &EVERYBODY[1..4]).await;
+    let mut model = Model::founded_by(&EVERYBODY[..4]);
+    for number in 0..STEPS {
+        let deed = step(&world, id, &model, &mut dice).await;
+        if let Some(deed) = deed {
+            model.note(deed);
+        }
+        match dice.below(100) {
+            0..2 => world = world.crash().await,
+            2..4 => world = world.restart().await,
+            4..20 => {}
+            _ => continue,
+        }
+        println!("after step {number}: {deed:?}");
+        agrees(&world, id, &model, &mut dice).await;
+    }
+    let world = world.crash().await;
+    agrees(&world, id, &model, &mut dice).await;
+    let world = world.restart().await;
+    agrees(&world, id, &model, &mut dice).await;
+}

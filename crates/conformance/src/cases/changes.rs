@@ -1,0 +1,213 @@
+//! What the rest of the server is told besides messages.
+
+use std::sync::Arc;
+
+use bluetick_core::ports::{Change, Mark, Moved, Origin};
+use bluetick_core::{ConversationId, MarkKind, Seq, UserId};
+
+use crate::cases::at_once;
+use crate::recorder::Heard;
+use crate::world::{MUTE, PIN, Ticks, ticks};
+use crate::{Harness, World};
+
+/// What the member's own devices and the others are told.
+fn told(moved: &Moved) -> (Ticks, Option<Ticks>) {
+    (ticks(moved.own), moved.shown.map(ticks))
+}
+
+/// The moves behind the first `before`.
+fn moves_after<H: Harness>(
+    world: &World<H>,
+    id: ConversationId,
+    before: usize,
+) -> Vec<(Ticks, Option<Ticks>)> {
+    world.recorder.moves(id)[before..].iter().map(told).collect()
+}
+
+pub async fn a_move_is_heard_once_and_before_the_answer<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    world.sent_many(id, "alice", "m", 4).await;
+    assert_eq!(moves_after(&world, id, 0), [], "one's own messages one after the other are no news");
+    world.delivered(id, "bob", 2).await;
+    assert_eq!(moves_after(&world, id, 0), [((2, 0), Some((2, 0)))]);
+    world.read(id, "bob", 1).await;
+    assert_eq!(moves_after(&world, id, 1), [((2, 1), Some((2, 1)))]);
+    world.read(id, "bob", 99).await;
+    assert_eq!(moves_after(&world, id, 2), [((4, 4), Some((4, 4)))]);
+    assert!(world.recorder.moves(id).iter().all(|moved| moved.user == world.user("bob")));
+}
+
+pub async fn an_ack_that_moves_nothing_is_not_heard<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    world.read(id, "bob", 3).await;
+    world.sent_many(id, "alice", "m", 4).await;
+    world.delivered(id, "bob", 0).await;
+    world.read(id, "bob", 0).await;
+    assert_eq!(moves_after(&world, id, 0), []);
+    world.read(id, "bob", 3).await;
+    for seq in [3, 2, 0] {
+        world.delivered(id, "bob", seq).await;
+        world.read(id, "bob", seq).await;
+    }
+    assert_eq!(moves_after(&world, id, 0), [((3, 3), Some((3, 3)))]);
+}
+
+pub async fn a_move_says_who_is_concerned_what_is_unread_and_where_it_came_from<H: Harness>(world: World<H>) {
+    let id = world.group("alice", &["bob", "carol"]).await;
+    world.sent_many(id, "alice", "m", 5).await;
+    for (origin, seq) in [(Some(Origin(7)), 3), (None, 5)] {
+        let (user, kind) = (world.user("bob"), MarkKind::Read);
+        let mark = Mark { conversation: id, user, kind, seq: Seq::new(seq), origin };
+        world.store().mark(mark).await.unwrap();
+        let moved = world.recorder.moves(id).pop().unwrap();
+        assert_eq!((moved.conversation, &moved.user, moved.origin), (id, &world.user("bob"), origin));
+        assert_eq!(moved.members.len(), 3);
+        let unread = world.unread(id, "bob").await;
+        assert!(moved.unread.is_none_or(|told| told == unread), "{:?}, not {unread}", moved.unread);
+    }
+}
+
+pub async fn a_reply_that_reads_something_new_is_heard_after_its_message<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    world.sent_many(id, "alice", "m", 2).await;
+    let mut reply = world.message(id, "bob", "reply");
+    reply.origin = Some(Origin(7));
+    world.append(reply).await.unwrap();
+    let everything = world.recorder.everything(id);
+    let [.., Heard::Message(message), Heard::Change(Change::Moved(moved))] = &everything[..] else {
+        panic!("the reply, then what it means, and not {everything:?}")
+    };
+    assert_eq!(message.message.seq, Seq::new(3));
+    assert_eq!((told(moved), &moved.user), (((2, 2), Some((2, 2))), &world.user("bob")));
+    assert_eq!(moved.origin, None, "a reply speaks for itself");
+
+    world.sent(id, "bob", "and another").await;
+    assert!(world.send(id, "bob", "reply").await.unwrap().duplicate);
+    assert_eq!(world.recorder.moves(id).len(), 1, "nothing new was read");
+    world.sent(id, "alice", "read by an ack").await;
+    world.read(id, "bob", 5).await;
+    let before = world.recorder.moves(id).len();
+    world.sent(id, "bob", "before this reply").await;
+    assert_eq!(moves_after(&world, id, before), []);
+}
+
+pub async fn a_hidden_read_is_told_to_ones_own_devices_alone<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    world.sent_many(id, "alice", "m", 6).await;
+    world.delivered(id, "bob", 3).await;
+    world.hide_reads(id, "bob", true).await;
+    world.read(id, "bob", 2).await;
+    assert_eq!(moves_after(&world, id, 1), [((3, 2), None)]);
+    world.read(id, "bob", 5).await;
+    assert_eq!(moves_after(&world, id, 2), [((5, 5), Some((5, 0)))], "received, as far as others know");
+    world.sent(id, "bob", "reply").await;
+    assert_eq!(moves_after(&world, id, 3), [((6, 6), Some((6, 0)))], "and the sixth by a reply");
+    world.sent(id, "alice", "one more").await;
+    world.delivered(id, "bob", 8).await;
+    world.sent(id, "bob", "another reply").await;
+    for moved in world.recorder.moves(id) {
+        let alice = world.user("alice");
+        assert!(moved.user == alice || moved.shown.is_none_or(|shown| shown.read == Seq::ZERO));
+    }
+}
+
+pub async fn what_is_shown_again_is_told_when_others_see_it<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    world.sent_many(id, "alice", "m", 4).await;
+    world.hide_reads(id, "bob", true).await;
+    world.read(id, "bob", 4).await;
+    world.hide_reads(id, "bob", false).await;
+    assert_eq!(moves_after(&world, id, 1), []);
+    for seq in [3, 4, 4, 2] {
+        world.read(id, "bob", seq).await;
+    }
+    let expected = [((4, 4), Some((4, 3))), ((4, 4), Some((4, 4)))];
+    assert_eq!(moves_after(&world, id, 1), expected, "alice would not know otherwise");
+    assert_eq!(world.status(id, "alice", "bob").await, (4, 4));
+}
+
+pub async fn moves_at_once_are_heard_in_the_order_in_which_they_happened<H: Harness>(world: World<H>) {
+    let names = ["bob", "carol", "dave"];
+    let id = world.group("alice", &names).await;
+    let world = Arc::new(world);
+    let doing = names.map(|name| {
+        let (world, user) = (Arc::clone(&world), world.user(name));
+        async move {
+            for number in 0..30 {
+                let seq = Seq::new(world.sent(id, name, &format!("m{number}")).await).next();
+                let (user, kind, origin) = (user.clone(), MarkKind::Read, Some(Origin(1)));
+                let mark = Mark { conversation: id, user, kind, seq, origin };
+                let stands = ticks(world.store().mark(mark).await.unwrap());
+                let last = moves_of(&world, id, name).pop();
+                assert!(last.is_some_and(|moved| ticks(moved.own) >= stands), "before the answer");
+            }
+        }
+    });
+    at_once(doing).await;
+    for name in names {
+        let moves: Vec<_> = moves_of(&world, id, name).iter().map(|moved| ticks(moved.own)).collect();
+        assert!(moves.is_sorted_by(|one, next| one < next), "each is a real move: {moves:?}");
+        assert_eq!(moves.last(), Some(&world.status(id, name, name).await));
+    }
+    let mut senders = Vec::new();
+    for heard in world.recorder.everything(id) {
+        match heard {
+            Heard::Message(committed) => senders.push(committed.message.sender.clone()),
+            Heard::Change(Change::Moved(Moved { user, own, origin: None, .. })) => {
+                let reply = usize::try_from(own.read.get()).unwrap();
+                assert_eq!(senders.get(reply), Some(&user), "behind the reply it follows from");
+            }
+            Heard::Change(_) => {}
+        }
+    }
+}
+
+fn moves_of<H: Harness>(world: &World<H>, id: ConversationId, name: &str) -> Vec<Moved> {
+    world.recorder.moves(id).into_iter().filter(|moved| moved.user == world.user(name)).collect()
+}
+
+/// Those to whom the conversation was new, each with the newest message heard of before, sorted.
+fn joined<H: Harness>(world: &World<H>, id: ConversationId) -> Vec<(UserId, u64)> {
+    let (mut joined, mut head) = (Vec::new(), 0);
+    for heard in world.recorder.everything(id) {
+        match heard {
+            Heard::Message(committed) => head = committed.message.seq.get(),
+            Heard::Change(Change::Joined { user, .. }) => joined.push((user, head)),
+            Heard::Change(_) => {}
+        }
+    }
+    joined.sort();
+    joined
+}
+
+pub async fn everybody_to_whom_a_conversation_is_new_is_told<H: Harness>(world: World<H>) {
+    let after = |names: &[&str], head| names.iter().map(|name| (world.user(name), head)).collect::<Vec<_>>();
+    let direct = world.direct("bob", "alice").await;
+    assert_eq!(joined(&world, direct), after(&["alice", "bob"], 0));
+    world.direct("alice", "bob").await;
+    assert_eq!(joined(&world, direct).len(), 2, "it is not new the second time");
+
+    let group = world.group("alice", &["carol", "bob"]).await;
+    assert_eq!(joined(&world, group), after(&["alice", "bob", "carol"], 1), "after the notice");
+    world.add(group, "bob", &["alice", "dave", "dave"]).await.unwrap();
+    assert_eq!(joined(&world, group)[3..], after(&["dave"], 2));
+    world.add(group, "bob", &["dave"]).await.unwrap();
+    world.remove(group, "alice", "dave").await.unwrap();
+    assert_eq!(joined(&world, group).len(), 4);
+    world.add(group, "bob", &["dave"]).await.unwrap();
+    assert_eq!(joined(&world, group)[4..], after(&["dave"], 4), "new again");
+    world.add(group, "bob", &["fred", "gina"]).await.unwrap();
+    let [(fred, before_fred), (gina, before_gina)] = &joined(&world, group)[5..] else { panic!("two more") };
+    assert_eq!((fred, gina), (&world.user("fred"), &world.user("gina")));
+    assert!(*before_fred >= 5 && *before_gina == 6, "each after its own notice");
+}
+
+pub async fn what_a_user_sets_is_told<H: Harness>(world: World<H>) {
+    let id = world.group("alice", &["bob"]).await;
+    world.prefer(id, "bob", PIN).await.unwrap();
+    assert_eq!(world.recorder.preferred(id), [world.user("bob")]);
+    world.prefer(id, "bob", MUTE).await.unwrap();
+    world.prefer(id, "alice", MUTE).await.unwrap();
+    assert_eq!(world.recorder.preferred(id), ["bob", "bob", "alice"].map(|name| world.user(name)));
+    assert_eq!(moves_after(&world, id, 0), []);
+}

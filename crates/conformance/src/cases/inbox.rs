@@ -1,0 +1,305 @@
+//! A user's conversations: their order, what an entry says, and pages.
+
+use bluetick_core::inbox::PREVIEW_MAX_BYTES;
+use bluetick_core::{
+    ContentType, ConversationId, InboxFilter, InboxPlace, PreferenceChange, Preferences, Seq,
+};
+
+use crate::world::{ARCHIVE, MUTE, NOW, PIN, conversations, ticks};
+use crate::{Harness, World};
+
+/// So many conversations of alice, each with one message, a minute apart; the last is the latest.
+async fn conversations_of_alice<H: Harness>(world: &World<H>, count: i64) -> Vec<ConversationId> {
+    let mut ids = Vec::new();
+    for number in 0..count {
+        let peer = format!("peer{number}");
+        let id = world.direct("alice", &peer).await;
+        world.sent_at(number, id, &peer, "hi").await;
+        ids.push(id);
+    }
+    ids
+}
+
+fn latest_first(ids: &[ConversationId]) -> Vec<ConversationId> {
+    ids.iter().rev().copied().collect()
+}
+
+pub async fn the_latest_activity_comes_first<H: Harness>(world: World<H>) {
+    assert!(world.inbox("alice").await.is_empty());
+    let ids = conversations_of_alice(&world, 5).await;
+    let world = world.holds(async |world| assert_eq!(world.inbox("alice").await, latest_first(&ids))).await;
+    world.sent_at(10, ids[2], "alice", "answer").await;
+    world.sent_at(11, ids[0], "peer0", "again").await;
+    world.read(ids[1], "alice", 1).await;
+    let expected = [ids[0], ids[2], ids[4], ids[3], ids[1]];
+    let check = async |world: &World<H>| {
+        assert_eq!(world.inbox("alice").await, expected);
+        assert_eq!(world.inbox("peer2").await, [ids[2]]);
+    };
+    world.holds(check).await;
+}
+
+pub async fn the_order_follows_the_newest_message_also_when_the_clock_was_set_back<H: Harness>(
+    world: World<H>,
+) {
+    let ids = conversations_of_alice(&world, 3).await;
+    world.sent_at(-5, ids[2], "alice", "sent with a clock set back").await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.inbox("alice").await, [ids[1], ids[0], ids[2]]);
+        let entry = world.entry(ids[2], "alice").await;
+        assert_eq!(entry.conversation.last_at, NOW.plus_millis(-5 * 60_000));
+        assert_eq!(entry.last_message.unwrap().seq, Seq::new(2));
+    };
+    world.holds(check).await;
+}
+
+pub async fn pinned_come_first_and_archived_last<H: Harness>(world: World<H>) {
+    let ids = conversations_of_alice(&world, 6).await;
+    world.prefer(ids[1], "alice", PIN).await.unwrap();
+    world.prefer(ids[3], "alice", PIN).await.unwrap();
+    world.prefer(ids[5], "alice", ARCHIVE).await.unwrap();
+    world.prefer(ids[4], "alice", MUTE).await.unwrap();
+    let check = async |world: &World<H>| {
+        assert_eq!(world.inbox("alice").await, [ids[3], ids[1], ids[4], ids[2], ids[0], ids[5]]);
+        assert_eq!(world.inbox("peer1").await, [ids[1]], "nobody else is concerned");
+    };
+    let world = world.holds(check).await;
+    world.sent_at(20, ids[5], "peer5", "still archived").await;
+    world.prefer(ids[3], "alice", ARCHIVE).await.unwrap();
+    let unpin = PreferenceChange { pinned: Some(false), ..PreferenceChange::default() };
+    world.prefer(ids[1], "alice", unpin).await.unwrap();
+    let check = async |world: &World<H>| {
+        assert_eq!(world.inbox("alice").await, [ids[4], ids[2], ids[1], ids[0], ids[5], ids[3]]);
+        let preferences = world.entry(ids[3], "alice").await.preferences;
+        assert_eq!(preferences, Preferences { pinned: true, archived: true, ..Preferences::default() });
+    };
+    world.holds(check).await;
+}
+
+pub async fn an_inbox_can_be_asked_for_without_the_archived_or_for_them_alone<H: Harness>(world: World<H>) {
+    let ids = conversations_of_alice(&world, 9).await;
+    for number in [0, 4, 8] {
+        world.prefer(ids[number], "alice", ARCHIVE).await.unwrap();
+    }
+    world.prefer(ids[2], "alice", PIN).await.unwrap();
+    let check = async |world: &World<H>| {
+        for limit in [1, 2, 3, 100] {
+            let archived = world.paged_inbox("alice", limit, InboxFilter::Archived).await;
+            assert_eq!(conversations(&archived), [ids[8], ids[4], ids[0]]);
+            let rest = world.paged_inbox("alice", limit, InboxFilter::NotArchived).await;
+            assert_eq!(conversations(&rest), [ids[2], ids[7], ids[6], ids[5], ids[3], ids[1]]);
+        }
+        let none = world.filtered_page("peer3", None, 5, InboxFilter::Archived).await;
+        assert!(none.entries.is_empty() && none.next.is_none());
+    };
+    world.holds(check).await;
+}
+
+pub async fn a_direct_conversation_is_listed_from_its_making_on<H: Harness>(world: World<H>) {
+    world.turn_clock_to(7);
+    let id = world.direct("alice", "bob").await;
+    let check = async |world: &World<H>| {
+        for (name, peer) in [("alice", "bob"), ("bob", "alice")] {
+            let page = world.inbox_page(name, None, 20).await;
+            let [entry] = &page.entries[..] else { panic!("one conversation, not {page:?}") };
+            assert_eq!((entry.conversation.id, &entry.peer), (id, &Some(world.user(peer))));
+            assert_eq!(entry.conversation.last_at, NOW.plus_millis(7 * 60_000));
+            assert_eq!((entry.conversation.head, &entry.last_message), (Seq::ZERO, &None));
+            assert_eq!((entry.unread, ticks(entry.own), ticks(entry.others)), (0, (0, 0), (0, 0)));
+            assert_eq!((entry.member_count, entry.joined), (2, Seq::FIRST));
+        }
+    };
+    world.holds(check).await;
+}
+
+pub async fn an_entry_says_all_that_an_inbox_shows<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    world.sent_at(1, id, "alice", "hello").await;
+    world.sent_at(2, id, "bob", "hello yourself").await;
+    world.sent_at(3, id, "alice", "how are you").await;
+    world.delivered(id, "bob", 3).await;
+    let check = async |world: &World<H>| {
+        let entry = world.entry(id, "alice").await;
+        assert_eq!(world.inbox_page("alice", None, 1).await.entries[0], entry);
+        assert_eq!((entry.peer, entry.conversation.title), (Some(world.user("bob")), None));
+        assert_eq!((entry.conversation.head, entry.conversation.created_at), (Seq::new(3), NOW));
+        assert_eq!((ticks(entry.own), ticks(entry.others), entry.unread), ((2, 2), (3, 1), 0));
+        let last = entry.last_message.unwrap();
+        assert_eq!((last.seq, &*last.preview), (Seq::new(3), "how are you"));
+        assert_eq!((last.message_id.to_string(), last.sender), ("how-are-you".into(), world.user("alice")));
+        assert_eq!(last.content_type, ContentType::Text);
+        assert_eq!(last.received_at, NOW.plus_millis(3 * 60_000));
+        assert_eq!((last.timestamp, entry.conversation.last_at), (last.received_at, last.received_at));
+        assert_eq!(world.entry(id, "bob").await.unread, 1);
+    };
+    world.holds(check).await;
+}
+
+pub async fn a_preview_is_cut_where_a_character_ends<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    let contents = ["x".repeat(120), "x".repeat(121), format!("x{}", "€".repeat(90)), "🏳️‍🌈".repeat(40)];
+    let mut world = world;
+    for (number, content) in contents.iter().enumerate() {
+        let mut append = world.message(id, "alice", &format!("m{number}"));
+        append.content = content.as_str().into();
+        append.content_type = ContentType::Other("text/markdown".into());
+        world.append(append).await.unwrap();
+        let check = async |world: &World<H>| {
+            let last = world.entry(id, "bob").await.last_message.unwrap();
+            assert!(content.starts_with(&*last.preview));
+            assert!(last.preview.len() <= PREVIEW_MAX_BYTES);
+            assert!(last.preview.len() == content.len() || last.preview.len() > PREVIEW_MAX_BYTES - 4);
+            assert_eq!(last.content_type.as_str(), "text/markdown");
+        };
+        world = world.holds(check).await;
+    }
+}
+
+pub async fn a_group_is_listed_with_its_title_and_a_notice_can_be_its_last_message<H: Harness>(
+    world: World<H>,
+) {
+    let id = world.group("alice", &["bob"]).await;
+    world.sent_at(1, id, "alice", "hello").await;
+    world.turn_clock_to(2);
+    let long_name = "x".repeat(90);
+    world.add(id, "alice", &[&long_name]).await.unwrap();
+    let check = async |world: &World<H>| {
+        let notice = world.history(id, "bob").await.pop().unwrap();
+        for name in ["alice", "bob", &long_name] {
+            let entry = world.entry(id, name).await;
+            assert_eq!((entry.peer, entry.member_count), (None, 3));
+            assert_eq!(entry.conversation.title.unwrap().as_str(), "Tea");
+            assert_eq!(entry.conversation.last_at, NOW.plus_millis(2 * 60_000));
+            let last = entry.last_message.unwrap();
+            assert_eq!((last.seq, last.content_type), (Seq::new(3), ContentType::System));
+            assert_eq!(last.preview, notice.content, "whole, since half a notice means nothing");
+        }
+        assert_eq!(world.entry(id, &long_name).await.joined, Seq::new(3));
+    };
+    world.holds(check).await;
+}
+
+pub async fn the_tick_of_a_groups_last_message_waits_for_the_one_furthest_behind<H: Harness>(
+    world: World<H>,
+) {
+    let id = world.group("alice", &["bob", "carol"]).await;
+    world.sent_many(id, "alice", "m", 3).await;
+    world.read(id, "bob", 4).await;
+    world.delivered(id, "carol", 3).await;
+    let others = async |world: &World<H>| ticks(world.entry(id, "alice").await.others);
+    let world = world.holds(async |world| assert_eq!(others(world).await, (3, 0))).await;
+    world.read(id, "carol", 2).await;
+    let world = world.holds(async |world| assert_eq!(others(world).await, (3, 2))).await;
+    world.add(id, "alice", &["dave"]).await.unwrap();
+    let world = world.holds(async |world| assert_eq!(others(world).await, (3, 2))).await;
+    world.remove(id, "carol", "carol").await.unwrap();
+    let world = world.holds(async |world| assert_eq!(others(world).await, (4, 4))).await;
+    world.remove(id, "bob", "bob").await.unwrap();
+    world.remove(id, "dave", "dave").await.unwrap();
+    world.holds(async |world| assert_eq!(others(world).await, (0, 0), "nobody is left to wait for")).await;
+}
+
+pub async fn who_leaves_no_longer_lists_the_conversation_and_who_is_added_does<H: Harness>(world: World<H>) {
+    let id = world.group("alice", &["bob", "carol"]).await;
+    let other = world.direct("bob", "dave").await;
+    world.sent_at(1, other, "dave", "hi").await;
+    world.turn_clock_to(2);
+    world.remove(id, "alice", "bob").await.unwrap();
+    world.turn_clock_to(3);
+    world.add(id, "carol", &["dave"]).await.unwrap();
+    world.sent_at(4, id, "alice", "after bob").await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.inbox("bob").await, [other]);
+        assert_eq!(world.inbox("dave").await, [id, other]);
+        assert_eq!(world.inbox("alice").await, [id]);
+    };
+    let world = world.holds(check).await;
+    world.turn_clock_to(5);
+    world.add(id, "carol", &["bob"]).await.unwrap();
+    world.holds(async |world| assert_eq!(world.inbox("bob").await, [id, other])).await;
+}
+
+pub async fn names_that_begin_alike_have_inboxes_of_their_own<H: Harness>(world: World<H>) {
+    let names = ["a", "al", "alice", "al|", "al:", "al/", "al~", "alÿ", "al\u{10ffff}"];
+    let mut expected = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        let id = world.direct(name, &format!("peer-of-{number}")).await;
+        world.sent(id, name, "hi").await;
+        expected.push(id);
+    }
+    let check = async |world: &World<H>| {
+        for (name, id) in names.iter().zip(&expected) {
+            assert_eq!(world.inbox(name).await, [*id], "{name}");
+            assert!(world.behind(name, &[]).await.is_empty(), "{name} has sent all there is");
+        }
+        assert!(world.inbox("ali").await.is_empty());
+    };
+    world.holds(check).await;
+}
+
+pub async fn pages_of_an_inbox_neither_repeat_nor_skip<H: Harness>(world: World<H>) {
+    let mut expected = Vec::new();
+    for number in 0..150_u32 {
+        let id = world.direct("alice", &format!("peer{number}")).await;
+        // Ten each share a moment, and the rest was never written to.
+        let minute = i64::from(number / 10) - 5;
+        if minute > 0 {
+            world.sent_at(minute, id, "alice", "hi").await;
+        }
+        world.turn_clock_to(0);
+        expected.push((-minute.max(0), id));
+    }
+    expected.sort_unstable();
+    let expected: Vec<_> = expected.into_iter().map(|(_, id)| id).collect();
+    let check = async |world: &World<H>| {
+        for limit in [7, 50, 100] {
+            let entries = world.paged_inbox("alice", limit, InboxFilter::All).await;
+            assert_eq!(conversations(&entries), expected, "by {limit}");
+            assert!(entries.is_sorted_by_key(|entry| entry.place()));
+        }
+        let page = world.inbox_page("alice", None, 100).await;
+        let last = world.inbox_page("alice", page.next, 50).await;
+        assert_eq!((last.entries.len(), last.next), (50, None), "a last page that is full is the last");
+    };
+    world.holds(check).await;
+}
+
+pub async fn a_conversation_that_jumps_up_while_somebody_pages_is_on_no_later_page<H: Harness>(
+    mut world: World<H>,
+) {
+    let ids = conversations_of_alice(&world, 40).await;
+    let (mut seen, mut after, mut jumped) = (Vec::new(), None, 0);
+    loop {
+        let page = world.inbox_page("alice", after, 6).await;
+        seen.extend(conversations(&page.entries));
+        after = page.next;
+        let Some(place) = after else { break };
+        // One that was seen already, and the one that would have come last.
+        for id in [seen[0], ids[jumped]] {
+            world.sent_at(100, id, "alice", &format!("jump-{jumped}")).await;
+            assert!(world.entry(id, "alice").await.place() < place, "it is further up now");
+        }
+        jumped += 1;
+        world = world.crash().await;
+    }
+    assert_eq!(seen, latest_first(&ids[jumped..]), "all others are on exactly one page");
+}
+
+pub async fn a_cursor_stays_good_when_its_conversation_is_gone<H: Harness>(world: World<H>) {
+    let ids = conversations_of_alice(&world, 6).await;
+    world.turn_clock_to(3);
+    let group = world.group("alice", &["bob"]).await;
+    world.sent_at(4, group, "bob", "hi").await;
+    world.prefer(ids[4], "alice", PIN).await.unwrap();
+    let page = world.inbox_page("alice", None, 3).await;
+    assert_eq!(conversations(&page.entries)[..2], [ids[4], ids[5]]);
+    assert_eq!(page.next.unwrap().id, group);
+    world.remove(group, "alice", "alice").await.unwrap();
+    let spelled: InboxPlace = page.next.unwrap().to_string().parse().unwrap();
+    let check = async |world: &World<H>| {
+        let next = world.inbox_page("alice", Some(spelled), 20).await;
+        assert_eq!(conversations(&next.entries), [ids[3], ids[2], ids[1], ids[0]]);
+        assert_eq!(next.next, None);
+    };
+    world.holds(check).await;
+}

@@ -1,0 +1,125 @@
+//! Whatever is sent, set, joined and left: the inbox agrees with a model that sorts everything anew.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use bluetick_core::{ConversationId, InboxFilter, PreferenceChange};
+
+use crate::dice::Dice;
+use crate::world::conversations;
+use crate::{Harness, World};
+
+const NAMES: [&str; 3] = ["al", "alice", "bob"];
+const CONVERSATIONS: usize = 12;
+const STEPS: u64 = 300;
+
+#[derive(Clone, Copy, Default)]
+struct Row {
+    pinned: bool,
+    archived: bool,
+}
+
+#[derive(Default)]
+struct Listed {
+    /// Minutes, of the newest message.
+    last_at: i64,
+    /// Of each who is in it.
+    rows: HashMap<&'static str, Row>,
+}
+
+/// Every conversation that has been made, and what its people set.
+struct Model(Vec<(ConversationId, Listed)>);
+
+impl Model {
+    fn inbox(&self, name: &str, filter: InboxFilter) -> Vec<ConversationId> {
+        let mut order: Vec<_> = self
+            .0
+            .iter()
+            .filter_map(|(id, listed)| listed.rows.get(name).map(|row| (row, listed.last_at, *id)))
+            .filter(|(row, ..)| match filter {
+                InboxFilter::All => true,
+                InboxFilter::Archived => row.archived,
+                InboxFilter::NotArchived => !row.archived,
+            })
+            .map(|(row, last_at, id)| (row.archived, !row.pinned || row.archived, Reverse(last_at), id))
+            .collect();
+        order.sort_unstable();
+        order.into_iter().map(|(.., id)| id).collect()
+    }
+}
+
+async fn agrees<H: Harness>(world: &World<H>, model: &Model, dice: &mut Dice) {
+    for name in NAMES {
+        for filter in [InboxFilter::All, InboxFilter::Archived, InboxFilter::NotArchived] {
+            let limit = dice.one_of(&[1, 2, 5, 100]);
+            let entries = world.paged_inbox(name, limit, filter).await;
+            assert_eq!(conversations(&entries), model.inbox(name, filter), "{name}, {filter:?}, by {limit}");
+            for entry in entries {
+                let (_, listed) = model.0.iter().find(|(id, _)| *id == entry.conversation.id).unwrap();
+                let (row, set) = (listed.rows[name], entry.preferences);
+                assert_eq!((set.pinned, set.archived), (row.pinned, row.archived));
+                assert_eq!(entry, world.entry(entry.conversation.id, name).await);
+            }
+        }
+    }
+}
+
+async fn step<H: Harness>(world: &World<H>, model: &mut Model, dice: &mut Dice, number: u64) {
+    let index = usize::try_from(dice.below(CONVERSATIONS as u64)).unwrap();
+    let (id, listed) = &mut model.0[index];
+    let (id, name) = (*id, dice.one_of(&NAMES));
+    // Few moments, so that many conversations share one; and not always forward.
+    let minute = i64::try_from(number / 20 + dice.below(4)).unwrap();
+    world.turn_clock_to(minute);
+    let Some(row) = listed.rows.get_mut(name) else {
+        world.add(id, "founder", &[name]).await.unwrap();
+        listed.rows.insert(name, Row::default());
+        listed.last_at = minute;
+        return;
+    };
+    match dice.below(10) {
+        0..5 => {
+            world.sent(id, name, &format!("m{number}")).await;
+            listed.last_at = minute;
+        }
+        5..8 => {
+            (row.pinned, row.archived) = (dice.coin(), dice.coin());
+            let change = PreferenceChange {
+                pinned: Some(row.pinned),
+                archived: Some(row.archived),
+                ..PreferenceChange::default()
+            };
+            world.prefer(id, name, change).await.unwrap();
+        }
+        _ => {
+            world.remove(id, name, name).await.unwrap();
+            listed.rows.remove(name);
+            listed.last_at = minute;
+        }
+    }
+}
+
+pub async fn the_inbox_agrees_with_a_model_whatever_happens<H: Harness>(mut world: World<H>) {
+    let mut dice = Dice::throw();
+    let mut model = Model(Vec::new());
+    for _ in 0..CONVERSATIONS {
+        // Somebody who never leaves keeps the others able to come back.
+        let id = world.group("founder", &NAMES).await;
+        let rows = NAMES.iter().map(|name| (*name, Row::default())).collect();
+        model.0.push((id, Listed { last_at: 0, rows }));
+    }
+    for number in 0..STEPS {
+        step(&world, &mut model, &mut dice, number).await;
+        match dice.below(60) {
+            0 => world = world.crash().await,
+            1 => world = world.restart().await,
+            2..6 => {}
+            _ => continue,
+        }
+        println!("after step {number}");
+        agrees(&world, &model, &mut dice).await;
+    }
+    let world = world.crash().await;
+    agrees(&world, &model, &mut dice).await;
+    agrees(&world.restart().await, &model, &mut dice).await;
+}

@@ -1,0 +1,268 @@
+//! What a device that comes back has to be sent.
+
+use bluetick_core::ports::Behind;
+use bluetick_core::{ConversationId, PageFrom, PageLimit};
+
+use crate::world::behind;
+use crate::{Harness, World};
+
+/// alice has sent this many to bob.
+async fn alice_sent<H: Harness>(world: &World<H>, count: usize) -> ConversationId {
+    let id = world.direct("alice", "bob").await;
+    world.sent_many(id, "alice", "from-alice", count).await;
+    id
+}
+
+/// A group of alice and bob in which everything was sent in this minute and acked by both.
+async fn acked_group<H: Harness>(world: &World<H>, minute: i64, count: usize) -> (ConversationId, u64) {
+    world.turn_clock_to(minute);
+    let id = world.group("alice", &["bob"]).await;
+    let head = world.sent_many(id, "alice", "m", count).await;
+    world.delivered(id, "alice", head).await;
+    world.delivered(id, "bob", head).await;
+    (id, head)
+}
+
+pub async fn who_has_acked_everything_misses_nothing<H: Harness>(world: World<H>) {
+    let id = alice_sent(&world, 5).await;
+    let group = world.group("alice", &["bob"]).await;
+    world.delivered(id, "bob", 5).await;
+    world.delivered(group, "bob", 1).await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.behind("bob", &[]).await, []);
+        assert_eq!(world.behind("bob", &[(id, 5), (group, 1)]).await, []);
+        assert_eq!(world.behind("nobody", &[]).await, []);
+    };
+    world.holds(check).await;
+}
+
+pub async fn what_is_pending_starts_at_the_first_undelivered_however_many_follow<H: Harness>(
+    world: World<H>,
+) {
+    let id = alice_sent(&world, 3).await;
+    world.delivered(id, "bob", 2).await;
+    let world =
+        world.holds(async |world| assert_eq!(world.behind("bob", &[]).await, [behind(id, 2, 3)])).await;
+    world.sent_many(id, "alice", "more", 1_000).await;
+    world.holds(async |world| assert_eq!(world.behind("bob", &[]).await, [behind(id, 2, 1_003)])).await;
+}
+
+pub async fn only_acks_clear_what_is_pending<H: Harness>(world: World<H>) {
+    let id = alice_sent(&world, 4).await;
+    world.delivered(id, "bob", 1).await;
+    world.sent(id, "bob", "from another device").await;
+    world.history(id, "bob").await;
+    world.page(id, "bob", PageFrom::Newest, PageLimit::MAX).await.unwrap();
+    world.inbox("bob").await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.status(id, "alice", "bob").await, (4, 4), "the reply reads");
+        assert_eq!(world.behind("bob", &[]).await, [behind(id, 1, 5)], "and clears nothing");
+    };
+    let world = world.holds(check).await;
+    world.delivered(id, "bob", 3).await;
+    let world = world.holds(async |world| assert_eq!(world.pending(id, "bob").await, Some(3))).await;
+    world.delivered(id, "bob", 2).await;
+    assert_eq!(world.pending(id, "bob").await, Some(3), "a late ack brings nothing back");
+    world.delivered(id, "bob", 5).await;
+    world.holds(async |world| assert_eq!(world.behind("bob", &[]).await, [])).await;
+}
+
+pub async fn reading_clears_what_is_pending_too<H: Harness>(world: World<H>) {
+    let id = alice_sent(&world, 4).await;
+    world.read(id, "bob", 3).await;
+    let world = world.holds(async |world| assert_eq!(world.pending(id, "bob").await, Some(3))).await;
+    world.read(id, "bob", 99).await;
+    let world = world.holds(async |world| assert_eq!(world.pending(id, "bob").await, None)).await;
+    world.sent(id, "alice", "next").await;
+    world.holds(async |world| assert_eq!(world.pending(id, "bob").await, Some(4))).await;
+}
+
+pub async fn ones_own_messages_are_not_pending<H: Harness>(world: World<H>) {
+    let id = alice_sent(&world, 3).await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.pending(id, "alice").await, None);
+        assert_eq!(world.pending(id, "bob").await, Some(0));
+    };
+    let world = world.holds(check).await;
+    world.delivered(id, "bob", 3).await;
+    world.sent_many(id, "bob", "answers", 2).await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.pending(id, "bob").await, None);
+        assert_eq!(world.pending(id, "alice").await, Some(3));
+    };
+    world.holds(check).await;
+}
+
+pub async fn notices_are_pending_as_messages_are<H: Harness>(world: World<H>) {
+    let id = world.group("alice", &["bob"]).await;
+    assert_eq!(world.behind("bob", &[]).await, [behind(id, 0, 1)]);
+    world.delivered(id, "bob", 1).await;
+    world.add(id, "alice", &["carol", "dave"]).await.unwrap();
+    let check = async |world: &World<H>| {
+        assert_eq!(world.behind("bob", &[]).await, [behind(id, 1, 3)]);
+        assert_eq!(world.behind("carol", &[]).await, [behind(id, 1, 3)], "from the joining on");
+        assert_eq!(world.behind("dave", &[]).await, [behind(id, 2, 3)]);
+    };
+    world.holds(check).await;
+}
+
+pub async fn each_conversation_is_pending_for_itself<H: Harness>(world: World<H>) {
+    let mut expected = Vec::new();
+    for number in 0..20 {
+        let peer = format!("peer{number}");
+        let id = world.direct("alice", &peer).await;
+        world.sent_many(id, &peer, "m", 3).await;
+        let acked = number % 4;
+        world.delivered(id, "alice", acked).await;
+        if acked < 3 {
+            expected.push(behind(id, acked, 3));
+        }
+    }
+    expected.sort_by_key(|behind| behind.conversation);
+    world.holds(async |world| assert_eq!(world.behind("alice", &[]).await, expected)).await;
+}
+
+pub async fn a_second_device_gets_what_it_misses_although_the_first_has_all<H: Harness>(world: World<H>) {
+    let id = alice_sent(&world, 9).await;
+    world.read(id, "bob", 9).await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.behind("bob", &[]).await, []);
+        assert_eq!(world.behind("bob", &[(id, 4)]).await, [behind(id, 4, 9)]);
+        assert_eq!(world.behind("bob", &[(id, 0)]).await, [behind(id, 0, 9)]);
+        assert_eq!(world.behind("alice", &[(id, 8)]).await, [behind(id, 8, 9)], "its own messages too");
+    };
+    world.holds(check).await;
+}
+
+pub async fn a_position_stands_for_its_conversation_instead_of_what_is_pending<H: Harness>(world: World<H>) {
+    let id = alice_sent(&world, 9).await;
+    let other = world.direct("carol", "bob").await;
+    world.sent(other, "carol", "hello").await;
+    world.delivered(id, "bob", 6).await;
+    let check = async |world: &World<H>| {
+        let mut expected = [behind(id, 2, 9), behind(other, 0, 1)];
+        expected.sort_by_key(|behind| behind.conversation);
+        assert_eq!(world.behind("bob", &[(id, 2)]).await, expected, "this device has less than another");
+    };
+    world.holds(check).await;
+}
+
+pub async fn a_position_above_the_head_counts_as_the_head<H: Harness>(world: World<H>) {
+    let id = alice_sent(&world, 3).await;
+    world.delivered(id, "bob", 3).await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.behind("bob", &[(id, 4)]).await, []);
+        assert_eq!(world.behind("bob", &[(id, u64::MAX)]).await, []);
+    };
+    let world = world.holds(check).await;
+    let empty = world.direct("bob", "carol").await;
+    assert_eq!(world.behind("carol", &[(empty, 7)]).await, []);
+}
+
+pub async fn a_position_in_a_conversation_of_others_counts_as_nothing<H: Harness>(world: World<H>) {
+    let id = alice_sent(&world, 3).await;
+    let left = world.group("alice", &["zoe"]).await;
+    world.remove(left, "zoe", "zoe").await.unwrap();
+    let unknown = ConversationId::direct(&world.user("x"), &world.user("y"));
+    // Later than the positions would say if they counted, and acked, so that only a position could bring it up.
+    world.turn_clock_to(9);
+    let own = world.direct("zoe", "yves").await;
+    world.sent(own, "yves", "hi").await;
+    world.delivered(own, "zoe", 1).await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.behind("zoe", &[(id, 1), (left, 1), (unknown, 5)]).await, []);
+    };
+    world.holds(check).await;
+}
+
+pub async fn a_conversation_not_listed_comes_with_its_newest_page_when_it_was_active_since<H: Harness>(
+    world: World<H>,
+) {
+    let (older, _) = acked_group(&world, 1, 3).await;
+    let (known, _) = acked_group(&world, 2, 1).await;
+    let (long, long_head) = acked_group(&world, 4, 250).await;
+    let (short, short_head) = acked_group(&world, 5, 2).await;
+    world.sent_at(6, known, "alice", "newest of all").await;
+    world.delivered(known, "bob", 3).await;
+    let check = async |world: &World<H>| {
+        // The device stopped at minute 2, though the conversation it knows went on.
+        let mut expected =
+            vec![behind(known, 2, 3), behind(long, long_head - 100, long_head), behind(short, 0, short_head)];
+        expected.sort_by_key(|behind| behind.conversation);
+        assert_eq!(world.behind("bob", &[(known, 2)]).await, expected);
+        assert_eq!(world.behind("bob", &[(known, 2), (older, 4), (short, 3)]).await, [behind(known, 2, 3)]);
+        assert_eq!(world.behind("bob", &[(known, 3)]).await, [], "nothing happened since");
+        assert_eq!(world.behind("bob", &[]).await, [], "a device without a position asks for history");
+    };
+    world.holds(check).await;
+}
+
+pub async fn what_is_pending_comes_whole_and_not_as_a_newest_page<H: Harness>(world: World<H>) {
+    let (known, known_head) = acked_group(&world, 1, 2).await;
+    world.turn_clock_to(2);
+    let id = alice_sent(&world, 250).await;
+    world.delivered(id, "bob", 2).await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.behind("bob", &[(known, known_head)]).await, [behind(id, 2, 250)]);
+    };
+    world.holds(check).await;
+}
+
+pub async fn the_newest_page_of_a_late_member_starts_at_its_joining<H: Harness>(world: World<H>) {
+    let (known, head) = acked_group(&world, 1, 2).await;
+    world.turn_clock_to(2);
+    let id = world.group("alice", &[]).await;
+    world.sent_many(id, "alice", "before", 10).await;
+    world.add(id, "alice", &["bob"]).await.unwrap();
+    world.sent(id, "alice", "after").await;
+    world.delivered(id, "bob", 13).await;
+    world
+        .holds(async |world| assert_eq!(world.behind("bob", &[(known, head)]).await, [behind(id, 11, 13)]))
+        .await;
+}
+
+pub async fn a_position_that_no_device_has_acked_yet_says_so<H: Harness>(world: World<H>) {
+    let id = alice_sent(&world, 5).await;
+    world.delivered(id, "bob", 1).await;
+    let check = async |world: &World<H>| {
+        let news = |after, head| Behind { unacknowledged: true, ..behind(id, after, head) };
+        assert_eq!(world.behind("bob", &[(id, 3)]).await, [news(3, 5)]);
+        assert_eq!(world.behind("bob", &[(id, 5)]).await, [news(5, 5)], "also when it has everything");
+        assert_eq!(world.behind("bob", &[(id, 99)]).await, [news(5, 5)]);
+        assert_eq!(world.behind("bob", &[(id, 1)]).await, [behind(id, 1, 5)]);
+        assert_eq!(world.behind("alice", &[(id, 5)]).await, [], "one's own messages need no ack");
+    };
+    let world = world.holds(check).await;
+    world.delivered(id, "bob", 3).await;
+    world.holds(async |world| assert_eq!(world.behind("bob", &[(id, 3)]).await, [behind(id, 3, 5)])).await;
+}
+
+pub async fn a_position_from_before_the_joining_acks_nothing<H: Harness>(world: World<H>) {
+    let id = world.group("alice", &["bob"]).await;
+    world.sent_many(id, "alice", "before", 5).await;
+    world.add(id, "alice", &["carol"]).await.unwrap();
+    let check = async |world: &World<H>| {
+        for seq in [0, 4, 6] {
+            assert_eq!(world.behind("carol", &[(id, seq)]).await, [behind(id, 6, 7)], "from {seq}");
+        }
+        let all = Behind { unacknowledged: true, ..behind(id, 7, 7) };
+        assert_eq!(world.behind("carol", &[(id, 7)]).await, [all]);
+    };
+    world.holds(check).await;
+}
+
+pub async fn who_left_misses_nothing_and_who_comes_back_only_what_follows<H: Harness>(world: World<H>) {
+    let id = world.group("alice", &["bob"]).await;
+    world.sent_many(id, "alice", "m", 5).await;
+    world.delivered(id, "bob", 2).await;
+    world.remove(id, "alice", "bob").await.unwrap();
+    world.sent(id, "alice", "without bob").await;
+    let check = async |world: &World<H>| {
+        assert_eq!(world.behind("bob", &[]).await, []);
+        assert_eq!(world.behind("bob", &[(id, 2)]).await, []);
+    };
+    let world = world.holds(check).await;
+    world.add(id, "alice", &["bob"]).await.unwrap();
+    world.sent(id, "alice", "with bob").await;
+    world.holds(async |world| assert_eq!(world.behind("bob", &[]).await, [behind(id, 8, 10)])).await;
+}

@@ -1,0 +1,163 @@
+//! What a group must look like, computed from the log of all that was done to it.
+//!
+//! Slow on purpose: every question walks the whole log and applies the definitions. How a store, or the core, keeps
+//! these numbers does not belong here, or both would be wrong alike.
+
+use bluetick_core::MarkKind;
+
+pub type Name = &'static str;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Deed {
+    Sent { by: Name },
+    Joined { by: Name, name: Name },
+    Left { by: Name, name: Name },
+    Marked { name: Name, kind: MarkKind, seq: u64 },
+    Hid { name: Name, hides: bool },
+}
+
+/// How far somebody has come since its last joining.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Person {
+    pub joined: u64,
+    pub delivered: u64,
+    pub read: u64,
+    pub shown_read: u64,
+    /// Everything up to here was acked by a device or is the person's own.
+    pub acknowledged: u64,
+    hides: bool,
+}
+
+impl Person {
+    fn has_read(&mut self, seq: u64) {
+        self.read = self.read.max(seq);
+        self.delivered = self.delivered.max(seq);
+        if !self.hides {
+            self.shown_read = self.shown_read.max(seq);
+        }
+    }
+
+    /// What the others count with: nobody waits for somebody who joined later.
+    pub fn shown(&self) -> (u64, u64) {
+        let floor = self.joined - 1;
+        (self.delivered.max(floor), self.shown_read.max(floor))
+    }
+}
+
+/// A message, as far as ticks care.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    by: Name,
+    notice: bool,
+}
+
+pub struct Model {
+    founders: Vec<Name>,
+    log: Vec<Deed>,
+}
+
+impl Model {
+    /// The first of them makes the group.
+    pub fn founded_by(founders: &[Name]) -> Model {
+        Model { founders: founders.to_vec(), log: Vec::new() }
+    }
+
+    pub fn note(&mut self, deed: Deed) {
+        self.log.push(deed);
+    }
+
+    fn places(&self) -> Vec<Place> {
+        let founding = Place { by: self.founders[0], notice: true };
+        let later = self.log.iter().filter_map(|deed| match *deed {
+            Deed::Sent { by } => Some(Place { by, notice: false }),
+            Deed::Joined { by, .. } | Deed::Left { by, .. } => Some(Place { by, notice: true }),
+            Deed::Marked { .. } | Deed::Hid { .. } => None,
+        });
+        std::iter::once(founding).chain(later).collect()
+    }
+
+    pub fn head(&self) -> u64 {
+        self.places().len() as u64
+    }
+
+    /// `None` of somebody who is not a member.
+    pub fn person(&self, who: Name) -> Option<Person> {
+        let founder = Person { joined: 1, ..Person::default() };
+        let mut person = self.founders.contains(&who).then_some(founder);
+        let mut head = 1;
+        for deed in &self.log {
+            let (before, is_message) = (head, !matches!(deed, Deed::Marked { .. } | Deed::Hid { .. }));
+            head += u64::from(is_message);
+            match *deed {
+                Deed::Joined { name, .. } if name == who => {
+                    person = Some(Person { joined: head, ..Person::default() });
+                }
+                Deed::Left { name, .. } if name == who => person = None,
+                Deed::Sent { by } if by == who => {
+                    let person = person.as_mut().expect("members send");
+                    person.has_read(before);
+                    if person.acknowledged == before {
+                        person.acknowledged = head;
+                    }
+                }
+                Deed::Marked { name, kind, seq } if name == who => {
+                    let (person, seq) = (person.as_mut().expect("members mark"), seq.min(head));
+                    if kind == MarkKind::Read {
+                        person.has_read(seq);
+                    }
+                    person.delivered = person.delivered.max(seq);
+                    person.acknowledged = person.acknowledged.max(seq);
+                }
+                Deed::Hid { name, hides } if name == who => {
+                    person.as_mut().expect("members hide").hides = hides;
+                }
+                _ => {}
+            }
+        }
+        person
+    }
+
+    pub fn members<'a>(&'a self, among: &'a [Name]) -> impl Iterator<Item = (Name, Person)> + 'a {
+        among.iter().filter_map(|name| self.person(name).map(|person| (*name, person)))
+    }
+
+    pub fn unread(&self, name: Name) -> u64 {
+        let person = self.person(name).expect("a member has unread messages");
+        let from = person.read.max(person.joined - 1);
+        let numbered = (1..).zip(self.places());
+        numbered.filter(|(seq, place)| *seq > from && !place.notice && place.by != name).count() as u64
+    }
+
+    /// The place after which a conversation is pending.
+    pub fn pending(&self, name: Name) -> Option<u64> {
+        let person = self.person(name).expect("a member has pending messages");
+        let after = person.acknowledged.max(person.joined - 1);
+        (after < self.head()).then_some(after)
+    }
+
+    /// What a device at a position misses: (after, whether its position acks something). `None` when nothing is.
+    pub fn behind(&self, name: Name, position: u64) -> Option<(u64, bool)> {
+        let person = self.person(name).expect("a member has positions");
+        let floor = person.joined - 1;
+        let after = position.clamp(floor, self.head());
+        let unacknowledged = person.acknowledged.max(floor) < after;
+        (after < self.head() || unacknowledged).then_some((after, unacknowledged))
+    }
+
+    /// (recipients, delivered, read), by asking everybody who was to get it.
+    pub fn counted(&self, seq: u64, among: &[Name]) -> (usize, usize, usize) {
+        let index = usize::try_from(seq - 1).expect("a short conversation");
+        let sender = self.places()[index].by;
+        let recipients = self.members(among).filter(|(name, person)| *name != sender && person.joined <= seq);
+        recipients.fold((0, 0, 0), |(recipients, delivered, read), (_, person)| {
+            let got = usize::from(person.delivered >= seq);
+            (recipients + 1, delivered + got, read + usize::from(person.shown_read >= seq))
+        })
+    }
+
+    /// The lowest boundaries among the others.
+    pub fn others(&self, name: Name, among: &[Name]) -> (u64, u64) {
+        let others = self.members(among).filter(|(other, _)| *other != name).map(|(_, other)| other.shown());
+        others.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1))).unwrap_or_default()
+    }
+}

@@ -1,0 +1,79 @@
+//! Ticks, in the cases' words.
+
+use std::collections::BTreeMap;
+
+use bluetick_core::ports::Mark;
+use bluetick_core::{
+    Boundaries, ContentType, ConversationId, MarkKind, PreferenceChange, Receipts, Seq, StoreError,
+};
+
+use crate::{Harness, World};
+
+/// (delivered, read).
+pub type Ticks = (u64, u64);
+
+pub fn ticks(boundaries: Boundaries) -> Ticks {
+    (boundaries.delivered.get(), boundaries.read.get())
+}
+
+impl<H: Harness> World<H> {
+    pub async fn mark(
+        &self,
+        conversation: ConversationId,
+        name: &str,
+        kind: MarkKind,
+        seq: u64,
+    ) -> Result<Boundaries, StoreError> {
+        let mark = Mark { conversation, user: self.user(name), kind, seq: Seq::new(seq), origin: None };
+        self.store().mark(mark).await
+    }
+
+    /// A device of `name` says that it has everything up to `seq`. Returns where `name` stands then.
+    pub async fn delivered(&self, id: ConversationId, name: &str, seq: u64) -> Ticks {
+        ticks(self.mark(id, name, MarkKind::Delivered, seq).await.expect("a member may say so"))
+    }
+
+    pub async fn read(&self, id: ConversationId, name: &str, seq: u64) -> Ticks {
+        ticks(self.mark(id, name, MarkKind::Read, seq).await.expect("a member may say so"))
+    }
+
+    /// How far `name` has come, as `reader` is told.
+    pub async fn status(&self, id: ConversationId, reader: &str, name: &str) -> Ticks {
+        *self.statuses(id, reader).await.get(self.user(name).as_str()).expect("they are members")
+    }
+
+    /// How far everybody has come, by the whole user id.
+    pub async fn statuses(&self, id: ConversationId, reader: &str) -> BTreeMap<String, Ticks> {
+        let statuses = self.store().statuses(id, &self.user(reader)).await.expect("a member may ask");
+        assert!(statuses.members.is_sorted_by(|one, next| one.user < next.user), "sorted, each once");
+        let pair = |status: bluetick_core::ports::MemberStatus| {
+            (status.user.as_str().to_owned(), ticks(status.boundaries))
+        };
+        statuses.members.into_iter().map(pair).collect()
+    }
+
+    pub async fn hide_reads(&self, id: ConversationId, name: &str, hides: bool) {
+        let change = PreferenceChange { hides_reads: Some(hides), ..PreferenceChange::default() };
+        self.prefer(id, name, change).await.expect("a member may hide what it reads");
+    }
+
+    pub async fn receipts(&self, id: ConversationId, reader: &str, seq: u64) -> Result<Receipts, StoreError> {
+        self.store().receipts(id, &self.user(reader), Seq::new(seq)).await
+    }
+
+    /// (recipients, delivered, read) of the message at `seq`.
+    pub async fn counted(&self, id: ConversationId, reader: &str, seq: u64) -> (usize, usize, usize) {
+        let receipts = self.receipts(id, reader, seq).await.expect("a member may ask about what it sees");
+        (receipts.recipients, receipts.delivered, receipts.read)
+    }
+
+    /// What unread means, by looking at every message: by others, no notices, above what was read.
+    pub async fn unread_by_counting(&self, id: ConversationId, name: &str) -> u64 {
+        let (user, (_, read)) = (self.user(name), self.status(id, name, name).await);
+        let history = self.history(id, name).await;
+        let unread = history.iter().filter(|message| {
+            message.seq.get() > read && message.sender != user && message.content_type != ContentType::System
+        });
+        unread.count() as u64
+    }
+}
