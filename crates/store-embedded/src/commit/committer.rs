@@ -26,7 +26,7 @@ const MAX_BACKLOG: u64 = 3;
 /// How long the end waits for a checkpoint that is being written, and then for the last one.
 pub const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
 /// How old changes must be before somebody who wants a checkpoint gets one early.
-const WANTED_AFTER: Duration = Duration::from_secs(1);
+const WANTED_AFTER: Duration = Duration::from_secs(2);
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
 
 pub struct CommitterParts {
