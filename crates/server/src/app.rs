@@ -8,6 +8,7 @@ use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::Chat;
 use bluetick_core::ports::Store;
 use bluetick_core::time::Clock;
+use tokio::sync::Semaphore;
 
 use crate::drain::Lifecycle;
 use crate::hub::Hub;
@@ -32,6 +33,8 @@ pub(crate) struct App {
     pub hub: Arc<Hub>,
     pub metrics: Arc<Metrics>,
     pub lifecycle: Lifecycle,
+    /// Pages of backlogs that are in memory at a time, over all connections.
+    pub backlog_pages: Semaphore,
     pub documents: Documents,
 }
 

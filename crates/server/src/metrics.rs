@@ -28,6 +28,37 @@ pub struct Metrics {
     commit_bytes: Histogram,
     fsync_seconds: Histogram,
     checkpoint_seconds: Histogram,
+    pub(crate) marks: Counter,
+    pub(crate) marks_merged: Counter,
+    pub(crate) marks_refused: Counter,
+    statuses: Counter,
+    statuses_merged: Counter,
+    pub(crate) backlog_messages: Counter,
+    pub(crate) catch_ups: Gauge,
+    drops: Labelled,
+}
+
+/// What is dropped when there is too much to do. A client finds all of it by asking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Dropped {
+    /// A `typing` or `presence` frame that found an outbox too full, or came too often in a large group.
+    Ephemeral,
+    /// A `conversation` frame.
+    Conversation,
+    /// Somebody's coming or going.
+    Presence,
+}
+
+impl Dropped {
+    const ALL: [Dropped; 3] = [Dropped::Ephemeral, Dropped::Conversation, Dropped::Presence];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Dropped::Ephemeral => "ephemeral_frame",
+            Dropped::Conversation => "conversation_frame",
+            Dropped::Presence => "presence_change",
+        }
+    }
 }
 
 impl Metrics {
@@ -73,6 +104,30 @@ impl Metrics {
         let help = "Time of one checkpoint from log to tables";
         registry.register_with_unit("checkpoint", help, Unit::Seconds, checkpoint_seconds.clone());
 
+        let marks = Labelled::default();
+        registry.register(
+            "marks",
+            "Delivered and read frames of clients, by what became of them",
+            marks.clone(),
+        );
+        let fate = |name| marks.get_or_create(&[("result", name)]).clone();
+        let (marks, marks_merged, marks_refused) = (fate("stored"), fate("merged"), fate("refused"));
+        let statuses = Counter::default();
+        registry.register("status_frames", "Status and receipts frames put into outboxes", statuses.clone());
+        let statuses_merged = Counter::default();
+        let help = "Moved boundaries in large groups that cost no frame of their own";
+        registry.register("statuses_merged", help, statuses_merged.clone());
+        let backlog_messages = Counter::default();
+        let help = "Messages sent to devices that came back, because they had missed them";
+        registry.register("backlog_messages", help, backlog_messages.clone());
+        let catch_ups = Gauge::default();
+        registry.register("catch_ups", "Connections that are being sent what they missed", catch_ups.clone());
+        let drops = Labelled::default();
+        registry.register("drops", "What was dropped because there was too much to do", drops.clone());
+        for what in Dropped::ALL {
+            let _ = drops.get_or_create(&[("what", what.as_str())]);
+        }
+
         Arc::new(Metrics {
             registry,
             connections,
@@ -88,7 +143,30 @@ impl Metrics {
             commit_bytes,
             fsync_seconds,
             checkpoint_seconds,
+            marks,
+            marks_merged,
+            marks_refused,
+            statuses,
+            statuses_merged,
+            backlog_messages,
+            catch_ups,
+            drops,
         })
+    }
+
+    pub(crate) fn statuses_pushed(&self, frames: u64) {
+        self.statuses.inc_by(frames);
+        self.pushes.inc_by(frames);
+    }
+
+    pub(crate) fn statuses_merged(&self, changes: u64) {
+        self.statuses_merged.inc_by(changes);
+    }
+
+    pub(crate) fn dropped(&self, what: Dropped, count: u64) {
+        if count > 0 {
+            self.drops.get_or_create(&[("what", what.as_str())]).inc_by(count);
+        }
     }
 
     pub(crate) fn stored(&self, messages: usize) {

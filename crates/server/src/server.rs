@@ -11,6 +11,7 @@ use bluetick_core::chat::ChatRules;
 use bluetick_core::ports::{Random, Store};
 use bluetick_core::time::Clock;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -18,7 +19,7 @@ use crate::app::{App, Documents};
 use crate::door;
 use crate::drain::{Lifecycle, Phase};
 use crate::http;
-use crate::hub::Hub;
+use crate::hub::{Hub, Workers};
 use crate::limits::{Budgets, PasswordDesk};
 use crate::metrics::Metrics;
 use crate::settings::{LimitSettings, ServerSettings, at_most};
@@ -47,9 +48,13 @@ pub struct ServerParts {
 pub struct Server {
     app: Arc<App>,
     local_addr: SocketAddr,
-    /// The supervisor: the accept loop, which owns the tasks of its connections in turn.
+    /// The supervisor of connections: the accept loop, which owns their tasks in turn.
     tasks: JoinSet<()>,
+    workers: Workers,
 }
+
+/// However many devices come back at once, this many pages of what they missed are read at a time.
+const BACKLOG_PAGES: usize = 16;
 
 impl Server {
     pub async fn start(parts: ServerParts) -> io::Result<Server> {
@@ -58,9 +63,10 @@ impl Server {
         let (router, openapi) = http::router();
         let app = Arc::new(app(parts, http::documents(&openapi)));
         let service = http::service(router, Arc::clone(&app));
+        let workers = app.hub.start_workers(&app.chat);
         let mut tasks = JoinSet::new();
         tasks.spawn(door::accept(listener, Arc::clone(&app), service));
-        Ok(Server { app, local_addr, tasks })
+        Ok(Server { app, local_addr, tasks, workers })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
@@ -70,8 +76,11 @@ impl Server {
     /// Ends the server: nothing new is taken, what was accepted is finished and its acks are written, clients are
     /// told to come back. After `drain_seconds` what is left is cut off. Then the store closes, in its own time.
     ///
-    /// The order: new work; work in flight; fan-out; listener; WebSockets and HTTP connections; the store; the
-    /// fan-out thread. Until the work in flight is done, newcomers are let in to be told that there is no more.
+    /// The order: new work; work in flight; fan-out; listener; WebSockets and HTTP connections, each of which says when
+    /// its user was last here; the workers (receipts, inbox entries, presence: all at once, since what they have not
+    /// told yet is found by asking); the store; the fan-out thread. Until the work in flight is done, newcomers are let in
+    /// to be told that there is no more. Somebody who is still catching up comes back and goes on: the acks of its sends
+    /// that wait for their places go with the connection, and a resend gets them.
     pub async fn drain(mut self) {
         let app = &self.app;
         let deadline = Instant::now() + app.settings.drain();
@@ -94,6 +103,7 @@ impl Server {
         app.lifecycle.enter(Phase::Ended);
         self.tasks.shutdown().await;
         app.lifecycle.sockets_closed().await;
+        self.workers.stop().await;
         app.store.close().await;
         app.hub.stop().await;
     }
@@ -123,6 +133,7 @@ fn app(parts: ServerParts, documents: Documents) -> App {
         hub: parts.hub,
         metrics: parts.metrics,
         lifecycle: Lifecycle::new(),
+        backlog_pages: Semaphore::new(BACKLOG_PAGES),
         documents,
         limits,
     }

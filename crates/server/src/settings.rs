@@ -49,6 +49,10 @@ pub struct LimitSettings {
     pub requests_per_second: u32,
     /// HTTP calls and WebSocket frames of one user at once after a pause.
     pub requests_burst: u32,
+    /// `delivered` and `read` frames of one user, on average, over all connections.
+    pub acks_per_second: u32,
+    /// `delivered` and `read` frames of one user at once after a pause.
+    pub acks_burst: u32,
     /// Frames refused for their rate within ten seconds before the connection counts as a flood and is closed.
     pub flood_rejections: u32,
     /// WebSocket connections one user may hold at a time.
@@ -67,6 +71,10 @@ pub struct LimitSettings {
     pub body_seconds: u64,
     /// Bytes that may wait for one slow WebSocket before it is closed.
     pub outbox_bytes: usize,
+    /// Messages of one conversation sent to a device that comes back; the rest it pages by itself.
+    pub backlog_messages: usize,
+    /// Conversations of which a device that comes back is sent messages; of the rest it is told where it stands.
+    pub backlog_conversations: usize,
     /// Sends of one WebSocket that may wait for the store at a time; while that many do, it is not read from.
     pub in_flight_sends_per_connection: usize,
     /// The largest group.
@@ -91,6 +99,8 @@ impl Default for LimitSettings {
             sends_burst: 1_000,
             requests_per_second: 200,
             requests_burst: 2_000,
+            acks_per_second: 2_000,
+            acks_burst: 20_000,
             flood_rejections: 500,
             connections_per_user: 16,
             connections: 100_000,
@@ -100,6 +110,8 @@ impl Default for LimitSettings {
             headers_seconds: 10,
             body_seconds: 30,
             outbox_bytes: 4 * 1024 * 1024,
+            backlog_messages: 1_000,
+            backlog_conversations: 1_000,
             in_flight_sends_per_connection: 256,
             group_members: 10_000,
             members_per_call: 1_000,

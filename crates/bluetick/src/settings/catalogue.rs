@@ -25,6 +25,11 @@ const SENTENCES: &[(&str, &str)] = &[
     ("limits.requests_per_second", "HTTP calls and WebSocket frames of one user, on average."),
     ("limits.requests_burst", "HTTP calls and WebSocket frames of one user at once after a pause."),
     (
+        "limits.acks_per_second",
+        "`delivered` and `read` frames of one user, on average, over all connections.",
+    ),
+    ("limits.acks_burst", "`delivered` and `read` frames of one user at once after a pause."),
+    (
         "limits.flood_rejections",
         "Frames refused for their rate within ten seconds before a connection is closed as a flood.",
     ),
@@ -39,6 +44,14 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "limits.in_flight_sends_per_connection",
         "Sends of one WebSocket that may wait for the store before it is not read from.",
+    ),
+    (
+        "limits.backlog_messages",
+        "Messages of one conversation sent to a device that comes back; the rest it pages by itself.",
+    ),
+    (
+        "limits.backlog_conversations",
+        "Conversations of which a device that comes back is sent messages; of the rest it is told where it stands.",
     ),
     ("limits.group_members", "The largest group."),
     ("limits.members_per_call", "Members that may be added in one call."),

@@ -43,5 +43,8 @@ pub(super) async fn change(
     let hides_presence = show_presence.map(|shows| !shows);
     let update = ProfileUpdate { user: caller.user.clone(), last_seen_at: None, hides_presence };
     let profile = app.chat.update_profile(update).await?;
+    if hides_presence.is_some() {
+        app.hub.presence_changed(&caller.user);
+    }
     Ok(reply::json(StatusCode::OK, &ProfileBody::new(&caller.user, profile)))
 }

@@ -2,8 +2,8 @@
 
 use std::cell::OnceCell;
 
-use bluetick_core::UserId;
 use bluetick_core::ports::{Appended, Committed};
+use bluetick_core::{Member, Members, UserId};
 use bluetick_wire::frame::{encode_ack, encode_message};
 
 use super::{Frame, Session, SessionId, Sessions};
@@ -15,14 +15,7 @@ pub(super) fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
     let mut pushes = 0;
     let mut hand_out = |session: &Session| pushes += delivery.hand_to(session);
 
-    if members.len() <= sessions.online_users() {
-        for member in members.iter().filter(|member| committed.concerns(member)) {
-            sessions.each_of(&member.user, &mut hand_out);
-        }
-    } else {
-        let concerned = |user: &UserId| members.get(user).is_some_and(|member| committed.concerns(member));
-        sessions.each_online(concerned, &mut hand_out);
-    }
+    each_member(sessions, members, |member| committed.concerns(member), &mut hand_out);
     if let Some(departed) = departed.as_ref().filter(|user| !members.contains(user)) {
         sessions.each_of(departed, &mut hand_out);
     }
@@ -38,6 +31,22 @@ pub(super) fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
     pushes
 }
 
+/// Visits the sessions of all members that are wanted, at the cost of the smaller of members and online users.
+pub(super) fn each_member(
+    sessions: &Sessions,
+    members: &Members,
+    wanted: impl Fn(&Member) -> bool,
+    visit: &mut impl FnMut(&Session),
+) {
+    if members.len() <= sessions.online_users() {
+        for member in members.iter().filter(|member| wanted(member)) {
+            sessions.each_of(&member.user, visit);
+        }
+    } else {
+        sessions.each_online(|user| members.get(user).is_some_and(&wanted), visit);
+    }
+}
+
 struct Delivery<'a> {
     committed: &'a Committed,
     /// Encoded once, when the first receiver is found, and shared by all.
@@ -51,14 +60,25 @@ impl Delivery<'_> {
 
     fn hand_to(&self, session: &Session) -> u64 {
         let message = &self.committed.message;
-        let frame = if self.is_origin(session) {
+        // The store will not repeat these: an ack, or the last that somebody hears of a conversation.
+        let kept = if self.is_origin(session) {
             let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
-            Frame::from(encode_ack(message.conversation, &message.message_id, &appended))
+            Some(Frame::from(encode_ack(message.conversation, &message.message_id, &appended)))
+        } else if self.committed.departed.as_ref() == Some(&session.user) {
+            Some(self.frame())
         } else {
-            self.frame.get_or_init(|| Frame::from(encode_message(message))).clone()
+            None
         };
-        session.outbox.push(frame);
+        let catch_up = &session.catch_up;
+        if catch_up.is_watching() && !catch_up.arrive(message.conversation, message.seq, kept.as_ref()) {
+            return 0;
+        }
+        session.outbox.push(kept.unwrap_or_else(|| self.frame()));
         1
+    }
+
+    fn frame(&self) -> Frame {
+        self.frame.get_or_init(|| Frame::from(encode_message(&self.committed.message))).clone()
     }
 }
 
@@ -67,9 +87,7 @@ mod tests {
     use std::sync::Arc;
 
     use bluetick_core::ports::Origin;
-    use bluetick_core::{
-        ContentType, ConversationId, Member, Members, Message, MessageId, Role, Seq, Timestamp,
-    };
+    use bluetick_core::{ContentType, ConversationId, Message, MessageId, Role, Seq, Timestamp};
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
@@ -81,7 +99,12 @@ mod tests {
 
     fn connect<'a>(sessions: &'a Sessions, name: &str) -> Registration<'a> {
         let outbox = Outbox::new(1 << 20, Gauge::default());
-        sessions.register(sessions.next_id(), user(name), outbox, usize::MAX).unwrap()
+        let registration = sessions.register(sessions.next_id(), user(name), outbox, usize::MAX).unwrap();
+        let session = &registration.session;
+        session.catch_up.begin(&session.outbox, &[], &[]);
+        session.catch_up.finish(&session.outbox);
+        session.outbox.take(usize::MAX);
+        registration
     }
 
     fn committed(members: &[&str], sender: &str) -> Committed {

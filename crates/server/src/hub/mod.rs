@@ -1,27 +1,44 @@
-//! From the store to every device: who is connected, and how a committed message reaches them in order.
+//! From the store to every device: who is connected, and how what is committed reaches them in order.
 //!
-//! Invariant: one thread puts messages into outboxes, in commit order. So every connection sees every conversation
-//! in seq order, and the ack of its own message in the place of that message. Sockets do not belong here.
+//! Invariant: one thread puts live messages into outboxes, in commit order. So every connection sees every conversation
+//! in seq order, and the ack of its own message in the place of that message. That thread waits for nobody: what needs the store is
+//! handed to workers. Sockets do not belong here.
 
+mod catch_up;
+mod changes;
+mod entries;
 mod fanout;
 mod outbox;
+mod presence;
+mod receipts;
+mod senders;
 mod sessions;
+mod typing;
+mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use bluetick_core::ContentType;
-use bluetick_core::ports::{CommitListener, Committed};
+use bluetick_core::ports::{Change, CommitListener, Committed};
+use bluetick_core::{Chat, ContentType, ConversationId, ConversationView, Seq, UserId};
 use tokio::sync::oneshot;
 
+pub(crate) use catch_up::{CatchUp, Missing, Poured, Then};
 pub(crate) use outbox::{Batch, Frame, Outbox};
 #[cfg(test)]
 pub(crate) use sessions::Registration;
 pub(crate) use sessions::{Session, SessionId, Sessions};
+pub(crate) use typing::Paces;
+pub(crate) use workers::Workers;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Dropped, Metrics};
+use changes::Changes;
+use presence::PresenceChange;
+use senders::Senders;
+use typing::Typing;
+use workers::{Errands, guarded};
 
 /// Orders for the fan-out: batches from the store and acks of resends. When that many wait, the committer and the
 /// connections wait too, so a server that cannot keep up with its own deliveries takes in less.
@@ -29,11 +46,19 @@ const WAITING_ORDERS: usize = 1_024;
 
 enum Order {
     Deliver(Vec<Committed>),
+    Tell(Vec<Change>),
     /// The ack of a message that was stored before: behind everything that was committed before it is given.
-    Acknowledge(Arc<Session>, Frame),
+    Acknowledge(Arc<Session>, AckAgain),
     /// Answered when everything ordered before has been put into the outboxes.
     Flush(oneshot::Sender<()>),
     Stop,
+}
+
+/// The ack of a message that is found in its place already.
+pub(crate) struct AckAgain {
+    pub conversation: ConversationId,
+    pub seq: Seq,
+    pub frame: Frame,
 }
 
 /// The listener that is handed to the store at its opening.
@@ -42,25 +67,42 @@ pub struct Hub {
     thread: Mutex<Option<JoinHandle<()>>>,
     sessions: Arc<Sessions>,
     metrics: Arc<Metrics>,
+    errands: Errands,
+    typing: Typing,
 }
 
 impl Hub {
     /// Starts the fan-out thread, which ends with [`Server::drain`](crate::Server::drain) or with the hub.
     pub fn new(metrics: Arc<Metrics>) -> Arc<Hub> {
         let sessions = Arc::new(Sessions::default());
+        let errands = Errands::new(Arc::clone(&metrics));
         let (orders, waiting) = mpsc::sync_channel(WAITING_ORDERS);
+        let fanout = Fanout {
+            changes: Changes {
+                sessions: Arc::clone(&sessions),
+                metrics: Arc::clone(&metrics),
+                gathering: Arc::clone(&errands.gathering),
+                entries: errands.entries.clone(),
+            },
+            senders: Arc::clone(&errands.senders),
+            sessions: Arc::clone(&sessions),
+            metrics: Arc::clone(&metrics),
+        };
         let thread = std::thread::Builder::new()
             .name("bluetick-fanout".into())
-            .spawn({
-                let (sessions, metrics) = (Arc::clone(&sessions), Arc::clone(&metrics));
-                move || run(&waiting, &sessions, &metrics)
-            })
+            .spawn(move || fanout.run(&waiting))
             .expect("a process that cannot start a thread cannot serve");
-        Arc::new(Hub { orders, thread: Mutex::new(Some(thread)), sessions, metrics })
+        let thread = Mutex::new(Some(thread));
+        Arc::new(Hub { orders, thread, sessions, metrics, errands, typing: Typing::new() })
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// Starts what needs the store as well. Once.
+    pub(crate) fn start_workers(&self, chat: &Chat) -> Workers {
+        self.errands.start(chat, &self.sessions, &self.metrics)
     }
 
     /// Returns when everything committed so far is in the outboxes.
@@ -72,7 +114,7 @@ impl Hub {
 
     /// Puts an ack into the session's outbox, behind everything committed so far. A client that hears of a seq has
     /// then heard of all those below it, also when the message was stored by an earlier attempt.
-    pub(crate) async fn acknowledge(&self, session: Arc<Session>, ack: Frame) {
+    pub(crate) async fn acknowledge(&self, session: Arc<Session>, ack: AckAgain) {
         self.order(Order::Acknowledge(session, ack)).await;
     }
 
@@ -84,6 +126,32 @@ impl Hub {
                 mpsc::TrySendError::Disconnected(_) => return,
             }
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Tells the other members who are there that this one is writing.
+    pub(crate) fn typing(&self, view: &ConversationView, user: &UserId) {
+        self.typing.tell(&self.sessions, &self.metrics, view, user);
+    }
+
+    /// The user's first connection has come.
+    pub(crate) fn came(&self, user: &UserId) {
+        self.announce(PresenceChange::Came(user.clone()));
+    }
+
+    /// The user's last connection has gone.
+    pub(crate) fn went(&self, user: &UserId) {
+        self.announce(PresenceChange::Went(user.clone()));
+    }
+
+    /// The user has switched between showing and hiding whether it is there: the others are told what they may know now.
+    pub(crate) fn presence_changed(&self, user: &UserId) {
+        self.announce(PresenceChange::Switched(user.clone()));
+    }
+
+    fn announce(&self, change: PresenceChange) {
+        if self.errands.presence.try_send(change).is_err() {
+            self.metrics.dropped(Dropped::Presence, 1);
         }
     }
 
@@ -104,25 +172,71 @@ impl Hub {
 
 impl CommitListener for Hub {
     fn committed(&self, batch: Vec<Committed>) {
+        if batch.is_empty() {
+            return;
+        }
         // Counted here, since whoever sent it may be gone by now.
         self.metrics.stored(batch.iter().filter(|committed| is_sent(committed)).count());
         // Refused only after `stop`, when no connection is left to hear of it.
         let _ = self.orders.send(Order::Deliver(batch));
     }
+
+    fn changed(&self, batch: Vec<Change>) {
+        if !batch.is_empty() {
+            let _ = self.orders.send(Order::Tell(batch));
+        }
+    }
 }
 
-fn run(orders: &Receiver<Order>, sessions: &Sessions, metrics: &Metrics) {
-    while let Ok(order) = orders.recv() {
-        match order {
-            Order::Deliver(batch) => {
-                let pushes = batch.iter().map(|committed| deliver(committed, sessions)).sum();
-                metrics.pushes.inc_by(pushes);
+/// What the thread works with.
+struct Fanout {
+    sessions: Arc<Sessions>,
+    metrics: Arc<Metrics>,
+    changes: Changes,
+    senders: Arc<Senders>,
+}
+
+impl Fanout {
+    fn run(&self, orders: &Receiver<Order>) {
+        while let Ok(order) = orders.recv() {
+            match order {
+                Order::Deliver(batch) => {
+                    let pushes = batch.iter().map(|committed| self.deliver(committed)).sum();
+                    self.metrics.pushes.inc_by(pushes);
+                }
+                Order::Tell(batch) => batch.into_iter().for_each(|change| self.tell(change)),
+                Order::Acknowledge(session, AckAgain { conversation, seq, frame }) => {
+                    let catch_up = &session.catch_up;
+                    if !catch_up.is_watching() || catch_up.arrive_again(conversation, seq, &frame) {
+                        session.outbox.push(frame);
+                    }
+                }
+                Order::Flush(done) => {
+                    let _ = done.send(());
+                }
+                Order::Stop => return,
             }
-            Order::Acknowledge(session, ack) => session.outbox.push(ack),
-            Order::Flush(done) => {
-                let _ = done.send(());
+        }
+    }
+
+    /// A fault with one message must not end the deliveries of all others.
+    fn deliver(&self, committed: &Committed) -> u64 {
+        let delivered = catch_unwind(AssertUnwindSafe(|| {
+            if committed.members.len() > changes::SMALL_GROUP {
+                self.senders.note(&committed.message);
             }
-            Order::Stop => return,
+            fanout::deliver(committed, &self.sessions)
+        }));
+        delivered.unwrap_or_else(|_| {
+            let (conversation, seq) = (committed.message.conversation, committed.message.seq);
+            tracing::error!(%conversation, %seq, "a message could not be delivered to everybody");
+            0
+        })
+    }
+
+    fn tell(&self, change: Change) {
+        if catch_unwind(AssertUnwindSafe(|| self.changes.tell(change))).is_err() {
+            tracing::error!("a change could not be told to everybody");
         }
     }
 }
@@ -130,14 +244,4 @@ fn run(orders: &Receiver<Order>, sessions: &Sessions, metrics: &Metrics) {
 /// Whether a client sent it; the server writes the notices itself.
 fn is_sent(committed: &Committed) -> bool {
     committed.message.content_type != ContentType::System
-}
-
-/// A fault with one message must not end the deliveries of all others.
-fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
-    let delivered = catch_unwind(AssertUnwindSafe(|| fanout::deliver(committed, sessions)));
-    delivered.unwrap_or_else(|_| {
-        let (conversation, seq) = (committed.message.conversation, committed.message.seq);
-        tracing::error!(%conversation, %seq, "a message could not be delivered to everybody");
-        0
-    })
 }

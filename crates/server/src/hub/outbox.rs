@@ -14,10 +14,14 @@ pub(crate) type Frame = Utf8Bytes;
 const FRAME_OVERHEAD_BYTES: usize = 64;
 /// An empty queue keeps no more places than this, since most connections are quiet most of the time.
 const KEPT_PLACES: usize = 32;
+/// A backlog fills a quarter of the outbox, and no more than this: the rest is for what is live.
+const BACKLOG_BYTES: usize = 1024 * 1024;
 
 pub(crate) struct Outbox {
     queue: Mutex<Queue>,
     wake: Notify,
+    /// Told when there is room for more of a backlog.
+    room: Notify,
     limit_bytes: usize,
     waiting_bytes: Gauge,
 }
@@ -39,7 +43,8 @@ pub(crate) enum Batch {
 
 impl Outbox {
     pub fn new(limit_bytes: usize, waiting_bytes: Gauge) -> Outbox {
-        Outbox { queue: Mutex::default(), wake: Notify::new(), limit_bytes, waiting_bytes }
+        let (wake, room) = (Notify::new(), Notify::new());
+        Outbox { queue: Mutex::default(), wake, room, limit_bytes, waiting_bytes }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -64,6 +69,35 @@ impl Outbox {
             }
         }
         self.wake.notify_one();
+    }
+
+    /// Pushes what can be done without, unless an eighth of the outbox is taken. Returns whether it was pushed.
+    pub fn push_ephemeral(&self, frame: Frame) -> bool {
+        let takes_it = self.queue().bytes <= self.limit_bytes / 8;
+        if takes_it {
+            self.push(frame);
+        }
+        takes_it
+    }
+
+    /// Whether more of a backlog may be pushed.
+    pub fn has_room_now(&self) -> bool {
+        self.queue().bytes <= self.backlog_bytes()
+    }
+
+    /// Returns when [`Outbox::has_room_now`]; several may wait.
+    pub async fn has_room(&self) {
+        loop {
+            let room = self.room.notified();
+            if self.has_room_now() {
+                return;
+            }
+            room.await;
+        }
+    }
+
+    fn backlog_bytes(&self) -> usize {
+        (self.limit_bytes / 4).min(BACKLOG_BYTES)
     }
 
     /// Returns when something was pushed since the last call; one at a time may wait.
@@ -97,7 +131,12 @@ impl Outbox {
     pub fn written(&self, frame: &Frame) {
         let mut queue = self.queue();
         let bytes = queue.bytes.saturating_sub(cost(frame));
+        let (before, enough) = (queue.bytes, self.backlog_bytes());
         self.count(&mut queue, bytes);
+        drop(queue);
+        if before > enough && bytes <= enough {
+            self.room.notify_waiters();
+        }
     }
 
     fn count(&self, queue: &mut Queue, bytes: usize) {
@@ -123,6 +162,8 @@ impl Drop for Outbox {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     fn frame(bytes: usize) -> Frame {
@@ -173,6 +214,30 @@ mod tests {
         }
         assert!(!outbox.overflowed());
         assert_eq!(waiting.get(), 0);
+    }
+
+    #[test]
+    fn what_can_be_done_without_is_dropped_when_an_eighth_is_taken() {
+        let outbox = Outbox::new(10_000, Gauge::default());
+        assert!(outbox.push_ephemeral(frame(1_200)));
+        assert!(!outbox.push_ephemeral(frame(1)));
+        outbox.push(frame(1));
+        assert_eq!(taken(&outbox, 10_000).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_backlog_waits_while_a_quarter_is_taken_and_goes_on_when_it_was_written() {
+        let outbox = Outbox::new(10_000, Gauge::default());
+        for _ in 0..2 {
+            outbox.push(frame(2_000));
+        }
+        let (room, again) = (outbox.has_room(), outbox.has_room());
+        tokio::pin!(room, again);
+        assert!(room.as_mut().now_or_never().is_none() && again.as_mut().now_or_never().is_none());
+        let frames = taken(&outbox, 10_000);
+        assert!(room.as_mut().now_or_never().is_none(), "taken is not written");
+        outbox.written(&frames[0]);
+        assert!(room.now_or_never().is_some() && again.now_or_never().is_some());
     }
 
     #[test]

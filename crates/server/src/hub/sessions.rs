@@ -9,7 +9,7 @@ use std::sync::{Arc, RwLock};
 use bluetick_core::UserId;
 use bluetick_core::ports::Origin;
 
-use super::Outbox;
+use super::{CatchUp, Outbox};
 
 /// Numbers a connection for as long as the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,17 +38,31 @@ pub(crate) struct Session {
     pub id: SessionId,
     pub user: UserId,
     pub outbox: Outbox,
+    pub catch_up: CatchUp,
 }
 
 /// A session in the registry, for as long as this lives: also a connection that panics or is cut off goes.
 pub(crate) struct Registration<'a> {
     sessions: &'a Sessions,
     pub session: Arc<Session>,
+    /// No other connection of the user was there when this one came.
+    pub is_first: bool,
+    ended: bool,
+}
+
+impl Registration<'_> {
+    /// Ends the session. Returns whether it was the user's last.
+    pub fn end(mut self) -> bool {
+        self.ended = true;
+        self.sessions.remove(&self.session)
+    }
 }
 
 impl Drop for Registration<'_> {
     fn drop(&mut self) {
-        self.sessions.remove(&self.session);
+        if !self.ended {
+            self.sessions.remove(&self.session);
+        }
     }
 }
 
@@ -87,6 +101,7 @@ impl Sessions {
         SessionId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// The session starts by catching up: see [`CatchUp`].
     pub fn register(
         &self,
         id: SessionId,
@@ -105,28 +120,31 @@ impl Sessions {
         if sessions.len() >= limit {
             return Err(TooMany);
         }
-        let session = Arc::new(Session { id, user, outbox });
+        let session = Arc::new(Session { id, user, outbox, catch_up: CatchUp::new() });
+        let is_first = sessions.is_empty();
         sessions.push(Arc::clone(&session));
-        Ok(Registration { sessions: self, session })
+        Ok(Registration { sessions: self, session, is_first, ended: false })
     }
 
-    fn remove(&self, session: &Session) {
+    /// Returns whether the user has no session left.
+    fn remove(&self, session: &Session) -> bool {
         let mut shard = self.shard(&session.user).write().expect("nothing panics while it holds the lock");
-        let Some(sessions) = shard.get_mut(&session.user) else { return };
+        let Some(sessions) = shard.get_mut(&session.user) else { return true };
         sessions.retain(|other| other.id != session.id);
-        if sessions.is_empty() {
+        let is_last = sessions.is_empty();
+        if is_last {
             shard.remove(&session.user);
             self.online_users.fetch_sub(1, Ordering::Relaxed);
         }
+        is_last
+    }
+
+    pub fn is_online(&self, user: &UserId) -> bool {
+        self.shard(user).read().expect("nothing panics while it holds the lock").contains_key(user)
     }
 
     pub fn online_users(&self) -> usize {
         self.online_users.load(Ordering::Relaxed)
-    }
-
-    pub fn is_online(&self, user: &UserId) -> bool {
-        let shard = self.shard(user).read().expect("nothing panics while it holds the lock");
-        shard.get(user).is_some_and(|sessions| !sessions.is_empty())
     }
 
     pub fn each_of(&self, user: &UserId, visit: &mut impl FnMut(&Session)) {

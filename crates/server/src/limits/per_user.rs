@@ -21,6 +21,7 @@ const FIRST_SWEEP: usize = 1 << 10;
 struct Rates {
     sends: Rate,
     requests: Rate,
+    acks: Rate,
     logins: Rate,
 }
 
@@ -28,12 +29,13 @@ struct Rates {
 struct Buckets {
     sends: Bucket,
     requests: Bucket,
+    acks: Bucket,
     logins: Bucket,
 }
 
 impl Buckets {
     fn is_full(&self, now: Timestamp) -> bool {
-        [&self.sends, &self.requests, &self.logins].iter().all(|bucket| bucket.is_full(now))
+        [&self.sends, &self.requests, &self.acks, &self.logins].iter().all(|bucket| bucket.is_full(now))
     }
 }
 
@@ -64,6 +66,7 @@ impl Budgets {
         let rates = Rates {
             sends: Rate::new(limits.sends_per_second, second, limits.sends_burst),
             requests: Rate::new(limits.requests_per_second, second, limits.requests_burst),
+            acks: Rate::new(limits.acks_per_second, second, limits.acks_burst),
             logins: Rate::new(limits.logins_per_minute, Duration::from_secs(60), logins_burst),
         };
         let known = Mutex::new(Known { users: HashMap::new(), sweep_at: FIRST_SWEEP });
@@ -95,7 +98,7 @@ impl Budgets {
 }
 
 impl UserBudget {
-    /// For each HTTP call and each frame.
+    /// For each HTTP call and each frame, except those that have a budget of their own.
     pub fn request(&self) -> Result<(), Problem> {
         self.take(&self.buckets.requests, self.rates.requests)
     }
@@ -109,6 +112,11 @@ impl UserBudget {
     /// For each message, besides the request it came in.
     pub fn send(&self) -> Result<(), Problem> {
         self.take(&self.buckets.sends, self.rates.sends)
+    }
+
+    /// For each `delivered` or `read` frame.
+    pub fn ack(&self) -> Result<(), Problem> {
+        self.take(&self.buckets.acks, self.rates.acks)
     }
 
     pub fn login(&self) -> Result<(), Problem> {

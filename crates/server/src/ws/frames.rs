@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::session::Connection;
 use crate::drain::Work;
-use crate::hub::Frame;
+use crate::hub::{AckAgain, Frame};
 use crate::problem::Problem;
 
 /// A send that is getting its turn in the store. One at a time, so that the order of a connection is kept.
@@ -35,15 +35,20 @@ pub(super) struct Sending {
 
 impl Connection {
     pub fn text(&mut self, text: &str) -> Result<(), CloseCode> {
-        if let Err(problem) = self.budget.request() {
+        let frame = ClientFrame::decode(text);
+        let allowed = match &frame {
+            // These have a budget of their own.
+            Ok(ClientFrame::Mark(..)) => Ok(()),
+            _ => self.budget.request(),
+        };
+        if let Err(problem) = allowed {
             return self.too_fast(problem, readable_message_id(text).as_ref());
         }
-        match ClientFrame::decode(text) {
+        match frame {
             Ok(ClientFrame::Send(send)) => return self.send(send),
+            Ok(ClientFrame::Mark(kind, mark)) => return self.mark(kind, &mark),
+            Ok(ClientFrame::Typing(typing)) => self.typing(&typing),
             Ok(ClientFrame::Ping) => self.session.outbox.push(Frame::from_static(encode_pong())),
-            Ok(ClientFrame::Mark(..) | ClientFrame::Typing(_)) => {
-                self.answer(not_understood(&FrameError::UnknownType), None);
-            }
             Ok(ClientFrame::Hello(_)) => {
                 let problem = Problem::new(ErrorCode::InvalidFrame, "type: hello was said already");
                 self.answer(problem, None);
@@ -97,6 +102,7 @@ impl Connection {
         let conversation = send.conversation().ok_or_else(Problem::no_such_conversation)?;
         let request = send.into_request(conversation, Origin::from(self.session.id))?;
         let work = self.app.lifecycle.begin_work()?;
+        self.session.catch_up.send_begins(conversation, message_id);
         let sending = Sending { conversation, message_id: message_id.clone(), started, _work: work };
         let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
         Ok(Box::pin(async move { (sending, app.chat.submit(&session.user, request).await) }))
@@ -111,8 +117,9 @@ impl Connection {
                     // The ack of a new message is the fan-out's, in the message's place. That of a duplicate goes
                     // the same way, so that it does not overtake what the client has not heard yet.
                     if let Ok(found @ Appended { duplicate: true, .. }) = &outcome {
-                        let ack = encode_ack(sending.conversation, &sending.message_id, found);
-                        app.hub.acknowledge(session, Frame::from(ack)).await;
+                        let conversation = sending.conversation;
+                        let frame = Frame::from(encode_ack(conversation, &sending.message_id, found));
+                        app.hub.acknowledge(session, AckAgain { conversation, seq: found.seq, frame }).await;
                     }
                     (sending, outcome.map_err(ChatError::from))
                 }));
@@ -122,6 +129,7 @@ impl Connection {
     }
 
     pub fn send_done(&mut self, sending: Sending, result: Result<Appended, ChatError>) {
+        self.session.catch_up.send_ends(sending.conversation, &sending.message_id);
         match result {
             // The hub has the ack in hand.
             Ok(Appended { duplicate, .. }) => {
@@ -139,12 +147,12 @@ impl Connection {
         self.answer(problem, message_id);
     }
 
-    fn too_fast(&mut self, problem: Problem, message_id: Option<&MessageId>) -> Result<(), CloseCode> {
+    pub fn too_fast(&mut self, problem: Problem, message_id: Option<&MessageId>) -> Result<(), CloseCode> {
         self.answer(problem, message_id);
         self.flood.refused()
     }
 
-    fn answer(&mut self, problem: Problem, message_id: Option<&MessageId>) {
+    pub fn answer(&mut self, problem: Problem, message_id: Option<&MessageId>) {
         // The same fault has its own name over HTTP, where there is no frame.
         let code = match problem.code {
             ErrorCode::InvalidRequest => ErrorCode::InvalidFrame,

@@ -2,6 +2,7 @@
 
 use axum::extract::ws::Message;
 use bluetick_auth::{Claims, TokenError};
+use bluetick_core::ports::Position;
 use bluetick_wire::frame::{ClientFrame, FrameError, Hello, encode_error};
 use bluetick_wire::{CloseCode, ErrorCode};
 use tokio::sync::watch;
@@ -14,6 +15,12 @@ use crate::settings::seconds;
 /// Pings and pongs a client may send before it has said who it is, and whose budget they go on.
 const CONTROL_FRAMES: usize = 16;
 
+/// Somebody who has said who they are, and what the device has.
+pub(super) struct Greeting {
+    pub claims: Claims,
+    pub positions: Vec<Position>,
+}
+
 /// Why there is no session: a code to close with, or none when the client is gone.
 pub(super) type NoHello = Option<CloseCode>;
 
@@ -21,7 +28,7 @@ pub(super) async fn receive(
     pipe: &mut Pipe,
     app: &App,
     phase: &mut watch::Receiver<Phase>,
-) -> Result<Claims, NoHello> {
+) -> Result<Greeting, NoHello> {
     let deadline = async {
         match seconds(app.limits.hello_seconds) {
             Some(time) => tokio::time::sleep(time).await,
@@ -29,13 +36,13 @@ pub(super) async fn receive(
         }
     };
     tokio::select! {
-        claims = first_frame(pipe, app) => claims,
+        greeting = first_frame(pipe, app) => greeting,
         () = deadline => Err(Some(CloseCode::HelloTimeout)),
         () = reached(phase, Phase::Draining) => Err(Some(CloseCode::Restarting)),
     }
 }
 
-async fn first_frame(pipe: &mut Pipe, app: &App) -> Result<Claims, NoHello> {
+async fn first_frame(pipe: &mut Pipe, app: &App) -> Result<Greeting, NoHello> {
     let mut control_frames = 0;
     loop {
         match pipe.next(true, |_| ()).await {
@@ -66,9 +73,10 @@ async fn first_frame(pipe: &mut Pipe, app: &App) -> Result<Claims, NoHello> {
     }
 }
 
-fn authenticate(hello: &Hello<'_>, app: &App) -> Result<Claims, CloseCode> {
-    app.tokens.verify(&hello.token, app.clock.now()).map_err(|error| match error {
+fn authenticate(hello: &Hello<'_>, app: &App) -> Result<Greeting, CloseCode> {
+    let claims = app.tokens.verify(&hello.token, app.clock.now()).map_err(|error| match error {
         TokenError::Expired => CloseCode::TokenExpired,
         _ => CloseCode::Unauthenticated,
-    })
+    })?;
+    Ok(Greeting { claims, positions: hello.positions_in(app.store.epoch()) })
 }

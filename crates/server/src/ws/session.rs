@@ -4,19 +4,24 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::extract::ws::{Message, WebSocket};
-use bluetick_auth::Claims;
 use bluetick_core::chat::ChatError;
 use bluetick_core::ports::{Accepted, Appended};
+use bluetick_core::{ProfileUpdate, UserId};
 use bluetick_wire::CloseCode;
-use bluetick_wire::frame::{encode_caught_up, encode_welcome};
+use bluetick_wire::frame::encode_welcome;
+use futures_util::future::join3;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::watch;
 
+use super::catch_up::{CatchingUp, catch_up};
 use super::frames::{FloodWatch, InFlight, Sending, Submitting};
+use super::hello::Greeting;
+use super::marks::{MarkDone, Marks};
 use super::pipe::{Pipe, PipeEvent};
 use super::timers::{Due, Timers};
+use super::typing::{Members, Typing};
 use super::{farewell, hello};
 use crate::app::App;
 use crate::drain::Phase;
@@ -27,12 +32,18 @@ use crate::settings::at_most;
 /// Frames are taken from the outbox about this much at a time, and written before they are flushed once.
 const BATCH_BYTES: usize = 64 * 1024;
 
+/// Acks that may wait for their places in a backlog; while that many do, the connection is not read from.
+const MOST_HELD_FRAMES: usize = 1_024;
+
 /// Everything that can happen to a connection.
 enum Event {
     Pipe(PipeEvent),
     OutboxPushed,
     Submitted(Sending, Result<Accepted, ChatError>),
     SendDone(Sending, Result<Appended, ChatError>),
+    MarkDone(MarkDone),
+    TypingMembers(Members),
+    CaughtUp(Result<(), CloseCode>),
     TimerFired,
     PhaseChanged,
 }
@@ -49,6 +60,10 @@ pub(super) struct Connection {
     pub submitting: Option<Submitting>,
     pub sends: FuturesUnordered<InFlight>,
     most_sends: usize,
+    pub marks: Marks,
+    pub typing: Typing,
+    /// While there is one, the device is being sent what it missed.
+    catching_up: Option<CatchingUp>,
     timers: Timers,
     phase: watch::Receiver<Phase>,
 }
@@ -56,34 +71,37 @@ pub(super) struct Connection {
 pub(super) async fn run(socket: WebSocket, app: Arc<App>) {
     let mut pipe = Pipe::new(socket);
     let mut phase = app.lifecycle.watch();
-    let end = match hello::receive(&mut pipe, &app, &mut phase).await {
-        Ok(claims) => {
-            let conversation = AssertUnwindSafe(converse(&mut pipe, &app, claims, phase)).catch_unwind();
-            conversation.await.unwrap_or(Some(CloseCode::InternalError))
-        }
-        Err(end) => end,
-    };
+    match hello::receive(&mut pipe, &app, &mut phase).await {
+        Ok(greeting) => attend(pipe, &app, greeting, phase).await,
+        Err(end) => say_goodbye(pipe, &app, end).await,
+    }
+}
+
+async fn say_goodbye(pipe: Pipe, app: &App, end: End) {
     if let Some(code) = end {
         app.metrics.closed(code);
         farewell::close(pipe, code, app.settings.drain()).await;
     }
 }
 
-/// From hello to the end. The session is out of the hub when this returns.
-async fn converse(pipe: &mut Pipe, app: &Arc<App>, claims: Claims, phase: watch::Receiver<Phase>) -> End {
+/// From hello to goodbye.
+async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch::Receiver<Phase>) {
+    let Greeting { claims, positions } = greeting;
     let outbox = Outbox::new(at_most(app.limits.outbox_bytes), app.metrics.outbox_bytes.clone());
     let limit = at_most(app.limits.connections_per_user);
     let sessions = app.hub.sessions();
     let id = sessions.next_id();
     let welcome = encode_welcome(&claims.user, &id.to_string(), app.store.epoch(), app.clock.now());
     outbox.push(Frame::from(welcome));
-    outbox.push(Frame::from_static(encode_caught_up()));
-    // Registered before anything is written: whatever is committed from here on follows in the outbox.
+    // Registered before it is asked what the device missed: whatever is committed from here on reaches it.
     let Ok(registration) = sessions.register(id, claims.user.clone(), outbox, limit) else {
-        return Some(CloseCode::TooManyConnections);
+        return say_goodbye(pipe, app, Some(CloseCode::TooManyConnections)).await;
     };
     let session = Arc::clone(&registration.session);
-    let _counted = Counted::new(&app.metrics.connections);
+    if registration.is_first {
+        app.hub.came(&session.user);
+    }
+    let counted = Counted::new(&app.metrics.connections);
     tracing::debug!(session = %session.id, user = %session.user, "connected");
     let mut connection = Connection {
         app: Arc::clone(app),
@@ -92,21 +110,43 @@ async fn converse(pipe: &mut Pipe, app: &Arc<App>, claims: Claims, phase: watch:
         submitting: None,
         sends: FuturesUnordered::new(),
         most_sends: at_most(app.limits.in_flight_sends_per_connection),
+        marks: Marks::new(app, &session),
+        typing: Typing::new(),
+        catching_up: Some(catch_up(Arc::clone(app), Arc::clone(&session), positions)),
         timers: Timers::new(&app.limits, Arc::clone(&app.clock), claims.expires_at),
         phase,
         session: Arc::clone(&session),
     };
-    let end = connection.run(pipe).await;
-    drop(registration);
+    let conversation = AssertUnwindSafe(connection.run(&mut pipe)).catch_unwind();
+    let end = conversation.await.unwrap_or(Some(CloseCode::InternalError));
+    // The session is out of the hub before the client is told anything.
+    let was_last = registration.end();
+    let Connection { marks, .. } = connection;
+    drop(counted);
     tracing::debug!(session = %session.id, end = end.map(tracing::field::display), "disconnected");
-    end
+    let left = async {
+        if was_last {
+            leave(app, &session.user).await;
+        }
+    };
+    join3(say_goodbye(pipe, app, end), marks.finish(), left).await;
 }
 
-/// Counts a connection for as long as it lives.
-struct Counted<'a>(&'a Gauge);
+/// The user's last connection has ended.
+async fn leave(app: &App, user: &UserId) {
+    let last_seen_at = Some(app.clock.now());
+    let update = ProfileUpdate { user: user.clone(), last_seen_at, hides_presence: None };
+    if let Err(error) = app.chat.update_profile(update).await {
+        tracing::debug!(%user, %error, "when a user was last here could not be stored");
+    }
+    app.hub.went(user);
+}
+
+/// Counts something for as long as it lives.
+pub(super) struct Counted<'a>(&'a Gauge);
 
 impl<'a> Counted<'a> {
-    fn new(gauge: &'a Gauge) -> Counted<'a> {
+    pub fn new(gauge: &'a Gauge) -> Counted<'a> {
         gauge.inc();
         Counted(gauge)
     }
@@ -134,6 +174,18 @@ impl Connection {
                     self.send_done(sending, result);
                     Ok(())
                 }
+                Event::MarkDone(done) => {
+                    self.mark_done(done);
+                    Ok(())
+                }
+                Event::TypingMembers(members) => {
+                    self.typing_members(members);
+                    Ok(())
+                }
+                Event::CaughtUp(result) => {
+                    self.catching_up = None;
+                    result.map_err(Some)
+                }
                 Event::TimerFired => self.timer_fired(pipe),
                 Event::PhaseChanged => self.phase_changed(pipe),
             };
@@ -147,12 +199,17 @@ impl Connection {
     }
 
     async fn next_event(&mut self, pipe: &mut Pipe) -> Event {
-        // While as many sends as allowed wait for the store, the client waits too: TCP tells it to.
-        let reading = self.submitting.is_none() && self.sends.len() < self.most_sends;
+        let reading = self.is_listening();
         let outbox = &self.session.outbox;
         let submitted = async {
             match &mut self.submitting {
                 Some(submitting) => submitting.await,
+                None => std::future::pending().await,
+            }
+        };
+        let caught_up = async {
+            match &mut self.catching_up {
+                Some(catching_up) => catching_up.await,
                 None => std::future::pending().await,
             }
         };
@@ -161,9 +218,21 @@ impl Connection {
             () = outbox.pushed() => Event::OutboxPushed,
             (sending, result) = submitted => Event::Submitted(sending, result),
             Some((sending, result)) = self.sends.next() => Event::SendDone(sending, result),
+            done = self.marks.done() => Event::MarkDone(done),
+            members = self.typing.members() => Event::TypingMembers(members),
+            result = caught_up => Event::CaughtUp(result),
             () = self.timers.fired() => Event::TimerFired,
             _ = self.phase.changed() => Event::PhaseChanged,
         }
+    }
+
+    /// While as much as is allowed waits for the store, or for its place in the backlog, the client waits too: TCP tells
+    /// it to.
+    fn is_listening(&self) -> bool {
+        self.submitting.is_none()
+            && self.sends.len() < self.most_sends
+            && !self.marks.are_too_many()
+            && self.session.catch_up.held_frames() < MOST_HELD_FRAMES
     }
 
     /// Moves frames from the outbox to the socket, once it has written those before.
@@ -199,8 +268,8 @@ impl Connection {
     }
 
     fn timer_fired(&mut self, pipe: &mut Pipe) -> Result<(), End> {
-        if self.submitting.is_some() || self.sends.len() >= self.most_sends {
-            // It is we who do not listen.
+        if !self.is_listening() {
+            // It is we who do not.
             self.timers.heard();
         }
         match self.timers.due() {

@@ -27,6 +27,7 @@ pub const ADMIN_KEY: &str = "an-admin-key-for-tests";
 pub struct World {
     server: Option<Server>,
     pub addr: SocketAddr,
+    pub store: Arc<dyn Store>,
     tokens: Arc<Tokens>,
     clock: Arc<dyn Clock>,
     _data_dir: tempfile::TempDir,
@@ -73,7 +74,7 @@ impl Setup {
             signup: self.signup,
             token_ttl: Duration::from_secs(3600),
             max_token_ttl: Duration::from_secs(24 * 3600),
-            store,
+            store: Arc::clone(&store),
             hub,
             metrics,
             tokens: Arc::clone(&tokens),
@@ -84,7 +85,7 @@ impl Setup {
         };
         let server = Server::start(parts).await.unwrap();
         let addr = server.local_addr();
-        World { server: Some(server), addr, tokens, clock: self.clock, _data_dir: data_dir }
+        World { server: Some(server), addr, store, tokens, clock: self.clock, _data_dir: data_dir }
     }
 }
 
@@ -184,7 +185,7 @@ impl Person {
 
     /// Returns when everything committed before is in the outboxes of those who were connected: somebody of whom
     /// nothing else is heard sends a message, and its ack has come through the same fan-out.
-    async fn settle(&self) {
+    pub async fn settle(&self) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("settler{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let settler = Person { token: (self.mint)(&name, Duration::from_secs(60)), name, ..self.clone() };
@@ -196,14 +197,30 @@ impl Person {
 
     /// Connects, says hello and reads up to `caught_up`.
     pub async fn connect_now(&self) -> Device {
+        self.connect_at(json!({})).await
+    }
+
+    /// Connects with what the device has, and reads up to `caught_up`.
+    pub async fn connect_at(&self, positions: Value) -> Device {
+        let mut device = self.greet(positions).await;
+        loop {
+            let frame = device.hear_any().await;
+            if frame == json!({"type": "caught_up"}) {
+                return device;
+            }
+            device.backlog.push(frame);
+        }
+    }
+
+    /// Says hello and reads the welcome.
+    pub async fn greet(&self, positions: Value) -> Device {
         let mut device = Device::open(self.addr).await;
-        device.say(json!({"type": "hello", "token": self.token})).await;
-        let welcome = device.hear().await;
+        device.say(json!({"type": "hello", "token": self.token, "positions": positions})).await;
+        let welcome = device.hear_any().await;
         assert_eq!(
             (welcome["type"].as_str(), welcome["user_id"].as_str()),
             (Some("welcome"), Some(&*self.name))
         );
-        assert_eq!(device.hear().await, json!({"type": "caught_up"}));
         device
     }
 }
@@ -211,7 +228,12 @@ impl Person {
 /// One WebSocket.
 pub struct Device {
     pub socket: WebSocketStream<TcpStream>,
+    /// What came between `welcome` and `caught_up`.
+    pub backlog: Vec<Value>,
 }
+
+/// Frames that accompany the messages. A test that is not about them passes over them.
+const ASIDE: [&str; 5] = ["status", "receipts", "typing", "presence", "conversation"];
 
 impl Device {
     pub async fn open(addr: SocketAddr) -> Device {
@@ -225,7 +247,7 @@ impl Device {
             request.headers_mut().insert("origin", origin.parse().unwrap());
         }
         match tokio_tungstenite::client_async(request, stream).await {
-            Ok((socket, _)) => Ok(Device { socket }),
+            Ok((socket, _)) => Ok(Device { socket, backlog: Vec::new() }),
             Err(tungstenite::Error::Http(response)) => Err(response.status().as_u16()),
             Err(error) => panic!("the handshake failed: {error}"),
         }
@@ -243,8 +265,12 @@ impl Device {
         self.say(send_frame(conversation, message_id, content)).await;
     }
 
-    /// The next frame.
-    pub async fn hear(&mut self) -> Value {
+    pub async fn mark(&mut self, kind: &str, conversation: &str, seq: u64) {
+        self.say(json!({"type": kind, "conversation_id": conversation, "seq": seq})).await;
+    }
+
+    /// The next frame, whatever it is.
+    pub async fn hear_any(&mut self) -> Value {
         loop {
             match self.hear_raw().await {
                 Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).unwrap(),
@@ -254,14 +280,29 @@ impl Device {
         }
     }
 
+    /// The next frame that is not aside.
+    pub async fn hear(&mut self) -> Value {
+        loop {
+            let frame = self.hear_any().await;
+            if !ASIDE.iter().any(|aside| frame["type"] == *aside) {
+                return frame;
+            }
+        }
+    }
+
     pub async fn hear_raw(&mut self) -> Option<Result<Message, tungstenite::Error>> {
         timeout(PATIENCE, self.socket.next()).await.expect("the server says something in time")
     }
 
+    /// The next frame of that type, before any that is not aside.
     pub async fn hear_type(&mut self, kind: &str) -> Value {
-        let frame = self.hear().await;
-        assert_eq!(frame["type"], kind, "{frame}");
-        frame
+        loop {
+            let frame = self.hear_any().await;
+            if frame["type"] == kind {
+                return frame;
+            }
+            assert!(ASIDE.iter().any(|aside| frame["type"] == *aside), "not a {kind}: {frame}");
+        }
     }
 
     pub async fn hear_error(&mut self, code: &str) -> Value {
@@ -274,6 +315,18 @@ impl Device {
     pub async fn hears_nothing(&mut self) {
         self.say(json!({"type": "ping"})).await;
         assert_eq!(self.hear().await, json!({"type": "pong"}));
+    }
+
+    /// Everything up to the answer to a ping.
+    pub async fn heard_so_far(&mut self) -> Vec<Value> {
+        self.say(json!({"type": "ping"})).await;
+        let mut frames = Vec::new();
+        loop {
+            match self.hear_any().await {
+                pong if pong == json!({"type": "pong"}) => return frames,
+                frame => frames.push(frame),
+            }
+        }
     }
 
     /// Reads up to the end and returns the close code and its reason.

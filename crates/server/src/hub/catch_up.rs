@@ -1,0 +1,372 @@
+//! A session that is being sent what it missed, while new messages arrive.
+//!
+//! Invariant: on one connection the seqs of a conversation go up one by one, also across the border between backlog and
+//! live. While the backlog of a conversation is being sent, the fan-out only notes that there is something new and keeps the acks of
+//! the session's own sends for their places; once the backlog has come to what was noted, the fan-out pushes again.
+//! Reading the store and waiting for the client belong to `ws`.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use bluetick_core::ports::{Behind, Position};
+use bluetick_core::{ConversationId, MessageId, Page, Seq, UserId};
+use bluetick_wire::frame::{encode_backlog, encode_caught_up, encode_message};
+use tokio::time::Instant;
+
+use super::{Frame, Outbox};
+
+/// A store may show a message a moment before it reports it. For this long after the backlog, a report of what the
+/// backlog held already is not pushed again.
+const OVERLAP: Duration = Duration::from_secs(10);
+
+pub(crate) struct CatchUp {
+    /// Whether the fan-out has to look here before it pushes.
+    watching: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    stage: Stage,
+    conversations: HashMap<ConversationId, Progress>,
+    held_frames: usize,
+    /// The session's own sends whose outcome it does not know yet.
+    sending: Vec<(ConversationId, MessageId)>,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    /// It is not known yet of which conversations the session misses something.
+    Asking,
+    /// It misses something of those that are listed; all others are live.
+    Sending,
+    /// All are live. Those listed may still be reported up to where their backlog ended.
+    Live { since: Instant },
+}
+
+#[derive(Default)]
+struct Progress {
+    live: bool,
+    /// The device has everything up to here, or was told that it is there to be paged.
+    up_to: Option<Seq>,
+    /// The newest message the fan-out has come across.
+    newest_seen: Seq,
+    held: BTreeMap<Seq, Held>,
+}
+
+/// Frames that wait for their place.
+#[derive(Default)]
+struct Held {
+    /// Goes out in place of the message.
+    instead: Option<Frame>,
+    /// Go out behind it.
+    behind: Vec<Frame>,
+}
+
+/// A conversation whose backlog is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub conversation: ConversationId,
+    pub after: Seq,
+    pub head: Seq,
+}
+
+/// How far a page went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Poured {
+    pub pushed: usize,
+    /// The device has everything up to here.
+    pub up_to: Seq,
+    pub then: Then,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// The conversation is live from here on.
+    Live,
+    /// There is more to send.
+    More,
+    /// The next message is one of the session's own, whose ack is still on its way.
+    Unsettled,
+}
+
+impl CatchUp {
+    pub fn new() -> CatchUp {
+        let state = State {
+            stage: Stage::Asking,
+            conversations: HashMap::new(),
+            held_frames: 0,
+            sending: Vec::new(),
+        };
+        CatchUp { watching: AtomicBool::new(true), state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds the lock")
+    }
+
+    pub fn is_watching(&self) -> bool {
+        self.watching.load(Ordering::Acquire)
+    }
+
+    /// The fan-out has a message for the session. Returns whether to push it now. `kept` is what only the fan-out can
+    /// say and the store will not repeat: an ack, or the notice of the user's own leaving.
+    pub fn arrive(&self, conversation: ConversationId, seq: Seq, kept: Option<&Frame>) -> bool {
+        let mut state = self.state();
+        if let Stage::Live { since } = state.stage {
+            return self.arrive_live(&mut state, since, conversation, seq, kept.is_some());
+        }
+        let everything_known = matches!(state.stage, Stage::Sending);
+        match state.conversations.get_mut(&conversation) {
+            None if everything_known => return true,
+            Some(progress) if progress.live => {
+                if progress.up_to.is_some_and(|up_to| seq <= up_to) {
+                    return kept.is_some();
+                }
+                progress.newest_seen = seq;
+                return true;
+            }
+            _ => {}
+        }
+        let progress = state.conversations.entry(conversation).or_default();
+        progress.up_to.get_or_insert(seq.previous());
+        progress.newest_seen = progress.newest_seen.max(seq);
+        if let Some(frame) = kept {
+            progress.held.entry(seq).or_default().instead = Some(frame.clone());
+            state.held_frames += 1;
+        }
+        false
+    }
+
+    fn arrive_live(
+        &self,
+        state: &mut State,
+        since: Instant,
+        conversation: ConversationId,
+        seq: Seq,
+        kept: bool,
+    ) -> bool {
+        if since.elapsed() >= OVERLAP {
+            state.conversations.clear();
+        }
+        let push = match state.conversations.entry(conversation) {
+            Entry::Occupied(entry) if entry.get().up_to.is_some_and(|up_to| seq <= up_to) => kept,
+            Entry::Occupied(entry) => {
+                entry.remove();
+                true
+            }
+            Entry::Vacant(_) => true,
+        };
+        self.stop_watching_if_done(state);
+        push
+    }
+
+    fn stop_watching_if_done(&self, state: &mut State) {
+        if state.conversations.is_empty() {
+            state.conversations = HashMap::new();
+            self.watching.store(false, Ordering::Release);
+        }
+    }
+
+    /// The fan-out has the ack of a message that was stored before. Returns whether to push it now; otherwise it goes
+    /// out behind that message.
+    pub fn arrive_again(&self, conversation: ConversationId, seq: Seq, ack: &Frame) -> bool {
+        let mut state = self.state();
+        let settled = match (state.stage, state.conversations.get(&conversation)) {
+            (Stage::Live { .. }, _) | (Stage::Sending, None) => true,
+            (_, Some(progress)) => progress.live || progress.up_to.is_some_and(|up_to| seq <= up_to),
+            (Stage::Asking, None) => false,
+        };
+        if !settled {
+            let progress = state.conversations.entry(conversation).or_default();
+            progress.held.entry(seq).or_default().behind.push(ack.clone());
+            state.held_frames += 1;
+        }
+        settled
+    }
+
+    /// How many frames wait for their places. Whoever sends more and more in the meantime is read no further.
+    pub fn held_frames(&self) -> usize {
+        if self.is_watching() { self.state().held_frames } else { 0 }
+    }
+
+    /// The session sends something itself.
+    pub fn send_begins(&self, conversation: ConversationId, message_id: &MessageId) {
+        if self.is_watching() {
+            let mut state = self.state();
+            if !matches!(state.stage, Stage::Live { .. }) {
+                state.sending.push((conversation, message_id.clone()));
+            }
+        }
+    }
+
+    /// The outcome is known: the store has reported the message, if there is a new one.
+    pub fn send_ends(&self, conversation: ConversationId, message_id: &MessageId) {
+        if self.is_watching() {
+            let mut state = self.state();
+            let ended = state.sending.iter().position(|(of, id)| *of == conversation && id == message_id);
+            if let Some(at) = ended {
+                state.sending.swap_remove(at);
+            }
+        }
+    }
+
+    /// Those of the session's sends that a page may show before the fan-out has their acks. To be asked after the page
+    /// is read and before the fan-out is flushed.
+    pub fn unsettled(&self, conversation: ConversationId) -> Vec<MessageId> {
+        let state = self.state();
+        state.sending.iter().filter(|(of, _)| *of == conversation).map(|(_, id)| id.clone()).collect()
+    }
+
+    /// The store has said what the session misses: the rest is live from here on. Returns what is to be sent.
+    pub fn begin(&self, outbox: &Outbox, behind: &[Behind], positions: &[Position]) -> Vec<Missing> {
+        let claimed: HashMap<ConversationId, Seq> =
+            positions.iter().map(|position| (position.conversation, position.seq)).collect();
+        let mut guard = self.state();
+        let state = &mut *guard;
+        for (id, progress) in &mut state.conversations {
+            if let (Some(up_to), Some(claim)) = (&mut progress.up_to, claimed.get(id)) {
+                // The fan-out was late with something the device has already.
+                *up_to = (*up_to).max((*claim).min(progress.newest_seen));
+            }
+        }
+        let mut missing = Vec::with_capacity(behind.len());
+        for Behind { conversation, after, head, .. } in
+            behind.iter().filter(|behind| behind.after < behind.head)
+        {
+            let progress = state.conversations.entry(*conversation).or_default();
+            let after = match progress.up_to {
+                Some(noted) if !claimed.contains_key(conversation) => noted.min(*after),
+                _ => *after,
+            };
+            progress.up_to = Some(after);
+            missing.push(Missing { conversation: *conversation, after, head: *head });
+        }
+        let listed: std::collections::HashSet<ConversationId> =
+            missing.iter().map(|missing| missing.conversation).collect();
+        for (id, progress) in state.conversations.iter_mut().filter(|(id, _)| !listed.contains(id)) {
+            match progress.up_to {
+                Some(after) => {
+                    missing.push(Missing { conversation: *id, after, head: progress.newest_seen });
+                }
+                None => progress.go_live(outbox, &mut state.held_frames),
+            }
+        }
+        state.stage = Stage::Sending;
+        missing
+    }
+
+    /// Sends a page, `most` messages of it and as much as there is room for, at least one.
+    pub fn pour(
+        &self,
+        outbox: &Outbox,
+        conversation: ConversationId,
+        user: &UserId,
+        page: &Page,
+        unsettled: &[MessageId],
+        most: usize,
+    ) -> Poured {
+        let mut pushed = 0;
+        for message in &page.messages {
+            if pushed == most || (pushed > 0 && !outbox.has_room_now()) {
+                break;
+            }
+            let mut guard = self.state();
+            let state = &mut *guard;
+            let progress = state.conversations.entry(conversation).or_default();
+            if progress.up_to.is_some_and(|up_to| message.seq <= up_to) {
+                continue;
+            }
+            let has_ack = progress.held.get(&message.seq).is_some_and(|held| held.instead.is_some());
+            if !has_ack && message.sender == *user && unsettled.contains(&message.message_id) {
+                let up_to = progress.up_to.unwrap_or_default();
+                return Poured { pushed, up_to, then: Then::Unsettled };
+            }
+            progress.release_below(message.seq, outbox, &mut state.held_frames);
+            let mut held = progress.held.remove(&message.seq).unwrap_or_default();
+            state.held_frames -= held.count();
+            let frame = held.instead.take().unwrap_or_else(|| Frame::from(encode_message(message)));
+            outbox.push(frame);
+            held.push_into(outbox);
+            progress.up_to = Some(message.seq);
+            pushed += 1;
+        }
+        let (up_to, then) = self.settle(outbox, conversation, page.head, pushed == most);
+        Poured { pushed, up_to, then }
+    }
+
+    /// Whether the page was the last one, for one reason or another.
+    fn settle(&self, outbox: &Outbox, conversation: ConversationId, head: Seq, enough: bool) -> (Seq, Then) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let progress = state.conversations.entry(conversation).or_default();
+        let (up_to, newest) = (progress.up_to.unwrap_or_default(), head.max(progress.newest_seen));
+        if newest > up_to {
+            if !enough {
+                return (up_to, Then::More);
+            }
+            outbox.push(Frame::from(encode_backlog(conversation, up_to, newest)));
+            progress.up_to = Some(newest);
+        }
+        progress.go_live(outbox, &mut state.held_frames);
+        (up_to, Then::Live)
+    }
+
+    /// Sends nothing of this conversation but where to find it.
+    pub fn pass_over(&self, outbox: &Outbox, missing: Missing) {
+        self.settle(outbox, missing.conversation, missing.head, true);
+    }
+
+    /// The user is not a member any more: there is nothing to be sent but what was kept.
+    pub fn abandon(&self, outbox: &Outbox, conversation: ConversationId) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if let Some(progress) = state.conversations.get_mut(&conversation) {
+            progress.go_live(outbox, &mut state.held_frames);
+        }
+    }
+
+    /// All conversations are live, and the client is told so.
+    pub fn finish(&self, outbox: &Outbox) {
+        let mut state = self.state();
+        debug_assert!(state.conversations.values().all(|progress| progress.live), "a backlog was left out");
+        outbox.push(Frame::from_static(encode_caught_up()));
+        state.stage = Stage::Live { since: Instant::now() };
+        state.sending = Vec::new();
+        state.conversations.retain(|_, progress| progress.up_to > Some(progress.newest_seen));
+        self.stop_watching_if_done(&mut state);
+    }
+}
+
+impl Progress {
+    fn go_live(&mut self, outbox: &Outbox, held_frames: &mut usize) {
+        self.live = true;
+        for held in std::mem::take(&mut self.held).into_values() {
+            *held_frames -= held.count();
+            held.push_into(outbox);
+        }
+    }
+
+    fn release_below(&mut self, seq: Seq, outbox: &Outbox, held_frames: &mut usize) {
+        while let Some(first) = self.held.first_entry().filter(|first| *first.key() < seq) {
+            let held = first.remove();
+            *held_frames -= held.count();
+            held.push_into(outbox);
+        }
+    }
+}
+
+impl Held {
+    fn count(&self) -> usize {
+        usize::from(self.instead.is_some()) + self.behind.len()
+    }
+
+    fn push_into(self, outbox: &Outbox) {
+        self.instead.into_iter().chain(self.behind).for_each(|frame| outbox.push(frame));
+    }
+}
+
+#[cfg(test)]
+mod tests;

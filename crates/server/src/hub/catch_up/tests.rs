@@ -1,0 +1,357 @@
+//! The border between backlog and live, in every order in which things can happen at it.
+
+use bluetick_core::ports::Appended;
+use bluetick_core::{ContentType, Message, Timestamp};
+use bluetick_wire::frame::encode_ack;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::*;
+use crate::hub::Batch;
+
+fn chat() -> ConversationId {
+    ConversationId::group([1; 15])
+}
+
+fn me() -> UserId {
+    "me".parse().unwrap()
+}
+
+fn message(seq: u64, mine: bool) -> Message {
+    Message {
+        conversation: chat(),
+        seq: Seq::new(seq),
+        message_id: format!("m{seq}").parse().unwrap(),
+        sender: if mine { me() } else { "other".parse().unwrap() },
+        receiver: None,
+        content_type: ContentType::Text,
+        content: "x".into(),
+        timestamp: Timestamp::default(),
+        received_at: Timestamp::default(),
+    }
+}
+
+fn ack(seq: u64, duplicate: bool) -> Frame {
+    let appended = Appended { seq: Seq::new(seq), received_at: Timestamp::default(), duplicate };
+    Frame::from(encode_ack(chat(), &message(seq, true).message_id, &appended))
+}
+
+fn page(after: Seq, head: u64, limit: u64, mine: impl Fn(u64) -> bool) -> Page {
+    let last = head.min(after.get() + limit);
+    let messages = (after.get() + 1..=last).map(|seq| message(seq, mine(seq))).collect();
+    Page { messages, next_before: None, next_after: None, head: Seq::new(head) }
+}
+
+fn behind(after: u64, head: u64) -> Behind {
+    Behind { conversation: chat(), after: Seq::new(after), head: Seq::new(head), unacknowledged: false }
+}
+
+/// A session, and what it was sent.
+struct Device {
+    outbox: Outbox,
+    catch_up: CatchUp,
+}
+
+impl Device {
+    fn new() -> Device {
+        Device { outbox: Outbox::new(1 << 20, Gauge::default()), catch_up: CatchUp::new() }
+    }
+
+    /// The fan-out has a message.
+    fn arrives(&self, seq: u64, mine: bool) {
+        let kept = mine.then(|| ack(seq, false));
+        let watching = self.catch_up.is_watching();
+        if !watching || self.catch_up.arrive(chat(), Seq::new(seq), kept.as_ref()) {
+            let frame = kept.unwrap_or_else(|| Frame::from(encode_message(&message(seq, mine))));
+            self.outbox.push(frame);
+        }
+    }
+
+    fn pour(&self, page: &Page, unsettled: &[MessageId], most: usize) -> Poured {
+        self.catch_up.pour(&self.outbox, chat(), &me(), page, unsettled, most)
+    }
+
+    fn begin(&self, behind: &[Behind], positions: &[Position]) -> Vec<Missing> {
+        self.catch_up.begin(&self.outbox, behind, positions)
+    }
+
+    fn finish(&self) {
+        self.catch_up.finish(&self.outbox);
+    }
+
+    /// As `a5` for an ack, `m5` for a message, `d5` for the ack of a duplicate, `b5-9` for a backlog frame, `.` for the end.
+    fn heard(&self) -> Vec<String> {
+        let Batch::Frames(frames) = self.outbox.take(usize::MAX) else { return Vec::new() };
+        frames.iter().map(|frame| short(frame)).collect()
+    }
+}
+
+fn short(frame: &str) -> String {
+    let frame: serde_json::Value = serde_json::from_str(frame).unwrap();
+    match frame["type"].as_str().unwrap() {
+        "message" => format!("m{}", frame["seq"]),
+        "ack" if frame["duplicate"] == true => format!("d{}", frame["seq"]),
+        "ack" => format!("a{}", frame["seq"]),
+        "backlog" => format!("b{}-{}", frame["next_after_seq"], frame["head_seq"]),
+        _ => ".".into(),
+    }
+}
+
+#[test]
+fn what_arrives_during_the_backlog_waits_and_an_own_message_is_acked_in_its_place() {
+    let device = Device::new();
+    assert_eq!(device.begin(&[behind(1, 3)], &[]).len(), 1);
+    device.arrives(4, true);
+    device.arrives(5, false);
+    assert_eq!(device.heard(), [""; 0]);
+    let poured = device.pour(&page(Seq::new(1), 5, 100, |seq| seq == 4), &[], 100);
+    assert_eq!((poured.pushed, poured.then), (4, Then::Live));
+    device.arrives(6, false);
+    device.finish();
+    device.arrives(7, true);
+    assert_eq!(device.heard(), ["m2", "m3", "a4", "m5", "m6", ".", "a7"]);
+}
+
+#[test]
+fn other_conversations_are_live_once_it_is_known_what_is_missing() {
+    let device = Device::new();
+    let elsewhere = ConversationId::group([2; 15]);
+    assert!(!device.catch_up.arrive(elsewhere, Seq::new(9), None));
+    let missing = device.begin(&[behind(1, 3)], &[]);
+    // Of what came before that, the first unseen is where it goes on.
+    let noted = Missing { conversation: elsewhere, after: Seq::new(8), head: Seq::new(9) };
+    assert_eq!(missing[1], noted);
+    assert!(device.catch_up.arrive(ConversationId::group([3; 15]), Seq::new(5), None));
+}
+
+#[test]
+fn what_the_fan_out_was_late_with_is_not_sent_to_a_device_that_says_it_has_it() {
+    let device = Device::new();
+    device.arrives(5, false);
+    device.arrives(6, false);
+    let position = Position { conversation: chat(), seq: Seq::new(5) };
+    let missing = device.begin(&[], &[position]);
+    assert_eq!(missing, [Missing { conversation: chat(), after: Seq::new(5), head: Seq::new(6) }]);
+    // A position that nobody can be at hides nothing of what comes.
+    let device = Device::new();
+    device.arrives(5, false);
+    let forged = Position { conversation: chat(), seq: Seq::new(500) };
+    assert_eq!(device.begin(&[], &[forged])[0].after, Seq::new(5));
+}
+
+#[test]
+fn a_long_backlog_is_cut_says_where_to_go_on_and_goes_on_live_above() {
+    let device = Device::new();
+    device.begin(&[behind(0, 9)], &[]);
+    device.arrives(10, true);
+    let poured = device.pour(&page(Seq::ZERO, 9, 3, |_| false), &[], 3);
+    assert_eq!((poured.pushed, poured.then), (3, Then::Live));
+    // The store has shown these already, and reports them only now.
+    device.arrives(10, false);
+    device.arrives(11, false);
+    device.finish();
+    assert_eq!(device.heard(), ["m1", "m2", "m3", "b3-10", "a10", "m11", "."]);
+}
+
+#[test]
+fn a_conversation_that_is_passed_over_says_where_it_stands() {
+    let device = Device::new();
+    let missing = device.begin(&[behind(4, 9)], &[]);
+    device.catch_up.pass_over(&device.outbox, missing[0]);
+    device.finish();
+    device.arrives(10, false);
+    assert_eq!(device.heard(), ["b4-9", ".", "m10"]);
+}
+
+#[test]
+fn the_ack_of_a_resend_goes_out_behind_the_message_it_is_about() {
+    let device = Device::new();
+    device.begin(&[behind(1, 3)], &[]);
+    let again = |seq| device.catch_up.arrive_again(chat(), Seq::new(seq), &ack(seq, true));
+    assert!(again(1), "the device has that one");
+    assert!(!again(2));
+    assert_eq!(device.catch_up.held_frames(), 1);
+    device.pour(&page(Seq::new(1), 3, 100, |seq| seq == 2), &[], 100);
+    assert_eq!(device.catch_up.held_frames(), 0);
+    assert!(again(3));
+    assert_eq!(device.heard(), ["m2", "d2", "m3"]);
+}
+
+#[test]
+fn the_ack_of_a_resend_where_nothing_is_missing_goes_out_when_that_is_known() {
+    let device = Device::new();
+    assert!(!device.catch_up.arrive_again(chat(), Seq::new(2), &ack(2, true)));
+    assert_eq!(device.begin(&[], &[]), []);
+    device.finish();
+    assert_eq!(device.heard(), ["d2", "."]);
+}
+
+#[test]
+fn an_own_message_whose_ack_is_on_its_way_is_waited_for() {
+    let device = Device::new();
+    device.begin(&[behind(1, 2)], &[]);
+    let id = message(3, true).message_id;
+    device.catch_up.send_begins(chat(), &id);
+    let shown = page(Seq::new(1), 3, 100, |seq| seq == 3);
+    let unsettled = device.catch_up.unsettled(chat());
+    let poured = device.pour(&shown, &unsettled, 100);
+    assert_eq!((poured.pushed, poured.up_to, poured.then), (1, Seq::new(2), Then::Unsettled));
+    device.arrives(3, true);
+    device.catch_up.send_ends(chat(), &id);
+    assert_eq!(device.pour(&shown, &device.catch_up.unsettled(chat()), 100).then, Then::Live);
+    assert_eq!(device.heard(), ["m2", "a3"]);
+}
+
+#[test]
+fn what_the_backlog_held_is_not_pushed_again_when_it_is_reported_late() {
+    let device = Device::new();
+    device.begin(&[behind(1, 2)], &[]);
+    device.pour(&page(Seq::new(1), 4, 100, |_| false), &[], 100);
+    device.arrives(3, false);
+    device.finish();
+    assert!(device.catch_up.is_watching());
+    device.arrives(4, false);
+    device.arrives(5, false);
+    assert!(!device.catch_up.is_watching());
+    assert_eq!(device.heard(), ["m2", "m3", "m4", ".", "m5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_overlap_is_remembered_for_a_while_and_not_for_ever() {
+    let device = Device::new();
+    device.begin(&[behind(1, 2)], &[]);
+    device.pour(&page(Seq::new(1), 2, 100, |_| false), &[], 100);
+    device.finish();
+    tokio::time::advance(OVERLAP).await;
+    assert!(device.catch_up.arrive(ConversationId::group([2; 15]), Seq::FIRST, None));
+    assert!(!device.catch_up.is_watching());
+}
+
+#[test]
+fn whoever_has_left_is_sent_what_was_kept_and_hears_of_the_group_again_after_coming_back() {
+    let device = Device::new();
+    device.begin(&[behind(1, 3)], &[]);
+    let notice = Frame::from(encode_message(&message(4, false)));
+    assert!(!device.catch_up.arrive(chat(), Seq::new(4), Some(&notice)));
+    device.catch_up.abandon(&device.outbox, chat());
+    device.arrives(8, false);
+    device.finish();
+    assert_eq!(device.heard(), ["m4", "m8", "."]);
+}
+
+/// A generator of one's own, so that a seed tells the whole story.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// A store that shows a message before it reports it, a fan-out that is behind with its reports, and a device that
+/// catches up and sends at the same time.
+struct Simulation {
+    device: Device,
+    dice: Dice,
+    /// From the first on: whether it is the device's own.
+    mine: Vec<bool>,
+    reported: usize,
+    fanned_out: usize,
+    settled: usize,
+}
+
+impl Simulation {
+    fn is_mine(&self, seq: u64) -> bool {
+        self.mine[usize::try_from(seq).unwrap() - 1]
+    }
+
+    fn head(&self) -> u64 {
+        self.mine.len() as u64
+    }
+
+    fn fan_out_through(&mut self, end: usize) {
+        while self.fanned_out < end {
+            self.fanned_out += 1;
+            self.device.arrives(self.fanned_out as u64, self.mine[self.fanned_out - 1]);
+        }
+    }
+
+    fn anything(&mut self) {
+        match self.dice.roll(6) {
+            // After a while nobody writes, so that it ends.
+            0 | 1 if self.mine.len() < 40 => {
+                let mine = self.dice.roll(2) == 0;
+                let id = message(self.head() + 1, mine).message_id;
+                if mine {
+                    self.device.catch_up.send_begins(chat(), &id);
+                }
+                self.mine.push(mine);
+            }
+            0..=3 => self.reported = (self.reported + 1).min(self.mine.len()),
+            4 => self.fan_out_through((self.fanned_out + 1).min(self.reported)),
+            _ => {
+                if self.settled < self.reported {
+                    self.settled += 1;
+                    self.device.catch_up.send_ends(chat(), &message(self.settled as u64, true).message_id);
+                }
+            }
+        }
+    }
+
+    fn several_things(&mut self) {
+        for _ in 0..self.dice.roll(8) {
+            self.anything();
+        }
+    }
+
+    fn run(seed: u64) -> (Vec<String>, Vec<String>) {
+        let before = 5;
+        let mut world = Simulation {
+            device: Device::new(),
+            dice: Dice(seed),
+            mine: vec![false; before],
+            reported: before,
+            fanned_out: 3,
+            settled: before,
+        };
+        world.several_things();
+        let behind = behind(1, world.head());
+        world.several_things();
+        world.fan_out_through(world.reported);
+        world.device.begin(&[behind], &[]);
+        let mut after = Seq::new(1);
+        loop {
+            world.several_things();
+            let limit = 1 + world.dice.roll(4);
+            let page = page(after, world.head(), limit, |seq| world.is_mine(seq));
+            world.several_things();
+            let unsettled = world.device.catch_up.unsettled(chat());
+            world.several_things();
+            world.fan_out_through(world.reported);
+            world.several_things();
+            let poured = world.device.pour(&page, &unsettled, usize::MAX);
+            after = poured.up_to;
+            if poured.then == Then::Live {
+                break;
+            }
+        }
+        world.several_things();
+        world.device.finish();
+        for _ in 0..20 {
+            world.anything();
+        }
+        world.reported = world.mine.len();
+        world.fan_out_through(world.reported);
+        let expected = |seq: u64| if world.is_mine(seq) { format!("a{seq}") } else { format!("m{seq}") };
+        let heard = world.device.heard().into_iter().filter(|heard| heard != ".").collect();
+        (heard, (2..=world.head()).map(expected).collect())
+    }
+}
+
+#[test]
+fn in_whatever_order_things_happen_every_place_is_heard_once_and_in_order() {
+    for seed in 0..5_000 {
+        let (heard, expected) = Simulation::run(seed);
+        assert_eq!(heard, expected, "seed {seed}");
+    }
+}

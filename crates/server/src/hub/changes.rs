@@ -1,0 +1,86 @@
+//! What changed besides messages, on its way to the devices that should know at once. What needs a look into the store, or can wait
+//! to be gathered, is handed on; nothing here waits.
+
+use std::sync::Arc;
+
+use bluetick_core::ports::{Change, Moved};
+use bluetick_core::{ConversationId, UserId};
+use bluetick_wire::frame::encode_status;
+use tokio::sync::mpsc;
+
+use super::fanout::each_member;
+use super::receipts::Gathering;
+use super::{Frame, Session, SessionId, Sessions};
+use crate::metrics::{Dropped, Metrics};
+
+/// In conversations up to this size everybody is told of everybody's boundaries, at once.
+pub(super) const SMALL_GROUP: usize = 16;
+
+/// A line of somebody's inbox that their devices should be shown anew.
+#[derive(Debug)]
+pub(super) struct EntryChanged {
+    pub conversation: ConversationId,
+    pub user: UserId,
+}
+
+pub(super) struct Changes {
+    pub sessions: Arc<Sessions>,
+    pub metrics: Arc<Metrics>,
+    pub gathering: Arc<Gathering>,
+    /// Full: dropped, and the client finds the entry in the inbox.
+    pub entries: mpsc::Sender<EntryChanged>,
+}
+
+impl Changes {
+    pub fn tell(&self, change: Change) {
+        match change {
+            Change::Moved(moved) => self.moved(moved),
+            Change::Joined { conversation, user } | Change::Preferred { conversation, user } => {
+                self.entry_changed(EntryChanged { conversation, user });
+            }
+        }
+    }
+
+    fn moved(&self, moved: Moved) {
+        let mut pushes = self.tell_own_devices(&moved);
+        if let Some(shown) = moved.shown {
+            if moved.members.len() <= SMALL_GROUP {
+                let frame = Frame::from(encode_status(moved.conversation, &moved.user, shown, None));
+                each_member(
+                    &self.sessions,
+                    &moved.members,
+                    |member| member.user != moved.user,
+                    &mut |session| {
+                        session.outbox.push(frame.clone());
+                        pushes += 1;
+                    },
+                );
+            } else {
+                self.gathering.add(moved.conversation, moved.user, shown, moved.members);
+            }
+        }
+        self.metrics.statuses_pushed(pushes);
+    }
+
+    /// All but the one that said so.
+    fn tell_own_devices(&self, moved: &Moved) -> u64 {
+        let mut frame: Option<Frame> = None;
+        let mut pushes = 0;
+        self.sessions.each_of(&moved.user, &mut |session: &Session| {
+            if moved.origin.map(SessionId::from) == Some(session.id) {
+                return;
+            }
+            let encode =
+                || Frame::from(encode_status(moved.conversation, &moved.user, moved.own, moved.unread));
+            session.outbox.push(frame.get_or_insert_with(encode).clone());
+            pushes += 1;
+        });
+        pushes
+    }
+
+    fn entry_changed(&self, changed: EntryChanged) {
+        if self.sessions.is_online(&changed.user) && self.entries.try_send(changed).is_err() {
+            self.metrics.dropped(Dropped::Conversation, 1);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A worker that shows people their changed line of the inbox. In order, one after the other: the last word stands.
+
+use std::sync::Arc;
+
+use bluetick_core::Chat;
+use bluetick_core::chat::ChatError;
+use bluetick_wire::frame::encode_conversation;
+use bluetick_wire::http::PresenceBody;
+use tokio::sync::mpsc;
+
+use super::changes::EntryChanged;
+use super::{Frame, Sessions, guarded};
+use crate::metrics::Metrics;
+
+/// Changes that may wait. A new group of thousands, all of them online, is about the most that happens at once.
+pub(super) const WAITING_ENTRIES: usize = 16_384;
+
+pub(super) struct Shower {
+    pub changed: mpsc::Receiver<EntryChanged>,
+    pub sessions: Arc<Sessions>,
+    pub chat: Chat,
+    pub metrics: Arc<Metrics>,
+}
+
+impl Shower {
+    pub async fn run(mut self) {
+        while let Some(changed) = self.changed.recv().await {
+            let conversation = changed.conversation;
+            let shown = async {
+                if let Err(error) = self.show(changed).await {
+                    // Somebody who has left again, most likely.
+                    tracing::debug!(%conversation, %error, "a line of the inbox could not be shown");
+                }
+            };
+            guarded("inbox entries", shown).await;
+        }
+    }
+
+    async fn show(&self, EntryChanged { conversation, user }: EntryChanged) -> Result<(), ChatError> {
+        if !self.sessions.is_online(&user) {
+            return Ok(());
+        }
+        let entry = self.chat.inbox_entry(&user, conversation).await?;
+        let presence = match &entry.peer {
+            Some(peer) => {
+                let profile = self.chat.profile(peer).await?;
+                Some(PresenceBody::new(peer, self.sessions.is_online(peer), profile))
+            }
+            None => None,
+        };
+        let frame = Frame::from(encode_conversation(&entry, presence));
+        let mut pushes = 0;
+        self.sessions.each_of(&user, &mut |session| {
+            session.outbox.push(frame.clone());
+            pushes += 1;
+        });
+        self.metrics.pushes.inc_by(pushes);
+        Ok(())
+    }
+}

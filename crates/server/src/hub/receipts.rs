@@ -1,0 +1,149 @@
+//! Receipts of large groups: gathered for a moment, and told to those few who have ticks to draw. So a message to a thousand
+//! people costs its sender a handful of frames, and nobody else any.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bluetick_core::{Boundaries, Chat, ConversationId, Members, PageFrom, PageLimit, UserId};
+use bluetick_wire::frame::{encode_receipts, encode_status};
+use tokio::sync::Notify;
+
+use super::senders::Senders;
+use super::{Frame, Sessions, guarded};
+use crate::metrics::Metrics;
+
+/// How long changes are gathered.
+const GATHERING: Duration = Duration::from_millis(250);
+
+/// When no more members than this have moved, each is named.
+const NAMED: usize = 8;
+
+/// What has moved since it was last told. One entry a conversation, however many members move.
+pub(super) struct Gathering {
+    moved: Mutex<HashMap<ConversationId, Gathered>>,
+    wake: Notify,
+    metrics: Arc<Metrics>,
+}
+
+struct Gathered {
+    members: Arc<Members>,
+    who: Who,
+}
+
+enum Who {
+    /// Few: each with the latest boundaries.
+    Named(HashMap<UserId, Boundaries>),
+    Many,
+}
+
+impl Gathering {
+    pub fn new(metrics: Arc<Metrics>) -> Gathering {
+        Gathering { moved: Mutex::default(), wake: Notify::new(), metrics }
+    }
+
+    pub fn add(&self, conversation: ConversationId, user: UserId, shown: Boundaries, members: Arc<Members>) {
+        let mut moved = self.moved.lock().expect("nothing panics while it holds the lock");
+        let gathered = moved
+            .entry(conversation)
+            .or_insert_with(|| Gathered { members: Arc::clone(&members), who: Who::Named(HashMap::new()) });
+        gathered.members = members;
+        let merged = match &mut gathered.who {
+            Who::Named(named) => {
+                let merged = named.insert(user, shown).is_some();
+                if named.len() > NAMED {
+                    gathered.who = Who::Many;
+                }
+                merged
+            }
+            Who::Many => true,
+        };
+        drop(moved);
+        self.metrics.statuses_merged(u64::from(merged));
+        self.wake.notify_one();
+    }
+
+    fn take(&self) -> HashMap<ConversationId, Gathered> {
+        std::mem::take(&mut *self.moved.lock().expect("nothing panics while it holds the lock"))
+    }
+}
+
+/// The worker.
+pub(super) struct Teller {
+    pub gathering: Arc<Gathering>,
+    pub senders: Arc<Senders>,
+    pub sessions: Arc<Sessions>,
+    pub chat: Chat,
+    pub metrics: Arc<Metrics>,
+}
+
+impl Teller {
+    pub async fn run(self) {
+        loop {
+            self.gathering.wake.notified().await;
+            tokio::time::sleep(GATHERING).await;
+            for (conversation, gathered) in self.gathering.take() {
+                guarded("receipts", self.tell(conversation, gathered)).await;
+            }
+        }
+    }
+
+    async fn tell(&self, conversation: ConversationId, gathered: Gathered) {
+        let Gathered { members, who } = gathered;
+        let named: Vec<(UserId, Frame)> = match who {
+            Who::Many => Vec::new(),
+            Who::Named(named) => {
+                let frame =
+                    |user: &UserId, shown| Frame::from(encode_status(conversation, user, shown, None));
+                named.into_iter().map(|(user, shown)| (user.clone(), frame(&user, shown))).collect()
+            }
+        };
+        for recipient in self.recipients(conversation, &members).await {
+            let frames = named.iter().filter(|(user, _)| *user != recipient).map(|(_, frame)| frame.clone());
+            let mut frames: Vec<Frame> = frames.collect();
+            frames.extend(self.lowest(conversation, &recipient).await);
+            let mut pushes = 0;
+            self.sessions.each_of(&recipient, &mut |session| {
+                frames.iter().for_each(|frame| session.outbox.push(frame.clone()));
+                pushes += frames.len() as u64;
+            });
+            self.metrics.statuses_pushed(pushes);
+        }
+    }
+
+    /// How far all others have come, if that is news. Also when few have moved: the one who was furthest behind may be
+    /// among them.
+    async fn lowest(&self, conversation: ConversationId, recipient: &UserId) -> Option<Frame> {
+        match self.chat.inbox_entry(recipient, conversation).await {
+            Ok(entry) if self.senders.tell(conversation, recipient, entry.others) => {
+                Some(Frame::from(encode_receipts(conversation, entry.others)))
+            }
+            Ok(_) => None,
+            Err(error) => {
+                tracing::debug!(%conversation, %error, "receipts could not be told");
+                None
+            }
+        }
+    }
+
+    /// The members who are there and sent one of the last messages.
+    async fn recipients(&self, conversation: ConversationId, members: &Members) -> Vec<UserId> {
+        let mut senders = match self.senders.of(conversation) {
+            Some(senders) => senders,
+            None => self.learn(conversation, members).await,
+        };
+        senders.retain(|user| members.contains(user) && self.sessions.is_online(user));
+        senders
+    }
+
+    /// Reads the newest page as the member who sees the most.
+    async fn learn(&self, conversation: ConversationId, members: &Members) -> Vec<UserId> {
+        let Some(reader) = members.iter().min_by_key(|member| member.joined_seq) else { return Vec::new() };
+        let page = self.chat.history(&reader.user, conversation, PageFrom::Newest, PageLimit::MAX).await;
+        match page {
+            Ok(page) => self.senders.learn(conversation, &page.messages, page.head),
+            Err(error) => tracing::debug!(%conversation, %error, "it is not known who has ticks to draw"),
+        }
+        self.senders.of(conversation).unwrap_or_default()
+    }
+}

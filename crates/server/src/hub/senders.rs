@@ -1,0 +1,196 @@
+//! Who wrote lately in large groups: only they have ticks to draw, so only they are told of receipts.
+//!
+//! A memory and no truth: bounded, forgotten when many other groups are busy, and filled again from the store.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+
+use bluetick_core::{Boundaries, ContentType, ConversationId, Message, PageLimit, Seq, UserId};
+
+/// Groups remembered in one generation; there are two, and the older one is forgotten when the younger is full.
+const GENERATION: usize = 2_048;
+
+/// Whoever sent one of this many last messages counts.
+const LATELY: u64 = PageLimit::MAX.get();
+
+#[derive(Default)]
+pub(super) struct Senders(Mutex<Generations>);
+
+#[derive(Default)]
+struct Generations {
+    young: HashMap<ConversationId, Recent>,
+    old: HashMap<ConversationId, Recent>,
+}
+
+#[derive(Default)]
+struct Recent {
+    /// All senders from here on are known.
+    from: Seq,
+    head: Seq,
+    senders: HashMap<UserId, Sender>,
+}
+
+#[derive(Default)]
+struct Sender {
+    newest: Seq,
+    /// What the sender was told last about all the others together.
+    told: Option<Boundaries>,
+}
+
+impl Senders {
+    fn generations(&self) -> MutexGuard<'_, Generations> {
+        self.0.lock().expect("nothing panics while it holds the lock")
+    }
+
+    /// A message was committed.
+    pub fn note(&self, message: &Message) {
+        let mut generations = self.generations();
+        let recent = generations.recent(message.conversation, message.seq);
+        recent.head = recent.head.max(message.seq);
+        recent.note(message);
+    }
+
+    /// Those who sent one of the last messages; `None` when that is not known.
+    pub fn of(&self, conversation: ConversationId) -> Option<Vec<UserId>> {
+        let mut generations = self.generations();
+        let recent = generations.known(conversation)?;
+        let since = recent.head.minus(LATELY - 1);
+        if recent.from > since.max(Seq::FIRST) {
+            return None;
+        }
+        recent.senders.retain(|_, sender| sender.newest >= since);
+        Some(recent.senders.keys().cloned().collect())
+    }
+
+    /// The newest page of the conversation, from the store. Whatever lies below it does not matter.
+    pub fn learn(&self, conversation: ConversationId, newest_first: &[Message], head: Seq) {
+        let mut generations = self.generations();
+        let recent = generations.recent(conversation, head.next());
+        recent.from = recent.from.min(head.minus(LATELY - 1));
+        recent.head = recent.head.max(head);
+        newest_first.iter().for_each(|message| recent.note(message));
+    }
+
+    /// Returns whether this is news to the sender, and takes it for told.
+    pub fn tell(&self, conversation: ConversationId, user: &UserId, lowest: Boundaries) -> bool {
+        let mut generations = self.generations();
+        let sender = generations.known(conversation).and_then(|recent| recent.senders.get_mut(user));
+        sender.is_none_or(|sender| sender.told.replace(lowest) != Some(lowest))
+    }
+}
+
+impl Generations {
+    fn known(&mut self, conversation: ConversationId) -> Option<&mut Recent> {
+        if let Some(recent) = self.old.remove(&conversation) {
+            self.insert(conversation, recent);
+        }
+        self.young.get_mut(&conversation)
+    }
+
+    fn recent(&mut self, conversation: ConversationId, from: Seq) -> &mut Recent {
+        if self.known(conversation).is_none() {
+            self.insert(conversation, Recent { from, ..Recent::default() });
+        }
+        self.young.get_mut(&conversation).expect("it is known or was just inserted")
+    }
+
+    fn insert(&mut self, conversation: ConversationId, recent: Recent) {
+        if self.young.len() >= GENERATION {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(conversation, recent);
+    }
+}
+
+impl Recent {
+    fn note(&mut self, message: &Message) {
+        if message.content_type == ContentType::System {
+            return;
+        }
+        if self.senders.len() as u64 >= 2 * LATELY {
+            let since = self.head.minus(LATELY - 1);
+            self.senders.retain(|_, sender| sender.newest >= since);
+        }
+        let sender = self.senders.entry(message.sender.clone()).or_default();
+        sender.newest = sender.newest.max(message.seq);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::{MessageId, Timestamp};
+
+    use super::*;
+
+    fn group(number: u32) -> ConversationId {
+        let [a, b, c, d] = number.to_be_bytes();
+        ConversationId::group([a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    }
+
+    fn message(conversation: ConversationId, seq: u64, sender: &str) -> Message {
+        Message {
+            conversation,
+            seq: Seq::new(seq),
+            message_id: MessageId::of_notice(Seq::new(seq)),
+            sender: sender.parse().unwrap(),
+            receiver: None,
+            content_type: ContentType::Text,
+            content: "x".into(),
+            timestamp: Timestamp::default(),
+            received_at: Timestamp::default(),
+        }
+    }
+
+    fn names(senders: &Senders, conversation: ConversationId) -> Option<Vec<String>> {
+        let mut names: Vec<String> = senders.of(conversation)?.iter().map(ToString::to_string).collect();
+        names.sort();
+        Some(names)
+    }
+
+    #[test]
+    fn whoever_wrote_one_of_the_last_hundred_is_known_and_earlier_ones_are_forgotten() {
+        let senders = Senders::default();
+        for seq in 1..=150 {
+            senders.note(&message(group(0), seq, if seq <= 50 { "early" } else { "late" }));
+        }
+        assert_eq!(names(&senders, group(0)), Some(vec!["late".into()]));
+    }
+
+    #[test]
+    fn a_conversation_known_only_from_its_middle_is_learned_from_the_store_once() {
+        let senders = Senders::default();
+        assert_eq!(names(&senders, group(0)), None);
+        senders.note(&message(group(0), 500, "bob"));
+        assert_eq!(names(&senders, group(0)), None);
+        senders.learn(
+            group(0),
+            &[message(group(0), 500, "bob"), message(group(0), 499, "alice")],
+            Seq::new(500),
+        );
+        assert_eq!(names(&senders, group(0)), Some(vec!["alice".into(), "bob".into()]));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_groups_that_are_busy_stay() {
+        let senders = Senders::default();
+        for number in 1..20_000 {
+            senders.note(&message(group(number), 1, "bob"));
+            senders.note(&message(group(0), u64::from(number), "alice"));
+        }
+        let generations = senders.generations();
+        assert!(generations.young.len() + generations.old.len() <= 2 * GENERATION);
+        drop(generations);
+        assert_eq!(names(&senders, group(0)), Some(vec!["alice".into()]));
+    }
+
+    #[test]
+    fn the_same_boundaries_are_told_once() {
+        let senders = Senders::default();
+        senders.note(&message(group(0), 1, "alice"));
+        let alice = "alice".parse().unwrap();
+        let lowest = Boundaries { delivered: Seq::FIRST, read: Seq::ZERO };
+        assert!(senders.tell(group(0), &alice, lowest));
+        assert!(!senders.tell(group(0), &alice, lowest));
+        assert!(senders.tell(group(0), &alice, Boundaries { read: Seq::FIRST, ..lowest }));
+    }
+}

@@ -1,0 +1,95 @@
+//! Somebody is writing: told to the others who are there, and to nobody later.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bluetick_core::{ConversationId, ConversationView, UserId};
+use bluetick_wire::frame::encode_typing;
+use tokio::time::Instant;
+
+use super::fanout::each_member;
+use super::{Frame, Sessions};
+use crate::metrics::{Dropped, Metrics};
+
+/// In groups larger than this, all who write share one pace.
+const LARGE_GROUP: usize = 50;
+
+/// The pace of such a group.
+const GROUP_PACE: Duration = Duration::from_secs(1);
+
+/// A pace for each key, remembered for so many of them. When more are busy at a time, the newcomers are dropped.
+pub(crate) struct Paces<Key> {
+    pace: Duration,
+    most: usize,
+    last: HashMap<Key, Instant>,
+}
+
+impl<Key: std::hash::Hash + Eq> Paces<Key> {
+    pub fn new(pace: Duration, most: usize) -> Paces<Key> {
+        Paces { pace, most, last: HashMap::new() }
+    }
+
+    /// Whether it is time again.
+    pub fn allows(&mut self, key: Key) -> bool {
+        let now = Instant::now();
+        if self.last.get(&key).is_some_and(|last| now < *last + self.pace) {
+            return false;
+        }
+        if self.last.len() >= self.most {
+            let pace = self.pace;
+            self.last.retain(|_, last| now < *last + pace);
+            if self.last.len() >= self.most {
+                return false;
+            }
+        }
+        self.last.insert(key, now);
+        true
+    }
+}
+
+pub(super) struct Typing {
+    groups: Mutex<Paces<ConversationId>>,
+}
+
+impl Typing {
+    pub fn new() -> Typing {
+        Typing { groups: Mutex::new(Paces::new(GROUP_PACE, 4_096)) }
+    }
+
+    pub fn tell(&self, sessions: &Sessions, metrics: &Metrics, view: &ConversationView, user: &UserId) {
+        let (id, members) = (view.conversation.id, &view.members);
+        if members.len() > LARGE_GROUP
+            && !self.groups.lock().expect("nothing panics while it holds the lock").allows(id)
+        {
+            metrics.dropped(Dropped::Ephemeral, 1);
+            return;
+        }
+        let frame = Frame::from(encode_typing(id, user));
+        let (mut pushes, mut dropped) = (0, 0);
+        each_member(sessions, members, |member| member.user != *user, &mut |session| match session
+            .outbox
+            .push_ephemeral(frame.clone())
+        {
+            true => pushes += 1,
+            false => dropped += 1,
+        });
+        metrics.pushes.inc_by(pushes);
+        metrics.dropped(Dropped::Ephemeral, dropped);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_key_has_its_own_pace_and_when_too_many_are_busy_newcomers_wait() {
+        let mut paces = Paces::new(Duration::from_secs(2), 2);
+        assert_eq!(["a", "a", "b", "c"].map(|key| paces.allows(key)), [true, false, true, false]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(!paces.allows("a"));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(["c", "a", "b"].map(|key| paces.allows(key)), [true, true, false]);
+    }
+}

@@ -1,0 +1,182 @@
+//! `delivered` and `read`: what a device says it has. A client may say it for every message; the store is asked once for all that
+//! came while it was busy.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bluetick_core::chat::ChatError;
+use bluetick_core::ports::{Mark, Origin};
+use bluetick_core::{Boundaries, Chat, ConversationId, MarkKind, Seq, UserId};
+use bluetick_wire::CloseCode;
+use bluetick_wire::frame::MarkFrame;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::session::Connection;
+use crate::app::App;
+use crate::drain::Work;
+use crate::hub::Session;
+use crate::metrics::Metrics;
+use crate::problem::Problem;
+
+/// Conversations of one connection whose marks may be with the store at a time; while that many are, it is not read from.
+const MOST_CONVERSATIONS: usize = 1_024;
+
+type InFlight = Pin<Box<dyn Future<Output = MarkDone> + Send>>;
+
+pub(super) struct MarkDone {
+    conversation: ConversationId,
+    result: Result<Boundaries, ChatError>,
+}
+
+/// The marks of one connection: of each conversation at most one is in flight.
+pub(super) struct Marks {
+    chat: Chat,
+    user: UserId,
+    origin: Origin,
+    metrics: Arc<Metrics>,
+    in_flight: FuturesUnordered<InFlight>,
+    /// Of each conversation that has one in flight, what is said next.
+    next: HashMap<ConversationId, Next>,
+}
+
+/// Marks are cumulative, so the highest of each kind says all.
+#[derive(Default)]
+struct Next {
+    delivered: Option<Said>,
+    read: Option<Said>,
+}
+
+struct Said {
+    seq: Seq,
+    /// Held until it is stored, so that a drain waits for that.
+    work: Work,
+}
+
+impl Marks {
+    pub fn new(app: &App, session: &Session) -> Marks {
+        Marks {
+            chat: app.chat.clone(),
+            user: session.user.clone(),
+            origin: Origin::from(session.id),
+            metrics: Arc::clone(&app.metrics),
+            in_flight: FuturesUnordered::new(),
+            next: HashMap::new(),
+        }
+    }
+
+    pub fn are_too_many(&self) -> bool {
+        self.next.len() >= MOST_CONVERSATIONS
+    }
+
+    fn say(&mut self, conversation: ConversationId, kind: MarkKind, seq: Seq, work: Work) {
+        match self.next.get_mut(&conversation) {
+            Some(next) => {
+                if next.merge(kind, seq, work) {
+                    self.metrics.marks_merged.inc();
+                }
+            }
+            None => {
+                self.next.insert(conversation, Next::default());
+                self.start(conversation, kind, Said { seq, work });
+            }
+        }
+    }
+
+    fn start(&self, conversation: ConversationId, kind: MarkKind, said: Said) {
+        let Said { seq, work } = said;
+        let mark = Mark { conversation, user: self.user.clone(), kind, seq, origin: Some(self.origin) };
+        let chat = self.chat.clone();
+        self.in_flight.push(Box::pin(async move {
+            let result = chat.mark(mark).await;
+            drop(work);
+            MarkDone { conversation, result }
+        }));
+    }
+
+    /// The next one that is done; pending while there is none.
+    pub async fn done(&mut self) -> MarkDone {
+        match self.in_flight.next().await {
+            Some(done) => done,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Goes on with what has gathered behind it.
+    fn settle(&mut self, done: &MarkDone) {
+        let counter = if done.result.is_ok() { &self.metrics.marks } else { &self.metrics.marks_refused };
+        counter.inc();
+        let next = self.next.get_mut(&done.conversation).and_then(Next::take);
+        match next {
+            Some((kind, said)) => self.start(done.conversation, kind, said),
+            None => {
+                self.next.remove(&done.conversation);
+            }
+        }
+    }
+
+    /// The connection has ended: what it said before is stored all the same.
+    pub async fn finish(mut self) {
+        while let Some(done) = self.in_flight.next().await {
+            self.settle(&done);
+        }
+    }
+}
+
+impl Next {
+    /// Returns whether there was one already.
+    fn merge(&mut self, kind: MarkKind, seq: Seq, work: Work) -> bool {
+        let slot = match kind {
+            MarkKind::Delivered => &mut self.delivered,
+            MarkKind::Read => &mut self.read,
+        };
+        match slot {
+            Some(said) => {
+                said.seq = said.seq.max(seq);
+                true
+            }
+            None => {
+                *slot = Some(Said { seq, work });
+                false
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<(MarkKind, Said)> {
+        if let Some(read) = self.read.take() {
+            // Read implies delivered.
+            self.delivered.take_if(|delivered| delivered.seq <= read.seq);
+            return Some((MarkKind::Read, read));
+        }
+        self.delivered.take().map(|delivered| (MarkKind::Delivered, delivered))
+    }
+}
+
+impl Connection {
+    pub fn mark(&mut self, kind: MarkKind, frame: &MarkFrame<'_>) -> Result<(), CloseCode> {
+        if let Err(problem) = self.budget.ack() {
+            self.app.metrics.marks_refused.inc();
+            return self.too_fast(problem, None);
+        }
+        let accepted = frame
+            .conversation()
+            .ok_or_else(Problem::no_such_conversation)
+            .and_then(|conversation| Ok((conversation, self.app.lifecycle.begin_work()?)));
+        match accepted {
+            Ok((conversation, work)) => self.marks.say(conversation, kind, frame.seq(), work),
+            Err(problem) => {
+                self.app.metrics.marks_refused.inc();
+                self.answer(problem, None);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn mark_done(&mut self, done: MarkDone) {
+        self.marks.settle(&done);
+        if let Err(error) = done.result {
+            self.answer(error.into(), None);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `typing`: passed on if the writer is a member, and not too often.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::chat::ChatError;
+use bluetick_core::{ConversationId, ConversationView};
+use bluetick_wire::frame::TypingFrame;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::session::Connection;
+use crate::hub::Paces;
+use crate::metrics::Dropped;
+use crate::problem::Problem;
+
+/// Of one connection and conversation, one in this time is passed on.
+const PACE: Duration = Duration::from_secs(2);
+
+/// Conversations a person may be writing in at once. More: dropped.
+const MOST_CONVERSATIONS: usize = 64;
+
+/// How many may wait for the store to say who the members are. More: dropped.
+const MOST_ASKED: usize = 8;
+
+type Asking = Pin<Box<dyn Future<Output = Members> + Send>>;
+pub(super) type Members = Result<ConversationView, ChatError>;
+
+pub(super) struct Typing {
+    paces: Paces<ConversationId>,
+    asking: FuturesUnordered<Asking>,
+}
+
+impl Typing {
+    pub fn new() -> Typing {
+        Typing { paces: Paces::new(PACE, MOST_CONVERSATIONS), asking: FuturesUnordered::new() }
+    }
+
+    /// The members of a conversation somebody is typing in; pending while nobody asks.
+    pub async fn members(&mut self) -> Members {
+        match self.asking.next().await {
+            Some(members) => members,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Connection {
+    pub fn typing(&mut self, frame: &TypingFrame<'_>) {
+        let Some(conversation) = frame.conversation() else {
+            self.answer(Problem::no_such_conversation(), None);
+            return;
+        };
+        if self.typing.asking.len() >= MOST_ASKED {
+            self.app.metrics.dropped(Dropped::Ephemeral, 1);
+        } else if self.typing.paces.allows(conversation) {
+            let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
+            let members = async move { app.chat.conversation(&session.user, conversation).await };
+            self.typing.asking.push(Box::pin(members));
+        }
+    }
+
+    pub fn typing_members(&mut self, members: Members) {
+        match members {
+            Ok(view) => self.app.hub.typing(&view, &self.session.user),
+            Err(error) => self.answer(error.into(), None),
+        }
+    }
+}
