@@ -10,7 +10,7 @@ use bluetick_core::Chat;
 use bluetick_core::chat::ChatRules;
 use bluetick_core::ports::{Random, Store};
 use bluetick_core::time::Clock;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -58,7 +58,7 @@ const BACKLOG_PAGES: usize = 16;
 
 impl Server {
     pub async fn start(parts: ServerParts) -> io::Result<Server> {
-        let listener = TcpListener::bind(&parts.settings.listen).await?;
+        let listener = listen(&parts.settings.listen).await?;
         let local_addr = listener.local_addr()?;
         let (router, openapi) = http::router();
         let app = Arc::new(app(parts, http::documents(&openapi)));
@@ -107,6 +107,27 @@ impl Server {
         app.store.close().await;
         app.hub.stop().await;
     }
+}
+
+/// Connections that may wait to be accepted. When everybody comes back at once, the usual 1,024 are soon full, and whoever finds no
+/// place tries again a whole second later. The kernel has its own limit (`net.core.somaxconn`).
+const ACCEPT_BACKLOG: u32 = 16_384;
+
+async fn listen(address: &str) -> io::Result<TcpListener> {
+    let mut failure = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+    for address in lookup_host(address).await? {
+        let bound = || {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            socket.listen(ACCEPT_BACKLOG)
+        };
+        match bound() {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 fn app(parts: ServerParts, documents: Documents) -> App {
