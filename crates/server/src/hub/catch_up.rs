@@ -1,9 +1,9 @@
 //! A session that is being sent what it missed, while new messages arrive.
 //!
-//! Invariant: on one connection the seqs of a conversation go up one by one, also across the border between backlog and
-//! live. While the backlog of a conversation is being sent, the fan-out only notes that there is something new and keeps the acks of
-//! the session's own sends for their places; once the backlog has come to what was noted, the fan-out pushes again.
-//! Reading the store and waiting for the client belong to `ws`.
+//! Invariant: on one connection the seqs of a conversation go up one by one, also across the border between backlog
+//! and live. While the backlog of a conversation is being sent, the fan-out only notes that there is something new
+//! and keeps the acks of the session's own sends for their places; once the backlog has come to what was noted, the
+//! fan-out pushes again. Reading the store and waiting for the client belong to `ws`.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

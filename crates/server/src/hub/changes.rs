@@ -1,5 +1,5 @@
-//! What changed besides messages, on its way to the devices that should know at once. What needs a look into the store, or can wait
-//! to be gathered, is handed on; nothing here waits.
+//! What changed besides messages, on its way to the devices that should know at once. What needs a look into the
+//! store, or can wait to be gathered, is handed on; nothing here waits.
 
 use std::sync::Arc;
 
@@ -82,5 +82,32 @@ impl Changes {
         if self.sessions.is_online(&changed.user) && self.entries.try_send(changed).is_err() {
             self.metrics.dropped(Dropped::Conversation, 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::metrics::gauge::Gauge;
+
+    use super::*;
+    use crate::hub::Outbox;
+
+    #[test]
+    fn lines_of_the_inbox_are_shown_to_those_who_are_there_and_dropped_when_too_many_wait() {
+        let (sessions, metrics) = (Arc::new(Sessions::default()), Metrics::new());
+        let (entries, mut waiting) = mpsc::channel(2);
+        let gathering = Arc::new(Gathering::new(Arc::clone(&metrics)));
+        let changes =
+            Changes { sessions: Arc::clone(&sessions), metrics: Arc::clone(&metrics), gathering, entries };
+        let outbox = Outbox::new(1_000, Gauge::default());
+        let _phone = sessions.register(sessions.next_id(), "alice".parse().unwrap(), outbox, 1).unwrap();
+        for name in ["bob", "alice", "alice", "alice"] {
+            let conversation = ConversationId::group([1; 15]);
+            changes.tell(Change::Joined { conversation, user: name.parse().unwrap() });
+        }
+        let shown = [waiting.try_recv(), waiting.try_recv()].map(|changed| changed.unwrap().user);
+        assert!(shown.iter().all(|user| user.as_str() == "alice") && waiting.try_recv().is_err());
+        let text = metrics.encode();
+        assert!(text.contains(r#"bluetick_drops_total{what="conversation_frame"} 1"#), "{text}");
     }
 }

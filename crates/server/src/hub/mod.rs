@@ -1,8 +1,8 @@
 //! From the store to every device: who is connected, and how what is committed reaches them in order.
 //!
-//! Invariant: one thread puts live messages into outboxes, in commit order. So every connection sees every conversation
-//! in seq order, and the ack of its own message in the place of that message. That thread waits for nobody: what needs the store is
-//! handed to workers. Sockets do not belong here.
+//! Invariant: one thread puts live messages into outboxes, in commit order. So every connection sees every
+//! conversation in seq order, and the ack of its own message in the place of that message. That thread waits for
+//! nobody: what needs the store is handed to workers. Sockets do not belong here.
 
 mod catch_up;
 mod changes;

@@ -142,3 +142,62 @@ impl Announcer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::chat::ChatRules;
+    use bluetick_core::ports::{Store, SystemRandom};
+    use bluetick_core::time::SystemClock;
+    use bluetick_core::{ProfileUpdate, Timestamp};
+    use bluetick_store_memory::MemoryStore;
+    use prometheus_client::metrics::gauge::Gauge;
+
+    use super::*;
+    use crate::hub::{Batch, Hub, Outbox, Session};
+
+    fn user(name: &str) -> UserId {
+        name.parse().unwrap()
+    }
+
+    async fn heard(session: &Session) -> Vec<String> {
+        session.outbox.pushed().await;
+        let Batch::Frames(frames) = session.outbox.take(usize::MAX) else { panic!("something was pushed") };
+        frames.iter().map(ToString::to_string).collect()
+    }
+
+    #[tokio::test]
+    async fn whoever_switches_to_hiding_is_gone_for_the_others_and_comes_back_when_it_switches_again() {
+        let hub = Hub::new(Metrics::new());
+        let store = Arc::new(MemoryStore::with_listener(hub.clone()));
+        let chat =
+            Chat::new(store.clone(), Arc::new(SystemClock), Arc::new(SystemRandom), ChatRules::default());
+        chat.open_direct(&user("alice"), user("bob")).await.unwrap();
+        hub.flush().await;
+        let [phone, _tablet] = ["alice", "bob"].map(|name| {
+            let outbox = Outbox::new(1 << 20, Gauge::default());
+            let sessions = hub.sessions();
+            sessions.register(sessions.next_id(), user(name), outbox, usize::MAX).unwrap()
+        });
+        let mut workers = hub.start_workers(&chat);
+        for (hides, online) in [(true, false), (false, true)] {
+            let last_seen_at = Some(Timestamp::from_millis(5));
+            let update = ProfileUpdate { user: user("bob"), last_seen_at, hides_presence: Some(hides) };
+            store.update_profile(update).await.unwrap();
+            hub.presence_changed(&user("bob"));
+            let frame = encode_presence(&user("bob"), online, Default::default());
+            assert_eq!(heard(&phone.session).await, [frame]);
+        }
+        workers.stop().await;
+    }
+
+    #[test]
+    fn when_too_many_come_at_once_the_rest_is_dropped_and_counted() {
+        let metrics = Metrics::new();
+        let hub = Hub::new(Arc::clone(&metrics));
+        for number in 0..WAITING_CHANGES + 3 {
+            hub.came(&user(&format!("user{number}")));
+        }
+        let text = metrics.encode();
+        assert!(text.contains(r#"bluetick_drops_total{what="presence_change"} 3"#), "{text}");
+    }
+}

@@ -1,5 +1,5 @@
-//! Receipts of large groups: gathered for a moment, and told to those few who have ticks to draw. So a message to a thousand
-//! people costs its sender a handful of frames, and nobody else any.
+//! Receipts of large groups: gathered for a moment, and told to those few who have ticks to draw. So a message to a
+//! thousand people costs its sender a handful of frames, and nobody else any.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! What the fan-out leaves to others because it needs a look into the store. The queues are there from the beginning; the workers start
-//! with the server, which owns and joins them.
+//! What the fan-out leaves to others because it needs a look into the store. The queues are there from the beginning;
+//! the workers start with the server, which owns and joins them.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};

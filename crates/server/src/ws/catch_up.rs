@@ -1,5 +1,6 @@
-//! What a device missed, read from the store and sent in the rhythm in which it reads. Nothing is kept in memory while the client
-//! is waited for: a page is read when there is room for it, and what does not fit is read again later.
+//! What a device missed, read from the store and sent in the rhythm in which it reads. Nothing is kept in memory
+//! while the client is waited for: a page is read when there is room for it, and what does not fit is read again
+//! later.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -127,8 +128,8 @@ impl Backlog {
             }
             Err(error) => return Err(failed(&error)),
         };
-        // The acks of the session's own messages on this page: those whose sends are over are with the fan-out, and have passed
-        // it after the flush; the others are waited for.
+        // The acks of the session's own messages on this page: those whose sends are over are with the fan-out, and
+        // have passed it after the flush; the others are waited for.
         let unsettled = catch_up.unsettled(id);
         self.app.hub.flush().await;
         let poured = catch_up.pour(outbox, id, user, &page, &unsettled, most);

@@ -1,5 +1,5 @@
-//! `delivered` and `read`: what a device says it has. A client may say it for every message; the store is asked once for all that
-//! came while it was busy.
+//! `delivered` and `read`: what a device says it has. A client may say it for every message; the store is asked once
+//! for all that came while it was busy.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,7 +20,8 @@ use crate::hub::Session;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 
-/// Conversations of one connection whose marks may be with the store at a time; while that many are, it is not read from.
+/// Conversations of one connection whose marks may be with the store at a time; while that many are, it is not read
+/// from.
 const MOST_CONVERSATIONS: usize = 1_024;
 
 type InFlight = Pin<Box<dyn Future<Output = MarkDone> + Send>>;

@@ -226,8 +226,8 @@ impl Connection {
         }
     }
 
-    /// While as much as is allowed waits for the store, or for its place in the backlog, the client waits too: TCP tells
-    /// it to.
+    /// While as much as is allowed waits for the store, or for its place in the backlog, the client waits too: TCP
+    /// tells it to.
     fn is_listening(&self) -> bool {
         self.submitting.is_none()
             && self.sends.len() < self.most_sends

@@ -82,7 +82,7 @@ async fn a_marked_resend_finds_the_first_attempt() {
 }
 
 /// Something committed, as a store reports it.
-fn committed(member: &str, seq: u64) -> Committed {
+pub fn committed(member: &str, seq: u64) -> Committed {
     let message = Message {
         conversation: ConversationId::group([1; 15]),
         seq: Seq::new(seq),

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod accounts;
+mod catch_up;
 mod conversations;
 mod delivery;
 mod documents;
@@ -11,9 +12,13 @@ mod draining;
 mod harness;
 mod idempotency;
 mod inbox;
+mod meanwhile;
 mod messages;
 mod operations;
+mod presence;
 mod presence_http;
+mod receipts;
 mod rigged_store;
 mod sockets;
 mod status;
+mod typing;

@@ -1,6 +1,6 @@
-//! The memory store with levers: appends that wait, writes that are refused, reads that panic.
+//! The memory store with levers: appends and marks that wait, writes that are refused, reads that fail or panic.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -22,6 +22,10 @@ use crate::harness::Setup;
 pub struct RiggedStore {
     inner: Arc<OnceLock<MemoryStore>>,
     held: Arc<watch::Sender<bool>>,
+    held_marks: Arc<watch::Sender<bool>>,
+    held_pages: Arc<watch::Sender<bool>>,
+    pub marks: Arc<AtomicUsize>,
+    pub pages_fail: Arc<AtomicBool>,
     pub read_only: Arc<AtomicBool>,
     pub pages_panic: Arc<AtomicBool>,
     pub appends_panic: Arc<AtomicBool>,
@@ -41,6 +45,16 @@ impl RiggedStore {
     /// While held, appends wait.
     pub fn hold_appends(&self, held: bool) {
         self.held.send_replace(held);
+    }
+
+    /// While held, marks wait.
+    pub fn hold_marks(&self, held: bool) {
+        self.held_marks.send_replace(held);
+    }
+
+    /// While held, pages wait.
+    pub fn hold_pages(&self, held: bool) {
+        self.held_pages.send_replace(held);
     }
 
     fn inner(&self) -> &MemoryStore {
@@ -99,10 +113,16 @@ impl Store for RiggedStore {
 
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
         assert!(!self.pages_panic.load(Ordering::SeqCst), "rigged to panic");
+        if self.pages_fail.load(Ordering::SeqCst) {
+            return Err(StoreError::Failed("rigged to fail".into()));
+        }
+        self.held_pages.subscribe().wait_for(|held| !held).await.unwrap();
         self.inner().page(request).await
     }
 
     async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
+        self.marks.fetch_add(1, Ordering::SeqCst);
+        self.held_marks.subscribe().wait_for(|held| !held).await.unwrap();
         self.inner().mark(mark).await
     }
 

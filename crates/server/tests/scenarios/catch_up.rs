@@ -1,0 +1,246 @@
+//! What a device that comes back is sent.
+
+use std::sync::atomic::Ordering;
+
+use bluetick_core::Seq;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::harness::{Device, Person, Setup, World};
+use crate::rigged_store::RiggedStore;
+
+pub fn without_rates() -> Setup {
+    Setup::limits(|limits| {
+        limits.sends_per_second = 0;
+        limits.requests_per_second = 0;
+    })
+}
+
+/// The seqs of a conversation, messages and acks alike, in the order in which they were heard.
+pub fn seqs(frames: &[Value], conversation: &str) -> Vec<u64> {
+    let of_it = frames.iter().filter(|frame| frame["conversation_id"] == conversation);
+    let placed = of_it.filter(|frame| frame["type"] == "message" || frame["type"] == "ack");
+    placed.map(|frame| frame["seq"].as_u64().unwrap()).collect()
+}
+
+pub fn range(first: u64, last: u64) -> Vec<u64> {
+    (first..=last).collect()
+}
+
+pub async fn write(sender: &Person, conversation: &str, count: usize) {
+    let mut device = sender.connect_now().await;
+    for number in 0..count {
+        device.send(conversation, &format!("{}-{number}", sender.name), "hi").await;
+    }
+    for _ in 0..count {
+        while device.hear_any().await["type"] != "ack" {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_missed_comes_in_order_before_caught_up_and_again_until_it_is_acked() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    write(&alice, &chat, 250).await;
+    for _ in 0..2 {
+        let tablet = bob.connect().await;
+        assert_eq!(seqs(&tablet.backlog, &chat), range(1, 250));
+    }
+    let mut tablet = bob.connect().await;
+    tablet.mark("delivered", &chat, 249).await;
+    tablet.hears_nothing().await;
+    world.person("settler").settle().await;
+    assert_eq!(seqs(&bob.connect().await.backlog, &chat), [250]);
+    tablet.mark("delivered", &chat, 250).await;
+    tablet.hears_nothing().await;
+    world.person("settler").settle().await;
+    assert_eq!(seqs(&bob.connect().await.backlog, &chat), [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_that_was_not_acked_when_its_connection_ended_comes_again() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let mut tablet = bob.connect().await;
+    alice.send(&chat, "m1", "hi").await;
+    tablet.hear_type("message").await;
+    drop(tablet);
+    assert_eq!(seqs(&bob.connect().await.backlog, &chat), [1]);
+}
+
+/// The user has read everything on one device; the other one was away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_says_where_it_is_gets_what_it_misses_whatever_the_others_have() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    write(&alice, &chat, 120).await;
+    let mut tablet = bob.connect().await;
+    tablet.mark("read", &chat, 120).await;
+    tablet.hears_nothing().await;
+    bob.settle().await;
+    let at = |position: Value| json!({chat.clone(): position});
+    assert_eq!(seqs(&bob.connect_at(at(json!({"epoch": 1, "seq": 7}))).await.backlog, &chat), range(8, 120));
+    assert_eq!(seqs(&bob.connect_at(at(json!(119))).await.backlog, &chat), [120]);
+    assert_eq!(seqs(&bob.connect_at(at(json!(120))).await.backlog, &chat), [0; 0]);
+    assert_eq!(seqs(&bob.connect_at(at(json!(5_000))).await.backlog, &chat), [0; 0]);
+    // A position of another life of the store says nothing.
+    let other_life = at(json!({"epoch": 9, "seq": 7}));
+    assert_eq!(seqs(&bob.connect_at(other_life).await.backlog, &chat), [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_its_position_a_device_says_what_was_delivered() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    write(&alice, &chat, 5).await;
+    let mut phone = alice.connect().await;
+    let tablet = bob.connect_at(json!({chat.clone(): 3})).await;
+    assert_eq!(seqs(&tablet.backlog, &chat), [4, 5]);
+    let status = phone.hear_type("status").await;
+    assert_eq!((&status["user_id"], &status["last_delivered_seq"]), (&json!("bob"), &json!(3)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_with_nothing_to_catch_up_hears_so_at_once() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    alice.direct("bob").await;
+    let mut tablet = bob.connect().await;
+    assert_eq!(tablet.backlog, Vec::<Value>::new());
+    tablet.hears_nothing().await;
+    let metrics = world.get("/metrics").await.text();
+    assert!(metrics.contains("bluetick_catch_ups 0\n"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_longer_than_the_limit_says_where_to_page_on_and_goes_on_live_above() {
+    let mut setup = without_rates();
+    setup.limits.backlog_messages = 150;
+    let world = setup.start().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    write(&alice, &chat, 400).await;
+    let mut tablet = bob.connect().await;
+    let (backlog, messages) = tablet.backlog.split_last().unwrap();
+    assert_eq!(seqs(messages, &chat), range(1, 150));
+    let expected = json!({
+        "type": "backlog", "conversation_id": chat, "next_after_seq": 150, "head_seq": 400,
+    });
+    assert_eq!(*backlog, expected);
+    alice.send(&chat, "live", "hi").await;
+    assert_eq!(tablet.hear_type("message").await["seq"], 401);
+    let page = bob.history(&chat, "?after_seq=150&limit=100").await;
+    assert_eq!(page.seqs(), range(151, 250));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exactly_as_many_as_the_limit_are_simply_sent() {
+    let mut setup = without_rates();
+    setup.limits.backlog_messages = 20;
+    let world = setup.start().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    write(&alice, &chat, 20).await;
+    let tablet = bob.connect().await;
+    assert_eq!((seqs(&tablet.backlog, &chat), tablet.backlog.len()), (range(1, 20), 20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_more_conversations_than_the_limit_the_rest_is_only_told_where_it_stands() {
+    let mut setup = without_rates();
+    setup.limits.backlog_conversations = 3;
+    let world = setup.start().await;
+    let bob = world.person("bob");
+    let mut chats = Vec::new();
+    for number in 0..8 {
+        let friend = world.person(&format!("friend{number}"));
+        let chat = friend.direct("bob").await;
+        friend.send(&chat, "m1", "hi").await;
+        friend.send(&chat, "m2", "hi").await;
+        chats.push((friend, chat));
+    }
+    let mut tablet = bob.connect().await;
+    let whole = chats.iter().filter(|(_, chat)| seqs(&tablet.backlog, chat) == [1, 2]).count();
+    let told = tablet.backlog.iter().filter(|frame| frame["type"] == "backlog").collect::<Vec<_>>();
+    assert_eq!((whole, told.len(), tablet.backlog.len()), (3, 5, 2 * 3 + 5));
+    assert!(told.iter().all(|frame| frame["next_after_seq"] == 0 && frame["head_seq"] == 2));
+    for (friend, chat) in &chats {
+        friend.send(chat, "m3", "live").await;
+        assert_eq!(tablet.hear_type("message").await["seq"], 3);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_fails_during_the_backlog_closes_the_connection_to_be_tried_again() {
+    let store = RiggedStore::default();
+    let world = store.setup().start().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    alice.send(&chat, "m1", "hi").await;
+    store.pages_fail.store(true, Ordering::SeqCst);
+    let mut tablet = Device::open(world.addr).await;
+    tablet.say(json!({"type": "hello", "token": bob.token})).await;
+    assert_eq!(tablet.closed_with().await, (1011, "internal_error".into()));
+    store.pages_fail.store(false, Ordering::SeqCst);
+    assert_eq!(seqs(&bob.connect().await.backlog, &chat), [1]);
+}
+
+/// A position holds for the conversation; in others, what no device has acked comes as ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_conversations_come_side_by_side_each_in_its_order() {
+    let world = without_rates().start().await;
+    let bob = world.person("bob");
+    let mut chats = Vec::new();
+    for number in 0..10 {
+        let friend = world.person(&format!("friend{number}"));
+        let chat = friend.direct("bob").await;
+        write(&friend, &chat, 120).await;
+        chats.push(chat);
+    }
+    let tablet = bob.connect_at(json!({chats[0].clone(): 100})).await;
+    assert_eq!(seqs(&tablet.backlog, &chats[0]), range(101, 120));
+    for chat in &chats[1..] {
+        assert_eq!(seqs(&tablet.backlog, chat), range(1, 120));
+    }
+}
+
+/// Many devices come back at once, as after a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn when_many_come_back_at_once_each_gets_its_own_backlog() {
+    const DEVICES: usize = 150;
+    let world = without_rates().start().await;
+    let names: Vec<String> = (0..DEVICES).map(|number| format!("p{number}")).collect();
+    let members: Vec<&str> = names.iter().map(String::as_str).collect();
+    let alice = world.person("alice");
+    let group = alice.group(&members).await;
+    write(&alice, &group, 100).await;
+    let mut devices = JoinSet::new();
+    for name in &names {
+        let person = world.person(name);
+        devices.spawn(async move { person.connect_now().await.backlog });
+    }
+    for backlog in devices.join_all().await {
+        assert_eq!(seqs(&backlog, &group), range(1, 101));
+    }
+    let metrics = world.get("/metrics").await.text();
+    // She was sent the notice of her group's making herself.
+    let expected = format!("bluetick_backlog_messages_total {}\n", DEVICES * 101 + 1);
+    assert!(metrics.contains(&expected) && metrics.contains("bluetick_catch_ups 0\n"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_member_is_sent_nothing_from_before_its_joining() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let group = alice.group(&["carol"]).await;
+    alice.send(&group, "m1", "before").await;
+    alice.add(&group, &["bob"]).await;
+    alice.send(&group, "m2", "after").await;
+    assert_eq!(seqs(&bob.connect_at(json!({group.clone(): 0})).await.backlog, &group), [3, 4]);
+    let behind = world.store.behind(&"bob".parse().unwrap(), Vec::new()).await.unwrap();
+    assert_eq!(behind[0].after, Seq::new(2));
+}

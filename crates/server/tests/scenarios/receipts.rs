@@ -1,0 +1,375 @@
+//! Ticks and inbox lines as they arrive on devices.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bluetick_core::ports::{Mark, Prefer};
+use bluetick_core::time::ManualClock;
+use bluetick_core::{ConversationId, MarkKind, PreferenceChange, Seq, Timestamp};
+use serde_json::{Value, json};
+
+use crate::harness::{Device, PATIENCE, Person, Setup, World};
+use crate::rigged_store::RiggedStore;
+
+fn status(conversation: &str, user: &str, delivered: u64, read: u64) -> Value {
+    json!({
+        "type": "status", "conversation_id": conversation, "user_id": user, "last_delivered_seq": delivered,
+        "last_read_seq": read,
+    })
+}
+
+fn with_unread(mut status: Value, unread: u64) -> Value {
+    status["unread"] = unread.into();
+    status
+}
+
+/// Frames of these types up to now, everything committed having passed the fan-out.
+async fn heard(person: &Person, device: &mut Device, kinds: &[&str]) -> Vec<Value> {
+    person.settle().await;
+    let frames = device.heard_so_far().await;
+    frames.into_iter().filter(|frame| kinds.iter().any(|kind| frame["type"] == *kind)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_devices_of_the_sender_see_the_double_tick_and_then_the_blue_one() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let (mut phone, mut laptop) = (alice.connect().await, alice.connect().await);
+    let mut tablet = bob.connect().await;
+    phone.send(&chat, "m1", "hi").await;
+    tablet.hear_type("message").await;
+    tablet.mark("delivered", &chat, 1).await;
+    for device in [&mut phone, &mut laptop] {
+        assert_eq!(heard_status(device).await, status(&chat, "bob", 1, 0));
+    }
+    tablet.mark("read", &chat, 1).await;
+    for device in [&mut phone, &mut laptop] {
+        assert_eq!(heard_status(device).await, status(&chat, "bob", 1, 1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_device_acks_and_reads_is_seen_on_the_other_with_what_is_left_unread() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let (mut tablet, mut watch) = (bob.connect().await, bob.connect().await);
+    for number in 1..=3 {
+        alice.send(&chat, &format!("m{number}"), "hi").await;
+    }
+    tablet.mark("delivered", &chat, 3).await;
+    assert_eq!(heard_status(&mut watch).await, with_unread(status(&chat, "bob", 3, 0), 3));
+    tablet.mark("read", &chat, 2).await;
+    assert_eq!(heard_status(&mut watch).await, with_unread(status(&chat, "bob", 3, 2), 1));
+    // The one that said so knows it.
+    assert_eq!(heard(&bob, &mut tablet, &["status"]).await, Vec::<Value>::new());
+}
+
+/// The next status, with messages passed over.
+async fn heard_status(device: &mut Device) -> Value {
+    loop {
+        let frame = device.hear_any().await;
+        if frame["type"] == "status" {
+            return frame;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_turns_the_ticks_of_what_it_answers_blue() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let mut phone = alice.connect().await;
+    phone.send(&chat, "m1", "hi").await;
+    phone.hear_type("ack").await;
+    bob.send(&chat, "m2", "hello").await;
+    assert_eq!(phone.hear_type("message").await["seq"], 2);
+    assert_eq!(phone.hear_type("status").await, status(&chat, "bob", 1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_repeated_and_forged_acks_move_nothing_and_tell_nobody() {
+    let world = World::new().await;
+    let [alice, bob, eve] = world.people(["alice", "bob", "eve"]);
+    let chat = alice.direct("bob").await;
+    let (mut phone, mut tablet, mut evil) = (alice.connect().await, bob.connect().await, eve.connect().await);
+    alice.send(&chat, "m1", "hi").await;
+    // Beyond the head counts as the head.
+    tablet.mark("read", &chat, 9_000_000_000_000_000_000).await;
+    assert_eq!(heard_status(&mut phone).await, status(&chat, "bob", 1, 1));
+    for (kind, seq) in [("read", 1), ("delivered", 1), ("read", 0), ("delivered", 0), ("read", 7)] {
+        tablet.mark(kind, &chat, seq).await;
+    }
+    evil.mark("read", &chat, 1).await;
+    evil.hear_error("conversation_not_found").await;
+    evil.mark("delivered", "g0123456789abcdefghjkmnpq", 1).await;
+    evil.hear_error("conversation_not_found").await;
+    assert_eq!(heard(&bob, &mut tablet, &["status", "error"]).await, Vec::<Value>::new());
+    assert_eq!(heard(&alice, &mut phone, &["status"]).await, Vec::<Value>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_hides_reads_shows_them_on_its_own_devices_only() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let change = PreferenceChange { hides_reads: Some(true), ..PreferenceChange::default() };
+    let prefer = Prefer { conversation: chat.parse().unwrap(), user: "bob".parse().unwrap(), change };
+    world.store.prefer(prefer).await.unwrap();
+    let (mut phone, mut tablet, mut watch) =
+        (alice.connect().await, bob.connect().await, bob.connect().await);
+    alice.send(&chat, "m1", "hi").await;
+    tablet.mark("read", &chat, 1).await;
+    assert_eq!(heard_status(&mut watch).await, with_unread(status(&chat, "bob", 1, 1), 0));
+    assert_eq!(heard_status(&mut phone).await, status(&chat, "bob", 1, 0));
+}
+
+/// The store is busy with the first one while a thousand more come in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_of_acks_costs_the_store_one_write_for_all_that_came_while_it_was_busy() {
+    let store = RiggedStore::default();
+    let world = store.setup().start().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let (mut phone, mut tablet) = (alice.connect().await, bob.connect().await);
+    for number in 1..=100 {
+        alice.send(&chat, &format!("m{number}"), "hi").await;
+    }
+    store.hold_marks(true);
+    for _ in 0..10 {
+        for seq in 1..=100 {
+            tablet.mark("delivered", &chat, seq).await;
+        }
+    }
+    tablet.mark("read", &chat, 40).await;
+    tablet.hears_messages_and_a_pong().await;
+    store.hold_marks(false);
+    let mut statuses = vec![heard_status(&mut phone).await];
+    while statuses.last() != Some(&status(&chat, "bob", 100, 40)) {
+        statuses.push(heard_status(&mut phone).await);
+    }
+    assert!(statuses.len() <= 3, "{statuses:?}");
+    assert_eq!(store.marks.load(Ordering::SeqCst), 3, "the first, the read, the last delivered");
+    let metrics = world.get("/metrics").await.text();
+    assert!(metrics.contains(r#"bluetick_marks_total{result="merged"} 998"#), "{metrics}");
+}
+
+impl Device {
+    async fn hears_messages_and_a_pong(&mut self) {
+        let frames = self.heard_so_far().await;
+        assert!(frames.iter().all(|frame| frame["type"] != "error"), "{frames:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_device_said_before_it_went_is_stored_also_when_the_store_was_busy() {
+    let store = RiggedStore::default();
+    let world = store.setup().start().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let (mut phone, mut tablet) = (alice.connect().await, bob.connect().await);
+    for number in 1..=3 {
+        alice.send(&chat, &format!("m{number}"), "hi").await;
+    }
+    store.hold_marks(true);
+    tablet.mark("delivered", &chat, 1).await;
+    tablet.mark("delivered", &chat, 3).await;
+    tablet.socket.close(None).await.unwrap();
+    while tablet.hear_raw().await.is_some() {}
+    store.hold_marks(false);
+    while heard_status(&mut phone).await != status(&chat, "bob", 3, 0) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_marks_of_too_many_conversations_wait_for_the_store_the_socket_is_not_read() {
+    const MOST: u32 = 1_024;
+    let store = RiggedStore::default();
+    let world = store.setup().start().await;
+    let mut tablet = world.person("bob").connect().await;
+    store.hold_marks(true);
+    for number in 0..MOST {
+        let mut bits = [0; 15];
+        bits[..4].copy_from_slice(&number.to_be_bytes());
+        tablet.mark("read", &ConversationId::group(bits).to_string(), 1).await;
+    }
+    tablet.say(json!({"type": "ping"})).await;
+    let early = tokio::time::timeout(Duration::from_millis(300), tablet.hear()).await;
+    assert!(early.is_err(), "the ping was read although that many wait: {early:?}");
+    store.hold_marks(false);
+    let mut refused = 0;
+    while tablet.hear().await["type"] == "error" {
+        refused += 1;
+    }
+    assert!(refused > 0, "nobody is a member of these");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_waits_for_the_marks_it_accepted_and_refuses_later_ones() {
+    let store = RiggedStore::default();
+    let mut world = store.setup().start().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    alice.send(&chat, "m1", "hi").await;
+    let mut tablet = bob.connect().await;
+    store.hold_marks(true);
+    tablet.mark("read", &chat, 1).await;
+    tablet.hears_nothing().await;
+    let drained = tokio::spawn(world.take_server().drain());
+    loop {
+        tablet.mark("read", &chat, 1).await;
+        let answer = tokio::time::timeout(Duration::from_millis(100), tablet.hear()).await;
+        if answer.is_ok_and(|answer| answer["code"] == "draining") {
+            break;
+        }
+    }
+    assert!(!drained.is_finished());
+    store.hold_marks(false);
+    assert_eq!(tablet.closed_with().await.0, 1012);
+    tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();
+    let bob = "bob".parse().unwrap();
+    let statuses = world.store.statuses(chat.parse().unwrap(), &bob).await.unwrap();
+    assert_eq!(statuses.members[1].boundaries.read, Seq::FIRST);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acks_have_a_rate_of_their_own_and_whoever_goes_on_above_it_is_a_flood() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
+    let mut setup = Setup::limits(|limits| {
+        limits.acks_per_second = 1;
+        limits.acks_burst = 3;
+        limits.requests_per_second = 1;
+        limits.requests_burst = 5;
+        limits.flood_rejections = 2;
+    });
+    setup.clock = clock.clone();
+    let world = setup.start().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let mut tablet = bob.connect().await;
+    for _ in 0..4 {
+        tablet.mark("delivered", &chat, 1).await;
+    }
+    tablet.hear_error("rate_limited").await;
+    // Four more requests are in the other bucket.
+    for _ in 0..4 {
+        tablet.hears_nothing().await;
+    }
+    clock.advance_millis(1_000);
+    tablet.mark("delivered", &chat, 1).await;
+    tablet.hears_nothing().await;
+    for _ in 0..2 {
+        tablet.mark("delivered", &chat, 1).await;
+    }
+    assert_eq!(tablet.closed_with().await, (4429, "flood".into()));
+}
+
+/// A thousand people get and read a message; a few dozen of them, and its sender, are connected.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_to_a_thousand_people_costs_its_sender_a_handful_of_frames_and_others_none() {
+    const MEMBERS: usize = 1_000;
+    const CONNECTED: usize = 30;
+    let world = Setup::limits(|limits| limits.requests_per_second = 0).start().await;
+    let names: Vec<String> = (0..MEMBERS).map(|number| format!("p{number}")).collect();
+    let members: Vec<&str> = names.iter().map(String::as_str).collect();
+    let sender = world.person("p0");
+    let group = sender.group(&members[1..]).await;
+    let mut phone = sender.connect().await;
+    let mut devices = Vec::new();
+    for name in &names[1..=CONNECTED] {
+        devices.push(world.person(name).connect_now().await);
+    }
+    phone.send(&group, "m1", "hello everybody").await;
+    assert_eq!(phone.hear_type("ack").await["seq"], 2);
+    for device in &mut devices {
+        device.hear_type("message").await;
+        device.mark("read", &group, 2).await;
+    }
+    for name in &names[CONNECTED + 1..] {
+        for kind in [MarkKind::Delivered, MarkKind::Read] {
+            let conversation = group.parse().unwrap();
+            let user = name.parse().unwrap();
+            world
+                .store
+                .mark(Mark { conversation, user, kind, seq: Seq::new(2), origin: None })
+                .await
+                .unwrap();
+        }
+    }
+    let mut frames = Vec::new();
+    let done = json!({
+        "type": "receipts", "conversation_id": group, "last_delivered_seq": 2, "last_read_seq": 2,
+    });
+    while frames.last() != Some(&done) {
+        frames.push(phone.hear_any().await);
+    }
+    assert!(frames.len() <= 20, "{} frames", frames.len());
+    for device in &mut devices {
+        let asides = device.heard_so_far().await;
+        assert!(
+            asides.iter().all(|frame| frame["type"] != "status" && frame["type"] != "receipts"),
+            "{asides:?}"
+        );
+    }
+    let merged = world.get("/metrics").await.text();
+    let merged =
+        merged.lines().find_map(|line| line.strip_prefix("bluetick_statuses_merged_total ")).unwrap();
+    assert!(merged.parse::<usize>().unwrap() > MEMBERS, "{merged}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_large_group_those_who_wrote_lately_are_told_by_name_when_few_have_moved() {
+    let world = Setup::default().start().await;
+    let names: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();
+    let members: Vec<&str> = names.iter().map(String::as_str).collect();
+    let people: Vec<Person> = names.iter().map(|name| world.person(name)).collect();
+    let group = people[0].group(&members[1..]).await;
+    people[0].send(&group, "m1", "written before anybody was connected").await;
+    let (mut writer, mut quiet) = (people[0].connect().await, people[1].connect().await);
+    let mut reader = people[2].connect().await;
+    reader.mark("read", &group, 2).await;
+    assert_eq!(writer.hear_type("status").await, status(&group, "p2", 2, 2));
+    let lowest = writer.hear_type("receipts").await;
+    assert_eq!((lowest["last_delivered_seq"].as_u64(), lowest["last_read_seq"].as_u64()), (Some(0), Some(0)));
+    assert_eq!(heard(&people[1], &mut quiet, &["status", "receipts"]).await, Vec::<Value>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_is_new_to_somebody_appears_on_all_their_devices_with_who_is_there() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let (mut tablet, mut watch) = (bob.connect().await, bob.connect().await);
+    let mut phone = alice.connect().await;
+    let chat = alice.direct("bob").await;
+    for device in [&mut tablet, &mut watch] {
+        let entry = device.hear_type("conversation").await;
+        assert_eq!((&entry["conversation_id"], &entry["peer"]), (&json!(chat), &json!("alice")));
+        assert_eq!(entry["peer_presence"]["online"], true);
+    }
+    assert_eq!(phone.hear_type("conversation").await["peer"], "bob");
+    let group = alice.group(&["carol"]).await;
+    alice.add(&group, &["bob"]).await;
+    for device in [&mut tablet, &mut watch] {
+        assert_eq!(device.hear_type("message").await["seq"], 2);
+        let entry = device.hear_type("conversation").await;
+        assert_eq!((&entry["conversation_id"], &entry["first_seq"]), (&json!(group), &json!(2)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_user_sets_appears_on_all_their_devices_and_on_nobody_elses() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let (mut phone, mut tablet, mut watch) =
+        (alice.connect().await, bob.connect().await, bob.connect().await);
+    let change = PreferenceChange { pinned: Some(true), ..PreferenceChange::default() };
+    let prefer = Prefer { conversation: chat.parse().unwrap(), user: "bob".parse().unwrap(), change };
+    world.store.prefer(prefer).await.unwrap();
+    for device in [&mut tablet, &mut watch] {
+        assert_eq!(device.hear_type("conversation").await["pinned"], true);
+    }
+    assert_eq!(heard(&alice, &mut phone, &["conversation"]).await, Vec::<Value>::new());
+}
