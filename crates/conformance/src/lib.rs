@@ -157,6 +157,7 @@ list_of_cases! {
     a_position_that_no_device_has_acked_yet_says_so
     a_position_from_before_the_joining_acks_nothing
     who_left_misses_nothing_and_who_comes_back_only_what_follows
+    what_was_active_last_comes_first
     a_message_in_a_direct_conversation_has_one_recipient
     a_group_message_counts_who_has_it_and_who_has_read_it
     who_joined_later_is_no_recipient

@@ -1,5 +1,6 @@
 //! What a device that comes back has missed.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use bluetick_core::inbox::{InboxPlace, Shelf};
@@ -46,7 +47,7 @@ impl InboxReader {
             newest = newest.max(at.filter(|_| after > Seq::ZERO));
             let unacknowledged = standing.acknowledged.max(floor) < after;
             if after < head || unacknowledged {
-                behind.push(Behind { conversation: *conversation, after, head, unacknowledged });
+                behind.push((last_at, Behind { conversation: *conversation, after, head, unacknowledged }));
             }
         }
         let mut after: HashMap<ConversationId, Option<Seq>> =
@@ -65,10 +66,11 @@ impl InboxReader {
             let active = newest.is_some_and(|newest| last_at > newest);
             let newest_page = active.then(|| head.minus(PageLimit::MAX.get()).max(floor));
             if let Some(after) = pending.or(newest_page).filter(|after| *after < head) {
-                behind.push(Behind { conversation: id, after, head, unacknowledged: false });
+                behind.push((last_at, Behind { conversation: id, after, head, unacknowledged: false }));
             }
         }
-        Ok(behind)
+        behind.sort_by_key(|(last_at, _)| Reverse(*last_at));
+        Ok(behind.into_iter().map(|(_, behind)| behind).collect())
     }
 
     /// `None` when the user is not in it.

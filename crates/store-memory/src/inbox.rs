@@ -1,5 +1,7 @@
 //! The inbox, sorted anew each time.
 
+use std::cmp::Reverse;
+
 use bluetick_core::inbox::preview_of;
 use bluetick_core::ports::{Behind, Position};
 use bluetick_core::{
@@ -97,6 +99,9 @@ impl State {
                 behind.push(Behind { conversation: *id, after, head, unacknowledged: false });
             }
         }
+        behind.sort_by_key(|behind: &Behind| {
+            Reverse(self.conversations[&behind.conversation].conversation.last_at)
+        });
         behind
     }
 }

@@ -266,3 +266,20 @@ pub async fn who_left_misses_nothing_and_who_comes_back_only_what_follows<H: Har
     world.sent(id, "alice", "with bob").await;
     world.holds(async |world| assert_eq!(world.behind("bob", &[]).await, [behind(id, 8, 10)])).await;
 }
+
+pub async fn what_was_active_last_comes_first<H: Harness>(world: World<H>) {
+    let mut expected = Vec::new();
+    for (minute, peer) in [(3, "carol"), (9, "dave"), (1, "erin"), (5, "alice")] {
+        let id = world.direct("bob", peer).await;
+        world.sent_at(minute, id, peer, "hi").await;
+        expected.push((std::cmp::Reverse(minute), id));
+    }
+    expected.sort();
+    let expected: Vec<ConversationId> = expected.into_iter().map(|(_, id)| id).collect();
+    let check = async |world: &World<H>| {
+        let behind = world.store().behind(&world.user("bob"), Vec::new()).await.unwrap();
+        let found: Vec<_> = behind.into_iter().map(|behind| behind.conversation).collect();
+        assert_eq!(found, expected);
+    };
+    world.holds(check).await;
+}

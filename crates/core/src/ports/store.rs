@@ -88,7 +88,7 @@ pub trait Store: Send + Sync + 'static {
     /// One entry of the reader's inbox.
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError>;
 
-    /// What a device that comes back has to be sent, each conversation once:
+    /// What a device that comes back has to be sent, each conversation once, the latest activity first:
     /// - of each conversation at a position: what lies above it;
     /// - of others: what no device of the user has acknowledged (a pending delivery, which only acks clear), or else
     ///   the newest page where there was activity after the newest position.
