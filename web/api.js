@@ -38,16 +38,22 @@ export class Api {
     this.onExpired = onExpired;
   }
 
-  startDirect = (peer) => this.#call("POST", "", { kind: "direct", peer });
-  startGroup = (title, members) => this.#call("POST", "", { kind: "group", title, members });
-  conversation = (id) => this.#call("GET", `/${id}`);
-  messages = (id, query) => this.#call("GET", `/${id}/messages?${new URLSearchParams(query)}`);
-  addMember = (id, user) => this.#call("POST", `/${id}/members`, { members: [user] });
-  removeMember = (id, user) => this.#call("DELETE", `/${id}/members/${encodeURIComponent(user)}`);
+  inbox = (query) => this.#call("GET", `/conversations?${new URLSearchParams(query)}`);
+  startDirect = (peer) => this.#call("POST", "/conversations", { kind: "direct", peer });
+  startGroup = (title, members) => this.#call("POST", "/conversations", { kind: "group", title, members });
+  conversation = (id) => this.#call("GET", `/conversations/${id}`);
+  setConversation = (id, change) => this.#call("PATCH", `/conversations/${id}/settings`, change);
+  messages = (id, query) => this.#call("GET", `/conversations/${id}/messages?${new URLSearchParams(query)}`);
+  receipts = (id, seq) => this.#call("GET", `/conversations/${id}/status?seq=${seq}`);
+  presence = (id) => this.#call("GET", `/conversations/${id}/presence`);
+  addMember = (id, user) => this.#call("POST", `/conversations/${id}/members`, { members: [user] });
+  removeMember = (id, user) => this.#call("DELETE", `/conversations/${id}/members/${encodeURIComponent(user)}`);
+  profile = () => this.#call("GET", "/me");
+  setProfile = (change) => this.#call("PATCH", "/me", change);
 
   async #call(method, path, body) {
     try {
-      return await request(method, `/v1/conversations${path}`, body, this.token);
+      return await request(method, `/v1${path}`, body, this.token);
     } catch (error) {
       if (error.status === 401) this.onExpired();
       throw error;

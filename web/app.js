@@ -3,8 +3,9 @@
 import { logIn, signUp } from "./api.js";
 import { Chat } from "./chat.js";
 import { onSubmit, setUpDialogs } from "./dialogs.js";
-import { clearSession, loadSession, saveSession } from "./storage.js";
-import { byId, drawList, drawOpen, scrollToEnd } from "./view.js";
+import { drawList, setUpList } from "./list.js";
+import { clearSession, keyFor, loadSession, remove, saveSession } from "./storage.js";
+import { byId, drawOpen, scrollToEnd } from "./view.js";
 
 const draft = byId("draft");
 /** By conversation, so that nothing half written goes to somebody else. */
@@ -60,7 +61,11 @@ onSubmit(byId("gate-form"), async ({ user_id, password }, call) => {
   startSession(answer);
 });
 
-byId("log-out").onclick = () => endSession("");
+byId("log-out").onclick = () => {
+  endSession("");
+  // Whoever comes next to this browser finds nothing to read.
+  remove(keyFor("inbox", session.user_id));
+};
 
 // Which conversation is open is in the address, so that back, reload and bookmarks work.
 
@@ -71,28 +76,32 @@ function followAddress() {
   drafts.set(draft.name, draft.value);
   draft.name = addressed();
   draft.value = drafts.get(draft.name) ?? "";
-  draft.oninput();
   chat.openConversation(draft.name);
+  // What is not shown yet has no height and takes no focus.
+  drawNow();
+  draft.oninput();
   if (matchMedia("(pointer: fine)").matches) draft.focus();
 }
 
 addEventListener("hashchange", followAddress);
 
-// Many changes in one moment become one drawing. Not an animation frame: those pause in hidden tabs, whose title
-// still has to tell of news.
+// Many changes in one moment, such as a backlog, become one drawing. Not an animation frame: those pause in hidden
+// tabs, whose title still has to tell of news.
 
-let drawing = false;
+const DRAW_AFTER_MS = 16;
+let drawing = null;
 
 function draw() {
-  if (drawing) return;
-  drawing = true;
-  queueMicrotask(() => {
-    drawing = false;
-    if (!chat) return;
-    if (document.visibilityState === "visible") chat.markSeen();
-    drawList(chat);
-    drawOpen(chat);
-  });
+  drawing ??= setTimeout(drawNow, DRAW_AFTER_MS);
+}
+
+function drawNow() {
+  clearTimeout(drawing);
+  drawing = null;
+  if (!chat) return;
+  if (document.visibilityState === "visible") chat.markSeen();
+  drawList(chat);
+  drawOpen(chat);
 }
 
 document.addEventListener("visibilitychange", draw);
@@ -108,9 +117,10 @@ function toast(text) {
 // Writing
 
 /** The field grows with what is written, up to a limit set in the style sheet. */
-draft.oninput = () => {
+draft.oninput = (event) => {
   draft.style.height = "auto";
   draft.style.height = `${draft.scrollHeight + 2}px`;
+  if (event && draft.value.trim() !== "") chat?.composing();
 };
 
 draft.onkeydown = (event) => {
@@ -126,16 +136,20 @@ byId("composer").onsubmit = (event) => {
   draft.value = "";
   draft.oninput();
   draft.focus();
-  queueMicrotask(scrollToEnd);
+  drawNow();
+  scrollToEnd();
 };
 
 byId("messages").onclick = ({ target }) => {
-  if (target.name) chat.resolveFailure(target.name, target.value);
+  const { name, value } = target.closest("button") ?? {};
+  if (value === "receipts") chat.tellReceipts(name);
+  else if (name) chat.resolveFailure(name, value);
 };
 
 byId("load-older").onclick = () => chat.loadOlder();
 byId("try-again").onclick = () => chat.loadNewest();
 
+setUpList(() => chat, toast);
 setUpDialogs(
   () => chat,
   (id) => (location.hash = id),

@@ -3,22 +3,26 @@
 
 import { Api } from "./api.js";
 import { Connection } from "./connection.js";
+import { SMALL_GROUP } from "./inbox.js";
 import { Outbox } from "./outbox.js";
-import { keyFor, read, readAll, remove, write } from "./storage.js";
+import { Signals } from "./signals.js";
+import { Sync } from "./sync.js";
 import { Timeline } from "./timeline.js";
-import { previewOf, readNotice } from "./words.js";
+import { readNotice } from "./words.js";
 
 const PAGE = 50;
+/** Conversations whose messages are kept at hand, and how many of each that is not open. */
+const TIMELINES = 50;
+const CLOSED_TIMELINE = 100;
 const CLOSE_FRAME_TOO_LARGE = 1009;
 /** The message goes again a little later; every other code is the user's to resolve. */
 const RETRY_CODES = new Set(["rate_limited", "overloaded", "store_unavailable", "draining", "internal"]);
-
-const MEMBERS_CHANGE = { member_added: 1, member_removed: -1, member_left: -1 };
 
 export class Chat {
   open = null;
   connectionState = "connecting";
   #inFlight = new Set();
+  #timelines = new Map();
 
   /** `handlers`: onChange(), onTrouble(text), onExpired(), onGone(conversation id). */
   constructor(session, handlers) {
@@ -26,16 +30,34 @@ export class Chat {
     this.handlers = handlers;
     this.api = new Api(session.token, handlers.onExpired);
     this.outbox = new Outbox(this.user);
-    this.rows = new Map(readAll(keyFor("conversation", this.user)).map((row) => [row.id, row]));
+    this.signals = new Signals(handlers.onChange);
+    this.sync = new Sync(this.user, this.api, {
+      send: (frame) => this.connectionState === "online" && this.connection.send(frame),
+      take: (message) => this.#take(message),
+      onChange: handlers.onChange,
+      onGone: (id, error) => this.#forgetIfGone(id, error),
+      onPresence: (presence) => this.signals.onPresence(presence),
+    });
     this.connection = new Connection(session.token, {
       onFrame: (frame) => this.#onFrame(frame),
       onState: (state, closeCode) => this.#onState(state, closeCode),
       onExpired: handlers.onExpired,
+      positions: () => this.sync.positions(),
     });
+  }
+
+  get inbox() {
+    return this.sync.inbox;
+  }
+
+  get openRow() {
+    return this.inbox.rows.get(this.open?.id);
   }
 
   stop() {
     this.connection.stop();
+    this.sync.stop();
+    this.signals.clear();
     this.connectionState = "offline";
     clearTimeout(this.retryTimer);
     this.open = null;
@@ -45,9 +67,41 @@ export class Chat {
 
   openConversation(id) {
     if (this.open?.id === id) return;
-    this.open = id === "" ? null : { id, timeline: new Timeline(), busy: false, error: null };
-    if (this.open) this.loadNewest();
-    if (this.open && !this.rows.has(id)) this.refresh(id);
+    this.open = id === "" ? null : { id, timeline: this.#timelineOf(id), busy: false, error: null };
+    if (this.open) this.#lookAtOpen();
+    this.handlers.onChange();
+  }
+
+  #lookAtOpen() {
+    const { id } = this.open;
+    this.loadNewest();
+    this.sync.noticed(id);
+    // Of a large group the answer is large, and what the ticks need is pushed.
+    if (!(this.openRow?.member_count > SMALL_GROUP)) this.sync.refresh(id);
+    this.#askPresence();
+  }
+
+  /** What is at hand is bounded: the conversation that was quiet for longest goes first. */
+  #timelineOf(id) {
+    const timeline = this.#timelines.get(id) ?? new Timeline();
+    this.#timelines.delete(id);
+    this.#timelines.set(id, timeline);
+    for (const oldest of this.#timelines.keys()) {
+      if (this.#timelines.size <= TIMELINES) break;
+      if (oldest !== this.open?.id) this.#timelines.delete(oldest);
+    }
+    return timeline;
+  }
+
+  /** The server tells of the latest conversations by itself; of others it has to be asked. */
+  async #askPresence() {
+    const { id } = this.open;
+    if (this.connectionState !== "online" || !id.startsWith("d")) return;
+    try {
+      for (const presence of (await this.api.presence(id)).members) this.signals.onPresence(presence);
+    } catch {
+      // Then it is not known.
+    }
     this.handlers.onChange();
   }
 
@@ -85,8 +139,19 @@ export class Chat {
 
   /** The user looks at the open conversation. */
   markSeen() {
-    const row = this.rows.get(this.open?.id);
-    if (row && row.seenSeq < row.headSeq) this.#save(row, { seenSeq: row.headSeq });
+    const { openRow: row } = this;
+    if (!row || !this.open.timeline.loaded) return;
+    const { knownUpTo, messages } = this.open.timeline;
+    // What comes before a message of one's own counts as read already.
+    if (row.unread > 0 || messages.at(-1)?.sender_id !== this.user) this.sync.readUpTo(row, knownUpTo);
+  }
+
+  /** The user writes in the open conversation. */
+  composing() {
+    const { id } = this.open ?? {};
+    if (id && this.connectionState === "online" && this.signals.timeToTell(id)) {
+      this.connection.send({ type: "typing", conversation_id: id });
+    }
   }
 
   // Sending
@@ -97,7 +162,7 @@ export class Chat {
       this.handlers.onTrouble("Too many messages are waiting to be sent.");
       return false;
     }
-    this.outbox.add(this.open.id, content, this.rows.get(this.open.id)?.headSeq ?? 0);
+    this.outbox.add(this.open.id, content, this.openRow?.last_seq ?? 0);
     this.#flush();
     this.handlers.onChange();
     return true;
@@ -128,34 +193,47 @@ export class Chat {
       // Sent again, it would close the next connection too.
       for (const message_id of this.#inFlight) this.outbox.setFailure(message_id, "too large for this server");
     }
-    if (state !== "online") this.#inFlight.clear();
+    if (state !== "online") {
+      this.#inFlight.clear();
+      this.sync.lost();
+      this.signals.clear();
+    }
     this.handlers.onChange();
   }
 
   #onFrame(frame) {
-    const known = { welcome: this.#onWelcome, ack: this.#onAck, message: this.#onMessage, error: this.#onError };
+    const known = {
+      welcome: this.#onWelcome,
+      caught_up: () => this.sync.caughtUp(),
+      backlog: () => this.sync.behind(frame.conversation_id, frame.head_seq),
+      ack: this.#onAck,
+      message: this.#onMessage,
+      status: this.#onStatus,
+      receipts: () => this.inbox.takeReceipts(frame),
+      conversation: this.#onConversation,
+      typing: () => this.signals.onTyping(frame),
+      presence: () => this.signals.onPresence(frame),
+      error: this.#onError,
+    };
     known[frame.type]?.call(this, frame);
+    if (frame.type !== "pong") this.handlers.onChange();
   }
 
-  async #onWelcome({ epoch }) {
-    // The store went back to an earlier state: what this browser remembers may never have been.
-    const key = keyFor("epoch", this.user);
-    if ((read(key) ?? epoch) !== epoch) {
-      for (const row of this.rows.values()) this.#save(row, { headSeq: 0, seenSeq: 0, previewSeq: 0 });
-      if (this.open) this.open.timeline = new Timeline();
+  #onWelcome({ epoch }) {
+    if (!this.sync.welcome(epoch)) {
+      this.#timelines.clear();
+      if (this.open) this.open.timeline = this.#timelineOf(this.open.id);
     }
-    write(key, epoch);
     this.outbox.reload();
     this.#flush();
-    if (this.open) this.loadNewest();
-    for (const { id } of this.sortedRows()) if (this.connectionState === "online") await this.refresh(id);
+    if (this.open) this.#lookAtOpen();
   }
 
   /** The ack stands for the message, which is not sent back to this connection. */
   #onAck({ conversation_id, message_id, seq, received_at }) {
     this.#inFlight.delete(message_id);
     const item = this.outbox.settle(message_id);
-    if (item) this.#take({ ...item, conversation_id, seq, received_at, sender_id: this.user });
+    if (item) this.#take({ ...item, conversation_id, seq, received_at, sender_id: this.user }, false);
     else if (this.open?.id === conversation_id) this.loadNewest();
   }
 
@@ -164,12 +242,23 @@ export class Chat {
     if (sender_id === this.user) this.outbox.settle(message_id);
   }
 
-  #onMessage(message) {
-    this.#settleOwn(message);
-    const notice = readNotice(message);
-    const departed = MEMBERS_CHANGE[notice?.event] === -1;
-    if (departed && notice.user_id === this.user) this.forget(message.conversation_id, "You are no longer in this group.");
-    else this.#take(message, notice);
+  #onMessage({ type, ...message }) {
+    this.signals.stopTyping(message.conversation_id, message.sender_id);
+    const { event, user_id } = readNotice(message) ?? {};
+    const isDeparture = event === "member_removed" || event === "member_left";
+    if (isDeparture && user_id === this.user) this.forget(message.conversation_id, "You are no longer in this group.");
+    else this.#take(message);
+  }
+
+  #onStatus(frame) {
+    const { conversation_id: id } = frame;
+    const held = this.#timelines.get(id)?.messages ?? [];
+    if (!this.inbox.takeStatus(frame, held)) this.sync.refresh(id);
+  }
+
+  #onConversation({ type, ...entry }) {
+    this.sync.noticed(entry.conversation_id);
+    this.sync.learn(entry);
   }
 
   #onError({ code, message, message_id }) {
@@ -182,7 +271,6 @@ export class Chat {
     this.#inFlight.delete(message_id);
     if (RETRY_CODES.has(code)) this.#flushLater();
     else this.outbox.setFailure(message_id, message);
-    this.handlers.onChange();
   }
 
   #flushLater() {
@@ -190,61 +278,32 @@ export class Chat {
     this.retryTimer = setTimeout(() => this.#flush(), 1_000 + Math.random() * 4_000);
   }
 
-  #take(message, notice = null) {
-    const { conversation_id: id, seq } = message;
-    const row = this.rows.get(id);
-    if (!row) {
-      this.refresh(id);
-    } else if (seq > row.previewSeq) {
-      // A reply tells of having read; a notice is not to be read.
-      const seen = message.sender_id === this.user || (notice && row.seenSeq === seq - 1);
-      const joined = seq > row.headSeq ? (MEMBERS_CHANGE[notice?.event] ?? 0) : 0;
-      this.#save(row, {
-        headSeq: Math.max(row.headSeq, seq),
-        seenSeq: seen ? seq : row.seenSeq,
-        memberCount: row.memberCount + joined,
-        lastAt: message.received_at,
-        preview: previewOf(message, this.user),
-        previewSeq: seq,
-      });
-    }
-    if (this.open?.id === id && !this.open.timeline.insert(message)) this.loadNewest();
-    this.handlers.onChange();
+  #take(message, needsAck) {
+    const { conversation_id: id } = message;
+    this.#settleOwn(message);
+    const isOpen = this.open?.id === id;
+    const timeline = isOpen ? this.open.timeline : this.#timelineOf(id);
+    const isWhole = timeline.insert(message);
+    if (!isOpen) timeline.trim(CLOSED_TIMELINE);
+    else if (!isWhole) this.loadNewest();
+    this.sync.received(message, needsAck);
   }
 
-  // The list of conversations
+  // The user's wishes about a conversation
 
-  sortedRows() {
-    return [...this.rows.values()].sort((one, other) => other.lastAt - one.lastAt);
+  /** Pinned, muted, archived, read_receipts: what `change` names. */
+  async set(id, change) {
+    this.sync.learn(await this.api.setConversation(id, change));
   }
 
-  /** Asks the server about a conversation and remembers it. */
-  async refresh(id) {
+  /** "Read by 2 of 5", in words. */
+  async tellReceipts(seq) {
     try {
-      const row = this.learn(await this.api.conversation(id));
-      if (row.previewSeq >= row.headSeq) return;
-      const [newest] = (await this.api.messages(id, { limit: 1 })).messages;
-      if (newest) this.#save(row, { preview: previewOf(newest, this.user), previewSeq: newest.seq });
+      const { read_count, delivered_count, recipient_count } = await this.api.receipts(this.open.id, seq);
+      this.handlers.onTrouble(`Read by ${read_count} of ${recipient_count}, delivered to ${delivered_count}.`);
     } catch (error) {
-      this.#forgetIfGone(id, error);
+      this.handlers.onTrouble(error.message);
     }
-    this.handlers.onChange();
-  }
-
-  learn(conversation) {
-    const { conversation_id: id, kind, title, peer, member_count: memberCount } = conversation;
-    const row = this.rows.get(id) ?? { id, headSeq: 0, seenSeq: 0, previewSeq: 0, lastAt: 0, preview: "" };
-    const headSeq = Math.max(row.headSeq, conversation.head_seq);
-    const lastAt = Math.max(row.lastAt, conversation.last_at);
-    this.#save(row, { title: title ?? peer ?? this.user, kind, memberCount, headSeq, lastAt });
-    this.handlers.onChange();
-    return row;
-  }
-
-  #save(row, change) {
-    Object.assign(row, change);
-    this.rows.set(row.id, row);
-    write(keyFor("conversation", this.user, row.id), row);
   }
 
   #forgetIfGone(id, error) {
@@ -252,8 +311,8 @@ export class Chat {
   }
 
   forget(id, why) {
-    this.rows.delete(id);
-    remove(keyFor("conversation", this.user, id));
+    this.sync.forget(id);
+    this.#timelines.delete(id);
     for (const item of this.outbox.items.values()) {
       if (item.conversation_id === id) this.outbox.settle(item.message_id);
     }

@@ -17,7 +17,7 @@ export class Connection {
   #pinger = null;
   #unanswered = false;
 
-  /** `handlers`: onFrame(frame), onState("connecting" | "online" | "offline", close code), onExpired(). */
+  /** `handlers`: onFrame(frame), onState("connecting" | "online" | "offline", close code), onExpired(), positions(). */
   constructor(token, handlers) {
     this.token = token;
     this.handlers = handlers;
@@ -44,7 +44,7 @@ export class Connection {
     const socket = new WebSocket(`${location.origin.replace("http", "ws")}/v1/ws`);
     this.#socket = socket;
     this.#timer = setTimeout(() => this.#lost(0), HELLO_TIMEOUT_MS);
-    socket.onopen = () => this.send({ type: "hello", token: this.token });
+    socket.onopen = () => this.send({ type: "hello", token: this.token, positions: this.handlers.positions() });
     socket.onmessage = ({ data }) => this.#received(JSON.parse(data));
     socket.onclose = ({ code }) => this.#lost(code);
   };

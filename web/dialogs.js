@@ -1,7 +1,7 @@
-// The forms: logging in, starting a conversation, and the details of one with its members.
+// The forms: logging in, starting a conversation, the details of one with its members, and the user's own settings.
 
 import { byId, element } from "./view.js";
-import { people } from "./words.js";
+import { people, titleOf } from "./words.js";
 
 /** Runs `work` on submit, with the form's buttons off meanwhile, and shows beside it why it failed. */
 export function onSubmit(form, work) {
@@ -27,16 +27,17 @@ export function onSubmit(form, work) {
 export function setUpDialogs(currentChat, show) {
   const newChat = byId("new-chat-dialog");
   const details = byId("details-dialog");
-  const started = (conversation) => {
+  const settings = byId("settings-dialog");
+  const started = ({ conversation_id }) => {
     newChat.close();
-    show(currentChat().learn(conversation).id);
+    show(conversation_id);
   };
   const drawDetails = async () => {
     const chat = currentChat();
     const conversation = await chat.api.conversation(chat.open.id);
-    const { title, memberCount } = chat.learn(conversation);
-    byId("details-title").textContent = title;
-    byId("details-facts").textContent = `${people(memberCount)} · conversation ${conversation.conversation_id}`;
+    byId("details-title").textContent = titleOf(conversation, chat.user);
+    byId("details-facts").textContent = `${people(conversation.member_count)} · conversation ${conversation.conversation_id}`;
+    byId("read-receipts").checked = conversation.read_receipts;
     const line = ({ user_id, role }) => element("li", {}, user_id, role === "admin" ? " (admin)" : "");
     byId("members").replaceChildren(...conversation.members.map(line));
     byId("group-actions").hidden = conversation.kind !== "group";
@@ -49,14 +50,34 @@ export function setUpDialogs(currentChat, show) {
     started(await currentChat().api.startGroup(title, others));
   });
 
-  byId("show-details").onclick = async () => {
+  const attempt = async (work) => {
     try {
-      await drawDetails();
-      details.showModal();
+      await work();
+      return true;
     } catch (error) {
-      currentChat().handlers.onTrouble(error.message);
+      currentChat()?.handlers.onTrouble(error.message);
+      return false;
     }
   };
+  const onSwitch = (box, change) => {
+    // What could not be set is not shown as set.
+    box.onchange = async () => {
+      if (!(await attempt(() => change(box.checked)))) box.checked = !box.checked;
+    };
+  };
+
+  byId("show-details").onclick = async () => {
+    if (await attempt(drawDetails)) details.showModal();
+  };
+  onSwitch(byId("read-receipts"), (read_receipts) => currentChat().set(currentChat().open.id, { read_receipts }));
+
+  byId("show-settings").onclick = () =>
+    attempt(async () => {
+      byId("show-presence").checked = (await currentChat().api.profile()).show_presence;
+      settings.showModal();
+    });
+  onSwitch(byId("show-presence"), (show_presence) => currentChat().api.setProfile({ show_presence }));
+
   onSubmit(byId("add-member-form"), async ({ user_id }) => {
     const { api, open } = currentChat();
     await api.addMember(open.id, user_id.trim());

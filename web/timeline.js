@@ -1,4 +1,4 @@
-// The messages of the open conversation: each once, in the order of seq, without a hole. It fetches nothing itself.
+// The messages of one conversation: each once, in the order of seq, without a hole. It fetches nothing itself.
 
 /** More than this is cut off at the old end; "load older" brings it back. */
 const LIMIT = 1_000;
@@ -13,6 +13,8 @@ export class Timeline {
 
   /** False when something before the message is missing: then the newest page is needed. */
   insert(message) {
+    // It would stand apart from the others; "load older" comes to it.
+    if (this.loaded && message.seq < (this.olderCursor ?? 0)) return true;
     let at = this.messages.length;
     while (at > 0 && this.messages[at - 1].seq > message.seq) at--;
     if (this.messages[at - 1]?.seq !== message.seq) this.messages.splice(at, 0, message);
@@ -33,13 +35,13 @@ export class Timeline {
   }
 
   addOlder({ messages, next_before_seq }) {
-    for (const message of messages) this.insert(message);
     this.olderCursor = next_before_seq;
+    for (const message of messages) this.insert(message);
   }
 
-  trim() {
-    if (this.messages.length <= LIMIT) return;
-    this.messages.splice(0, this.messages.length - LIMIT);
+  trim(limit = LIMIT) {
+    if (this.messages.length <= limit) return;
+    this.messages.splice(0, this.messages.length - limit);
     this.olderCursor = this.messages[0].seq;
   }
 }

@@ -1,11 +1,12 @@
 // Draws the state. Everything that people wrote goes through textContent, so a message can never become markup.
 
-import { clockTime, dayName, hueOf, noticeText, people, readNotice } from "./words.js";
+import { tickState } from "./ticks.js";
+import { clockTime, dayName, hueOf, noticeText, people, presenceText, readNotice, titleOf, typingText } from "./words.js";
 
 export const byId = (id) => document.getElementById(id);
 
 // Only on a change: a screen reader speaks what is set again.
-function setText(id, text) {
+export function setText(id, text) {
   if (byId(id).textContent !== text) byId(id).textContent = text;
 }
 
@@ -16,56 +17,36 @@ export function element(name, properties = {}, ...children) {
   return made;
 }
 
-const span = (className, ...children) => element("span", { className }, ...children);
-const hiddenText = (text) => span("visually-hidden", text);
+export const span = (className, ...children) => element("span", { className }, ...children);
+export const hiddenText = (text) => span("visually-hidden", text);
 
-/** Makes `parent` show `items` in order, keeping the elements of those that look as they did. */
-function reconcile(parent, items) {
+/**
+ * Makes `parent` show `items` in order, keeping the elements of those that look as they did. `update` brings the small
+ * things up to date without making an element anew. The keyboard's place is kept.
+ */
+export function reconcile(parent, items) {
   const looks = new Map(items.map(({ key, look }) => [key, look]));
   const kept = new Map();
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
+  const focusedKey = focused?.closest("li")?.dataset.key;
   for (const child of [...parent.children]) {
     if (looks.get(child.dataset.key) === child.dataset.look) kept.set(child.dataset.key, child);
     else child.remove();
   }
   let place = parent.firstElementChild;
-  for (const { key, look, make } of items) {
+  for (const { key, look, make, update } of items) {
     const shown = kept.get(key) ?? make();
     Object.assign(shown.dataset, { key, look });
     if (shown === place) place = place.nextElementSibling;
     else parent.insertBefore(shown, place);
+    update?.(shown);
+    if (key === focusedKey && !shown.contains(document.activeElement)) {
+      shown.querySelector(focused.localName)?.focus({ preventScroll: true });
+    }
   }
 }
 
-// The list of conversations
-
-const CONNECTION_WORDS = { online: "Online", connecting: "Connecting…", offline: "Offline, coming back…" };
-
-export function drawList(chat) {
-  const rows = chat.sortedRows();
-  const unread = rows.filter((row) => row.headSeq > row.seenSeq);
-  reconcile(byId("conversations"), rows.map((row) => {
-    const isOpen = row.id === chat.open?.id;
-    const isUnread = unread.includes(row);
-    const when = dayName(row.lastAt) === "Today" ? clockTime(row.lastAt) : dayName(row.lastAt);
-    const look = [row.title, row.preview, when, isOpen, isUnread].join("\n");
-    return { key: row.id, look, make: () => drawRow(row, when, isOpen, isUnread) };
-  }));
-  byId("list-empty").hidden = rows.length > 0;
-  setText("connection", CONNECTION_WORDS[chat.connectionState]);
-  byId("connection").className = chat.connectionState;
-  document.title = unread.length > 0 ? `(${unread.length}) Bluetick` : "Bluetick";
-}
-
-function drawRow({ id, title, preview }, when, isOpen, isUnread) {
-  const picture = tinted(span("avatar", Array.from(title)[0].toUpperCase()), title);
-  picture.ariaHidden = "true";
-  const link = element("a", { href: `#${id}` }, picture, span("title", title), element("time", {}, when), span("preview", preview));
-  if (isUnread) link.append(span("unread", hiddenText("New messages")));
-  if (isOpen) link.setAttribute("aria-current", "true");
-  return element("li", {}, link);
-}
-
-function tinted(made, name) {
+export function tinted(made, name) {
   made.style.setProperty("--hue", hueOf(name));
   return made;
 }
@@ -81,9 +62,9 @@ export function drawOpen(chat) {
   document.body.classList.toggle("chat-open", open !== null);
   if (!open) return;
   const { timeline, error } = open;
-  const row = chat.rows.get(open.id);
-  setText("open-title", row?.title ?? "…");
-  setText("open-subtitle", row?.kind === "group" ? people(row.memberCount) : "Direct chat");
+  const row = chat.openRow;
+  setText("open-title", row ? titleOf(row, chat.user) : "…");
+  setText("open-subtitle", row ? subtitle(chat, row) : "");
   byId("load-older").hidden = timeline.olderCursor === null;
   byId("load-older").disabled = open.busy;
   byId("open-error").hidden = error === null;
@@ -95,11 +76,17 @@ export function drawOpen(chat) {
   if (atEnd) timeline.trim();
   const last = byId("messages").lastElementChild;
   const lastTop = last?.offsetTop;
-  reconcile(byId("messages"), entries(chat, row?.kind === "group"));
+  reconcile(byId("messages"), entries(chat, row));
   if (atEnd) scrollToEnd();
   // Older messages came in above: what one reads stays where it is.
   else if (last?.isConnected) scroller.scrollTop += last.offsetTop - lastTop;
   drawnTimeline = timeline;
+}
+
+function subtitle(chat, { conversation_id, kind, member_count, peer }) {
+  const typists = chat.signals.typists(conversation_id);
+  if (typists.length > 0) return typingText(typists);
+  return kind === "group" ? people(member_count) : presenceText(chat.signals.presenceOf(peer)) || "Direct chat";
 }
 
 export function scrollToEnd() {
@@ -107,45 +94,57 @@ export function scrollToEnd() {
 }
 
 /** Messages with a line for each new day, then what waits in the outbox. */
-function entries(chat, isGroup) {
+function entries(chat, row) {
+  const isGroup = row?.kind === "group";
   const list = [];
   let day = null;
   let speaker = null;
-  const add = (message, sender, key, look, make) => {
+  const add = (message, sender, key, look, make, update) => {
     const name = dayName(message.received_at ?? message.timestamp);
     if (name !== day) {
       list.push({ key: `day of ${key}`, look: "", make: () => element("li", { className: "day" }, name) });
       speaker = null;
     }
     const isFirst = sender !== speaker;
-    list.push({ key, look: `${look} ${isFirst}`, make: () => make(isFirst) });
+    list.push({ key, look: `${look} ${isFirst}`, make: () => make(isFirst), update });
     day = name;
     speaker = sender;
   };
+  const addOwn = (key, message, tick) => {
+    const make = (isFirst) => drawMessage(message, true, isFirst, isGroup);
+    add(message, chat.user, key, `${message.failure ?? ""} ${isGroup}`, make, (made) => updateTick(made, tick, message.seq));
+  };
   for (const message of chat.open.timeline.messages) {
     const { content_type, sender_id, message_id, seq } = message;
-    const own = sender_id === chat.user;
+    if (content_type === "void") continue;
     if (content_type === "system") {
       const text = noticeText(readNotice(message), chat.user);
       add(message, null, `seq ${seq}`, "", () => element("li", { className: "notice" }, text));
+    } else if (sender_id === chat.user) {
+      addOwn(message_id, message, tickOf(row, seq));
     } else {
-      add(message, sender_id, own ? message_id : `seq ${seq}`, `sent ${isGroup}`, (isFirst) => drawMessage(message, own, isFirst, isGroup));
+      add(message, sender_id, `seq ${seq}`, isGroup, (isFirst) => drawMessage(message, false, isFirst, isGroup));
     }
   }
   for (const item of chat.outbox.items.values()) {
-    if (item.conversation_id !== chat.open.id) continue;
-    add(item, chat.user, item.message_id, `waiting ${item.failure}`, (isFirst) => drawMessage(item, true, isFirst, isGroup));
+    if (item.conversation_id === chat.open.id) addOwn(item.message_id, item, "waiting");
   }
   return list;
 }
 
+export function tickOf(row, seq) {
+  const { last_delivered_seq, last_read_seq } = row?.peer_status ?? {};
+  return tickState(seq, last_delivered_seq ?? 0, last_read_seq ?? 0);
+}
+
 function drawMessage(message, own, isFirst, isGroup) {
-  const { sender_id, content, timestamp, seq, failure } = message;
+  const { sender_id, content, timestamp, failure } = message;
   const made = element("li", { className: `message ${own ? "own" : "other"} ${isFirst ? "first" : ""}` });
   if (isFirst && isGroup && !own) made.append(tinted(span("sender", sender_id), sender_id));
   else made.append(hiddenText(own ? "You: " : `${sender_id}: `));
   const meta = span("meta", clockTime(timestamp));
-  if (own && !failure) meta.append(seq ? drawTick("sent", "Sent") : drawTick("waiting", "Waiting to be sent"));
+  const tick = drawTick("waiting");
+  if (own && !failure) meta.append(isGroup ? element("button", { type: "button", value: "receipts", disabled: true }, tick) : tick);
   made.append(element("span", { className: "content", dir: "auto" }, content), meta);
   if (failure) made.append(drawFailure(message));
   return made;
@@ -156,12 +155,29 @@ function drawFailure({ failure, message_id }) {
   return span("failure", `Not sent: ${failure} `, button("retry", "Try again"), " ", button("discard", "Discard"));
 }
 
-function drawTick(name, label) {
+const TICK_WORDS = { waiting: "Waiting to be sent", sent: "Sent", delivered: "Delivered", read: "Read" };
+
+export function drawIcon(name, label) {
   const [picture, use] = ["svg", "use"].map((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag));
-  use.setAttribute("href", `#icon-${name}`);
-  picture.setAttribute("class", `tick ${name}`);
   picture.role = "img";
-  picture.ariaLabel = label;
   picture.append(use);
+  setIcon(picture, name, label);
   return picture;
+}
+
+function setIcon(picture, name, label) {
+  picture.ariaLabel = label;
+  picture.setAttribute("class", `icon ${name}`);
+  picture.firstChild.setAttribute("href", `#icon-${name === "read" ? "delivered" : name}`);
+}
+
+export const drawTick = (tick) => drawIcon(tick, TICK_WORDS[tick]);
+
+/** In place: a message made anew would be spoken again. */
+function updateTick(parent, tick, seq) {
+  const picture = parent.querySelector(".icon");
+  if (!picture || picture.ariaLabel === TICK_WORDS[tick]) return;
+  setIcon(picture, tick, TICK_WORDS[tick]);
+  const button = picture.closest("button");
+  if (button) Object.assign(button, { name: seq, disabled: false, title: "Who has read it?" });
 }

@@ -24,11 +24,26 @@ export function noticeText({ event, by, user_id, title, member_count }, me) {
 export const people = (count) => (count === 1 ? "1 member" : `${count} members`);
 
 /** One line for the list of conversations. */
-export function previewOf(message, me) {
+export function previewOf({ last_message: message, kind }, me) {
+  if (!message) return "";
   const notice = readNotice(message);
   if (notice) return noticeText(notice, me);
   const start = Array.from(message.content.slice(0, 200)).slice(0, 80).join("");
-  return message.sender_id === me ? `You: ${start}` : start;
+  if (message.sender_id === me) return `You: ${start}`;
+  return kind === "group" ? `${message.sender_id}: ${start}` : start;
+}
+
+export const titleOf = ({ title, peer }, me) => title ?? peer ?? me;
+
+export function typingText(typists) {
+  if (typists.length > 2) return `${typists.length} people are typing…`;
+  return typists.length === 2 ? `${typists.join(" and ")} are typing…` : `${typists[0]} is typing…`;
+}
+
+/** Empty where nothing is known, or told. */
+export function presenceText(presence) {
+  if (presence?.online) return "online";
+  return presence?.last_seen_at ? `last seen ${moment(presence.last_seen_at)}` : "";
 }
 
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
@@ -43,6 +58,9 @@ export function dayName(ms) {
   const name = format(day, ms);
   return name === format(day, Date.now()) ? "Today" : name;
 }
+
+/** The time of today, or the day. */
+export const moment = (ms) => (dayName(ms) === "Today" ? clockTime(ms) : dayName(ms));
 
 /** A colour, always the same for the same person. */
 export function hueOf(name) {
