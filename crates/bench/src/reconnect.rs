@@ -30,6 +30,8 @@ pub struct ReconnectBench {
     pub missed: usize,
 }
 
+type Socket = tokio_tungstenite::WebSocketStream<TcpStream>;
+
 const START: Duration = Duration::from_secs(60);
 
 pub fn run(bench: ReconnectBench) -> Result<(), BenchError> {
@@ -71,9 +73,11 @@ async fn measure(bench: &ReconnectBench) -> Result<(), BenchError> {
             Ok::<_, BenchError>(received)
         });
     }
-    let mut received = 0;
+    let (mut received, mut held) = (0, Vec::with_capacity(bench.devices));
     while let Some(joined) = connecting.join_next().await {
-        received += joined.map_err(|e| client(&e))??;
+        let (messages, socket) = joined.map_err(|e| client(&e))??;
+        received += messages;
+        held.push(socket);
     }
     let took = started.elapsed();
     let expected = bench.devices * bench.missed;
@@ -87,28 +91,40 @@ async fn measure(bench: &ReconnectBench) -> Result<(), BenchError> {
     println!("backlog messages             {:>12.0} /s", received as f64 / took.as_secs_f64());
     println!("CPU of the server            {:>12.2} s", cpu_seconds(&server) - cpu);
     println!("resident memory, before      {resident:>12} bytes");
-    println!("resident memory, peak        {:>12} bytes", peak_bytes(&server));
+    println!("resident memory, peak        {:>12} bytes, all of them connected", peak_bytes(&server));
+    drop(held);
     Ok(())
 }
 
-/// Says hello, reads up to `caught_up`, acknowledges, and counts the messages.
-async fn catch_up(address: &str, token: &str) -> Result<usize, BenchError> {
+/// Says hello, reads up to `caught_up`, acknowledges the last of the messages, and counts them. The connection stays.
+async fn catch_up(address: &str, token: &str) -> Result<(usize, Socket), BenchError> {
     let client = |error: &dyn std::fmt::Display| BenchError::Client(error.to_string());
     let stream = TcpStream::connect(address).await.map_err(|e| client(&e))?;
     let url = format!("ws://{address}/v1/ws");
     let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await.map_err(|e| client(&e))?;
     let hello = format!(r#"{{"type":"hello","token":"{token}"}}"#);
     socket.send(Message::text(hello)).await.map_err(|e| client(&e))?;
-    let mut messages = 0;
+    let (mut messages, mut last) = (0, None);
     loop {
         let Some(frame) = socket.next().await else { return Err(client(&"closed before caught_up")) };
         let Message::Text(text) = frame.map_err(|e| client(&e))? else { continue };
         if text.starts_with(r#"{"type":"message""#) {
             messages += 1;
+            last = Some(text);
         } else if text.starts_with(r#"{"type":"caught_up""#) {
-            return Ok(messages);
+            if let Some(ack) = last.as_deref().and_then(delivered) {
+                socket.send(Message::text(ack)).await.map_err(|e| client(&e))?;
+            }
+            return Ok((messages, socket));
         }
     }
+}
+
+/// The ack of a message and all before it.
+fn delivered(message: &str) -> Option<String> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let (id, seq) = (message["conversation_id"].as_str()?, message["seq"].as_u64()?);
+    Some(format!(r#"{{"type":"delivered","conversation_id":"{id}","seq":{seq}}}"#))
 }
 
 async fn start(bench: &ReconnectBench) -> Result<(Child, String), BenchError> {

@@ -126,7 +126,8 @@ list_of_cases! {
     a_device_that_acks_while_another_reads_leaves_unread_exact
     unread_is_exact_however_far_behind_somebody_is
     the_latest_activity_comes_first
-    the_order_follows_the_newest_message_also_when_the_clock_was_set_back
+    a_clock_that_was_set_back_moves_nothing_down
+    the_tick_does_not_go_back_when_the_last_of_the_others_leaves
     pinned_come_first_and_archived_last
     an_inbox_can_be_asked_for_without_the_archived_or_for_them_alone
     a_direct_conversation_is_listed_from_its_making_on
@@ -149,7 +150,7 @@ list_of_cases! {
     each_conversation_is_pending_for_itself
     a_second_device_gets_what_it_misses_although_the_first_has_all
     a_position_stands_for_its_conversation_instead_of_what_is_pending
-    a_position_above_the_head_counts_as_the_head
+    a_position_above_the_head_counts_as_none
     a_position_in_a_conversation_of_others_counts_as_nothing
     a_conversation_not_listed_comes_with_its_newest_page_when_it_was_active_since
     what_is_pending_comes_whole_and_not_as_a_newest_page

@@ -138,8 +138,11 @@ impl Model {
     /// What a device at a position misses: (after, whether its position acks something). `None` when nothing is.
     pub fn behind(&self, name: Name, position: u64) -> Option<(u64, bool)> {
         let person = self.person(name).expect("a member has positions");
+        if position > self.head() {
+            return self.pending(name).map(|after| (after, false));
+        }
         let floor = person.joined - 1;
-        let after = position.clamp(floor, self.head());
+        let after = position.max(floor);
         let unacknowledged = person.acknowledged.max(floor) < after;
         (after < self.head() || unacknowledged).then_some((after, unacknowledged))
     }
@@ -155,9 +158,10 @@ impl Model {
         })
     }
 
-    /// The lowest boundaries among the others.
+    /// The lowest boundaries among the others; where nobody else is left, nobody is behind.
     pub fn others(&self, name: Name, among: &[Name]) -> (u64, u64) {
         let others = self.members(among).filter(|(other, _)| *other != name).map(|(_, other)| other.shown());
-        others.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1))).unwrap_or_default()
+        let lowest = others.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)));
+        lowest.unwrap_or((self.head(), self.head()))
     }
 }

@@ -22,7 +22,8 @@ pub struct Conversation {
     pub created_at: Timestamp,
     /// The newest stored message; [`Seq::ZERO`] while there is none.
     pub head: Seq,
-    /// When the newest message was received, or when the conversation was made.
+    /// When a message was last received, or when the conversation was made. A clock that was set back does not take it
+    /// back, so that nothing moves down in an inbox.
     pub last_at: Timestamp,
 }
 

@@ -49,6 +49,7 @@ pub struct InboxEntry {
     pub unread: u64,
     pub own: Boundaries,
     /// How far the others have come; in a group, the one who is furthest behind. For the tick of one's own messages.
+    /// Where nobody else is left, nobody is behind: the head, so that no tick goes back.
     pub others: Boundaries,
     pub preferences: Preferences,
     /// The first message the reader can see.

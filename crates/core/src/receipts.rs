@@ -59,7 +59,7 @@ impl Tally {
         }
     }
 
-    /// The lowest boundaries among all but the one who has come to `own`. Of a lone member, none.
+    /// The lowest boundaries among all but the one who has come to `own`; `None` when there is nobody else.
     pub fn lowest_besides(&self, own: Boundaries) -> Option<Boundaries> {
         let lowest = |sorted: &[Seq], own: Seq| {
             let first = *sorted.first()?;

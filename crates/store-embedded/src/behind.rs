@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use bluetick_core::inbox::{InboxPlace, Shelf};
-use bluetick_core::ports::{Behind, Position};
+use bluetick_core::ports::{Behind, Missed, Position};
 use bluetick_core::{ConversationId, Member, PageLimit, Seq, Standing, StoreError, Timestamp, UserId};
 
 use crate::codec::record::Record;
@@ -24,21 +24,24 @@ struct Held {
 
 impl InboxReader {
     /// Reads the disk.
-    pub fn behind(&self, user: &UserId, positions: &[Position]) -> Result<Vec<Behind>, StoreError> {
+    pub fn behind(&self, user: &UserId, positions: &[Position]) -> Result<Missed, StoreError> {
         let recent = self.recent.rooms_of(user);
         let tables = self.tables.current()?;
         let snapshot = tables.snapshot()?;
-        let mut behind = Vec::new();
+        let (mut behind, mut gone) = (Vec::new(), Vec::new());
         let mut named = HashSet::new();
         let mut newest: Option<Timestamp> = None;
         for Position { conversation, seq } in positions {
-            if !named.insert(*conversation) {
+            let Some(held) = self.held(&snapshot, *conversation, user)? else {
+                gone.push(*conversation);
+                continue;
+            };
+            let Held { member, standing, head, last_at } = held;
+            if *seq > head || !named.insert(*conversation) {
                 continue;
             }
-            let Some(held) = self.held(&snapshot, *conversation, user)? else { continue };
-            let Held { member, standing, head, last_at } = held;
             let floor = member.joined_seq.previous();
-            let after = (*seq).min(head).max(floor);
+            let after = (*seq).max(floor);
             let at = if after == head {
                 Some(last_at)
             } else {
@@ -70,7 +73,7 @@ impl InboxReader {
             }
         }
         behind.sort_by_key(|(last_at, _)| Reverse(*last_at));
-        Ok(behind.into_iter().map(|(_, behind)| behind).collect())
+        Ok(Missed { behind: behind.into_iter().map(|(_, behind)| behind).collect(), gone })
     }
 
     /// `None` when the user is not in it.

@@ -22,7 +22,8 @@ use crate::tables::{Engine, InboxChange, TablesError, Update};
 const TRANSACTION_BYTES: usize = 2 << 20;
 /// A chunk of large messages is closed early, so that a page does not unpack megabytes.
 const CHUNK_RAW_BYTES: usize = 128 << 10;
-const INBOX_ROWS_AT_ONCE: usize = 64 << 10;
+/// Rows by user lie far apart, so as many as possible are sorted and written in one go; this many take about 100 MB.
+const INBOX_ROWS_AT_ONCE: usize = 768 << 10;
 const PROFILES_AT_ONCE: usize = 16 << 10;
 
 /// Where a checkpoint stands; tests stop it there.

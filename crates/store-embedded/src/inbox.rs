@@ -12,14 +12,10 @@ use bytes::Bytes;
 
 use crate::codec::record::{self, Record};
 use crate::codec::rows;
-use crate::commit::Queue;
-use crate::memory::{NoticesAbove, Recent, Room, RoomState, Rooms};
+use crate::memory::{NoticesAbove, Recent, RoomState, Rooms};
 use crate::recovery::load;
 use crate::tables::{Snapshot, Tables, TablesError};
 use crate::wake::Waker;
-
-/// Reading this many from memory takes longer than a page from the tables: an early checkpoint is asked for.
-const MANY_RECENT: usize = 500;
 
 #[derive(Clone)]
 pub struct InboxReader {
@@ -27,7 +23,6 @@ pub struct InboxReader {
     pub rooms: Arc<Rooms>,
     pub recent: Arc<Recent>,
     pub waker: Arc<Waker>,
-    pub queue: Arc<Queue>,
 }
 
 impl InboxReader {
@@ -51,56 +46,37 @@ impl InboxReader {
     /// the tables, which are read after it: so whatever a checkpoint moved in between is found at least once, and left out
     /// where it was found before.
     fn places(&self, request: &InboxRequest) -> Result<(Vec<InboxPlace>, bool), StoreError> {
-        let limit = request.limit.count();
-        let wanted = |place: &InboxPlace| {
-            request.filter.takes(place.shelf) && request.after.is_none_or(|after| *place > after)
-        };
-        let recent: HashMap<ConversationId, Option<InboxPlace>> =
-            self.recent_places(&request.user).into_iter().collect();
-        if recent.len() > MANY_RECENT {
-            self.queue.want_checkpoint();
-        }
-        let mut places: Vec<InboxPlace> = recent.values().flatten().copied().filter(wanted).collect();
-        if places.len() > limit {
-            places.select_nth_unstable(limit);
-            places.truncate(limit + 1);
-        }
+        let InboxRequest { user, after, filter, limit } = request;
+        let limit = limit.count();
+        let wanted =
+            |place: &InboxPlace| filter.takes(place.shelf) && after.is_none_or(|after| *place > after);
+        let (mut places, large) = self.recent.look(user, *after, *filter, limit);
+        let large: HashMap<ConversationId, Option<InboxPlace>> =
+            large.iter().map(|room| (room.id, room.state().place(room.id, user))).collect();
+        places.retain(|place| !large.contains_key(&place.id));
+        places.extend(large.values().flatten().copied().filter(wanted));
         places.sort_unstable();
-        let mut from_tables = 0;
+        places.truncate(limit + 1);
+        // Nothing behind the last one that fits is on the page, whatever the tables have there.
+        let mut last = places.get(limit).copied();
         let tables = self.tables.current()?;
-        tables.snapshot()?.order(&request.user, start(request).as_ref(), |place| {
-            if recent.contains_key(&place.id) {
-                return true;
-            }
-            if !wanted(&place) {
-                // Archived ones come last, so nothing that is wanted follows.
+        tables.snapshot()?.order(user, start(request).as_ref(), |place| {
+            // Archived ones come last, so nothing that is wanted follows one that is not.
+            if !wanted(&place) || last.is_some_and(|last| place > last) {
                 return false;
             }
-            places.push(place);
-            from_tables += 1;
-            from_tables <= limit
+            let taken_over = places.iter().any(|known| known.id == place.id);
+            if !taken_over && !large.contains_key(&place.id) && !self.recent.knows(user, place.id) {
+                let at = places.partition_point(|before| *before < place);
+                places.insert(at, place);
+                places.truncate(limit + 1);
+                last = places.get(limit).copied();
+            }
+            true
         })?;
-        places.sort_unstable();
         let more = places.len() > limit;
         places.truncate(limit);
         Ok((places, more))
-    }
-
-    /// Where the conversations are that changed since the tables were written; `None` for one the user has left.
-    pub fn recent_places(&self, user: &UserId) -> Vec<(ConversationId, Option<InboxPlace>)> {
-        let place = |room: &Arc<Room>| {
-            let state = room.state();
-            let place =
-                state.member(user).zip(state.conversation.as_ref()).map(|((_, standing), conversation)| {
-                    InboxPlace {
-                        shelf: Shelf::of(standing.preferences),
-                        last_at: conversation.last_at,
-                        id: room.id,
-                    }
-                });
-            (room.id, place)
-        };
-        self.recent.rooms_of(user).iter().map(place).collect()
     }
 
     /// Reads the disk.
@@ -152,7 +128,7 @@ impl Outline {
             member_count: state.members.len(),
             joined,
             standing,
-            others: state.seats.lowest_besides(&state.members, at),
+            others: state.seats.lowest_besides(&state.members, at, conversation.head),
             notices: state.notices_above(id, standing.read_since(joined)),
             newest: state.tail_record(conversation.head).cloned(),
             conversation,

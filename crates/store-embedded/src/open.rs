@@ -4,6 +4,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -199,13 +200,13 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         tables: Arc::clone(&tables),
         rooms: Arc::clone(&rooms),
         awake_conversations: parts.settings.awake_conversations,
+        woken: AtomicUsize::new(0),
     });
     let inbox = InboxReader {
         tables: Arc::clone(&tables),
         rooms: Arc::clone(&rooms),
         recent,
         waker: Arc::clone(&waker),
-        queue: Arc::clone(&queue),
     };
     Ok(Running {
         lock,

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use bluetick_core::members::MembershipChange;
-use bluetick_core::{ContentType, ConversationId, Seq, UserId};
+use bluetick_core::{ContentType, ConversationId, Seq};
 use bytes::Bytes;
 use thiserror::Error;
 
 use crate::codec::chunk::{Fingerprint, Fingerprinter};
-use crate::codec::event::{self, Event};
+use crate::codec::event::{self, Event, Seat};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, Reader};
 use crate::log::{self, Frame, LogError, ScanEnd, StoreTag};
@@ -81,9 +81,10 @@ impl Recovery<'_> {
                             return Err(in_batch(DecodeError::Malformed("a change without its notice")));
                         }
                         state.change_membership(&change);
-                        let (MembershipChange::Joined(bluetick_core::Member { user, .. })
-                        | MembershipChange::Left { user, .. }) = &change;
-                        self.generation.note(user, &room, &mut state);
+                        if let MembershipChange::Left { user, .. } = &change {
+                            self.generation.changed_for(user, &room, &mut state);
+                        }
+                        self.generation.changed(&room, &mut state);
                     }
                     let decoded = Record::decode(record).map_err(in_batch)?;
                     let notice = decoded.content_type == ContentType::System;
@@ -108,13 +109,13 @@ impl Recovery<'_> {
                     self.list(&room, &mut state);
                 }
                 Event::Membership { conversation, change } => announced = Some((conversation, change)),
-                Event::Marked { conversation, user, standing } => {
-                    self.stand(batch, conversation, &user, |now| {
+                Event::Marked { seat, standing } => {
+                    self.stand(batch, &seat, |now| {
                         now.advance(&standing);
                     })?;
                 }
-                Event::Preferred { conversation, user, preferences } => {
-                    self.stand(batch, conversation, &user, |now| now.preferences = preferences)?;
+                Event::Preferred { seat, preferences } => {
+                    self.stand(batch, &seat, |now| now.preferences = preferences)?;
                 }
                 Event::Profile { user, profile } => {
                     self.generation.profiles.push(user.clone());
@@ -136,25 +137,27 @@ impl Recovery<'_> {
 
     /// Its rows by user may not have been reached before the crash.
     fn list(&mut self, room: &Arc<Room>, state: &mut RoomState) {
-        self.generation.list(room, state);
+        self.generation.changed(room, state);
         state.stale = Stale::Everybody;
     }
 
-    /// Somebody who is no member any more in the tables, which may be ahead, stands nowhere.
+    /// In the tables, which may be ahead, somebody may be no member any more, or one for the second time; neither stands where
+    /// the first one stood.
     fn stand(
         &mut self,
         batch: u64,
-        conversation: ConversationId,
-        user: &UserId,
+        seat: &Seat,
         change: impl FnOnce(&mut bluetick_core::Standing),
     ) -> Result<(), RecoveryError> {
-        let room = self.room(batch, conversation)?;
+        let room = self.room(batch, seat.conversation)?;
         let mut state = room.state();
         if state.conversation.is_none() {
-            let conversation = conversation.to_string();
+            let conversation = seat.conversation.to_string();
             return Err(RecoveryError::NoSuchConversation { batch, conversation });
         }
-        state.stand(user.as_str(), change);
+        if state.member(&seat.user).is_some_and(|(member, _)| member.joined_seq == seat.joined_seq) {
+            state.stand(seat.user.as_str(), change);
+        }
         self.list(&room, &mut state);
         Ok(())
     }

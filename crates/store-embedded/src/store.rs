@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Behind, Health, Mark, MemberStatus, NewConversation, Opened, Position,
+    Accepted, AddMembers, Append, Health, Mark, MemberStatus, Missed, NewConversation, Opened, Position,
     Prefer, RemoveMember, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
@@ -244,6 +244,7 @@ impl Store for EmbeddedStore {
         let status = members.map(|(member, standing)| MemberStatus {
             user: member.user.clone(),
             boundaries: if member.user == *reader { standing.own() } else { standing.shown() },
+            joined: member.joined_seq,
         });
         Ok(Statuses { head: state.head(), members: status.collect() })
     }
@@ -292,7 +293,7 @@ impl Store for EmbeddedStore {
         blocking(move || inbox.entry(id, &reader)).await
     }
 
-    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Vec<Behind>, StoreError> {
+    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
         let (inbox, user) = (self.inbox.clone(), user.clone());
         blocking(move || inbox.behind(&user, &positions)).await
     }

@@ -1,6 +1,7 @@
 //! Waking a conversation up for writing: its rooms, and the message ids it has seen lately.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bluetick_core::{ConversationId, Refusal, Seq, StoreError, Timestamp};
 
@@ -14,6 +15,8 @@ pub struct Waker {
     pub tables: Arc<Tables>,
     pub rooms: Arc<Rooms>,
     pub awake_conversations: usize,
+    /// The weight of the rooms that were woken since some were last put to sleep here.
+    pub woken: AtomicUsize,
 }
 
 impl Waker {
@@ -26,10 +29,16 @@ impl Waker {
 
     /// A conversation that exists, ready or not. Reads the disk.
     pub fn existing(&self, id: ConversationId) -> Result<Arc<Room>, StoreError> {
-        let room =
-            self.rooms.get_or_load(id, || load(&self.tables, id)?.ok_or(Refusal::NotAMember.into()))?;
+        let mut weight = 0;
+        let room = self.rooms.get_or_load(id, || {
+            let state = load(&self.tables, id)?.ok_or(Refusal::NotAMember)?;
+            weight = state.weight();
+            Ok(state)
+        })?;
         // Checkpoints put rooms to sleep, but those who only read cause none.
-        if self.rooms.count() > self.awake_conversations.saturating_add(self.awake_conversations / 4) {
+        let woken = self.woken.fetch_add(weight, Ordering::Relaxed) + weight;
+        if weight > 0 && woken > self.awake_conversations / 4 {
+            self.woken.store(0, Ordering::Relaxed);
             self.rooms.put_to_sleep(self.awake_conversations);
         }
         Ok(room)

@@ -64,6 +64,7 @@ async fn writers_wait_for_a_checkpoint_that_falls_far_behind_and_then_go_on() {
     let mut before = usize::MAX;
     loop {
         let now = acknowledged.load(Ordering::SeqCst);
+        assert!(!sender.is_finished(), "the sender failed, or nobody waited");
         if now == before && now > 0 {
             break;
         }

@@ -106,7 +106,7 @@ async fn a_crash_at_any_step_of_a_checkpoint_loses_and_doubles_nothing() {
                 entry.conversation.head.distance_from(entry.own.read),
                 "{step:?}: {peer}"
             );
-            let behind = store.behind(&user(peer), Vec::new()).await.unwrap();
+            let behind = store.behind(&user(peer), Vec::new()).await.unwrap().behind;
             let missing = behind.first().map_or(0, |behind| behind.head.distance_from(behind.after));
             assert_eq!(
                 missing, entry.unread,
@@ -238,4 +238,62 @@ async fn a_checkpoint_that_fails_half_way_is_tried_again_and_forgets_nothing() {
     let row = snapshot.inbox_row(&user("bob"), id).unwrap().unwrap();
     assert_eq!(bluetick_store_embedded::codec::rows::read_inbox(&row).unwrap().last_seq.get(), 402);
     assert_eq!(snapshot.members(id).unwrap().0.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_set_before_it_left_does_not_come_back_with_it_after_a_crash() {
+    use bluetick_core::ports::{AddMembers, Creation, NewConversation, Prefer, RemoveMember};
+    use bluetick_core::{ConversationId, PreferenceChange, Seq};
+
+    let directory = TempDir::new().unwrap();
+    let (images, rejoined) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+    let mut parts = StoreParts::new(small(directory.path()));
+    let (kept, round, path) = (Arc::clone(&images), Arc::clone(&rejoined), directory.path().to_owned());
+    parts.on_checkpoint_step = Arc::new(move |step| {
+        let before = round.load(Ordering::SeqCst);
+        if before == 0 || matches!(step, Step::BeforeFirstTransaction | Step::PositionMoved) {
+            return;
+        }
+        let image = TempDir::new().unwrap();
+        copy_into(&path, image.path());
+        if round.load(Ordering::SeqCst) == before {
+            kept.lock().unwrap().push((step, image));
+        }
+    });
+    let store = EmbeddedStore::open(parts).unwrap();
+    let id = ConversationId::group([9; 15]);
+    let creation = Creation::Group { title: "Tea".parse().unwrap(), members: vec![user("bob")] };
+    let new = NewConversation { id, creation, created_by: user("alice"), created_at: common::NOW };
+    store.open_conversation(new).await.unwrap();
+    for number in 1..=12 {
+        let change = PreferenceChange { archived: Some(true), hides_reads: Some(true), ..Default::default() };
+        store.prefer(Prefer { conversation: id, user: user("bob"), change }).await.unwrap();
+        read_up_to(&store, id, "bob", u64::MAX >> 12).await;
+        let (actor, bob) = (user("alice"), user("bob"));
+        let leave =
+            RemoveMember { conversation: id, actor: actor.clone(), user: bob.clone(), at: common::NOW };
+        store.remove_member(leave).await.unwrap();
+        let users = vec![bob];
+        store
+            .add_members(AddMembers { conversation: id, actor, users, member_limit: 9, at: common::NOW })
+            .await
+            .unwrap();
+        rejoined.store(number, Ordering::SeqCst);
+        // Enough for a checkpoint or two.
+        for text in 0..150 {
+            send(&store, id, "alice", &format!("{number}-{text} {}", "x".repeat(100))).await.unwrap();
+        }
+        rejoined.store(0, Ordering::SeqCst);
+    }
+    store.close().await;
+    drop(store);
+    let images = std::mem::take(&mut *images.lock().unwrap());
+    assert!(images.len() > 5, "hardly any images: {}", images.len());
+    for (step, image) in images {
+        let store = EmbeddedStore::open(StoreParts::new(small(image.path()))).unwrap();
+        let entry = store.inbox_entry(id, &user("bob")).await.unwrap();
+        assert_eq!(entry.preferences, Default::default(), "{step:?}");
+        assert_eq!((entry.own.read, entry.own.delivered), (Seq::ZERO, Seq::ZERO), "{step:?}");
+        store.close().await;
+    }
 }

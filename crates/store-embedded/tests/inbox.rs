@@ -5,7 +5,6 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bluetick_core::ports::{Creation, Mark, NewConversation, Store};
 use bluetick_core::{
@@ -103,26 +102,40 @@ async fn an_inbox_is_one_list_whatever_part_of_it_is_in_the_tables() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_list_in_memory_is_soon_read_from_the_tables() {
+async fn looks_at_an_inbox_between_messages_and_checkpoints_agree_with_a_model() {
     let directory = TempDir::new().unwrap();
-    let settings = StoreSettings {
-        checkpoint_bytes: 1 << 30,
-        checkpoint_idle_seconds: 3_600,
-        ..small(directory.path())
-    };
-    let store = open(settings);
-    for number in 0..1_000 {
-        direct(&store, "alice", &format!("bob{number}")).await;
+    let store = open(small(directory.path()));
+    let mut last_at: Vec<(i64, ConversationId)> = Vec::new();
+    for number in 0..30 {
+        last_at.push((0, direct(&store, "alice", &format!("bob{number}")).await));
     }
-    assert_eq!(inbox(&store, "alice", 20).await.len(), 20);
-    let tables_have_it = || {
-        // Reading does not disturb the store: LMDB would not open one directory twice in a process, so the file is looked at.
-        std::fs::metadata(directory.path().join("tables/data.mdb")).unwrap().len() > 150_000
-    };
-    let started = Instant::now();
-    while !tables_have_it() {
-        assert!(started.elapsed().as_secs() < 30, "no checkpoint was taken");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    let large = ConversationId::group([8; 15]);
+    let members = (0..100).map(|number| user(&format!("member{number}"))).chain([user("alice")]).collect();
+    let creation = Creation::Group { title: "All".parse().unwrap(), members };
+    let new = NewConversation { id: large, creation, created_by: user("member0"), created_at: common::NOW };
+    store.open_conversation(new).await.unwrap();
+    last_at.push((0, large));
+    let mut dice = 7u64;
+    for round in 1..=1_500i64 {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        let at = (dice % last_at.len() as u64) as usize;
+        let (moment, id) = &mut last_at[at];
+        *moment = round;
+        let sender = if *id == large { "member7".to_owned() } else { format!("bob{at}") };
+        // Long texts, so that there are many checkpoints.
+        let mut append = common::message(*id, &sender, &format!("{round}-{}", "x".repeat(100)));
+        append.received_at = common::NOW.plus_millis(round);
+        store.append(append).await.unwrap().await.unwrap();
+        if dice.is_multiple_of(3) {
+            let mut expected = last_at.clone();
+            expected.sort_by_key(|(moment, id)| (std::cmp::Reverse(*moment), *id));
+            let expected: Vec<_> = expected.into_iter().take(10).map(|(_, id)| id).collect();
+            let found: Vec<_> =
+                inbox(&store, "alice", 10).await.iter().map(|entry| entry.conversation.id).collect();
+            assert_eq!(found, expected, "round {round}");
+        }
     }
     close(store).await;
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use bluetick_core::inbox::preview_of;
-use bluetick_core::ports::{Behind, Position};
+use bluetick_core::ports::{Behind, Missed, Position};
 use bluetick_core::{
     Boundaries, ConversationKind, InboxEntry, InboxPage, InboxRequest, LastMessage, PageLimit, Refusal,
     Timestamp, UserId,
@@ -37,7 +37,7 @@ impl Thread {
             }),
             unread: self.unread(member),
             own: standing.own(),
-            others: lowest.unwrap_or_default(),
+            others: lowest.unwrap_or(Boundaries { delivered: self.head(), read: self.head() }),
             preferences: standing.preferences,
             joined: member.joined_seq,
         })
@@ -65,15 +65,22 @@ impl State {
         InboxPage { entries, next }
     }
 
-    pub fn behind(&self, user: &UserId, positions: &[Position]) -> Vec<Behind> {
+    pub fn behind(&self, user: &UserId, positions: &[Position]) -> Missed {
         let mut newest: Option<Timestamp> = None;
-        let mut behind = Vec::new();
+        let (mut behind, mut gone) = (Vec::new(), Vec::new());
         for position in positions {
-            let Some(thread) = self.conversations.get(&position.conversation) else { continue };
-            let Some(member) = thread.members.get(user) else { continue };
+            let thread = self.conversations.get(&position.conversation);
+            let held = thread.and_then(|thread| Some((thread, thread.members.get(user)?)));
+            let Some((thread, member)) = held else {
+                gone.push(position.conversation);
+                continue;
+            };
             let head = thread.head();
+            if position.seq > head {
+                continue;
+            }
             let floor = member.joined_seq.previous();
-            let after = position.seq.min(head).max(floor);
+            let after = position.seq.max(floor);
             let at = after
                 .get()
                 .checked_sub(1)
@@ -86,10 +93,10 @@ impl State {
         }
         for (id, thread) in &self.conversations {
             let Some(member) = thread.members.get(user) else { continue };
-            if positions.iter().any(|position| position.conversation == *id) {
+            let head = thread.head();
+            if positions.iter().any(|position| position.conversation == *id && position.seq <= head) {
                 continue;
             }
-            let head = thread.head();
             let pending = thread.standing(user).pending_after(member.joined_seq, head);
             let active = newest.is_some_and(|newest| thread.conversation.last_at > newest);
             let newest_page =
@@ -102,6 +109,6 @@ impl State {
         behind.sort_by_key(|behind: &Behind| {
             Reverse(self.conversations[&behind.conversation].conversation.last_at)
         });
-        behind
+        Missed { behind, gone }
     }
 }

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use bluetick_core::decide;
 use bluetick_core::members::MembershipChange;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Appended, Behind, Change, CommitListener, Committed, Health, Mark,
+    Accepted, AddMembers, Append, Appended, Change, CommitListener, Committed, Health, Mark, Missed,
     NewConversation, NoListener, Opened, Origin, Position, Prefer, RemoveMember, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
@@ -116,7 +116,7 @@ impl Thread {
     fn push(&mut self, message: Message, departed: Option<UserId>, origin: Option<Origin>) -> Committed {
         assert_eq!(message.seq, Seq::new(self.messages.len() as u64 + 1), "places are dense");
         self.conversation.head = message.seq;
-        self.conversation.last_at = message.received_at;
+        self.conversation.last_at = self.conversation.last_at.max(message.received_at);
         let message = Arc::new(message);
         self.messages.push(Arc::clone(&message));
         Committed { message, members: Arc::clone(&self.members), departed, origin }
@@ -244,9 +244,13 @@ impl Store for MemoryStore {
         let mut state = self.write()?;
         let thread = state.thread(conversation, &user)?;
         let standing = thread.standings.entry(user.clone()).or_default();
-        standing.preferences = change.applied_to(standing.preferences);
+        let before = standing.preferences;
+        standing.preferences = change.applied_to(before);
+        let changed = standing.preferences != before;
         let entry = thread.entry(&user)?;
-        self.listener.changed(vec![Change::Preferred { conversation, user }]);
+        if changed {
+            self.listener.changed(vec![Change::Preferred { conversation, user }]);
+        }
         Ok(entry)
     }
 
@@ -258,7 +262,7 @@ impl Store for MemoryStore {
         Ok(self.read().thread(id, reader)?.entry(reader)?)
     }
 
-    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Vec<Behind>, StoreError> {
+    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
         Ok(self.read().behind(user, &positions))
     }
 

@@ -60,7 +60,7 @@ impl Thread {
         let status = |member: &Member| {
             let standing = self.standing(&member.user);
             let boundaries = if member.user == *reader { standing.own() } else { standing.shown() };
-            MemberStatus { user: member.user.clone(), boundaries }
+            MemberStatus { user: member.user.clone(), boundaries, joined: member.joined_seq }
         };
         Statuses { head: self.head(), members: self.members.iter().map(status).collect() }
     }

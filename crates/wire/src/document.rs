@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
 use crate::frame::{
-    AckFrame, BacklogFrame, CaughtUpFrame, ConversationFrame, ErrorFrame, Hello, MarkFrame, MessageFrame,
-    PongFrame, PresenceFrame, ReceiptsFrame, SendFrame, StatusFrame, TypingFrame, TypingServerFrame,
-    WelcomeFrame,
+    AckFrame, BacklogFrame, CaughtUpFrame, ConversationFrame, ErrorFrame, GoneFrame, Hello, MarkFrame,
+    MessageFrame, PongFrame, PresenceFrame, ReceiptsFrame, SendFrame, StatusFrame, TypingFrame,
+    TypingServerFrame, WelcomeFrame,
 };
 use crate::{CloseCode, ErrorCode};
 
@@ -93,6 +93,7 @@ fn frames() -> Vec<Described> {
         describe::<PingFrame>("ping", Speaker::Client),
         describe::<WelcomeFrame<'_>>("welcome", Speaker::Server),
         describe::<BacklogFrame>("backlog", Speaker::Server),
+        describe::<GoneFrame>("gone", Speaker::Server),
         describe::<CaughtUpFrame>("caught_up", Speaker::Server),
         describe::<MessageFrame<'_>>("message", Speaker::Server),
         describe::<AckFrame<'_>>("ack", Speaker::Server),

@@ -89,8 +89,8 @@ fn the_bytes_of_every_body_about_ticks_inbox_and_presence() {
     let statuses = Statuses {
         head: Seq::new(44),
         members: vec![
-            MemberStatus { user: user("alice"), boundaries: boundaries(0, 0) },
-            MemberStatus { user: bob.clone(), boundaries: boundaries(44, 40) },
+            MemberStatus { user: user("alice"), boundaries: boundaries(0, 0), joined: Seq::FIRST },
+            MemberStatus { user: bob.clone(), boundaries: boundaries(44, 40), joined: Seq::new(3) },
         ],
     };
     let receipts = ReceiptsBody::new(Seq::new(44), Receipts { recipients: 9, delivered: 7, read: 3 });

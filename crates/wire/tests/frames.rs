@@ -9,7 +9,7 @@ use bluetick_core::{ContentType, ConversationId, Epoch, MarkKind, Message, Profi
 use bluetick_wire::ErrorCode;
 use bluetick_wire::frame::{
     ClientFrame, FrameError, encode_ack, encode_backlog, encode_caught_up, encode_conversation, encode_error,
-    encode_message, encode_pong, encode_presence, encode_receipts, encode_status, encode_typing,
+    encode_gone, encode_message, encode_pong, encode_presence, encode_receipts, encode_status, encode_typing,
     encode_welcome,
 };
 use bluetick_wire::http::PresenceBody;
@@ -37,8 +37,10 @@ fn the_bytes_of_every_server_frame() {
         encode_conversation(&group_entry(), None),
         encode_backlog(direct(), Seq::new(1_000), Seq::new(250_000)),
         encode_pong().into(),
-        encode_error(ErrorCode::RateLimited, "too many requests", Some("m1")),
-        encode_error(ErrorCode::UnknownType, "this server knows no frame of that type", None),
+        encode_error(ErrorCode::RateLimited, "too many requests", Some("m1"), None),
+        encode_error(ErrorCode::UnknownType, "this server knows no frame of that type", None, None),
+        encode_error(ErrorCode::ConversationNotFound, "no such conversation", None, Some(direct())),
+        encode_gone(direct()),
     ];
     snapshot("server_frames.txt", &(frames.join("\n") + "\n"));
 }

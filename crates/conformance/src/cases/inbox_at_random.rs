@@ -74,13 +74,13 @@ async fn step<H: Harness>(world: &World<H>, model: &mut Model, dice: &mut Dice, 
     let Some(row) = listed.rows.get_mut(name) else {
         world.add(id, "founder", &[name]).await.unwrap();
         listed.rows.insert(name, Row::default());
-        listed.last_at = minute;
+        listed.last_at = listed.last_at.max(minute);
         return;
     };
     match dice.below(10) {
         0..5 => {
             world.sent(id, name, &format!("m{number}")).await;
-            listed.last_at = minute;
+            listed.last_at = listed.last_at.max(minute);
         }
         5..8 => {
             (row.pinned, row.archived) = (dice.coin(), dice.coin());
@@ -94,7 +94,7 @@ async fn step<H: Harness>(world: &World<H>, model: &mut Model, dice: &mut Dice, 
         _ => {
             world.remove(id, name, name).await.unwrap();
             listed.rows.remove(name);
-            listed.last_at = minute;
+            listed.last_at = listed.last_at.max(minute);
         }
     }
 }

@@ -81,7 +81,8 @@ impl<H: Harness> World<H> {
         let position =
             |&(conversation, seq): &(ConversationId, u64)| Position { conversation, seq: Seq::new(seq) };
         let positions = positions.iter().map(position).collect();
-        let mut behind = self.store().behind(&self.user(name), positions).await.expect("anybody may ask");
+        let missed = self.store().behind(&self.user(name), positions).await.expect("anybody may ask");
+        let mut behind = missed.behind;
         behind.sort_by_key(|behind| behind.conversation);
         let each_once = behind.is_sorted_by(|one, next| one.conversation < next.conversation);
         assert!(each_once, "each conversation once");

@@ -2,7 +2,7 @@
 
 use crate::chat::{Chat, ChatError};
 use crate::inbox::{InboxEntry, InboxPage, InboxRequest};
-use crate::ports::{Behind, Position};
+use crate::ports::{Missed, Position};
 use crate::{ConversationId, Profile, ProfileUpdate, UserId};
 
 impl Chat {
@@ -14,7 +14,7 @@ impl Chat {
         Ok(self.store.inbox_entry(id, reader).await?)
     }
 
-    pub async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Vec<Behind>, ChatError> {
+    pub async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, ChatError> {
         Ok(self.store.behind(user, positions).await?)
     }
 

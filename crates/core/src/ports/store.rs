@@ -93,8 +93,8 @@ pub trait Store: Send + Sync + 'static {
     /// - of others: what no device of the user has acknowledged (a pending delivery, which only acks clear), or else
     ///   the newest page where there was activity after the newest position.
     ///
-    /// A position above the head counts as the head, one in a conversation the user is not in as nothing.
-    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Vec<Behind>, StoreError>;
+    /// A position above the head is none of this conversation's and counts as none.
+    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError>;
 
     /// Of somebody nothing is known of: the default.
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError>;
@@ -195,6 +195,8 @@ pub struct Prefer {
 pub struct MemberStatus {
     pub user: UserId,
     pub boundaries: Boundaries,
+    /// What lies below does not concern the member.
+    pub joined: Seq,
 }
 
 #[derive(Clone, Debug)]
@@ -209,6 +211,14 @@ pub struct Statuses {
 pub struct Position {
     pub conversation: ConversationId,
     pub seq: Seq,
+}
+
+/// What a device that comes back should know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    pub behind: Vec<Behind>,
+    /// Positions in conversations the user is not in, whether there are such or not.
+    pub gone: Vec<ConversationId>,
 }
 
 /// A conversation of which a device misses something.

@@ -62,6 +62,9 @@ async fn mark(
     let _work = app.lifecycle.begin_work()?;
     // No connection said it, so every connection of the caller hears of it.
     let mark = Mark { conversation, user: caller.user.clone(), kind, seq: request.seq(), origin: None };
-    let boundaries = app.chat.mark(mark).await?;
+    let boundaries = app.chat.mark(mark).await;
+    let counter = if boundaries.is_ok() { &app.metrics.marks } else { &app.metrics.marks_refused };
+    counter.inc();
+    let boundaries = boundaries?;
     Ok(reply::json(StatusCode::OK, &OwnStatusBody::new(conversation, &caller.user, boundaries)))
 }

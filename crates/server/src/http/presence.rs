@@ -16,6 +16,9 @@ use crate::problem::Problem;
 /// Of a conversation with more members than this, only those who are there are told, and no more than this.
 const MANY_MEMBERS: usize = 100;
 
+/// Of a large group so many who are there are looked at, until enough are found who show it.
+const MOST_LOOKED_AT: usize = 1_000;
+
 /// Who of a conversation is there, and when the others last were. Of a group of more than 100, only who is there, at
 /// most 100 of them. Whoever hides it is shown as not there and never seen.
 #[utoipa::path(
@@ -35,12 +38,15 @@ pub(super) async fn show(
     let others = view.members.iter().map(|member| &member.user).filter(|user| **user != caller.user);
     let wanted = others.filter(|user| !only_online || app.hub.sessions().is_online(user));
     let mut members = Vec::new();
-    for user in wanted.take(MANY_MEMBERS) {
-        members.push(of(&app, user).await?);
-    }
-    if only_online {
+    for user in wanted.take(MOST_LOOKED_AT) {
+        let presence = of(&app, user).await?;
         // Being on a list of those who are there would tell of somebody who hides it.
-        members.retain(|presence| presence.online);
+        if presence.online || !only_online {
+            members.push(presence);
+        }
+        if members.len() >= MANY_MEMBERS {
+            break;
+        }
     }
     Ok(reply::json(StatusCode::OK, &PresencesBody { members }))
 }

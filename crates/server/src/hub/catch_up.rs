@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bluetick_core::ports::{Behind, Position};
 use bluetick_core::{ConversationId, MessageId, Page, Seq, UserId};
-use bluetick_wire::frame::{encode_backlog, encode_caught_up, encode_message};
+use bluetick_wire::frame::{encode_backlog, encode_caught_up, encode_gone, encode_message};
 use tokio::time::Instant;
 
 use super::{Frame, Outbox};
@@ -326,6 +326,7 @@ impl CatchUp {
         if let Some(progress) = state.conversations.get_mut(&conversation) {
             progress.go_live(outbox, &mut state.held_frames);
         }
+        outbox.push(Frame::from(encode_gone(conversation)));
     }
 
     /// All conversations are live, and the client is told so.

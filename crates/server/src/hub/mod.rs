@@ -225,7 +225,12 @@ impl Fanout {
             if committed.members.len() > changes::SMALL_GROUP {
                 self.senders.note(&committed.message);
             }
-            fanout::deliver(committed, &self.sessions)
+            let pushes = fanout::deliver(committed, &self.sessions);
+            if committed.departed.is_some() {
+                // Whoever was furthest behind may be the one who left.
+                self.changes.gathering.touch(committed.message.conversation, &committed.members);
+            }
+            pushes
         }));
         delivered.unwrap_or_else(|_| {
             let (conversation, seq) = (committed.message.conversation, committed.message.seq);

@@ -63,6 +63,17 @@ impl Gathering {
         self.wake.notify_one();
     }
 
+    /// Nobody has moved, and yet all who are left may have come further.
+    pub fn touch(&self, conversation: ConversationId, members: &Arc<Members>) {
+        let mut moved = self.moved.lock().expect("nothing panics while it holds the lock");
+        moved
+            .entry(conversation)
+            .or_insert_with(|| Gathered { members: Arc::clone(members), who: Who::Named(HashMap::new()) })
+            .members = Arc::clone(members);
+        drop(moved);
+        self.wake.notify_one();
+    }
+
     fn take(&self) -> HashMap<ConversationId, Gathered> {
         std::mem::take(&mut *self.moved.lock().expect("nothing panics while it holds the lock"))
     }

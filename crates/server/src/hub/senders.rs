@@ -10,8 +10,11 @@ use bluetick_core::{Boundaries, ContentType, ConversationId, Message, PageLimit,
 /// Groups remembered in one generation; there are two, and the older one is forgotten when the younger is full.
 const GENERATION: usize = 2_048;
 
-/// Whoever sent one of this many last messages counts.
+/// Whoever sent one of this many last messages counts, and whoever has not been told yet that all have read its own.
 const LATELY: u64 = PageLimit::MAX.get();
+
+/// Senders remembered of one group. Beyond it those who wrote longest ago are forgotten.
+const MOST_SENDERS: usize = 512;
 
 #[derive(Default)]
 pub(super) struct Senders(Mutex<Generations>);
@@ -34,7 +37,13 @@ struct Recent {
 struct Sender {
     newest: Seq,
     /// What the sender was told last about all the others together.
-    told: Option<Boundaries>,
+    told: Boundaries,
+}
+
+impl Sender {
+    fn still_waits(&self) -> bool {
+        self.told.read < self.newest
+    }
 }
 
 impl Senders {
@@ -58,7 +67,7 @@ impl Senders {
         if recent.from > since.max(Seq::FIRST) {
             return None;
         }
-        recent.senders.retain(|_, sender| sender.newest >= since);
+        recent.senders.retain(|_, sender| sender.newest >= since || sender.still_waits());
         Some(recent.senders.keys().cloned().collect())
     }
 
@@ -75,7 +84,7 @@ impl Senders {
     pub fn tell(&self, conversation: ConversationId, user: &UserId, lowest: Boundaries) -> bool {
         let mut generations = self.generations();
         let sender = generations.known(conversation).and_then(|recent| recent.senders.get_mut(user));
-        sender.is_none_or(|sender| sender.told.replace(lowest) != Some(lowest))
+        sender.is_none_or(|sender| std::mem::replace(&mut sender.told, lowest) != lowest)
     }
 }
 
@@ -107,8 +116,10 @@ impl Recent {
         if message.content_type == ContentType::System {
             return;
         }
-        if self.senders.len() as u64 >= 2 * LATELY {
-            let since = self.head.minus(LATELY - 1);
+        if self.senders.len() >= MOST_SENDERS {
+            let mut newest: Vec<Seq> = self.senders.values().map(|sender| sender.newest).collect();
+            let (_, median, _) = newest.select_nth_unstable(MOST_SENDERS / 2);
+            let since = *median;
             self.senders.retain(|_, sender| sender.newest >= since);
         }
         let sender = self.senders.entry(message.sender.clone()).or_default();
@@ -148,12 +159,28 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wrote_one_of_the_last_hundred_is_known_and_earlier_ones_are_forgotten() {
+    fn whoever_wrote_lately_is_known_and_whoever_waits_for_its_tick() {
         let senders = Senders::default();
         for seq in 1..=150 {
             senders.note(&message(group(0), seq, if seq <= 50 { "early" } else { "late" }));
         }
+        assert_eq!(names(&senders, group(0)), Some(vec!["early".into(), "late".into()]));
+        let read = |seq| Boundaries { delivered: Seq::new(seq), read: Seq::new(seq) };
+        senders.tell(group(0), &"early".parse().unwrap(), read(49));
+        assert_eq!(names(&senders, group(0)), Some(vec!["early".into(), "late".into()]));
+        senders.tell(group(0), &"early".parse().unwrap(), read(50));
         assert_eq!(names(&senders, group(0)), Some(vec!["late".into()]));
+    }
+
+    #[test]
+    fn of_very_many_senders_those_who_wrote_last_stay() {
+        let senders = Senders::default();
+        for seq in 1..=5_000 {
+            senders.note(&message(group(0), seq, &format!("sender{seq:05}")));
+        }
+        let known = names(&senders, group(0)).unwrap();
+        assert!((MOST_SENDERS / 2..=MOST_SENDERS).contains(&known.len()), "{}", known.len());
+        assert_eq!(known.last().map(String::as_str), Some("sender05000"));
     }
 
     #[test]

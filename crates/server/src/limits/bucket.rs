@@ -51,6 +51,16 @@ impl Bucket {
             let debt_us = (full_at_us.saturating_sub(now_us)).clamp(0, rate.capacity_us);
             let after_us = debt_us + cost_us;
             if after_us > rate.capacity_us {
+                // Where the clock went back, the debt counts from now on, or it would stay the same until then.
+                let owed = now_us.saturating_add(debt_us);
+                if owed < full_at_us {
+                    let _ = self.full_at_us.compare_exchange(
+                        full_at_us,
+                        owed,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    );
+                }
                 let wait_us = u64::try_from(after_us - rate.capacity_us).unwrap_or(0);
                 return Err(Duration::from_micros(wait_us));
             }
@@ -124,6 +134,7 @@ mod tests {
         assert_eq!(taken(&bucket, rate, at(0)), 5);
         let year_ago = at(-365 * 24 * 3_600_000);
         assert_eq!(bucket.take(rate, year_ago), Err(Duration::from_millis(100)));
-        assert!(bucket.is_full(at(500)) && !bucket.is_full(at(499)));
+        assert_eq!(taken(&bucket, rate, year_ago.plus_millis(100)), 1);
+        assert_eq!(taken(&bucket, rate, year_ago.plus_millis(10_000)), 5);
     }
 }

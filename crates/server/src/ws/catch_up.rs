@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
-use bluetick_core::ports::{Behind, Mark, Origin, Position};
+use bluetick_core::ports::{Behind, Mark, Missed, Origin, Position};
 use bluetick_core::{MarkKind, PageFrom, PageLimit, Refusal, Seq, StoreError};
 use bluetick_wire::CloseCode;
+use bluetick_wire::frame::encode_gone;
 use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::session::Counted;
 use crate::app::App;
-use crate::hub::{Missing, Poured, Session, Then};
+use crate::hub::{Frame, Missing, Poured, Session, Then};
 use crate::settings::at_most;
 
 /// Conversations of one device that are sent side by side.
@@ -32,10 +33,14 @@ pub(super) type CatchingUp = Pin<Box<dyn Future<Output = Result<(), CloseCode>> 
 
 pub(super) fn catch_up(app: Arc<App>, session: Arc<Session>, positions: Vec<Position>) -> CatchingUp {
     Box::pin(async move {
-        let behind = {
+        let Missed { behind, gone } = {
             let _turn = turn(&app).await;
             app.chat.behind(&session.user, positions.clone()).await.map_err(|error| failed(&error))?
         };
+        for conversation in gone {
+            session.outbox.has_room().await;
+            session.outbox.push(Frame::from(encode_gone(conversation)));
+        }
         let backlog = Backlog { app, session };
         let (sent, ()) = join(backlog.send(&behind, &positions), backlog.acknowledge(&behind)).await;
         sent

@@ -153,6 +153,15 @@ impl Connection {
     }
 
     pub fn answer(&mut self, problem: Problem, message_id: Option<&MessageId>) {
+        self.refuse(problem, message_id, None);
+    }
+
+    /// The answer to something that is about a conversation and no message.
+    pub fn answer_in(&mut self, conversation: Option<ConversationId>, problem: Problem) {
+        self.refuse(problem, None, conversation);
+    }
+
+    fn refuse(&mut self, problem: Problem, message_id: Option<&MessageId>, of: Option<ConversationId>) {
         // The same fault has its own name over HTTP, where there is no frame.
         let code = match problem.code {
             ErrorCode::InvalidRequest => ErrorCode::InvalidFrame,
@@ -160,7 +169,8 @@ impl Connection {
         };
         self.app.metrics.rejected(code);
         let message_id = message_id.map(ToString::to_string);
-        self.session.outbox.push(Frame::from(encode_error(code, &problem.message, message_id.as_deref())));
+        let error = encode_error(code, &problem.message, message_id.as_deref(), of);
+        self.session.outbox.push(Frame::from(error));
     }
 }
 
@@ -185,7 +195,7 @@ impl FloodWatch {
         FloodWatch { limit, refusals: 0, since: Instant::now() }
     }
 
-    fn refused(&mut self) -> Result<(), CloseCode> {
+    pub fn refused(&mut self) -> Result<(), CloseCode> {
         if self.since.elapsed() > FloodWatch::WINDOW {
             *self = FloodWatch::new(self.limit);
         }

@@ -51,7 +51,7 @@ async fn first_frame(pipe: &mut Pipe, app: &App) -> Result<Greeting, NoHello> {
                     Ok(ClientFrame::Hello(hello)) => authenticate(&hello, app).map_err(Some),
                     Err(FrameError::Invalid(bad)) => {
                         // Before the close code, which cannot say what is wrong.
-                        let error = encode_error(ErrorCode::InvalidFrame, &bad.to_string(), None);
+                        let error = encode_error(ErrorCode::InvalidFrame, &bad.to_string(), None, None);
                         pipe.write(Message::Text(error.into()));
                         app.metrics.rejected(ErrorCode::InvalidFrame);
                         Err(Some(CloseCode::HelloExpected))

@@ -158,7 +158,8 @@ impl Connection {
     pub fn mark(&mut self, kind: MarkKind, frame: &MarkFrame<'_>) -> Result<(), CloseCode> {
         if let Err(problem) = self.budget.ack() {
             self.app.metrics.marks_refused.inc();
-            return self.too_fast(problem, None);
+            self.answer_in(frame.conversation(), problem);
+            return self.flood.refused();
         }
         let accepted = frame
             .conversation()
@@ -168,7 +169,7 @@ impl Connection {
             Ok((conversation, work)) => self.marks.say(conversation, kind, frame.seq(), work),
             Err(problem) => {
                 self.app.metrics.marks_refused.inc();
-                self.answer(problem, None);
+                self.answer_in(frame.conversation(), problem);
             }
         }
         Ok(())
@@ -177,7 +178,7 @@ impl Connection {
     pub fn mark_done(&mut self, done: MarkDone) {
         self.marks.settle(&done);
         if let Err(error) = done.result {
-            self.answer(error.into(), None);
+            self.answer_in(Some(done.conversation), error.into());
         }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use axum::extract::ws::{Message, WebSocket};
 use bluetick_core::chat::ChatError;
-use bluetick_core::ports::{Accepted, Appended};
+use bluetick_core::ports::{Accepted, Appended, Position};
 use bluetick_core::{ProfileUpdate, UserId};
 use bluetick_wire::CloseCode;
 use bluetick_wire::frame::encode_welcome;
-use futures_util::future::join3;
+use futures_util::future::{join, join3};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use prometheus_client::metrics::gauge::Gauge;
@@ -98,7 +98,8 @@ async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch
         return say_goodbye(pipe, app, Some(CloseCode::TooManyConnections)).await;
     };
     let session = Arc::clone(&registration.session);
-    if registration.is_first {
+    let is_first = registration.is_first;
+    if is_first {
         app.hub.came(&session.user);
     }
     let counted = Counted::new(&app.metrics.connections);
@@ -112,7 +113,7 @@ async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch
         most_sends: at_most(app.limits.in_flight_sends_per_connection),
         marks: Marks::new(app, &session),
         typing: Typing::new(),
-        catching_up: Some(catch_up(Arc::clone(app), Arc::clone(&session), positions)),
+        catching_up: Some(arrive(app, &session, positions, is_first)),
         timers: Timers::new(&app.limits, Arc::clone(&app.clock), claims.expires_at),
         phase,
         session: Arc::clone(&session),
@@ -132,14 +133,28 @@ async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch
     join3(say_goodbye(pipe, app, end), marks.finish(), left).await;
 }
 
+/// The device is sent what it missed. That a user is here is noted at once: should the server be killed, nobody writes it later.
+fn arrive(app: &Arc<App>, session: &Arc<Session>, positions: Vec<Position>, is_first: bool) -> CatchingUp {
+    let catching_up = catch_up(Arc::clone(app), Arc::clone(session), positions);
+    if !is_first {
+        return catching_up;
+    }
+    let (app, session) = (Arc::clone(app), Arc::clone(session));
+    Box::pin(async move { join(catching_up, seen(&app, &session.user)).await.0 })
+}
+
 /// The user's last connection has ended.
 async fn leave(app: &App, user: &UserId) {
+    seen(app, user).await;
+    app.hub.went(user);
+}
+
+async fn seen(app: &App, user: &UserId) {
     let last_seen_at = Some(app.clock.now());
     let update = ProfileUpdate { user: user.clone(), last_seen_at, hides_presence: None };
     if let Err(error) = app.chat.update_profile(update).await {
         tracing::debug!(%user, %error, "when a user was last here could not be stored");
     }
-    app.hub.went(user);
 }
 
 /// Counts something for as long as it lives.

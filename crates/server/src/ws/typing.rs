@@ -25,7 +25,7 @@ const MOST_CONVERSATIONS: usize = 64;
 const MOST_ASKED: usize = 8;
 
 type Asking = Pin<Box<dyn Future<Output = Members> + Send>>;
-pub(super) type Members = Result<ConversationView, ChatError>;
+pub(super) type Members = (ConversationId, Result<ConversationView, ChatError>);
 
 pub(super) struct Typing {
     paces: Paces<ConversationId>,
@@ -56,15 +56,16 @@ impl Connection {
             self.app.metrics.dropped(Dropped::Ephemeral, 1);
         } else if self.typing.paces.allows(conversation) {
             let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
-            let members = async move { app.chat.conversation(&session.user, conversation).await };
+            let members =
+                async move { (conversation, app.chat.conversation(&session.user, conversation).await) };
             self.typing.asking.push(Box::pin(members));
         }
     }
 
-    pub fn typing_members(&mut self, members: Members) {
+    pub fn typing_members(&mut self, (conversation, members): Members) {
         match members {
             Ok(view) => self.app.hub.typing(&view, &self.session.user),
-            Err(error) => self.answer(error.into(), None),
+            Err(error) => self.answer_in(Some(conversation), error.into()),
         }
     }
 }

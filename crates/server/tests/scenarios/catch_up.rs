@@ -86,9 +86,25 @@ async fn a_device_that_says_where_it_is_gets_what_it_misses_whatever_the_others_
     assert_eq!(seqs(&bob.connect_at(at(json!(119))).await.backlog, &chat), [120]);
     assert_eq!(seqs(&bob.connect_at(at(json!(120))).await.backlog, &chat), [0; 0]);
     assert_eq!(seqs(&bob.connect_at(at(json!(5_000))).await.backlog, &chat), [0; 0]);
-    // A position of another life of the store says nothing.
+    // A position of another life of the store says nothing, as one above the head.
     let other_life = at(json!({"epoch": 9, "seq": 7}));
     assert_eq!(seqs(&bob.connect_at(other_life).await.backlog, &chat), [0; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_position_in_a_group_one_has_been_taken_out_of_is_answered_with_gone() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let group = alice.group(&["bob"]).await;
+    assert_eq!(alice.remove(&group, "bob").await.status, 204);
+    let never = format!("g{}", "0".repeat(group.len() - 1));
+    let tablet = bob.connect_at(json!({group.clone(): 1, never.clone(): 4})).await;
+    let mut gone: Vec<Value> = [group, never].map(|id| json!({"type": "gone", "conversation_id": id})).into();
+    let mut backlog = tablet.backlog.clone();
+    for frames in [&mut gone, &mut backlog] {
+        frames.sort_by_key(Value::to_string);
+    }
+    assert_eq!(backlog, gone, "one that never was and one that is not one's own look alike");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,6 +257,6 @@ async fn a_late_member_is_sent_nothing_from_before_its_joining() {
     alice.add(&group, &["bob"]).await;
     alice.send(&group, "m2", "after").await;
     assert_eq!(seqs(&bob.connect_at(json!({group.clone(): 0})).await.backlog, &group), [3, 4]);
-    let behind = world.store.behind(&"bob".parse().unwrap(), Vec::new()).await.unwrap();
+    let behind = world.store.behind(&"bob".parse().unwrap(), Vec::new()).await.unwrap().behind;
     assert_eq!(behind[0].after, Seq::new(2));
 }

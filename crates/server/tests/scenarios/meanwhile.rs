@@ -239,5 +239,6 @@ async fn a_group_one_is_taken_out_of_during_the_backlog_ends_with_the_notice_of_
     alice.settle().await;
     store.hold_pages(false);
     assert_eq!(tablet.hear_type("message").await["seq"], 3);
+    assert_eq!(tablet.hear().await, json!({"type": "gone", "conversation_id": group}));
     tablet.hear_type("caught_up").await;
 }

@@ -1,7 +1,7 @@
 use bluetick_core::ProfileUpdate;
 use serde_json::{Value, json};
 
-use crate::harness::{Device, World};
+use crate::harness::{Device, PATIENCE, World};
 
 async fn say_goodbye(mut device: Device) {
     device.socket.close(None).await.unwrap();
@@ -78,6 +78,21 @@ async fn of_somebody_who_hides_nothing_is_told() {
     assert_eq!(phone.hear_type("presence").await["user_id"], "carol");
     say_goodbye(carols).await;
     assert_eq!(phone.hear_type("presence").await["user_id"], "carol");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_somebody_has_come_is_stored_at_once_should_the_server_not_live_to_see_it_go() {
+    let world = World::new().await;
+    let alice = world.person("alice");
+    let mut phone = alice.connect().await;
+    phone.hears_nothing().await;
+    let profile = || async { world.store.profile(&"alice".parse().unwrap()).await.unwrap() };
+    let stored = tokio::time::timeout(PATIENCE, async {
+        while profile().await.last_seen_at.is_none() {
+            tokio::task::yield_now().await;
+        }
+    });
+    stored.await.expect("it is stored while the connection lasts");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -331,9 +331,55 @@ async fn in_a_large_group_those_who_wrote_lately_are_told_by_name_when_few_have_
     let mut reader = people[2].connect().await;
     reader.mark("read", &group, 2).await;
     assert_eq!(writer.hear_type("status").await, status(&group, "p2", 2, 2));
-    let lowest = writer.hear_type("receipts").await;
-    assert_eq!((lowest["last_delivered_seq"].as_u64(), lowest["last_read_seq"].as_u64()), (Some(0), Some(0)));
+    assert_eq!(
+        heard(&people[0], &mut writer, &["receipts"]).await,
+        Vec::<Value>::new(),
+        "all others are at 0"
+    );
     assert_eq!(heard(&people[1], &mut quiet, &["status", "receipts"]).await, Vec::<Value>::new());
+}
+
+/// A group of 20, in which everybody but the first and the last has read up to `seq`.
+async fn all_but_one_read(
+    world: &World,
+    seq: u64,
+    fill: impl AsyncFnOnce(&[Person], &str),
+) -> (Vec<Person>, String) {
+    let people: Vec<Person> = (0..20).map(|number| world.person(&format!("p{number:02}"))).collect();
+    let members: Vec<&str> = people[1..].iter().map(|person| person.name.as_str()).collect();
+    let group = people[0].group(&members).await;
+    people[0].send(&group, "m1", "hi").await;
+    fill(&people, &group).await;
+    for person in &people[1..19] {
+        person.post(&format!("/v1/conversations/{group}/read"), json!({"seq": seq})).await;
+    }
+    (people, group)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_one_who_was_behind_leaves_a_large_group_the_tick_is_told() {
+    let world = World::new().await;
+    let (people, group) = all_but_one_read(&world, 2, async |_, _| ()).await;
+    let mut writer = people[0].connect().await;
+    assert_eq!(people[0].remove(&group, &people[19].name).await.status, 204);
+    writer.hear_type("message").await;
+    let lowest = writer.hear_type("receipts").await;
+    assert_eq!((&lowest["last_delivered_seq"], &lowest["last_read_seq"]), (&json!(2), &json!(2)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_its_tick_is_told_however_many_wrote_since() {
+    let world = World::new().await;
+    let write_on = async |people: &[Person], group: &str| {
+        for number in 0..120 {
+            people[1].send(group, &format!("m{number}"), "on and on").await;
+        }
+    };
+    let (people, group) = all_but_one_read(&world, 2, write_on).await;
+    let mut writer = people[0].connect().await;
+    people[19].post(&format!("/v1/conversations/{group}/read"), json!({"seq": 2})).await;
+    let lowest = writer.hear_type("receipts").await;
+    assert_eq!(lowest["last_read_seq"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Behind, Health, Mark, NewConversation, Opened, Position, Prefer,
+    Accepted, AddMembers, Append, Health, Mark, Missed, NewConversation, Opened, Position, Prefer,
     RemoveMember, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
@@ -146,7 +146,7 @@ impl Store for RiggedStore {
         self.inner().inbox_entry(id, reader).await
     }
 
-    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Vec<Behind>, StoreError> {
+    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
         self.inner().behind(user, positions).await
     }
 

@@ -24,6 +24,7 @@ async fn a_hello_is_welcomed_with_who_and_where_one_is() {
     assert!(
         welcome["session_id"].is_string() && welcome["server_time"].as_i64().unwrap() > 1_700_000_000_000
     );
+    device.hear_type("gone").await;
     device.hear_type("caught_up").await;
 }
 

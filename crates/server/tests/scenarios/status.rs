@@ -48,8 +48,8 @@ async fn one_tick_then_two_then_blue() {
     let chat = alice.direct("bob").await;
     send_some(&alice, &chat, 3).await;
     let nobody_yet = json!({"head_seq": 3, "members": [
-        {"user_id": "alice", "last_delivered_seq": 2, "last_read_seq": 2},
-        {"user_id": "bob", "last_delivered_seq": 0, "last_read_seq": 0},
+        {"user_id": "alice", "last_delivered_seq": 2, "last_read_seq": 2, "joined_seq": 1},
+        {"user_id": "bob", "last_delivered_seq": 0, "last_read_seq": 0, "joined_seq": 1},
     ]});
     assert_eq!(status(&alice, &chat).await, nobody_yet);
 

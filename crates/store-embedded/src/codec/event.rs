@@ -37,19 +37,25 @@ pub enum Event<'a> {
     User(User),
     /// A member stands here, at least. Replies are not events of their own: they follow from the message.
     Marked {
-        conversation: ConversationId,
-        user: UserId,
+        seat: Seat,
         standing: Standing,
     },
     Preferred {
-        conversation: ConversationId,
-        user: UserId,
+        seat: Seat,
         preferences: Preferences,
     },
     Profile {
         user: UserId,
         profile: Profile,
     },
+}
+
+/// Somebody's membership: whoever leaves and comes back has another one, to which nothing said before applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat {
+    pub conversation: ConversationId,
+    pub user: UserId,
+    pub joined_seq: Seq,
 }
 
 /// Writes a message event and returns where in `out` its record lies.
@@ -102,23 +108,29 @@ pub fn put_user(out: &mut Vec<u8>, user: &User) {
 }
 
 /// The preferences in `standing` are not written; they have an event of their own.
-pub fn put_marked(out: &mut Vec<u8>, conversation: ConversationId, user: &UserId, standing: &Standing) {
-    let mut body = conversation.as_bytes().to_vec();
-    put_bytes(&mut body, user.as_str().as_bytes());
+pub fn put_marked(out: &mut Vec<u8>, seat: &Seat, standing: &Standing) {
+    let mut body = seat_bytes(seat);
     super::rows::put_progress(&mut body, standing);
     put_event(out, MARKED, &body);
 }
 
-pub fn put_preferred(
-    out: &mut Vec<u8>,
-    conversation: ConversationId,
-    user: &UserId,
-    preferences: Preferences,
-) {
-    let mut body = conversation.as_bytes().to_vec();
-    put_bytes(&mut body, user.as_str().as_bytes());
+pub fn put_preferred(out: &mut Vec<u8>, seat: &Seat, preferences: Preferences) {
+    let mut body = seat_bytes(seat);
     body.push(super::rows::preference_bits(preferences));
     put_event(out, PREFERRED, &body);
+}
+
+fn seat_bytes(seat: &Seat) -> Vec<u8> {
+    let mut body = seat.conversation.as_bytes().to_vec();
+    put_bytes(&mut body, seat.user.as_str().as_bytes());
+    put_varint(&mut body, seat.joined_seq.get());
+    body
+}
+
+fn read_seat(reader: &mut Reader<'_>) -> Result<Seat, DecodeError> {
+    let conversation = read_conversation_id(reader)?;
+    let user = read_user_id(reader)?;
+    Ok(Seat { conversation, user, joined_seq: Seq::new(reader.varint()?) })
 }
 
 pub fn put_profile(out: &mut Vec<u8>, user: &UserId, profile: &Profile) {
@@ -171,14 +183,12 @@ pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, Deco
             Event::User(super::rows::read_user(&mut body, id)?)
         }
         MARKED => {
-            let conversation = read_conversation_id(&mut body)?;
-            let user = read_user_id(&mut body)?;
-            Event::Marked { conversation, user, standing: super::rows::read_progress(&mut body)? }
+            let seat = read_seat(&mut body)?;
+            Event::Marked { seat, standing: super::rows::read_progress(&mut body)? }
         }
         PREFERRED => {
-            let conversation = read_conversation_id(&mut body)?;
-            let user = read_user_id(&mut body)?;
-            Event::Preferred { conversation, user, preferences: super::rows::read_preferences(body.u8()?)? }
+            let seat = read_seat(&mut body)?;
+            Event::Preferred { seat, preferences: super::rows::read_preferences(body.u8()?)? }
         }
         PROFILE => {
             let user = read_user_id(&mut body)?;
@@ -257,9 +267,11 @@ mod tests {
             },
         );
         let standing = Standing { delivered: Seq::new(300), read: Seq::new(2), ..Standing::default() };
-        put_marked(out, ConversationId::group([1; 15]), &user("bob"), &standing);
+        let conversation = ConversationId::group([1; 15]);
+        let seat = Seat { conversation, user: user("bob"), joined_seq: Seq::new(7) };
+        put_marked(out, &seat, &standing);
         let preferences = Preferences { pinned: true, ..Preferences::default() };
-        put_preferred(out, ConversationId::group([1; 15]), &user("bob"), preferences);
+        put_preferred(out, &seat, preferences);
         let profile = Profile { last_seen_at: Some(Timestamp::from_millis(3)), hides_presence: true };
         put_profile(out, &user("bob"), &profile);
     }
@@ -270,7 +282,7 @@ mod tests {
         all_events(&mut out);
         assert_eq!(
             hex(&out),
-            "01186701 01010101 01010101 01010101 0101ac02 7265636f 7264022c 67010101 01010101 01010101 01010101 d00f0561 6c696365 01035465 61020561 6c696365 01010362 6f620001 03186701 01010101 01010101 01010101 01010563 61726f6c 0002041a 67010101 01010101 01010101 01010101 05616c69 63650362 6f62050f 05616c69 63650e01 05416c69 63650006 1a670101 01010101 01010101 01010101 0103626f 62ac0202 00000007 15670101 01010101 01010101 01010101 0103626f 62020806 03626f62 0106"
+            "01186701 01010101 01010101 01010101 0101ac02 7265636f 7264022c 67010101 01010101 01010101 01010101 d00f0561 6c696365 01035465 61020561 6c696365 01010362 6f620001 03186701 01010101 01010101 01010101 01010563 61726f6c 0002041a 67010101 01010101 01010101 01010101 05616c69 63650362 6f62050f 05616c69 63650e01 05416c69 63650006 1b670101 01010101 01010101 01010101 0103626f 6207ac02 02000000 07166701 01010101 01010101 01010101 01010362 6f620702 08060362 6f620106"
         );
     }
 
@@ -286,8 +298,8 @@ mod tests {
                 Event::Founded { members, .. } => format!("founded by {}", members.len()),
                 Event::Membership { change, .. } => format!("{change:?}"),
                 Event::User(user) => format!("user {}", user.id),
-                Event::Marked { user, standing, .. } => format!("{user} {standing:?}"),
-                Event::Preferred { user, preferences, .. } => format!("{user} {preferences:?}"),
+                Event::Marked { seat, standing } => format!("{seat:?} {standing:?}"),
+                Event::Preferred { seat, preferences } => format!("{seat:?} {preferences:?}"),
                 Event::Profile { user, profile } => format!("{user} {profile:?}"),
             });
         }

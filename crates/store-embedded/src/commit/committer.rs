@@ -25,8 +25,6 @@ const PROBE_EVERY: Duration = Duration::from_millis(250);
 const MAX_BACKLOG: u64 = 3;
 /// How long the end waits for a checkpoint that is being written, and then for the last one.
 pub const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
-/// How old changes must be before somebody who wants a checkpoint gets one early.
-const WANTED_AFTER: Duration = Duration::from_secs(2);
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
 
 pub struct CommitterParts {
@@ -85,9 +83,7 @@ impl Committer {
         if self.parts.health.check().is_err() {
             return Some(PROBE_EVERY);
         }
-        let wanted = self.parts.queue.checkpoint_is_wanted();
-        let idle = if wanted { WANTED_AFTER } else { self.parts.checkpoint_idle };
-        let due = self.dirty_since? + idle.min(self.parts.checkpoint_idle);
+        let due = self.dirty_since? + self.parts.checkpoint_idle;
         Some(due.saturating_duration_since(Instant::now()).max(Duration::from_millis(10)))
     }
 
@@ -207,9 +203,7 @@ impl Committer {
     }
 
     fn seal_if_due(&mut self) {
-        let older_than = |age: Duration| self.dirty_since.is_some_and(|since| since.elapsed() >= age);
-        let wanted = self.parts.queue.checkpoint_is_wanted() && older_than(WANTED_AFTER);
-        let idle = wanted || older_than(self.parts.checkpoint_idle);
+        let idle = self.dirty_since.is_some_and(|since| since.elapsed() >= self.parts.checkpoint_idle);
         let full = self.parts.generation.log_bytes >= self.parts.checkpoint_bytes;
         if (idle || full) && self.parts.handover.is_free() {
             self.seal();
@@ -218,7 +212,6 @@ impl Committer {
 
     fn seal(&mut self) {
         self.dirty_since = None;
-        self.parts.queue.checkpoint_was_taken();
         self.parts.handover.give(self.parts.generation.seal());
     }
 

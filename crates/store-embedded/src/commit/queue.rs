@@ -1,7 +1,6 @@
 //! What waits for the committer. Bounded: when it is full, the sender is told at once.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -16,8 +15,6 @@ pub struct Queue {
     limit: usize,
     state: Mutex<State>,
     wake: Condvar,
-    /// Somebody reads what would be quicker to read from the tables.
-    checkpoint_wanted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -38,12 +35,7 @@ pub enum Woken {
 
 impl Queue {
     pub fn new(limit: usize) -> Queue {
-        Queue {
-            limit,
-            state: Mutex::default(),
-            wake: Condvar::new(),
-            checkpoint_wanted: AtomicBool::new(false),
-        }
+        Queue { limit, state: Mutex::default(), wake: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -72,21 +64,6 @@ impl Queue {
     pub fn nudge(&self) {
         self.state().nudged = true;
         self.wake.notify_one();
-    }
-
-    /// Asks for a checkpoint before it is due.
-    pub fn want_checkpoint(&self) {
-        if !self.checkpoint_wanted.swap(true, Ordering::Relaxed) {
-            self.nudge();
-        }
-    }
-
-    pub fn checkpoint_is_wanted(&self) -> bool {
-        self.checkpoint_wanted.load(Ordering::Relaxed)
-    }
-
-    pub fn checkpoint_was_taken(&self) {
-        self.checkpoint_wanted.store(false, Ordering::Relaxed);
     }
 
     pub fn close(&self) {

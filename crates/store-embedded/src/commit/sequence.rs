@@ -235,29 +235,34 @@ impl Sequencer {
 /// member; since everything only goes forward, they meet again when the batch is shown.
 fn mark(batch: &mut Batch, command: Box<MarkCommand>) {
     let MarkCommand { room, mark, .. } = &*command;
-    let (before, standing) = {
+    let (joined_seq, before, standing) = {
         let state = room.state();
-        let Some((_, before)) = state.member(&mark.user) else {
+        let Some((member, before)) = state.member(&mark.user) else {
             drop(state);
             return answer(command.reply, Err(Refusal::NotAMember.into()));
         };
         let mut standing = *before;
         standing.mark(mark.kind, mark.seq, state.head());
-        (*before, standing)
+        (member.joined_seq, *before, standing)
     };
     if standing == before {
         return answer(command.reply, Ok(before.own()));
     }
-    event::put_marked(&mut batch.buffer.bytes, room.id, &mark.user, &standing);
+    let seat = event::Seat { conversation: room.id, user: mark.user.clone(), joined_seq };
+    event::put_marked(&mut batch.buffer.bytes, &seat, &standing);
     batch.buffer.events += 1;
     batch.planned.push(Planned::Mark { command, standing });
 }
 
 fn set_preferences(batch: &mut Batch, room: Arc<Room>, prefer: Prefer, reply: Reply<()>) {
-    let before = room.state().member(&prefer.user).map(|(_, standing)| standing.preferences);
-    let Some(before) = before else { return answer(reply, Err(Refusal::NotAMember.into())) };
+    let found = room.state().member(&prefer.user).map(|(member, now)| (member.joined_seq, now.preferences));
+    let Some((joined_seq, before)) = found else { return answer(reply, Err(Refusal::NotAMember.into())) };
     let preferences = prefer.change.applied_to(before);
-    event::put_preferred(&mut batch.buffer.bytes, room.id, &prefer.user, preferences);
+    if preferences == before {
+        return answer(reply, Ok(()));
+    }
+    let seat = event::Seat { conversation: room.id, user: prefer.user.clone(), joined_seq };
+    event::put_preferred(&mut batch.buffer.bytes, &seat, preferences);
     batch.buffer.events += 1;
     // What is hidden must be hidden before the next mark is looked at.
     batch.unsettled.insert(Subject::Conversation(room.id));

@@ -85,7 +85,7 @@ impl Show<'_> {
         state.push(seq, TailMessage { record: self.bytes.slice(record), fingerprint }, received_at);
         let mut news = false;
         let before = state.stand(append.sender.as_str(), |standing| news = standing.reply(seq));
-        self.generation.list(&room, &mut state);
+        self.generation.changed(&room, &mut state);
         if self.listens {
             let members = Arc::clone(&state.members);
             if let Some(before) = before.filter(|_| news) {
@@ -106,7 +106,7 @@ impl Show<'_> {
             now.advance(standing);
         });
         if let Some(before) = before {
-            self.generation.list(&room, &mut state);
+            self.generation.changed_for(&mark.user, &room, &mut state);
             if self.listens {
                 self.changes.extend(moved(room.id, &state, &mark.user, &before, mark.origin));
             }
@@ -135,7 +135,7 @@ impl Show<'_> {
                 origin: None,
             });
         }
-        self.generation.list(room, &mut state);
+        self.generation.changed(room, &mut state);
         let joined = state.members.iter().map(|member| joined(room.id, &member.user));
         self.changes.extend(joined);
         let view = state.view().expect("it was just made");
@@ -149,14 +149,14 @@ impl Show<'_> {
         reply: Reply<ConversationView>,
     ) {
         let mut state = room.state();
-        self.generation.list(room, &mut state);
         // All of them first: then everybody who hears of one shares the list of members.
         for ((change, _), _) in &changes {
             state.change_membership(change);
-            let (MembershipChange::Joined(bluetick_core::Member { user, .. })
-            | MembershipChange::Left { user, .. }) = change;
-            self.generation.note(user, room, &mut state);
+            if let MembershipChange::Left { user, .. } = change {
+                self.generation.changed_for(user, room, &mut state);
+            }
         }
+        self.generation.changed(room, &mut state);
         for ((change, message), record) in changes {
             state.push(message.seq, self.notice(record), message.received_at);
             let departed = match change {
@@ -181,7 +181,7 @@ impl Show<'_> {
         let mut state = room.state();
         let changed = state.stand(prefer.user.as_str(), |standing| standing.preferences = preferences);
         if changed.is_some() {
-            self.generation.list(room, &mut state);
+            self.generation.changed_for(&prefer.user, room, &mut state);
         }
         drop(state);
         self.changes.push(Change::Preferred { conversation: room.id, user: prefer.user });

@@ -32,23 +32,28 @@ impl Generation {
         Generation { number, rooms, users, profiles, log_bytes: 0, through, recent }
     }
 
-    /// Puts a room on the list, once, and on those of its members.
-    pub fn list(&mut self, room: &Arc<Room>, state: &mut RoomState) {
+    /// Puts a room on the list, once.
+    fn list(&mut self, room: &Arc<Room>, state: &mut RoomState) {
         if state.listed_in != self.number {
             state.listed_in = self.number;
             self.rooms.push(Arc::clone(room));
-            for member in state.members.iter() {
-                self.recent.note(&member.user, room);
-            }
         }
     }
 
-    /// Somebody has come into a room, or has gone, after it was listed. Whoever has gone is noted too: the tables still
-    /// count it in.
-    pub fn note(&self, user: &UserId, room: &Arc<Room>, state: &mut RoomState) {
-        self.recent.note(user, room);
-        if !state.members.contains(user) {
-            state.gone.push(user.clone());
+    /// Something happened that all members see.
+    pub fn changed(&mut self, room: &Arc<Room>, state: &mut RoomState) {
+        self.list(room, state);
+        let RoomState { noted, members, .. } = state;
+        noted.all(&self.recent, room, members.iter().map(|member| &member.user));
+    }
+
+    /// Something happened to one user: it moved, or set something, or is no member any more.
+    pub fn changed_for(&mut self, user: &UserId, room: &Arc<Room>, state: &mut RoomState) {
+        self.list(room, state);
+        if state.members.len() > super::noted::LARGE {
+            state.noted.as_large(&self.recent, room);
+        } else {
+            state.noted.one(&self.recent, room, user);
         }
     }
 
@@ -70,12 +75,7 @@ impl Generation {
                 continue;
             }
             state.stale = Stale::Nobody;
-            for user in std::mem::take(&mut state.gone) {
-                self.recent.forget(&user, room.id);
-            }
-            for member in state.members.iter() {
-                self.recent.forget(&member.user, room.id);
-            }
+            state.noted.settle(&self.recent, room);
         }
     }
 }
@@ -90,12 +90,12 @@ mod tests {
     fn a_room_is_listed_once_in_each_generation_it_changed_in() {
         let mut generation = Generation::first(Arc::default());
         let room = Arc::new(Room::new(ConversationId::group([1; 15]), RoomState::absent()));
-        generation.list(&room, &mut room.state());
-        generation.list(&room, &mut room.state());
+        generation.changed(&room, &mut room.state());
+        generation.changed(&room, &mut room.state());
         let sealed = generation.seal();
         assert_eq!(sealed.rooms.len(), 1);
         assert!(generation.is_empty());
-        generation.list(&room, &mut room.state());
+        generation.changed(&room, &mut room.state());
         assert_eq!((sealed.number, generation.number, generation.rooms.len()), (1, 2, 1));
     }
 }

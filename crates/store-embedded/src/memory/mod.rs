@@ -2,6 +2,7 @@
 
 mod generation;
 mod ids;
+mod noted;
 mod profiles;
 mod recent;
 mod room;
@@ -11,6 +12,7 @@ mod users;
 
 pub use generation::Generation;
 pub use ids::IdTable;
+pub use noted::Noted;
 pub use profiles::Profiles;
 pub use recent::Recent;
 pub use room::{NoticesAbove, Room, RoomState, TailMessage, Written};

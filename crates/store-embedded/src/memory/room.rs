@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bluetick_core::inbox::{InboxPlace, Shelf};
 use bluetick_core::members::MembershipChange;
 use bluetick_core::{
     Conversation, ConversationId, ConversationKind, ConversationView, Member, Members, Seq, Standing,
@@ -11,7 +12,7 @@ use bluetick_core::{
 };
 use bytes::Bytes;
 
-use super::{IdTable, Seats, Stale};
+use super::{IdTable, Noted, Seats, Stale};
 use crate::codec::chunk::Fingerprint;
 use crate::codec::rows::StoredConversation;
 
@@ -61,8 +62,8 @@ pub struct RoomState {
     changes: u64,
     /// Whose inbox and pending rows are out of date.
     pub stale: Stale,
-    /// Who has left and may still be counted in by the tables' rows by user.
-    pub gone: Vec<UserId>,
+    /// Who knows that it has changed.
+    pub noted: Noted,
     /// The generation that has this room on its list.
     pub listed_in: u64,
 }
@@ -117,7 +118,7 @@ impl RoomState {
             departed: HashMap::new(),
             changes: 0,
             stale: Stale::Nobody,
-            gone: Vec::new(),
+            noted: Noted::default(),
             listed_in: 0,
         }
     }
@@ -165,6 +166,7 @@ impl RoomState {
 
     pub fn change_membership(&mut self, change: &MembershipChange) {
         self.changes += 1;
+        self.noted.members_changed();
         self.stale = Stale::Everybody;
         match change {
             MembershipChange::Joined(member) => {
@@ -192,7 +194,7 @@ impl RoomState {
         let conversation = self.conversation.as_mut().expect("only a conversation that exists gets messages");
         assert_eq!(seq, conversation.head.next(), "places are dense");
         conversation.head = seq;
-        conversation.last_at = received_at;
+        conversation.last_at = conversation.last_at.max(received_at);
         self.newest_at = self.newest_at.max(received_at);
         self.reserved = self.reserved.max(seq);
         let TailMessage { record, fingerprint } = message;
@@ -204,6 +206,13 @@ impl RoomState {
     pub fn member(&self, user: &UserId) -> Option<(&Member, &Standing)> {
         let at = self.members.position(user.as_str())?;
         Some((self.members.at(at), self.seats.standing(at)))
+    }
+
+    /// Where it is in the member's inbox.
+    pub fn place(&self, id: ConversationId, user: &UserId) -> Option<InboxPlace> {
+        let (_, standing) = self.member(user)?;
+        let last_at = self.conversation.as_ref()?.last_at;
+        Some(InboxPlace { shelf: Shelf::of(standing.preferences), last_at, id })
     }
 
     /// Lets a member's standing move. Returns where it was when it did.

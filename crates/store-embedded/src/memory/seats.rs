@@ -73,13 +73,13 @@ impl Seats {
     }
 
     /// How far the others have come: the lowest of them.
-    pub fn lowest_besides(&mut self, members: &Members, at: usize) -> Boundaries {
+    pub fn lowest_besides(&mut self, members: &Members, at: usize, head: Seq) -> Boundaries {
         if let [one, other] = &self.seats[..] {
             let (other, other_at) = if at == 0 { (other, 1) } else { (one, 0) };
             return other.standing.shown_since(members.at(other_at).joined_seq);
         }
         let own = self.shown(members, at);
-        self.tally(members).lowest_besides(own).unwrap_or_default()
+        self.tally(members).lowest_besides(own).unwrap_or(Boundaries { delivered: head, read: head })
     }
 
     fn shown(&self, members: &Members, at: usize) -> Boundaries {

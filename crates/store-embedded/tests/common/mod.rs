@@ -88,7 +88,7 @@ pub async fn send_as(
     message_id: &str,
     text: &str,
 ) -> Result<Seq, StoreError> {
-    let append = Append { message_id: message_id.parse().unwrap(), ..message(id, sender, text) };
+    let append = Append { content: text.into(), ..message(id, sender, message_id) };
     store.append(append).await?.await.map(|appended| appended.seq)
 }
 

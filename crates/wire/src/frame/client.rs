@@ -84,12 +84,15 @@ pub struct Hello<'a> {
     #[serde(borrow)]
     #[schema(value_type = String)]
     pub token: Cow<'a, str>,
-    /// Names the device, so that it can be told from the user's others.
+    /// Names the device. Accepted and not used yet.
     #[serde(borrow)]
     #[schema(value_type = Option<String>)]
     pub device_id: Option<Cow<'a, str>>,
     /// What the device has, by conversation: everything up to a seq. It is sent what lies above, whatever other devices of
-    /// the user have. A position of another epoch is passed over.
+    /// the user have; and as if it had said `delivered`, it has said so. Of conversations it does not name it is sent what no device of the
+    /// user has acknowledged, or else the newest page of those with activity after the newest position. Without any position only
+    /// what is not acknowledged. A position of another epoch is passed over; one in a conversation the user is not in is
+    /// answered with `gone`.
     #[schema(value_type = Option<HashMap<String, PositionSchema>>)]
     pub positions: Option<HashMap<String, Position>>,
 }

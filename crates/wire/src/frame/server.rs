@@ -26,7 +26,8 @@ pub struct WelcomeFrame<'a> {
     pub server_time: i64,
 }
 
-/// The backlog is complete; what follows is live.
+/// The backlog is complete; what follows is live. The backlog is messages alone: ticks, settings and membership that changed
+/// meanwhile are in the inbox (`GET /v1/conversations`).
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"type": "caught_up"}))]
 pub struct CaughtUpFrame {}
@@ -58,7 +59,9 @@ pub struct MessageFrame<'a> {
     pub message: MessageBody<'a>,
 }
 
-/// Somebody has got or read more of a conversation. To the other members, and to the other devices of the one who did.
+/// Somebody has got or read more of a conversation. To the other devices of the one who did, and to the other members: in
+/// conversations of up to 16 members to all of them at once; in larger ones within a quarter of a second, as long as it is not
+/// more than 8 who moved, to those who sent one of the last 100 messages or wait for the tick of an earlier one.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "status", "conversation_id": "d0123456789abcdefghjkmnpq", "user_id": "bob", "last_delivered_seq": 44,
@@ -80,7 +83,8 @@ pub struct StatusFrame<'a> {
     pub unread: Option<u64>,
 }
 
-/// How far all other members of a large group have come, in place of a `status` for each of them.
+/// How far all other members of a group have come: in groups of more than 16 members, in place of a `status` for each of them
+/// when many moved, and to the same people; in any group when somebody leaves and those who are left have come further.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "receipts", "conversation_id": "g0123456789abcdefghjkmnpq", "last_delivered_seq": 44, "last_read_seq": 12,
@@ -164,6 +168,20 @@ pub struct ErrorFrame<'a> {
     /// The message it is about, where it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<&'a str>,
+    /// The conversation a refused `delivered`, `read` or `typing` is about.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text::shown_if_any")]
+    #[schema(value_type = Option<String>)]
+    pub conversation_id: Option<ConversationId>,
+}
+
+/// You are not in this conversation, or not any more; said of a position in `hello`, and when you leave while its backlog is
+/// being sent. What was missing of it is not there to be paged.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"type": "gone", "conversation_id": "g0123456789abcdefghjkmnpq"}))]
+pub struct GoneFrame {
+    #[serde(serialize_with = "text::shown")]
+    #[schema(value_type = String)]
+    pub conversation_id: ConversationId,
 }
 
 /// Fields around the content of a message or an ack rarely take more; ids of the greatest length cost one more
@@ -220,8 +238,18 @@ pub fn encode_welcome(user: &UserId, session_id: &str, epoch: Epoch, now: Timest
     encode("welcome", &frame, 256)
 }
 
-pub fn encode_error(code: ErrorCode, message: &str, message_id: Option<&str>) -> String {
-    encode("error", &ErrorFrame { code: code.as_str(), message, message_id }, 256)
+/// `message_id` and `conversation_id` say what it is about.
+pub fn encode_error(
+    code: ErrorCode,
+    message: &str,
+    message_id: Option<&str>,
+    conversation_id: Option<ConversationId>,
+) -> String {
+    encode("error", &ErrorFrame { code: code.as_str(), message, message_id, conversation_id }, 256)
+}
+
+pub fn encode_gone(conversation_id: ConversationId) -> String {
+    encode("gone", &GoneFrame { conversation_id }, 128)
 }
 
 pub const fn encode_caught_up() -> &'static str {

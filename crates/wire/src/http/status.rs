@@ -25,7 +25,7 @@ impl MarkRequest {
 
 /// How far somebody has come.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({"user_id": "bob", "last_delivered_seq": 44, "last_read_seq": 40}))]
+#[schema(example = json!({"user_id": "bob", "last_delivered_seq": 44, "last_read_seq": 40, "joined_seq": 1}))]
 pub struct MemberStatusBody<'a> {
     pub user_id: &'a str,
     #[serde(serialize_with = "text::seq")]
@@ -34,12 +34,22 @@ pub struct MemberStatusBody<'a> {
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_read_seq: Seq,
+    /// The first seq the member sees. What lies below does not concern it: for the tick of a group message, take the later of each
+    /// boundary and the place before this.
+    #[serde(serialize_with = "text::seq")]
+    #[schema(value_type = u64)]
+    pub joined_seq: Seq,
 }
 
 impl<'a> From<&'a MemberStatus> for MemberStatusBody<'a> {
     fn from(status: &'a MemberStatus) -> MemberStatusBody<'a> {
         let Boundaries { delivered, read } = status.boundaries;
-        MemberStatusBody { user_id: status.user.as_str(), last_delivered_seq: delivered, last_read_seq: read }
+        MemberStatusBody {
+            user_id: status.user.as_str(),
+            last_delivered_seq: delivered,
+            last_read_seq: read,
+            joined_seq: status.joined,
+        }
     }
 }
 
@@ -80,7 +90,7 @@ impl<'a> OwnStatusBody<'a> {
 /// How far everybody has come.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "head_seq": 44, "members": [{"user_id": "bob", "last_delivered_seq": 44, "last_read_seq": 40}],
+    "head_seq": 44, "members": [{"user_id": "bob", "last_delivered_seq": 44, "last_read_seq": 40, "joined_seq": 1}],
 }))]
 pub struct StatusesBody<'a> {
     #[serde(serialize_with = "text::seq")]

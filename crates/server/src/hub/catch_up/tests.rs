@@ -78,8 +78,8 @@ impl Device {
         self.catch_up.finish(&self.outbox);
     }
 
-    /// As `a5` for an ack, `m5` for a message, `d5` for the ack of a duplicate, `b5-9` for a backlog frame, `.` for
-    /// the end.
+    /// As `a5` for an ack, `m5` for a message, `d5` for the ack of a duplicate, `b5-9` for a backlog frame, `gone`
+    /// for a group one is not in, `.` for the end.
     fn heard(&self) -> Vec<String> {
         let Batch::Frames(frames) = self.outbox.take(usize::MAX) else { return Vec::new() };
         frames.iter().map(|frame| short(frame)).collect()
@@ -93,6 +93,7 @@ fn short(frame: &str) -> String {
         "ack" if frame["duplicate"] == true => format!("d{}", frame["seq"]),
         "ack" => format!("a{}", frame["seq"]),
         "backlog" => format!("b{}-{}", frame["next_after_seq"], frame["head_seq"]),
+        "gone" => "gone".into(),
         _ => ".".into(),
     }
 }
@@ -236,7 +237,7 @@ fn whoever_has_left_is_sent_what_was_kept_and_hears_of_the_group_again_after_com
     device.catch_up.abandon(&device.outbox, chat());
     device.arrives(8, false);
     device.finish();
-    assert_eq!(device.heard(), ["m4", "m8", "."]);
+    assert_eq!(device.heard(), ["m4", "gone", "m8", "."]);
 }
 
 /// A generator of one's own, so that a seed tells the whole story.
