@@ -16,9 +16,28 @@ pub struct ClientLog {
 #[derive(Clone, Debug)]
 pub enum Event {
     Connected,
-    Attempted { conversation: String, message_id: String, content: String },
-    Acknowledged { conversation: String, message_id: String, seq: u64, duplicate: bool },
-    Received { conversation: String, seq: u64, sender: String, content: String },
+    Attempted {
+        conversation: String,
+        message_id: String,
+        content: String,
+    },
+    Acknowledged {
+        conversation: String,
+        message_id: String,
+        seq: u64,
+        duplicate: bool,
+    },
+    Received {
+        conversation: String,
+        seq: u64,
+        sender: String,
+        content: String,
+    },
+    /// The connection was told that it is not sent what lies up to here, or the receiver may not see it.
+    LeftOut {
+        conversation: String,
+        up_to: u64,
+    },
 }
 
 /// A message as a history page shows it.
@@ -242,6 +261,10 @@ fn pushes(log: &ClientLog, histories: &Histories, checked: &mut Checked, violati
                     });
                 }
                 (conversation, *seq)
+            }
+            Event::LeftOut { conversation, up_to } => {
+                last.insert(conversation, *up_to);
+                continue;
             }
             Event::Attempted { .. } | Event::Acknowledged { .. } => continue,
         };

@@ -1,6 +1,6 @@
 //! A client that sends, keeps a log of all it did and heard, and never gives up.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
@@ -14,17 +14,22 @@ use crate::checker::{ClientLog, Event};
 
 pub type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Connects and says hello. `None` when the server is not there or goes away meanwhile.
-pub async fn connect(address: &str, token: &str) -> Option<Socket> {
+/// What a client has of each conversation.
+pub type Positions = HashMap<String, u64>;
+
+/// Connects, says hello and what it has, and gathers what it missed until it is caught up. `None` when the server is
+/// not there or goes away meanwhile.
+pub async fn connect(address: &str, token: &str, positions: &Positions) -> Option<(Socket, Vec<Value>)> {
     let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}/v1/ws")).await.ok()?;
-    let hello = json!({"type": "hello", "token": token});
+    let hello = json!({"type": "hello", "token": token, "positions": positions});
     socket.send(Message::text(hello.to_string())).await.ok()?;
+    let mut missed = Vec::new();
     loop {
         let frame = next_frame(&mut socket).await?;
         match frame["type"].as_str() {
-            Some("caught_up") => return Some(socket),
+            Some("caught_up") => return Some((socket, missed)),
             Some("welcome") => {}
-            _ => panic!("not an answer to hello: {frame}"),
+            _ => missed.push(frame),
         }
     }
 }
@@ -47,6 +52,12 @@ pub struct Situation {
     pub stop: bool,
 }
 
+/// Waits until everybody shall end.
+pub async fn stopped(situation: &mut watch::Receiver<Situation>) {
+    // Whoever announces things is gone: that is an end as well.
+    let _stop_or_gone = situation.wait_for(|now| now.stop).await.is_ok();
+}
+
 /// A sender of numbered messages to several conversations in turn.
 pub struct Sender {
     pub name: String,
@@ -67,6 +78,7 @@ impl Sender {
     pub async fn run(self, mut situation: watch::Receiver<Situation>) -> ClientLog {
         let mut log = ClientLog { sender: self.name.clone(), events: Vec::new() };
         let mut unacknowledged: VecDeque<Attempt> = VecDeque::new();
+        let mut positions = Positions::new();
         let mut number = 0_u64;
         loop {
             let now = situation.borrow_and_update().clone();
@@ -74,15 +86,16 @@ impl Sender {
                 return log;
             }
             let socket = match &now.address {
-                Some(address) => connect(address, &self.token).await,
+                Some(address) => connect(address, &self.token, &positions).await,
                 None => None,
             };
-            let Some(mut socket) = socket else {
+            let Some((mut socket, missed)) = socket else {
                 // Either a change is announced, or the server is just starting.
                 let _ = tokio::time::timeout(Duration::from_millis(20), situation.changed()).await;
                 continue;
             };
             log.events.push(Event::Connected);
+            missed.iter().for_each(|frame| hear(frame, &mut log, &mut unacknowledged, &mut positions));
             let mut resend = unacknowledged.len();
             loop {
                 let may_send = resend > 0 || unacknowledged.len() < self.window;
@@ -111,7 +124,7 @@ impl Sender {
                 }
                 tokio::select! {
                     frame = next_frame(&mut socket) => match frame {
-                        Some(frame) => hear(&frame, &mut log, &mut unacknowledged),
+                        Some(frame) => hear(&frame, &mut log, &mut unacknowledged, &mut positions),
                         None => break,
                     },
                     _ = situation.changed() => if situation.borrow().stop { return log },
@@ -128,25 +141,36 @@ impl Sender {
     }
 }
 
-fn hear(frame: &Value, log: &mut ClientLog, unacknowledged: &mut VecDeque<Attempt>) {
+fn hear(
+    frame: &Value,
+    log: &mut ClientLog,
+    unacknowledged: &mut VecDeque<Attempt>,
+    positions: &mut Positions,
+) {
     let text = |field: &str| frame[field].as_str().unwrap().to_owned();
+    let number = |field: &str| frame[field].as_u64().unwrap();
     match frame["type"].as_str() {
         Some("ack") => {
             let message_id = text("message_id");
             unacknowledged.retain(|attempt| attempt.message_id != message_id);
-            log.events.push(Event::Acknowledged {
-                conversation: text("conversation_id"),
-                message_id,
-                seq: frame["seq"].as_u64().unwrap(),
-                duplicate: frame["duplicate"].as_bool().unwrap(),
-            });
+            let (conversation, seq) = (text("conversation_id"), number("seq"));
+            let duplicate = frame["duplicate"].as_bool().unwrap();
+            if !duplicate {
+                positions.insert(conversation.clone(), seq);
+            }
+            log.events.push(Event::Acknowledged { conversation, message_id, seq, duplicate });
         }
-        Some("message") => log.events.push(Event::Received {
-            conversation: text("conversation_id"),
-            seq: frame["seq"].as_u64().unwrap(),
-            sender: text("sender_id"),
-            content: text("content"),
-        }),
+        Some("message") => {
+            let (conversation, seq) = (text("conversation_id"), number("seq"));
+            positions.insert(conversation.clone(), seq);
+            let (sender, content) = (text("sender_id"), text("content"));
+            log.events.push(Event::Received { conversation, seq, sender, content });
+        }
+        Some("backlog") => {
+            let (conversation, up_to) = (text("conversation_id"), number("head_seq"));
+            positions.insert(conversation.clone(), up_to);
+            log.events.push(Event::LeftOut { conversation, up_to });
+        }
         Some("error") => panic!("a good client was refused: {frame}"),
         _ => {}
     }

@@ -42,23 +42,32 @@ pub async fn get_text(address: &str, path: &str) -> std::io::Result<String> {
 
 /// A whole conversation, walked with `after_seq`.
 pub async fn history(address: &str, token: &str, conversation: &str) -> Vec<Stored> {
+    messages(address, token, conversation).await.iter().map(stored).collect()
+}
+
+/// The same, message by message as it is answered.
+pub async fn messages(address: &str, token: &str, conversation: &str) -> Vec<Value> {
     let mut all = Vec::new();
     let mut after = 0;
     loop {
         let path = format!("/v1/conversations/{conversation}/messages?after_seq={after}&limit=100");
-        let (status, page) = request(address, "GET", &path, token, None).await.unwrap();
+        let (status, mut page) = request(address, "GET", &path, token, None).await.unwrap();
         assert_eq!(status, 200, "{page}");
-        let text = |message: &Value, field: &str| message[field].as_str().unwrap().to_owned();
-        all.extend(page["messages"].as_array().unwrap().iter().map(|message| Stored {
-            seq: message["seq"].as_u64().unwrap(),
-            sender: text(message, "sender_id"),
-            message_id: text(message, "message_id"),
-            content: text(message, "content"),
-            system: message["content_type"] == "system",
-        }));
+        all.append(page["messages"].as_array_mut().unwrap());
         match page["next_after_seq"].as_u64() {
             Some(next) => after = next,
             None => return all,
         }
+    }
+}
+
+fn stored(message: &Value) -> Stored {
+    let text = |field: &str| message[field].as_str().unwrap().to_owned();
+    Stored {
+        seq: message["seq"].as_u64().unwrap(),
+        sender: text("sender_id"),
+        message_id: text("message_id"),
+        content: text("content"),
+        system: message["content_type"] == "system",
     }
 }

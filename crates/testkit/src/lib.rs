@@ -4,5 +4,9 @@
 
 pub mod checker;
 pub mod client;
+pub mod device;
+pub mod dice;
 pub mod http;
+pub mod model;
+pub mod names;
 pub mod process;

@@ -31,10 +31,25 @@ impl Launcher {
         self
     }
 
+    fn log_path(&self) -> PathBuf {
+        self.data_dir.join("server.log")
+    }
+
+    /// What all servers started here have logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
     pub async fn start(&self) -> ServerProcess {
-        let log_path = self.data_dir.join("server.log");
+        let log_path = self.log_path();
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&log_path).unwrap();
         let mut command = Command::new(&self.binary);
+        // Sizes and seeds of a test are no settings of the server.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("BLUETICK_") {
+                command.env_remove(name);
+            }
+        }
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(&self.data_dir)
@@ -48,10 +63,7 @@ impl Launcher {
         let address = loop {
             let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
             let line = line.expect("the server says nothing").unwrap();
-            let line = line.unwrap_or_else(|| {
-                let log = std::fs::read_to_string(&log_path).unwrap_or_default();
-                panic!("the server ended before it served:\n{log}")
-            });
+            let line = line.unwrap_or_else(|| panic!("the server ended before it served:\n{}", self.log()));
             if let Some((_, rest)) = line.split_once("http://") {
                 break rest.split('/').next().unwrap().to_owned();
             }
@@ -69,6 +81,7 @@ impl ServerProcess {
 
     /// `kill -9`, and wait until it is gone.
     pub async fn kill(mut self) {
+        assert_eq!(self.child.try_wait().unwrap(), None, "the server died of its own accord");
         self.child.kill().await.unwrap();
     }
 

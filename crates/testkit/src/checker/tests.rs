@@ -149,3 +149,10 @@ fn a_push_of_something_that_is_not_stored_is_found() {
     logs[1].events.push(received(5, "alice", "never-durable"));
     assert_found(judge(&logs, history), |v| matches!(v, Violation::PushedSomethingElse { seq: 5, .. }));
 }
+
+#[test]
+fn places_that_were_announced_as_left_out_are_not_missed() {
+    let (mut logs, history) = a_good_run();
+    logs[1].events[4] = Event::LeftOut { conversation: "c".into(), up_to: 3 };
+    judge(&logs, history).unwrap();
+}

@@ -1,0 +1,319 @@
+//! The judgement: views against the history, ticks and unread against the model.
+
+use std::collections::BTreeMap;
+
+use bluetick_testkit::checker::{Checked, Event, Histories, check};
+use bluetick_testkit::device::{Boundaries, Device, Trouble};
+use bluetick_testkit::dice::Dice;
+use bluetick_testkit::http::{messages, request};
+use bluetick_testkit::model::{Receipts, Testimony, Thread};
+use bluetick_testkit::names::{ConversationName, UserName};
+use serde_json::{Value, json};
+
+use crate::scene::Scene;
+
+/// Of every member of every conversation.
+pub type Standing = BTreeMap<ConversationName, BTreeMap<UserName, Boundaries>>;
+
+pub struct Judge<'a> {
+    pub scene: &'a Scene,
+    pub threads: BTreeMap<ConversationName, Thread>,
+}
+
+impl<'a> Judge<'a> {
+    /// Reads every conversation from first to last.
+    pub async fn new(scene: &'a Scene, address: &str) -> Judge<'a> {
+        let mut threads = BTreeMap::new();
+        for plan in &scene.plans {
+            let token = &scene.tokens[plan.witness()];
+            let history = messages(address, token, plan.name.as_str()).await;
+            let thread = Thread::new(&plan.founders, &history).expect("messages as the contract has them");
+            threads.insert(plan.name.clone(), thread);
+        }
+        Judge { scene, threads }
+    }
+
+    /// Nothing acknowledged is lost, doubled, moved or changed, and every connection was shown things in order.
+    pub fn logs(&self, devices: &[Device]) -> Checked {
+        let stored: std::collections::HashSet<&str> = self
+            .threads
+            .values()
+            .flat_map(|thread| &thread.messages)
+            .map(|message| message.message_id.as_str())
+            .collect();
+        let logs = devices.iter().map(|device| {
+            let mut log = device.record.log.clone();
+            // Somebody who was out wrote in vain, unless an earlier attempt of which nothing was heard went through.
+            log.events.retain(|event| {
+                !matches!(event, Event::Attempted { message_id, .. }
+                    if device.record.refused.contains(message_id) && !stored.contains(message_id.as_str()))
+            });
+            log
+        });
+        let logs: Vec<_> = logs.collect();
+        let histories: Histories =
+            self.threads.iter().map(|(name, thread)| (name.as_str().to_owned(), thread.stored())).collect();
+        let seed = self.scene.seed;
+        check(&logs, &histories).unwrap_or_else(|violations| panic!("seed {seed}: {violations:#?}"))
+    }
+
+    /// Every device has what its user may see, in order, once. Returns how many messages were compared.
+    pub fn views(&self, devices: &[Device]) -> usize {
+        let mut compared = 0;
+        for device in devices {
+            for (conversation, thread) in &self.threads {
+                let Some(visible) = thread.visible_to(&device.identity.user) else { continue };
+                let seen = device.view(conversation).map(|view| view.messages()).unwrap_or_default();
+                compared += visible.len();
+                if seen == visible {
+                    continue;
+                }
+                let differs = seen.iter().zip(visible).position(|(one, other)| one != other);
+                let at = differs.unwrap_or(seen.len().min(visible.len()));
+                let trouble = Trouble::Stuck(format!(
+                    "has {} of {} messages; the first that differs: {:?}, stored {:?}",
+                    seen.len(),
+                    visible.len(),
+                    seen.get(at),
+                    visible.get(at)
+                ));
+                panic!("{}", device.violation(Some(conversation), trouble));
+            }
+        }
+        compared
+    }
+
+    /// Before the last marks: everybody stands between what was told about it and what its devices said.
+    pub async fn ticks_within_bounds(&self, address: &str, devices: &[Device]) {
+        let testimony = testimony(devices);
+        for ((conversation, user), told) in testimony.told() {
+            let head = self.threads[conversation].head();
+            let seed = self.scene.seed;
+            assert!(told.delivered <= head, "seed {seed}: {user} in {conversation}: {told:?} above {head}");
+        }
+        self.nobody_was_said_to_be_further(&testimony, devices);
+        for plan in &self.scene.plans {
+            let thread = &self.threads[&plan.name];
+            for (user, found) in self.statuses(address, &plan.name, plan.witness()).await {
+                let steady = !self.scene.unsteady.contains(&(plan.name.clone(), user.clone()));
+                let bounds = testimony.bounds(&plan.name, &user, thread, steady);
+                let place = format!("seed {}: {user} in {}", self.scene.seed, plan.name);
+                assert!(bounds.hold(found), "{place}: {found:?} is not within {bounds:?}");
+            }
+        }
+    }
+
+    /// What was said of all others at once is true of each of them.
+    fn nobody_was_said_to_be_further(&self, testimony: &Testimony, devices: &[Device]) {
+        for plan in &self.scene.plans {
+            let thread = &self.threads[&plan.name];
+            let steady = plan.founders.iter().filter(|user| !plan.comers_and_goers.contains(user));
+            for user in steady {
+                let most = testimony.bounds(&plan.name, user, thread, true).most;
+                for device in devices.iter().filter(|device| device.identity.user != *user) {
+                    let told = device.record.everybody.get(&plan.name).copied().unwrap_or_default();
+                    let place = format!("seed {}: {user} in {}", self.scene.seed, plan.name);
+                    assert!(
+                        most.covers(told),
+                        "{place} never said {told:?}, as {} heard",
+                        device.identity.name
+                    );
+                }
+            }
+        }
+    }
+
+    /// The last marks, by calls that answer: everything is delivered; lazy readers stop somewhere on the way.
+    pub async fn last_marks(&self, address: &str, devices: &[Device], dice: &mut Dice) -> Standing {
+        let testimony = testimony(devices);
+        let mut standing = Standing::new();
+        for (conversation, thread) in &self.threads {
+            // Asked for before as well, so that counts which are kept are kept up to date.
+            let asker = thread.members.keys().next().expect("nobody leaves a conversation empty");
+            let path = format!("/v1/conversations/{conversation}/status?seq={}", thread.head());
+            self.ask(address, asker, "GET", &path, None).await;
+            for (user, joined) in &thread.members {
+                let (head, mut read) = (thread.head(), thread.head());
+                if self.scene.lazy.contains(user) {
+                    let bounds = testimony.bounds(conversation, user, thread, true);
+                    read = dice.between(bounds.most.read.max(joined - 1), head);
+                }
+                self.mark(address, conversation, user, "delivered", head).await;
+                let found = self.mark(address, conversation, user, "read", read).await;
+                let expected = Boundaries { delivered: head, read };
+                let seed = self.scene.seed;
+                assert_eq!(found, expected, "seed {seed}: {user} in {conversation} after its last marks");
+                standing.entry(conversation.clone()).or_default().insert(user.clone(), expected);
+            }
+            self.statuses_and_receipts(address, conversation, &standing[conversation], dice).await;
+        }
+        standing
+    }
+
+    async fn mark(
+        &self,
+        address: &str,
+        conversation: &ConversationName,
+        user: &UserName,
+        kind: &str,
+        seq: u64,
+    ) -> Boundaries {
+        let path = format!("/v1/conversations/{conversation}/{kind}");
+        let answer = self.ask(address, user, "POST", &path, Some(&json!({"seq": seq}))).await;
+        Boundaries::from_json(&answer).expect("a mark is answered with both boundaries")
+    }
+
+    /// Everything the server counts is what the model counts. Returns how many unread messages there were.
+    pub async fn numbers(&self, address: &str, standing: &Standing, dice: &mut Dice) -> u64 {
+        for (conversation, expected) in standing {
+            for reader in expected.keys() {
+                let found = self.statuses(address, conversation, reader).await;
+                let seed = self.scene.seed;
+                assert_eq!(
+                    found, *expected,
+                    "seed {seed}: the status of {conversation}, as {reader} sees it"
+                );
+            }
+            self.receipts(address, conversation, &expected.clone(), dice).await;
+        }
+        let mut unread = 0;
+        for user in self.scene.tokens.keys() {
+            unread += self.inbox(address, user, standing).await;
+        }
+        unread
+    }
+
+    async fn statuses_and_receipts(
+        &self,
+        address: &str,
+        conversation: &ConversationName,
+        expected: &BTreeMap<UserName, Boundaries>,
+        dice: &mut Dice,
+    ) {
+        for reader in expected.keys() {
+            let found = self.statuses(address, conversation, reader).await;
+            let seed = self.scene.seed;
+            assert_eq!(found, *expected, "seed {seed}: the status of {conversation}, as {reader} sees it");
+        }
+        self.receipts(address, conversation, expected, dice).await;
+    }
+
+    async fn receipts(
+        &self,
+        address: &str,
+        conversation: &ConversationName,
+        standing: &BTreeMap<UserName, Boundaries>,
+        dice: &mut Dice,
+    ) {
+        let thread = &self.threads[conversation];
+        let readers: Vec<(&UserName, &u64)> = thread.members.iter().collect();
+        for _ in 0..3 {
+            let Some((reader, joined)) = dice.pick(&readers).copied().filter(|_| thread.head() > 0) else {
+                return;
+            };
+            let seq = dice.between(*joined, thread.head());
+            let path = format!("/v1/conversations/{conversation}/status?seq={seq}");
+            let answer = self.ask(address, reader, "GET", &path, None).await;
+            let count = |field: &str| answer[field].as_u64().expect("a count");
+            let found = Receipts {
+                recipients: count("recipient_count"),
+                delivered: count("delivered_count"),
+                read: count("read_count"),
+            };
+            let expected = thread.receipts(seq, standing);
+            let seed = self.scene.seed;
+            assert_eq!(found, expected, "seed {seed}: who has {seq} of {conversation}, as {reader} sees it");
+        }
+    }
+
+    /// Every conversation of the user is there once, the latest first, with the right numbers.
+    async fn inbox(&self, address: &str, user: &UserName, standing: &Standing) -> u64 {
+        let mut entries: Vec<Value> = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let path = format!("/v1/conversations?limit=4{cursor}");
+            let mut page = self.ask(address, user, "GET", &path, None).await;
+            entries.append(page["conversations"].as_array_mut().expect("a page has conversations"));
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        let seed = self.scene.seed;
+        let times: Vec<i64> = entries.iter().filter_map(|entry| entry["last_at"].as_i64()).collect();
+        assert!(times.is_sorted_by(|one, next| one >= next), "seed {seed}: the inbox of {user}: {times:?}");
+        let mut found: Vec<&str> =
+            entries.iter().filter_map(|entry| entry["conversation_id"].as_str()).collect();
+        found.sort_unstable();
+        let own = self.threads.iter().filter(|(_, thread)| thread.members.contains_key(user));
+        let expected: Vec<&str> = own.map(|(name, _)| name.as_str()).collect();
+        assert_eq!(found, expected, "seed {seed}: the conversations of {user}");
+        let mut unread = 0;
+        for entry in &entries {
+            let expected = self.entry(user, entry, standing);
+            for (field, value) in expected.as_object().expect("an object") {
+                assert_eq!(&entry[field], value, "seed {seed}: {field} in the inbox of {user}: {entry}");
+            }
+            unread += entry["unread"].as_u64().expect("a number");
+        }
+        unread
+    }
+
+    /// What an entry has to say, apart from what nobody disputes.
+    fn entry(&self, user: &UserName, found: &Value, standing: &Standing) -> Value {
+        let conversation = ConversationName::new(found["conversation_id"].as_str().expect("an id"));
+        let thread = &self.threads[&conversation];
+        let boundaries =
+            |of: Boundaries| json!({"last_delivered_seq": of.delivered, "last_read_seq": of.read});
+        let own = standing[&conversation][user];
+        let mut entry = json!({
+            "last_seq": thread.head(),
+            "first_seq": thread.members[user],
+            "member_count": thread.members.len(),
+            "unread": thread.unread(user, own.read),
+            "my_status": boundaries(own),
+            "peer_status": boundaries(thread.others(user, &standing[&conversation])),
+        });
+        if let (Some(last), Some(last_at)) = (thread.messages.last(), thread.last_at) {
+            let preview =
+                if last.is_notice() { "" } else { &last.content[..last.content.floor_char_boundary(120)] };
+            entry["last_at"] = json!(last_at);
+            entry["preview"] = json!(preview);
+        }
+        entry
+    }
+
+    async fn statuses(
+        &self,
+        address: &str,
+        conversation: &ConversationName,
+        reader: &UserName,
+    ) -> BTreeMap<UserName, Boundaries> {
+        let path = format!("/v1/conversations/{conversation}/status");
+        let answer = self.ask(address, reader, "GET", &path, None).await;
+        let members = answer["members"].as_array().expect("a status lists members");
+        let member = |member: &Value| {
+            let user = UserName::new(member["user_id"].as_str().expect("a name"));
+            (user, Boundaries::from_json(member).expect("both boundaries"))
+        };
+        members.iter().map(member).collect()
+    }
+
+    async fn ask(
+        &self,
+        address: &str,
+        user: &UserName,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Value {
+        let answer = request(address, method, path, &self.scene.tokens[user], body).await;
+        let (status, answer) = answer.expect("the server is there");
+        assert!(status < 300, "seed {}: {user}: {method} {path}: {status} {answer}", self.scene.seed);
+        answer
+    }
+}
+
+fn testimony(devices: &[Device]) -> Testimony {
+    let mut testimony = Testimony::default();
+    devices.iter().for_each(|device| testimony.add(&device.identity.user, &device.record));
+    testimony
+}

@@ -1,0 +1,177 @@
+//! Chaos: many devices in many conversations, connections cut at random, the server killed with `kill -9` again and
+//! again, some devices away for long. In the end every device's view of every conversation is the server's history, in
+//! order and once, and ticks and unread are what a model computes from the log.
+//!
+//! The seed is printed and decides who there is and what everybody does; the clock and the scheduler take part as well,
+//! so a run comes close to another one with the same seed and is not the same. Sizes come from the environment:
+//!
+//! | variable | what | otherwise |
+//! |---|---|---|
+//! | `BLUETICK_CHAOS_SEED` | the seed | the clock |
+//! | `BLUETICK_CHAOS_CLIENTS` | devices; every fifth user has two | 50 |
+//! | `BLUETICK_CHAOS_CONVERSATIONS` | two in five of them groups, the first of 20 members | 20 |
+//! | `BLUETICK_CHAOS_SECONDS` | how long the storm lasts | 10 |
+//! | `BLUETICK_CHAOS_KILLS` | how often the server dies meanwhile | 4 |
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod judge;
+mod scene;
+mod sizes;
+mod weather;
+
+use std::path::Path;
+
+use bluetick_testkit::client::Situation;
+use bluetick_testkit::device::{Device, Happened, Violation};
+use bluetick_testkit::dice::Dice;
+use bluetick_testkit::process::{Launcher, ServerProcess};
+use judge::Judge;
+use rustix::process::{Pid, Signal, kill_process};
+use scene::Scene;
+use sizes::Sizes;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use weather::{Change, comings_and_goings, rage};
+
+const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+
+/// Small enough that everything happens within seconds: segments that fill up, backlogs that are capped. By the seed,
+/// checkpoints are taken all the time or hardly ever, and conversations fall asleep at once or stay awake.
+fn launcher(data_dir: &Path, dice: &mut Dice) -> Launcher {
+    let mut one_of = |choices: [&'static str; 2]| choices[dice.below(2) as usize];
+    Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir)
+        .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
+        .with("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")
+        .with("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
+        .with("BLUETICK_LIMITS__ACKS_PER_SECOND", "0")
+        .with("BLUETICK_LIMITS__BACKLOG_MESSAGES", one_of(["5", "15"]))
+        .with("BLUETICK_STORE__SEGMENT_BYTES", "4194304")
+        .with("BLUETICK_STORE__CHECKPOINT_BYTES", "4194304")
+        .with("BLUETICK_STORE__CHECKPOINT_IDLE_SECONDS", one_of(["0", "5"]))
+        .with("BLUETICK_STORE__AWAKE_CONVERSATIONS", one_of(["4", "1000"]))
+}
+
+/// All of them at once; whoever has something to complain about ends the test.
+async fn all<F: Future<Output = (Device, Option<Violation>)> + Send + 'static>(
+    devices: Vec<Device>,
+    life: impl Fn(Device) -> F,
+) -> Vec<Device> {
+    together(devices.into_iter().map(life).collect()).await
+}
+
+async fn together<F: Future<Output = (Device, Option<Violation>)> + Send + 'static>(
+    lives: Vec<F>,
+) -> Vec<Device> {
+    let mut lives: JoinSet<_> = lives.into_iter().collect();
+    let (mut devices, mut violations) = (Vec::new(), Vec::new());
+    while let Some(ended) = lives.join_next().await {
+        let (device, violation) = ended.unwrap();
+        devices.push(device);
+        violations.extend(violation);
+    }
+    let list: Vec<String> = violations.iter().map(Violation::to_string).collect();
+    assert!(violations.is_empty(), "{} violations:\n{}", list.len(), list.join("\n"));
+    devices.sort_by(|one, other| one.identity.name.cmp(&other.identity.name));
+    devices
+}
+
+/// After this everybody who leaves things unread has some: somebody else says something in every conversation.
+async fn last_words(mut devices: Vec<Device>, scene: &Scene, address: &str) -> Vec<Device> {
+    let judge = Judge::new(scene, address).await;
+    for (conversation, thread) in &judge.threads {
+        let is_in = |device: &&mut Device| thread.members.contains_key(&device.identity.user);
+        let mut speakers: Vec<&mut Device> = devices.iter_mut().filter(is_in).collect();
+        speakers.sort_by_key(|device| scene.lazy.contains(&device.identity.user));
+        for _ in 0..3 {
+            speakers[0].write(conversation);
+        }
+    }
+    let address = address.to_owned();
+    all(devices, |device| flushed(device, address.clone())).await
+}
+
+async fn flushed(device: Device, address: String) -> (Device, Option<Violation>) {
+    device.flush(&address).await
+}
+
+async fn settled(device: Device, address: String) -> (Device, Option<Violation>) {
+    device.settle(&address).await
+}
+
+fn received(devices: &[Device]) -> usize {
+    devices.iter().map(Device::received).sum()
+}
+
+async fn restarted_gently(mut server: ServerProcess, launcher: &Launcher) -> ServerProcess {
+    let pid = Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    let status = server.wait().await;
+    assert!(status.success(), "{status}");
+    launcher.start().await
+}
+
+/// Being killed is no error; nothing else should be one.
+fn complaints(launcher: &Launcher) -> Vec<String> {
+    let is_one = |line: &&str| line.contains("panicked") || line.contains(r#""level":"ERROR""#);
+    launcher.log().lines().filter(is_one).map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_device_ends_with_the_history_in_order_and_once_and_all_numbers_agree() {
+    let sizes = Sizes::from_environment();
+    println!("{sizes}");
+    let mut dice = Dice::new(sizes.seed);
+    let data_dir = tempfile::tempdir().unwrap();
+    let launcher = launcher(data_dir.path(), &mut dice);
+    let server = launcher.start().await;
+    let scene = Scene::set_up(&server.address, &sizes, &mut dice).await;
+
+    let (announce, situation) = watch::channel(Situation::default());
+    let devices = scene.devices(&sizes, &mut dice);
+    let storm: Vec<_> = devices.into_iter().map(|device| device.storm(situation.clone())).collect();
+    let changes = comings_and_goings(Change::all(&scene), dice.fork(), situation.clone());
+    let mut people = dice.fork();
+    let rage = rage(server, &launcher, &announce, &sizes, &mut people);
+    let (mut server, devices, changes) = tokio::join!(rage, together(storm), changes);
+
+    let address = server.address.clone();
+    let devices = all(devices, |device| flushed(device, address.clone())).await;
+    let devices = last_words(devices, &scene, &address).await;
+    let devices = all(devices, |device| settled(device, address.clone())).await;
+
+    let judge = Judge::new(&scene, &address).await;
+    let checked = judge.logs(&devices);
+    let compared = judge.views(&devices);
+    judge.ticks_within_bounds(&address, &devices).await;
+    let standing = judge.last_marks(&address, &devices, &mut dice).await;
+    let unread = judge.numbers(&address, &standing, &mut dice).await;
+
+    // What was answered outlives the server, and what is acknowledged is not sent again.
+    server.kill().await;
+    server = launcher.start().await;
+    assert_eq!(judge.numbers(&server.address, &standing, &mut dice).await, unread);
+    let before = received(&devices);
+    let address = server.address.clone();
+    let devices = all(devices, |device| settled(device, address.clone())).await;
+    assert_eq!(received(&devices), before, "seed {}: acknowledged messages were sent again", sizes.seed);
+    let server = restarted_gently(server, &launcher).await;
+    assert_eq!(judge.numbers(&server.address, &standing, &mut dice).await, unread);
+
+    let complaints = complaints(&launcher);
+    assert!(complaints.is_empty(), "seed {}: the server logged\n{}", sizes.seed, complaints.join("\n"));
+
+    let happened = devices.iter().fold(Happened::default(), |sum, device| sum.and(device.record.happened));
+    println!(
+        "{checked:?}\n{happened:?}\n{compared} messages compared, {unread} unread, {changes} changes of members"
+    );
+    assert!(checked.acknowledged > sizes.clients * 5, "hardly any traffic");
+    assert!(
+        happened.cuts > sizes.clients && happened.abandoned > 0 && happened.closes > 0,
+        "hardly any cuts"
+    );
+    assert!(happened.statuses > sizes.clients && happened.marks_answered > 0, "hardly any ticks");
+    assert!(happened.backlog_frames > 0 && happened.pages > 0, "no backlog was ever capped");
+    assert!(happened.resends > 0 && happened.rejoined > 0, "nothing was sent again, or nobody came back");
+    assert!(unread > 0, "everything was read");
+}

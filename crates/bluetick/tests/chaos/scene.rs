@@ -1,0 +1,157 @@
+//! Who there is, who talks with whom, and on which devices. All of it follows from the seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bluetick_testkit::device::{Device, Habits, Identity, Reader};
+use bluetick_testkit::dice::Dice;
+use bluetick_testkit::http::request;
+use bluetick_testkit::names::{ConversationName, DeviceName, Seat, UserName};
+use serde_json::{Value, json};
+
+use crate::ADMIN_KEY;
+use crate::sizes::Sizes;
+
+/// Up to this size everybody is told of everybody's ticks at once; above, they are gathered.
+const SMALL_GROUP: usize = 16;
+const LARGE_GROUP: usize = 20;
+
+pub struct Plan {
+    pub name: ConversationName,
+    /// In before the first message. The first of them stays for ever.
+    pub founders: Vec<UserName>,
+    /// Those who are taken out and in again.
+    pub comers_and_goers: Vec<UserName>,
+}
+
+impl Plan {
+    /// Sees everything from the first message on.
+    pub fn witness(&self) -> &UserName {
+        &self.founders[0]
+    }
+}
+
+pub struct Scene {
+    pub seed: u64,
+    pub tokens: BTreeMap<UserName, String>,
+    pub lazy: BTreeSet<UserName>,
+    pub plans: Vec<Plan>,
+    pub unsteady: Arc<BTreeSet<Seat>>,
+}
+
+impl Scene {
+    pub async fn set_up(address: &str, sizes: &Sizes, dice: &mut Dice) -> Scene {
+        let users: Vec<UserName> =
+            (0..sizes.users()).map(|number| UserName::new(&format!("user{number:03}"))).collect();
+        let mut tokens = BTreeMap::new();
+        for user in &users {
+            tokens.insert(user.clone(), mint(address, user).await);
+        }
+        let lazy = users.iter().filter(|_| dice.one_in(3)).cloned().collect();
+        let mut plans = Vec::new();
+        let groups = sizes.conversations * 2 / 5;
+        for (one, other) in pairs(&users, sizes.conversations - groups, dice) {
+            let body = json!({"kind": "direct", "peer": other.as_str()});
+            let name = open(address, &tokens[&one], &body).await;
+            plans.push(Plan { name, founders: vec![one, other], comers_and_goers: Vec::new() });
+        }
+        for (number, (founders, comers_and_goers)) in gatherings(&users, groups, dice).into_iter().enumerate()
+        {
+            let members: Vec<&str> = founders.iter().map(UserName::as_str).collect();
+            let body = json!({"kind": "group", "title": format!("group {number}"), "members": members});
+            let name = open(address, &tokens[&founders[0]], &body).await;
+            plans.push(Plan { name, founders, comers_and_goers });
+        }
+        let seats = |plan: &Plan| -> Vec<Seat> {
+            plan.comers_and_goers.iter().map(|user| (plan.name.clone(), user.clone())).collect()
+        };
+        let unsteady = Arc::new(plans.iter().flat_map(seats).collect());
+        Scene { seed: sizes.seed, tokens, lazy, plans, unsteady }
+    }
+
+    /// The first devices of all users, then second ones of some.
+    pub fn devices(&self, sizes: &Sizes, dice: &mut Dice) -> Vec<Device> {
+        let users: Vec<&UserName> = self.tokens.keys().collect();
+        let second = sizes.clients - users.len();
+        let make = |number: usize| {
+            let user = users[number % users.len()];
+            let kind = if number < users.len() { "phone" } else { "laptop" };
+            let identity = Identity {
+                name: DeviceName::new(&format!("{user}-{kind}")),
+                user: user.clone(),
+                token: self.tokens[user].clone(),
+                seed: self.seed,
+                unsteady: Arc::clone(&self.unsteady),
+            };
+            let long_absence_ms = if dice.one_in(3) { sizes.seconds * 1000 / 3 } else { 0 };
+            let habits = Habits {
+                tells_positions: !dice.one_in(3),
+                only_device: number < users.len() && number >= second,
+                reader: if self.lazy.contains(user) { Reader::Lazy } else { Reader::Eager },
+                long_absence_ms,
+                pause_ms: dice.between(60, 240),
+            };
+            Device::new(identity, habits, dice.fork())
+        };
+        (0..sizes.clients).map(make).collect()
+    }
+}
+
+/// Pairs of people, none twice.
+fn pairs(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(UserName, UserName)> {
+    let mut pairs = BTreeSet::new();
+    while pairs.len() < count {
+        let (one, other) = (dice.below(users.len() as u64), dice.below(users.len() as u64));
+        if one < other {
+            pairs.insert((users[one as usize].clone(), users[other as usize].clone()));
+        }
+    }
+    pairs.into_iter().collect()
+}
+
+/// Founders of each group, and those who come and go. Everybody is in one of them at least; the first is large,
+/// the third of middle size.
+fn gatherings(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(Vec<UserName>, Vec<UserName>)> {
+    let mut groups: Vec<Vec<UserName>> = Vec::new();
+    for number in 0..count {
+        let size = match number {
+            0 => LARGE_GROUP,
+            // People come and go in it, across the border between the two ways.
+            2 => SMALL_GROUP,
+            _ => dice.between(3, 10) as usize,
+        };
+        let mut all = users.to_vec();
+        dice.shuffle(&mut all);
+        all.truncate(size);
+        groups.push(all);
+    }
+    for user in users {
+        if !groups.iter().any(|group| group.contains(user)) {
+            groups[dice.below(count as u64) as usize].push(user.clone());
+        }
+    }
+    let with_comers = |(number, founders): (usize, Vec<UserName>)| {
+        let mut strangers: Vec<UserName> =
+            users.iter().filter(|user| !founders.contains(user)).cloned().collect();
+        dice.shuffle(&mut strangers);
+        // Two always stay: whoever made the group and one more.
+        let from_within = founders.iter().skip(2).take(2);
+        let comers = from_within.chain(strangers.iter().take(2)).cloned();
+        let comers = if number % 2 == 0 { comers.collect() } else { Vec::new() };
+        (founders, comers)
+    };
+    groups.into_iter().enumerate().map(with_comers).collect()
+}
+
+async fn mint(address: &str, user: &UserName) -> String {
+    let body = json!({"user_id": user.as_str(), "ttl_s": 86400});
+    let (status, answer) = request(address, "POST", "/v1/tokens", ADMIN_KEY, Some(&body)).await.unwrap();
+    assert!(status < 300, "{answer}");
+    answer["token"].as_str().unwrap().to_owned()
+}
+
+async fn open(address: &str, token: &str, body: &Value) -> ConversationName {
+    let (status, answer) = request(address, "POST", "/v1/conversations", token, Some(body)).await.unwrap();
+    assert!(status < 300, "{answer}");
+    ConversationName::new(answer["conversation_id"].as_str().unwrap())
+}

@@ -1,0 +1,235 @@
+//! One connection of a device: opening it, saying things on it, asking beside it. What comes in is judged in `hearing`,
+//! what is missing is fetched in `gaps`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Map, Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
+use super::gaps::Gap;
+use super::{Boundaries, Device, Seen, Trouble, Violation};
+use crate::checker::Event;
+use crate::client::Socket;
+use crate::http;
+use crate::names::ConversationName;
+
+/// Longer than anything takes on a server that is alive.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why a connection is over.
+pub(super) enum Ended {
+    /// The network or the server went away.
+    Lost,
+    Violated(Box<Violation>),
+}
+
+impl From<Violation> for Ended {
+    fn from(violation: Violation) -> Ended {
+        Ended::Violated(Box::new(violation))
+    }
+}
+
+pub(super) struct Connection<'a> {
+    pub device: &'a mut Device,
+    pub socket: Socket,
+    pub address: String,
+    /// What the hello said that the device has.
+    pub listed: HashMap<ConversationName, u64>,
+    /// The last place this connection was shown of a conversation, or told that it would not be.
+    pub shown: HashMap<ConversationName, u64>,
+    /// What was announced as left out: above the first and up to the second. Of one's own messages in there, the ack
+    /// comes all the same.
+    pub left_out: HashMap<ConversationName, (u64, u64)>,
+    pub gaps: BTreeMap<ConversationName, Gap>,
+    /// Messages above a gap, until it is closed.
+    pub ahead: HashMap<ConversationName, BTreeMap<u64, Seen>>,
+    pub caught_up: bool,
+    /// How many of the outbox, from its end, have to be sent again on this connection.
+    pub unsent: usize,
+}
+
+impl<'a> Connection<'a> {
+    /// Connects and says hello, without waiting for an answer.
+    pub async fn open(device: &'a mut Device, address: &str) -> Result<Connection<'a>, Ended> {
+        let url = format!("ws://{address}/v1/ws");
+        let connecting = tokio::time::timeout(PATIENCE, tokio_tungstenite::connect_async(url));
+        let Ok(Ok((socket, _))) = connecting.await else { return Err(Ended::Lost) };
+        device.record.connected();
+        let unsent = device.outbox.len();
+        let mut connection = Connection {
+            device,
+            socket,
+            address: address.to_owned(),
+            listed: HashMap::new(),
+            shown: HashMap::new(),
+            left_out: HashMap::new(),
+            gaps: BTreeMap::new(),
+            ahead: HashMap::new(),
+            caught_up: false,
+            unsent,
+        };
+        let hello = connection.hello();
+        connection.say(&hello).await?;
+        Ok(connection)
+    }
+
+    fn hello(&mut self) -> Value {
+        let device = &mut *self.device;
+        let mut hello = json!({
+            "type": "hello", "token": device.identity.token, "device_id": device.identity.name.as_str(),
+        });
+        if !device.habits.tells_positions {
+            return hello;
+        }
+        let mut positions = Map::new();
+        for (conversation, view) in device.views.iter().filter(|(_, view)| !view.left()) {
+            let seq = view.end();
+            let position = match device.epoch {
+                Some(epoch) if device.dice.one_in(2) => json!({"epoch": epoch, "seq": seq}),
+                _ => json!(seq),
+            };
+            positions.insert(conversation.as_str().to_owned(), position);
+            self.listed.insert(conversation.clone(), seq);
+            // A position says as much as an ack.
+            device.record.claim(conversation, Boundaries { delivered: seq, read: 0 });
+        }
+        hello["positions"] = Value::Object(positions);
+        hello
+    }
+
+    pub async fn say(&mut self, frame: &Value) -> Result<(), Ended> {
+        if frame["type"] == "hello" {
+            let positions = &frame["positions"];
+            self.device.record.note("-> hello", positions);
+        } else {
+            self.device.record.note("->", frame);
+        }
+        let sending = self.socket.send(Message::text(frame.to_string()));
+        match tokio::time::timeout(PATIENCE, sending).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Ended::Lost),
+        }
+    }
+
+    /// The next frame. Giving up on it loses nothing.
+    pub async fn next(&mut self) -> Result<Value, Ended> {
+        loop {
+            match self.socket.next().await {
+                Some(Ok(Message::Text(text))) => {
+                    let frame: Value = serde_json::from_str(&text).unwrap();
+                    self.device.record.note("<-", &frame);
+                    return Ok(frame);
+                }
+                Some(Ok(Message::Close(reason))) => {
+                    let reason = format!("{reason:?}");
+                    return Err(self.device.violation(None, Trouble::Closed(reason)).into());
+                }
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Err(Ended::Lost),
+            }
+        }
+    }
+
+    /// Sends one more of what waits in the outbox. False when nothing does.
+    pub async fn send_next(&mut self) -> Result<bool, Ended> {
+        if self.unsent == 0 {
+            return Ok(false);
+        }
+        let at = self.device.outbox.len() - self.unsent;
+        self.unsent -= 1;
+        let frame = self.device.attempt(at);
+        self.say(&frame).await?;
+        Ok(true)
+    }
+
+    /// The server has spoken about a message of the outbox.
+    pub fn settle_attempt(&mut self, message_id: &str) {
+        let Some(at) = self.device.outbox.iter().position(|attempt| attempt.message_id == message_id) else {
+            return;
+        };
+        // It may be that it was to be sent again, and an earlier attempt is answered by now.
+        if at >= self.device.outbox.len() - self.unsent {
+            self.unsent -= 1;
+        }
+        self.device.outbox.remove(at);
+    }
+
+    /// The user is out: nothing more is expected of the conversation.
+    pub fn forget(&mut self, conversation: &ConversationName) {
+        self.device.drop_conversation(conversation);
+        self.gaps.remove(conversation);
+        self.ahead.remove(conversation);
+    }
+
+    /// Asks beside the connection. 404 is an answer where the user may be out.
+    pub async fn ask(
+        &mut self,
+        conversation: Option<&ConversationName>,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Option<Value>, Ended> {
+        let asking = http::request(&self.address, method, path, &self.device.identity.token, body);
+        let Ok(Ok((status, answer))) = tokio::time::timeout(PATIENCE, asking).await else {
+            return Err(Ended::Lost);
+        };
+        let record = &mut self.device.record;
+        record.note_text(format!("== {method} {path} {status}"));
+        match conversation {
+            _ if status < 300 => Ok(Some(answer)),
+            Some(conversation) if status == 404 && self.device.may_be_out(conversation) => {
+                self.forget(conversation);
+                Ok(None)
+            }
+            _ => {
+                let trouble = Trouble::Refused(format!("{method} {path}: {status} {answer}"));
+                Err(self.device.violation(conversation, trouble).into())
+            }
+        }
+    }
+}
+
+impl Device {
+    /// The frame for one of the outbox, noted as an attempt.
+    fn attempt(&mut self, at: usize) -> Value {
+        let again = self.outbox[at].tried;
+        self.outbox[at].tried = true;
+        self.record.happened.resends += usize::from(again);
+        let says_so = again && self.dice.one_in(2);
+        let attempt = &self.outbox[at];
+        self.record.log.events.push(Event::Attempted {
+            conversation: attempt.conversation.as_str().to_owned(),
+            message_id: attempt.message_id.clone(),
+            content: attempt.content.clone(),
+        });
+        let mut frame = attempt.body();
+        frame["type"] = json!("send");
+        frame["conversation_id"] = json!(attempt.conversation.as_str());
+        if says_so {
+            frame["retry"] = json!(true);
+            frame["after_seq"] = json!(attempt.after_seq);
+        }
+        frame
+    }
+
+    /// The newest of the outbox as the body of a call, noted as an attempt.
+    pub(super) fn attempt_by_call(&mut self) -> Option<(ConversationName, Value)> {
+        let at = self.outbox.len().checked_sub(1)?;
+        let mut body = self.attempt(at);
+        body.as_object_mut()?.remove("type");
+        body.as_object_mut()?.remove("conversation_id");
+        Some((self.outbox[at].conversation.clone(), body))
+    }
+}
+
+impl super::Attempt {
+    fn body(&self) -> Value {
+        let mut body = json!({"message_id": self.message_id, "content": self.content});
+        if let Some(content_type) = self.content_type {
+            body["content_type"] = json!(content_type);
+        }
+        body
+    }
+}

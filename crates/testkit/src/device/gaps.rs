@@ -1,0 +1,168 @@
+//! Fetching what is missing, a page at a time, while messages above it go on coming in.
+
+use serde_json::Value;
+
+use super::connection::{Connection, Ended};
+use super::{Boundaries, Seen, Trouble, View};
+use crate::checker::Event;
+use crate::names::ConversationName;
+
+/// Messages that are fetched rather than waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    /// The last one.
+    pub until: u64,
+    pub origin: Origin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The server said that it leaves them out.
+    Announced,
+    /// A device without positions was sent something above them. What was not acknowledged should have come by itself.
+    Passed,
+    /// The inbox shows that there is more; it may be on its way as well.
+    Inbox,
+}
+
+impl Connection<'_> {
+    /// Notes a gap, or that the one there is goes further.
+    pub fn open_gap(&mut self, conversation: &ConversationName, gap: Gap) {
+        let noted = self.gaps.entry(conversation.clone()).or_insert(gap);
+        if gap.until > noted.until {
+            *noted = gap;
+        }
+    }
+
+    /// Puts a message into the view, or aside while there is a gap below it.
+    pub fn keep(&mut self, conversation: &ConversationName, message: Seen) -> Result<(), Ended> {
+        let waits =
+            self.gaps.contains_key(conversation) && !self.device.view_mut(conversation).begins_with(&message);
+        if waits {
+            self.ahead.entry(conversation.clone()).or_default().insert(message.seq, message);
+            return Ok(());
+        }
+        self.take(conversation, &message)
+    }
+
+    fn take(&mut self, conversation: &ConversationName, message: &Seen) -> Result<(), Ended> {
+        let view = self.device.view_mut(conversation);
+        if view.begins_with(message) && message.seq > view.end() {
+            // What was missing before is not for the user's eyes any more.
+            self.gaps.retain(|name, gap| name != conversation || gap.until > message.seq);
+            self.ahead.entry(conversation.clone()).or_default().retain(|seq, _| *seq > message.seq);
+            self.device.record.happened.rejoined += 1;
+        }
+        let taken = self.device.view_mut(conversation).take(message);
+        taken.map_err(|trouble| self.device.violation(Some(conversation), trouble).into())
+    }
+
+    /// Fetches one page of one gap, if there is any.
+    pub async fn fetch_some(&mut self) -> Result<(), Ended> {
+        let Some((conversation, gap)) = self.gaps.iter().next().map(|(name, gap)| (name.clone(), *gap))
+        else {
+            return Ok(());
+        };
+        let after = self.device.view_mut(&conversation).end();
+        if after < gap.until {
+            let limit = self.device.dice.between(1, 60);
+            let path = format!("/v1/conversations/{conversation}/messages?after_seq={after}&limit={limit}");
+            let Some(page) = self.ask(Some(&conversation), "GET", &path, None).await? else { return Ok(()) };
+            self.take_page(&conversation, gap, &page)?;
+        }
+        let reached = self.device.view_mut(&conversation).end() >= gap.until;
+        if reached { self.close_gap(&conversation) } else { Ok(()) }
+    }
+
+    fn take_page(&mut self, conversation: &ConversationName, gap: Gap, page: &Value) -> Result<(), Ended> {
+        self.device.record.happened.pages += 1;
+        let misspoken = || Trouble::Misspoken(format!("a page: {page}"));
+        let messages: Option<Vec<Seen>> =
+            page["messages"].as_array().and_then(|all| all.iter().map(Seen::from_json).collect());
+        let Some(messages) = messages else {
+            return Err(self.device.violation(Some(conversation), misspoken()).into());
+        };
+        let wanted: Vec<Seen> = messages.into_iter().filter(|message| message.seq <= gap.until).collect();
+        if wanted.is_empty() {
+            // All of it lies before the user came in again; what it may see now was sent.
+            if self.device.may_be_out(conversation) {
+                self.device.drop_conversation(conversation);
+                return self.close_gap(conversation);
+            }
+            return Err(self.device.violation(Some(conversation), misspoken()).into());
+        }
+        for message in &wanted {
+            let own = message.sender == self.device.identity.user;
+            self.device.record.happened.own_gaps += usize::from(own && gap.origin == Origin::Passed);
+            let strict = gap.origin == Origin::Passed && self.device.habits.only_device;
+            if strict && !own && self.device.view_mut(conversation).end() < message.seq {
+                let trouble = Trouble::NotPending { seq: message.seq };
+                return Err(self.device.violation(Some(conversation), trouble).into());
+            }
+            self.take(conversation, message)?;
+        }
+        Ok(())
+    }
+
+    fn close_gap(&mut self, conversation: &ConversationName) -> Result<(), Ended> {
+        self.gaps.remove(conversation);
+        for (_, message) in self.ahead.remove(conversation).unwrap_or_default() {
+            self.take(conversation, &message)?;
+        }
+        Ok(())
+    }
+
+    /// Walks through the inbox, for conversations the hello did not tell about and of which there is more.
+    pub async fn read_inbox(&mut self) -> Result<(), Ended> {
+        let mut cursor: Option<String> = None;
+        loop {
+            let limit = self.device.dice.between(3, 20);
+            let from = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+            let path = format!("/v1/conversations?limit={limit}{from}");
+            let Some(page) = self.ask(None, "GET", &path, None).await? else { return Ok(()) };
+            for entry in page["conversations"].as_array().into_iter().flatten() {
+                let (Some(id), Some(last)) = (entry["conversation_id"].as_str(), entry["last_seq"].as_u64())
+                else {
+                    return Err(self.device.violation(None, Trouble::Misspoken(entry.to_string())).into());
+                };
+                let conversation = ConversationName::new(id);
+                let view = self.device.view_mut(&conversation);
+                if !self.listed.contains_key(&conversation) && view.end() < last {
+                    self.open_gap(&conversation, Gap { until: last, origin: Origin::Inbox });
+                }
+            }
+            cursor = page["next_cursor"].as_str().map(str::to_owned);
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks how far everybody has come, which is at least as far as was ever told before.
+    pub async fn ask_status(&mut self, conversation: &ConversationName) -> Result<(), Ended> {
+        let path = format!("/v1/conversations/{conversation}/status");
+        let Some(answer) = self.ask(Some(conversation), "GET", &path, None).await? else { return Ok(()) };
+        let members = answer["members"].as_array().cloned().unwrap_or_default();
+        for member in &members {
+            let (Some(user), Some(told)) = (member["user_id"].as_str(), Boundaries::from_json(member)) else {
+                let trouble = Trouble::Misspoken(answer.to_string());
+                return Err(self.device.violation(Some(conversation), trouble).into());
+            };
+            let user = crate::names::UserName::new(user);
+            let steady = self.device.is_steady(conversation, &user);
+            let heard = self.device.record.hear_answer((conversation.clone(), user), told, steady);
+            heard.map_err(|trouble| self.device.violation(Some(conversation), trouble))?;
+        }
+        Ok(())
+    }
+
+    /// Conversations the device knows of and is in, as far as it knows.
+    pub fn rooms(&self) -> Vec<ConversationName> {
+        let inside = |(name, view): (&ConversationName, &View)| (!view.left()).then(|| name.clone());
+        self.device.views.iter().filter_map(inside).collect()
+    }
+
+    pub fn log(&mut self, event: Event) {
+        self.device.record.log.events.push(event);
+    }
+}

@@ -1,0 +1,178 @@
+//! What a device does of its own accord, by chance: writing, acknowledging (late, twice, out of order), reading, asking.
+
+use serde_json::json;
+
+use super::connection::{Connection, Ended};
+use super::{Boundaries, Trouble};
+use crate::names::ConversationName;
+
+/// Messages that may wait for their ack.
+const WINDOW: usize = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// Reads whatever is there.
+    Eager,
+    /// Leaves most of it unread.
+    Lazy,
+}
+
+#[derive(Clone, Debug)]
+pub struct Habits {
+    /// Says in its hello what it has. Otherwise it relies on what is pending and on paging.
+    pub tells_positions: bool,
+    /// The user has no other device, so what this one has not acknowledged, nobody has.
+    pub only_device: bool,
+    pub reader: Reader,
+    /// How long it stays away when it stays away for long; 0 for never.
+    pub long_absence_ms: u64,
+    /// Between two things it does.
+    pub pause_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Delivered,
+    Read,
+}
+
+impl Mark {
+    fn name(self) -> &'static str {
+        match self {
+            Mark::Delivered => "delivered",
+            Mark::Read => "read",
+        }
+    }
+}
+
+impl Connection<'_> {
+    /// One thing, whatever comes to its mind.
+    pub async fn act(&mut self) -> Result<(), Ended> {
+        if self.send_next().await? {
+            return Ok(());
+        }
+        let rooms = self.rooms();
+        let Some(room) = self.device.dice.pick(&rooms).cloned() else {
+            return self.read_inbox().await;
+        };
+        match self.device.dice.below(100) {
+            0..40 => self.write_to(&room).await,
+            40..70 => self.mark(&room, Mark::Delivered).await,
+            70..82 => self.mark(&room, Mark::Read).await,
+            82..88 => self.mark_by_call(&room).await,
+            88..91 => self.write_by_call(&room).await,
+            91..94 => self.ask_status(&room).await,
+            94..97 => self.say(&json!({"type": "typing", "conversation_id": room.as_str()})).await,
+            97..99 if self.caught_up => self.read_inbox().await,
+            _ => self.say(&json!({"type": "ping"})).await,
+        }
+    }
+
+    /// Everything that waits and a few new messages, one right after the other.
+    pub async fn burst(&mut self) -> Result<(), Ended> {
+        while self.send_next().await? {}
+        let rooms = self.rooms();
+        for _ in 0..self.device.dice.below(4) {
+            if let Some(room) = self.device.dice.pick(&rooms).cloned() {
+                self.write_to(&room).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_to(&mut self, room: &ConversationName) -> Result<(), Ended> {
+        if self.device.outbox.len() < WINDOW {
+            self.device.write(room);
+            self.unsent += 1;
+            self.send_next().await?;
+        }
+        Ok(())
+    }
+
+    /// As from a notification. Only when nothing else is on its way, or it would overtake that.
+    async fn write_by_call(&mut self, room: &ConversationName) -> Result<(), Ended> {
+        if self.device.has_unsent() {
+            return Ok(());
+        }
+        self.device.write(room);
+        let Some((room, body)) = self.device.attempt_by_call() else { return Ok(()) };
+        let message_id = body["message_id"].as_str().unwrap_or_default().to_owned();
+        let path = format!("/v1/conversations/{room}/messages");
+        match self.ask(Some(&room), "POST", &path, Some(&body)).await? {
+            Some(answer) if answer["seq"].as_u64().is_some() => {
+                self.log(crate::checker::Event::Acknowledged {
+                    conversation: room.as_str().to_owned(),
+                    message_id: message_id.clone(),
+                    seq: answer["seq"].as_u64().unwrap_or_default(),
+                    // It comes as a message on the connection, so this is not its place in the order.
+                    duplicate: true,
+                });
+            }
+            Some(answer) => {
+                let trouble = Trouble::Misspoken(answer.to_string());
+                return Err(self.device.violation(Some(&room), trouble).into());
+            }
+            None => {
+                self.device.record.happened.refused += 1;
+                self.device.record.refused.insert(message_id.clone());
+            }
+        }
+        self.settle_attempt(&message_id);
+        Ok(())
+    }
+
+    /// How far to say that it has come: never further than it has.
+    fn choose_mark(&mut self, room: &ConversationName, kind: Mark) -> u64 {
+        let end = self.device.view_mut(room).end();
+        let lazy = kind == Mark::Read && self.device.habits.reader == Reader::Lazy;
+        let dice = &mut self.device.dice;
+        let seq = match dice.below(10) {
+            // All of it.
+            0..7 => end,
+            // Not the last few yet.
+            7..9 => end.saturating_sub(dice.below(6)),
+            // Something from long ago.
+            _ => dice.between(0, end),
+        };
+        let seq = if lazy { dice.between(0, seq / 2) } else { seq };
+        self.device.record.happened.marks += 1;
+        let read = if kind == Mark::Read { seq } else { 0 };
+        self.device.record.claim(room, Boundaries { delivered: seq, read });
+        seq
+    }
+
+    async fn mark(&mut self, room: &ConversationName, kind: Mark) -> Result<(), Ended> {
+        let seq = self.choose_mark(room, kind);
+        let frame = json!({"type": kind.name(), "conversation_id": room.as_str(), "seq": seq});
+        self.say(&frame).await?;
+        if self.device.dice.one_in(10) { self.say(&frame).await } else { Ok(()) }
+    }
+
+    /// What is answered is durable.
+    async fn mark_by_call(&mut self, room: &ConversationName) -> Result<(), Ended> {
+        let kind = if self.device.dice.one_in(2) { Mark::Read } else { Mark::Delivered };
+        let seq = self.choose_mark(room, kind);
+        self.mark_up_to(room, kind, seq).await
+    }
+
+    async fn mark_up_to(&mut self, room: &ConversationName, kind: Mark, seq: u64) -> Result<(), Ended> {
+        let path = format!("/v1/conversations/{room}/{}", kind.name());
+        let answer = self.ask(Some(room), "POST", &path, Some(&json!({"seq": seq}))).await?;
+        let Some(answer) = answer else { return Ok(()) };
+        let Some(answered) = Boundaries::from_json(&answer) else {
+            let trouble = Trouble::Misspoken(answer.to_string());
+            return Err(self.device.violation(Some(room), trouble).into());
+        };
+        self.device.record.happened.marks_answered += 1;
+        let moved = if kind == Mark::Read { answered.read } else { answered.delivered };
+        // Who was thrown out and came back since starts again below what it has.
+        if moved < seq && !self.device.may_be_out(room) {
+            let trouble = Trouble::MarkLost { marked: seq, answered };
+            return Err(self.device.violation(Some(room), trouble).into());
+        }
+        let user = self.device.identity.user.clone();
+        let steady = self.device.is_steady(room, &user);
+        let heard = self.device.record.hear_answer((room.clone(), user), answered, steady);
+        heard.map_err(|trouble| self.device.violation(Some(room), trouble).into())
+    }
+}

@@ -1,0 +1,218 @@
+//! The life of a device: connected for a while, cut off one way or another, away for a moment or for long, and in the
+//! end brought up to date.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::connection::{Connection, Ended};
+use super::{Device, Trouble, Violation};
+use crate::client::{Situation, stopped};
+
+/// Sockets that may be left behind at a time.
+const MOST_ABANDONED: usize = 2;
+/// By then a server that is alive has sent everything.
+const SETTLING: Duration = Duration::from_secs(60);
+
+impl Device {
+    /// Lives until told to stop, or until the server breaks its word.
+    pub async fn storm(mut self, mut situation: watch::Receiver<Situation>) -> (Device, Option<Violation>) {
+        loop {
+            let now = situation.borrow_and_update().clone();
+            if now.stop {
+                self.abandoned.clear();
+                return (self, None);
+            }
+            let spell = match &now.address {
+                Some(address) => self.connected_spell(address, &mut situation).await,
+                None => Err(Ended::Lost),
+            };
+            let away_ms = match spell {
+                Ok(()) => self.choose_absence(),
+                Err(Ended::Lost) => self.dice.between(5, 60),
+                Err(Ended::Violated(violation)) => return (self, Some(*violation)),
+            };
+            self.stay_away(away_ms, &mut situation).await;
+        }
+    }
+
+    fn choose_absence(&mut self) -> u64 {
+        let long = self.habits.long_absence_ms;
+        if long > 0 && self.dice.one_in(4) {
+            self.dice.between(long / 2, long)
+        } else {
+            self.dice.between(5, 150)
+        }
+    }
+
+    /// A change of the server's address is no reason to wake up; the end is.
+    async fn stay_away(&mut self, away_ms: u64, situation: &mut watch::Receiver<Situation>) {
+        let until = Instant::now() + Duration::from_millis(away_ms);
+        let _either = timeout_at(until, stopped(situation)).await;
+    }
+
+    /// From hello to a cut of its own.
+    async fn connected_spell(
+        &mut self,
+        address: &str,
+        situation: &mut watch::Receiver<Situation>,
+    ) -> Result<(), Ended> {
+        let spell_ms =
+            if self.dice.one_in(6) { self.dice.between(1, 60) } else { self.dice.between(100, 2500) };
+        let end = Instant::now() + Duration::from_millis(spell_ms);
+        let mut connection = Connection::open(self, address).await?;
+        // Some send right away what waits, and something new; some wait until they are caught up.
+        let eager = connection.device.dice.one_in(2);
+        if eager {
+            connection.burst().await?;
+        }
+        let mut asked = false;
+        let mut next_act = Instant::now();
+        loop {
+            let pause_ms = connection.pause_ms();
+            tokio::select! {
+                frame = connection.next() => {
+                    let frame = frame?;
+                    connection.hear(&frame)?;
+                }
+                () = sleep_until(next_act) => {
+                    next_act = Instant::now() + Duration::from_millis(pause_ms);
+                    if connection.caught_up && !asked {
+                        asked = true;
+                        connection.come_back().await?;
+                    } else if !connection.gaps.is_empty() {
+                        connection.fetch_some().await?;
+                    } else if connection.caught_up || eager {
+                        connection.act().await?;
+                    }
+                }
+                () = sleep_until(end) => break,
+                () = stopped(situation) => break,
+            }
+        }
+        connection.part().await;
+        Ok(())
+    }
+
+    /// Sends what waits in the outbox, until all of it is answered.
+    pub async fn flush(mut self, address: &str) -> (Device, Option<Violation>) {
+        let flushed = self.quietly(address, false).await;
+        self.told(flushed)
+    }
+
+    /// Comes back once more, to a server where nothing happens any more, and gets everything it misses.
+    pub async fn settle(mut self, address: &str) -> (Device, Option<Violation>) {
+        let settled = self.quietly(address, true).await;
+        self.told(settled)
+    }
+
+    fn told(self, outcome: Result<(), Ended>) -> (Device, Option<Violation>) {
+        match outcome {
+            Ok(()) => (self, None),
+            Err(Ended::Lost) => {
+                let lost = self.violation(None, Trouble::Stuck("the connection was lost".to_owned()));
+                (self, Some(lost))
+            }
+            Err(Ended::Violated(violation)) => (self, Some(*violation)),
+        }
+    }
+
+    async fn quietly(&mut self, address: &str, all_is_quiet: bool) -> Result<(), Ended> {
+        let mut connection = Connection::open(self, address).await?;
+        let done = timeout(SETTLING, connection.until_complete(all_is_quiet)).await;
+        match done {
+            Ok(done) => done?,
+            Err(_) => {
+                let missing = format!(
+                    "caught up: {}, unanswered: {}, gaps: {:?}",
+                    connection.caught_up,
+                    connection.device.outbox.len(),
+                    connection.gaps
+                );
+                return Err(connection.device.violation(None, Trouble::Stuck(missing)).into());
+            }
+        }
+        // It may be gone already; then there is nothing to close.
+        let _closed = connection.socket.close(None).await;
+        Ok(())
+    }
+}
+
+impl Connection<'_> {
+    fn pause_ms(&mut self) -> u64 {
+        if self.gaps.is_empty() && self.unsent == 0 {
+            let pause_ms = self.device.habits.pause_ms;
+            self.device.dice.between(pause_ms / 4, pause_ms)
+        } else {
+            self.device.dice.between(0, 10)
+        }
+    }
+
+    /// What a library does when it is back: look whether it has heard of everything, and at the ticks it draws.
+    async fn come_back(&mut self) -> Result<(), Ended> {
+        if self.device.views.is_empty() || self.device.dice.one_in(4) {
+            self.read_inbox().await?;
+        }
+        let rooms = self.rooms();
+        match self.device.dice.pick(&rooms).cloned() {
+            Some(room) => self.ask_status(&room).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The end of a spell: a proper good-bye, a cut, or a socket that is simply not looked at any more.
+    async fn part(mut self) {
+        let happened = &mut self.device.record.happened;
+        match self.device.dice.below(5) {
+            0 => {
+                happened.closes += 1;
+                let _gone = timeout(Duration::from_secs(1), self.socket.close(None)).await;
+            }
+            1 => {
+                happened.abandoned += 1;
+                if self.device.abandoned.len() == MOST_ABANDONED {
+                    self.device.abandoned.pop_front();
+                }
+                self.device.abandoned.push_back(self.socket);
+            }
+            _ => happened.cuts += 1,
+        }
+    }
+
+    async fn until_complete(&mut self, all_is_quiet: bool) -> Result<(), Ended> {
+        while !self.caught_up {
+            let frame = self.next().await?;
+            self.hear(&frame)?;
+        }
+        while self.send_next().await? {}
+        while self.device.has_unsent() {
+            let frame = self.next().await?;
+            self.hear(&frame)?;
+        }
+        if !all_is_quiet {
+            return Ok(());
+        }
+        while !self.gaps.is_empty() {
+            self.fetch_some().await?;
+        }
+        self.find_what_was_not_sent().await?;
+        for room in self.rooms() {
+            self.ask_status(&room).await?;
+        }
+        Ok(())
+    }
+
+    /// The inbox shows what a device without positions has not been sent. Where it is the user's only one, nothing but
+    /// its own messages may be missing.
+    async fn find_what_was_not_sent(&mut self) -> Result<(), Ended> {
+        self.read_inbox().await?;
+        for gap in self.gaps.values_mut() {
+            gap.origin = super::gaps::Origin::Passed;
+        }
+        while !self.gaps.is_empty() {
+            self.fetch_some().await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! What a device has of a conversation: a run of messages without a hole, from the first it may see.
+
+use serde_json::Value;
+
+use crate::checker::Stored;
+use crate::device::Trouble;
+use crate::names::UserName;
+
+/// A message as it came in, whichever way that was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub seq: u64,
+    pub sender: UserName,
+    pub message_id: String,
+    pub content: String,
+    pub content_type: String,
+}
+
+/// What a notice says about one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Joined(UserName),
+    Left(UserName),
+}
+
+impl Seen {
+    pub fn from_json(message: &Value) -> Option<Seen> {
+        let text = |field: &str| message[field].as_str().map(str::to_owned);
+        Some(Seen {
+            seq: message["seq"].as_u64()?,
+            sender: UserName::new(message["sender_id"].as_str()?),
+            message_id: text("message_id")?,
+            content: text("content")?,
+            content_type: text("content_type")?,
+        })
+    }
+
+    pub fn is_notice(&self) -> bool {
+        self.content_type == "system"
+    }
+
+    /// Who came or went by this notice.
+    pub fn step(&self) -> Option<Step> {
+        if !self.is_notice() {
+            return None;
+        }
+        let notice: Value = serde_json::from_str(&self.content).ok()?;
+        let user = UserName::new(notice["user_id"].as_str()?);
+        match notice["event"].as_str()? {
+            "member_added" => Some(Step::Joined(user)),
+            "member_removed" | "member_left" => Some(Step::Left(user)),
+            _ => None,
+        }
+    }
+}
+
+impl From<&Seen> for Stored {
+    fn from(seen: &Seen) -> Stored {
+        Stored {
+            seq: seen.seq,
+            sender: seen.sender.as_str().to_owned(),
+            message_id: seen.message_id.clone(),
+            content: seen.content.clone(),
+            system: seen.is_notice(),
+        }
+    }
+}
+
+/// Kept over disconnects. Whoever joins again starts again: what was missed in between is not for its eyes.
+#[derive(Clone, Debug)]
+pub struct View {
+    owner: UserName,
+    first: u64,
+    messages: Vec<Seen>,
+    left: bool,
+}
+
+impl View {
+    pub fn new(owner: UserName) -> View {
+        View { owner, first: 1, messages: Vec::new(), left: false }
+    }
+
+    /// The last seq of the run; one below the first while it is empty.
+    pub fn end(&self) -> u64 {
+        self.first - 1 + self.messages.len() as u64
+    }
+
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    pub fn messages(&self) -> &[Seen] {
+        &self.messages
+    }
+
+    /// The owner is not a member any more, as far as the device knows.
+    pub fn left(&self) -> bool {
+        self.left
+    }
+
+    pub fn leave(&mut self) {
+        self.left = true;
+    }
+
+    /// Whether this is the notice by which the owner came in, with which a view begins.
+    pub fn begins_with(&self, message: &Seen) -> bool {
+        message.step() == Some(Step::Joined(self.owner.clone()))
+    }
+
+    /// Whether this is the notice by which the owner went. What was missing then stays out of its sight.
+    pub fn ends_with(&self, message: &Seen) -> bool {
+        message.step() == Some(Step::Left(self.owner.clone()))
+    }
+
+    /// Takes the next message, or sees that one it has is still the same. What lies above a hole is not for this.
+    pub fn take(&mut self, message: &Seen) -> Result<(), Trouble> {
+        let known = message.seq.checked_sub(self.first).and_then(|at| self.messages.get(at as usize));
+        if let Some(known) = known {
+            return if known == message { Ok(()) } else { Err(Trouble::Altered { seq: message.seq }) };
+        }
+        if message.seq < self.first {
+            return Ok(());
+        }
+        if self.begins_with(message) {
+            *self =
+                View { first: message.seq, messages: vec![message.clone()], ..View::new(self.owner.clone()) };
+            return Ok(());
+        }
+        if self.left {
+            return Ok(());
+        }
+        self.left = self.ends_with(message);
+        if message.seq == self.end() + 1 {
+            self.messages.push(message.clone());
+        } else if !self.left {
+            return Err(Trouble::Hole { after: self.end(), then: message.seq });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(seq: u64) -> Seen {
+        let content_type = "text".to_owned();
+        let message_id = format!("m{seq}");
+        Seen { seq, sender: UserName::new("bob"), content: message_id.clone(), message_id, content_type }
+    }
+
+    fn notice(seq: u64, event: &str, user: &str) -> Seen {
+        let content = format!(r#"{{"event":"{event}","by":"bob","user_id":"{user}"}}"#);
+        Seen { content, content_type: "system".to_owned(), ..said(seq) }
+    }
+
+    fn view(messages: &[Seen]) -> View {
+        let mut view = View::new(UserName::new("alice"));
+        messages.iter().for_each(|message| view.take(message).unwrap());
+        view
+    }
+
+    #[test]
+    fn a_view_grows_by_the_next_message_and_by_no_other() {
+        let mut view = view(&[said(1), said(2)]);
+        assert_eq!(view.take(&said(4)), Err(Trouble::Hole { after: 2, then: 4 }));
+        assert_eq!(view.take(&said(2)), Ok(()));
+        assert_eq!(view.end(), 2);
+    }
+
+    #[test]
+    fn a_message_that_changed_is_noticed() {
+        let mut view = view(&[said(1), said(2)]);
+        let altered = Seen { content: "other".to_owned(), ..said(2) };
+        assert_eq!(view.take(&altered), Err(Trouble::Altered { seq: 2 }));
+    }
+
+    #[test]
+    fn who_joins_late_or_again_starts_with_the_notice_of_it() {
+        let mut view = view(&[notice(7, "member_added", "alice"), said(8)]);
+        assert_eq!((view.first(), view.end()), (7, 8));
+        view.take(&notice(9, "member_removed", "alice")).unwrap();
+        assert!(view.left());
+        view.take(&said(10)).unwrap();
+        assert_eq!(view.end(), 9, "what is said behind one's back is not seen");
+        view.take(&notice(12, "member_added", "alice")).unwrap();
+        assert_eq!((view.first(), view.end(), view.left()), (12, 12, false));
+    }
+
+    #[test]
+    fn who_is_thrown_out_while_something_is_missing_is_out() {
+        let mut view = view(&[said(1), said(2)]);
+        view.take(&notice(5, "member_removed", "alice")).unwrap();
+        assert_eq!((view.end(), view.left()), (2, true));
+    }
+
+    #[test]
+    fn the_coming_and_going_of_others_changes_nothing() {
+        let view = view(&[said(1), notice(2, "member_added", "carol"), notice(3, "member_left", "carol")]);
+        assert_eq!((view.first(), view.end(), view.left()), (1, 3, false));
+    }
+}

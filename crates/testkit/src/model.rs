@@ -1,0 +1,162 @@
+//! What must be true in the end, computed from the history and from what the devices said of themselves. It takes
+//! nothing over that the server counts: who is in, how far each has come, what is unread.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::checker::Stored;
+use crate::device::{Boundaries, Record, Seen, Step};
+use crate::names::{ConversationName, Seat, UserName};
+
+/// One conversation from first to last, and who is in it.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    pub messages: Vec<Seen>,
+    /// When the newest message came in; `None` while there is none.
+    pub last_at: Option<i64>,
+    /// Everybody who is in at the end, with the first place they see.
+    pub members: BTreeMap<UserName, u64>,
+}
+
+impl Thread {
+    /// `founders` were in before the first message; everybody else came, and somebody may have gone, with a notice.
+    pub fn new(founders: &[UserName], messages: &[Value]) -> Option<Thread> {
+        let seen: Option<Vec<Seen>> = messages.iter().map(Seen::from_json).collect();
+        let seen = seen?;
+        let mut members: BTreeMap<UserName, u64> = founders.iter().map(|user| (user.clone(), 1)).collect();
+        for message in &seen {
+            match message.step() {
+                Some(Step::Joined(user)) => members.insert(user, message.seq),
+                Some(Step::Left(user)) => members.remove(&user),
+                None => None,
+            };
+        }
+        let last_at = messages.last().and_then(|message| message["received_at"].as_i64());
+        Some(Thread { messages: seen, last_at, members })
+    }
+
+    pub fn head(&self) -> u64 {
+        self.messages.last().map_or(0, |message| message.seq)
+    }
+
+    /// What a member may see.
+    pub fn visible_to(&self, user: &UserName) -> Option<&[Seen]> {
+        let first = *self.members.get(user)?;
+        Some(&self.messages[(first - 1).min(self.messages.len() as u64) as usize..])
+    }
+
+    /// By others, no notices, above what is read.
+    pub fn unread(&self, user: &UserName, read: u64) -> u64 {
+        let counts = |message: &&Seen| message.seq > read && message.sender != *user && !message.is_notice();
+        self.visible_to(user).unwrap_or_default().iter().filter(counts).count() as u64
+    }
+
+    /// The newest message somebody wrote while it was in for the last time.
+    pub fn last_own(&self, user: &UserName) -> u64 {
+        let own = |message: &&Seen| message.sender == *user && !message.is_notice();
+        self.visible_to(user).unwrap_or_default().iter().rev().find(own).map_or(0, |message| message.seq)
+    }
+
+    /// Who has the message at `seq`: its sender does not count, nor those who came later.
+    pub fn receipts(&self, seq: u64, standing: &BTreeMap<UserName, Boundaries>) -> Receipts {
+        let sender = &self.messages[(seq - 1) as usize].sender;
+        let mut receipts = Receipts::default();
+        for (user, joined) in self.members.iter().filter(|(user, joined)| **joined <= seq && *user != sender)
+        {
+            let stands = standing_since(standing, user, *joined);
+            receipts.recipients += 1;
+            receipts.delivered += u64::from(stands.delivered >= seq);
+            receipts.read += u64::from(stands.read >= seq);
+        }
+        receipts
+    }
+
+    /// The furthest behind of all but one, nobody being behind what it cannot see.
+    pub fn others(&self, user: &UserName, standing: &BTreeMap<UserName, Boundaries>) -> Boundaries {
+        let others = self.members.iter().filter(|(other, _)| *other != user);
+        let stands = others.map(|(other, joined)| standing_since(standing, other, *joined));
+        let lowest = stands.reduce(|one, other| Boundaries {
+            delivered: one.delivered.min(other.delivered),
+            read: one.read.min(other.read),
+        });
+        lowest.unwrap_or_default()
+    }
+
+    pub fn stored(&self) -> Vec<Stored> {
+        self.messages.iter().map(Stored::from).collect()
+    }
+}
+
+fn standing_since(standing: &BTreeMap<UserName, Boundaries>, user: &UserName, joined: u64) -> Boundaries {
+    let floor = Boundaries { delivered: joined - 1, read: joined - 1 };
+    standing.get(user).copied().unwrap_or_default().max(floor)
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receipts {
+    pub recipients: u64,
+    pub delivered: u64,
+    pub read: u64,
+}
+
+/// Between these a member must stand. A mark of which nothing was ever seen may be lost with the server; one that
+/// anybody was told of may not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    pub least: Boundaries,
+    pub most: Boundaries,
+}
+
+impl Bounds {
+    pub fn hold(&self, found: Boundaries) -> bool {
+        found.covers(self.least) && self.most.covers(found)
+    }
+}
+
+/// What the devices of everybody said and were told, put together.
+#[derive(Clone, Debug, Default)]
+pub struct Testimony {
+    claims: BTreeMap<Seat, Boundaries>,
+    told: BTreeMap<Seat, Boundaries>,
+}
+
+impl Testimony {
+    pub fn add(&mut self, user: &UserName, record: &Record) {
+        for (conversation, claim) in &record.claims {
+            let most = self.claims.entry((conversation.clone(), user.clone())).or_default();
+            *most = most.max(*claim);
+        }
+        for (seat, told) in &record.told {
+            let most = self.told.entry(seat.clone()).or_default();
+            *most = most.max(*told);
+        }
+    }
+
+    /// The most that anybody was ever told about a member.
+    pub fn told(&self) -> impl Iterator<Item = (&Seat, Boundaries)> {
+        self.told.iter().map(|(seat, told)| (seat, *told))
+    }
+
+    /// `steady` members were never out; the ticks of the others started again at some time.
+    pub fn bounds(
+        &self,
+        conversation: &ConversationName,
+        user: &UserName,
+        thread: &Thread,
+        steady: bool,
+    ) -> Bounds {
+        let seat = (conversation.clone(), user.clone());
+        let of = |map: &BTreeMap<Seat, Boundaries>| map.get(&seat).copied().unwrap_or_default();
+        // A reply reads what came before it.
+        let replied = thread.last_own(user).saturating_sub(1);
+        let replied = Boundaries { delivered: replied, read: replied };
+        let claimed = of(&self.claims);
+        let claimed = Boundaries { delivered: claimed.delivered.max(claimed.read), ..claimed };
+        let least = if steady { of(&self.told).max(replied) } else { replied };
+        Bounds { least, most: claimed.max(replied) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
