@@ -44,7 +44,7 @@ impl Changes {
     fn moved(&self, moved: Moved) {
         let mut pushes = self.tell_own_devices(&moved);
         if let Some(shown) = moved.shown {
-            if moved.members.len() <= SMALL_GROUP {
+            if moved.members.len() <= SMALL_GROUP && !self.gathering.is_gathering(moved.conversation) {
                 let frame = Frame::from(encode_status(moved.conversation, &moved.user, shown, None));
                 each_member(
                     &self.sessions,

@@ -1,8 +1,8 @@
 //! Receipts of large groups: gathered for a moment, and told to those few who have ticks to draw. So a message to a
 //! thousand people costs its sender a handful of frames, and nobody else any.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bluetick_core::{Boundaries, Chat, ConversationId, Members, PageFrom, PageLimit, UserId};
@@ -21,9 +21,16 @@ const NAMED: usize = 8;
 
 /// What has moved since it was last told. One entry a conversation, however many members move.
 pub(super) struct Gathering {
-    moved: Mutex<HashMap<ConversationId, Gathered>>,
+    moves: Mutex<Moves>,
     wake: Notify,
     metrics: Arc<Metrics>,
+}
+
+#[derive(Default)]
+struct Moves {
+    gathered: HashMap<ConversationId, Gathered>,
+    /// Taken by the worker, and on the way to those concerned.
+    being_told: HashSet<ConversationId>,
 }
 
 struct Gathered {
@@ -39,12 +46,13 @@ enum Who {
 
 impl Gathering {
     pub fn new(metrics: Arc<Metrics>) -> Gathering {
-        Gathering { moved: Mutex::default(), wake: Notify::new(), metrics }
+        Gathering { moves: Mutex::default(), wake: Notify::new(), metrics }
     }
 
     pub fn add(&self, conversation: ConversationId, user: UserId, shown: Boundaries, members: Arc<Members>) {
-        let mut moved = self.moved.lock().expect("nothing panics while it holds the lock");
-        let gathered = moved
+        let mut moves = self.moves();
+        let gathered = moves
+            .gathered
             .entry(conversation)
             .or_insert_with(|| Gathered { members: Arc::clone(&members), who: Who::Named(HashMap::new()) });
         gathered.members = members;
@@ -58,24 +66,43 @@ impl Gathering {
             }
             Who::Many => true,
         };
-        drop(moved);
+        drop(moves);
         self.metrics.statuses_merged(u64::from(merged));
         self.wake.notify_one();
     }
 
     /// Nobody has moved, and yet all who are left may have come further.
     pub fn touch(&self, conversation: ConversationId, members: &Arc<Members>) {
-        let mut moved = self.moved.lock().expect("nothing panics while it holds the lock");
-        moved
+        let mut moves = self.moves();
+        moves
+            .gathered
             .entry(conversation)
             .or_insert_with(|| Gathered { members: Arc::clone(members), who: Who::Named(HashMap::new()) })
             .members = Arc::clone(members);
-        drop(moved);
+        drop(moves);
         self.wake.notify_one();
     }
 
+    /// Whether something is still to be told of this conversation. What is told past it would arrive before what is
+    /// older: a group may have become small a moment ago.
+    pub fn is_gathering(&self, conversation: ConversationId) -> bool {
+        let moves = self.moves();
+        moves.gathered.contains_key(&conversation) || moves.being_told.contains(&conversation)
+    }
+
     fn take(&self) -> HashMap<ConversationId, Gathered> {
-        std::mem::take(&mut *self.moved.lock().expect("nothing panics while it holds the lock"))
+        let mut moves = self.moves();
+        let gathered = std::mem::take(&mut moves.gathered);
+        moves.being_told.extend(gathered.keys());
+        gathered
+    }
+
+    fn told(&self, conversation: ConversationId) {
+        self.moves().being_told.remove(&conversation);
+    }
+
+    fn moves(&self) -> MutexGuard<'_, Moves> {
+        self.moves.lock().expect("nothing panics while it holds the lock")
     }
 }
 
@@ -95,6 +122,7 @@ impl Teller {
             tokio::time::sleep(GATHERING).await;
             for (conversation, gathered) in self.gathering.take() {
                 guarded("receipts", self.tell(conversation, gathered)).await;
+                self.gathering.told(conversation);
             }
         }
     }

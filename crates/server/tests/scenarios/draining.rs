@@ -26,12 +26,16 @@ async fn what_was_accepted_is_acknowledged_and_what_comes_later_is_refused() {
     let chat = alice.direct("bob").await;
     let (mut phone, mut tablet) = (alice.connect().await, bob.connect().await);
     store.hold_appends(true);
+    let before = store.appends.load(Ordering::SeqCst);
     phone.send(&chat, "m1", "accepted").await;
     phone.hears_nothing().await;
     let over_http = tokio::spawn({
         let (alice, chat) = (alice.clone(), chat.clone());
         async move { alice.send(&chat, "m2", "accepted too").await }
     });
+    while store.appends.load(Ordering::SeqCst) < before + 2 {
+        tokio::task::yield_now().await;
+    }
     // An HTTP connection from before, to look inside with.
     let mut inside = KeptAlive::open(world.addr).await;
     assert!(inside.get("/readyz").await.contains("200 OK"));

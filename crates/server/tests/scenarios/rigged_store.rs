@@ -24,6 +24,7 @@ pub struct RiggedStore {
     held: Arc<watch::Sender<bool>>,
     held_marks: Arc<watch::Sender<bool>>,
     held_pages: Arc<watch::Sender<bool>>,
+    pub appends: Arc<AtomicUsize>,
     pub marks: Arc<AtomicUsize>,
     pub pages_fail: Arc<AtomicBool>,
     pub read_only: Arc<AtomicBool>,
@@ -101,6 +102,7 @@ impl Store for RiggedStore {
             return Err(StoreError::ReadOnly("no space left on /secret/path".into()));
         }
         assert!(!self.appends_panic.load(Ordering::SeqCst), "rigged to panic");
+        self.appends.fetch_add(1, Ordering::SeqCst);
         let store = self.clone();
         let stored = async move {
             store.held.subscribe().wait_for(|held| !held).await.unwrap();

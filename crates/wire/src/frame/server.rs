@@ -136,8 +136,8 @@ pub struct ConversationFrame<'a> {
     pub entry: InboxEntryBody<'a>,
 }
 
-/// In the backlog: more of this conversation was missed than is sent by itself. Page on with `after_seq`; what is pushed next
-/// has a seq above `head_seq`.
+/// In the backlog: more of this conversation was missed than is sent by itself. Page on with `after_seq`; the next message that is pushed
+/// has a seq above `head_seq`. (Acks of one's own sends, and the notice of one's own leaving, may still come for places below.)
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "backlog", "conversation_id": "d0123456789abcdefghjkmnpq", "next_after_seq": 1000, "head_seq": 250000,
