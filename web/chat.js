@@ -206,6 +206,7 @@ export class Chat {
       welcome: this.#onWelcome,
       caught_up: () => this.sync.caughtUp(),
       backlog: () => this.sync.behind(frame.conversation_id, frame.head_seq),
+      gone: () => this.forget(frame.conversation_id, "You are no longer in this group."),
       ack: this.#onAck,
       message: this.#onMessage,
       status: this.#onStatus,
