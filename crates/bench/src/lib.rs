@@ -3,10 +3,12 @@
 mod bare_log;
 pub mod inbox;
 mod measure;
+pub mod pairs;
 pub mod reconnect;
 mod scratch;
 mod seed;
 pub mod store;
+mod under_test;
 mod workload;
 
 pub use scratch::BenchError;

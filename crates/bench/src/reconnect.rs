@@ -1,18 +1,11 @@
 //! Everybody comes back at once: devices that each missed some messages connect to a server that was just started.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bluetick_auth::{AuthSettings, Tokens};
-use bluetick_core::UserId;
-use bluetick_core::ports::{Store, SystemRandom};
-use bluetick_core::time::{Clock, SystemClock};
-use futures_util::{SinkExt, StreamExt};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use bluetick_core::ports::Store;
+use futures_util::SinkExt;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -20,6 +13,7 @@ use crate::BenchError;
 use crate::measure::Latencies;
 use crate::scratch::in_scratch;
 use crate::seed::{Chat, fill, open, person};
+use crate::under_test::{ServerUnderTest, Socket, client_failed, connect};
 
 #[derive(Clone, Debug)]
 pub struct ReconnectBench {
@@ -29,10 +23,6 @@ pub struct ReconnectBench {
     pub devices: usize,
     pub missed: usize,
 }
-
-type Socket = tokio_tungstenite::WebSocketStream<TcpStream>;
-
-const START: Duration = Duration::from_secs(60);
 
 pub fn run(bench: ReconnectBench) -> Result<(), BenchError> {
     in_scratch(&bench.directory, 1, measure(&bench))
@@ -51,22 +41,17 @@ async fn measure(bench: &ReconnectBench) -> Result<(), BenchError> {
     store.close().await;
     drop(store);
 
-    let client = |error: &dyn std::fmt::Display| BenchError::Client(error.to_string());
-    // The server makes its signing key at the first start; the tokens are made with the same one.
-    let tokens =
-        Tokens::open(&AuthSettings::default(), &bench.directory, &SystemRandom).map_err(|e| client(&e))?;
-    let mint = |user: &UserId| tokens.mint(user, Duration::from_secs(3600), SystemClock.now());
+    let server = ServerUnderTest::start(&bench.binary, &bench.directory).await?;
     let mut devices = Vec::with_capacity(bench.devices);
     for number in 0..bench.devices {
-        devices.push(mint(&person("device", number)).map_err(|e| client(&e))?.token);
+        devices.push(server.token(&person("device", number))?);
     }
-    let (server, address) = start(bench).await?;
-    let (cpu, resident) = (cpu_seconds(&server), resident_bytes(&server));
+    let (cpu, resident) = (server.cpu_seconds(), server.resident_bytes());
     let started = Instant::now();
     let caught_up = Arc::new(Latencies::default());
     let mut connecting = JoinSet::new();
     for token in devices {
-        let (address, caught_up) = (address.clone(), Arc::clone(&caught_up));
+        let (address, caught_up) = (server.address.clone(), Arc::clone(&caught_up));
         connecting.spawn(async move {
             let received = catch_up(&address, &token).await?;
             caught_up.record(started.elapsed());
@@ -75,7 +60,7 @@ async fn measure(bench: &ReconnectBench) -> Result<(), BenchError> {
     }
     let (mut received, mut held) = (0, Vec::with_capacity(bench.devices));
     while let Some(joined) = connecting.join_next().await {
-        let (messages, socket) = joined.map_err(|e| client(&e))??;
+        let (messages, socket) = joined.map_err(client_failed)??;
         received += messages;
         held.push(socket);
     }
@@ -89,35 +74,25 @@ async fn measure(bench: &ReconnectBench) -> Result<(), BenchError> {
     println!("time to the last caught_up   {:>12.2} s", took.as_secs_f64());
     println!("time to caught_up            {}", caught_up.summary());
     println!("backlog messages             {:>12.0} /s", received as f64 / took.as_secs_f64());
-    println!("CPU of the server            {:>12.2} s", cpu_seconds(&server) - cpu);
+    println!("CPU of the server            {:>12.2} s", server.cpu_seconds() - cpu);
     println!("resident memory, before      {resident:>12} bytes");
-    println!("resident memory, peak        {:>12} bytes, all of them connected", peak_bytes(&server));
+    println!("resident memory, peak        {:>12} bytes, all of them connected", server.peak_bytes());
     drop(held);
     Ok(())
 }
 
-/// Says hello, reads up to `caught_up`, acknowledges the last of the messages, and counts them. The connection stays.
+/// Catches up, acknowledges the last of the messages, and counts them. The connection stays.
 async fn catch_up(address: &str, token: &str) -> Result<(usize, Socket), BenchError> {
-    let client = |error: &dyn std::fmt::Display| BenchError::Client(error.to_string());
-    let stream = TcpStream::connect(address).await.map_err(|e| client(&e))?;
-    let url = format!("ws://{address}/v1/ws");
-    let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await.map_err(|e| client(&e))?;
-    let hello = format!(r#"{{"type":"hello","token":"{token}"}}"#);
-    socket.send(Message::text(hello)).await.map_err(|e| client(&e))?;
     let (mut messages, mut last) = (0, None);
-    loop {
-        let Some(frame) = socket.next().await else { return Err(client(&"closed before caught_up")) };
-        let Message::Text(text) = frame.map_err(|e| client(&e))? else { continue };
-        if text.starts_with(r#"{"type":"message""#) {
-            messages += 1;
-            last = Some(text);
-        } else if text.starts_with(r#"{"type":"caught_up""#) {
-            if let Some(ack) = last.as_deref().and_then(delivered) {
-                socket.send(Message::text(ack)).await.map_err(|e| client(&e))?;
-            }
-            return Ok((messages, socket));
-        }
+    let mut socket = connect(address, token, |message| {
+        messages += 1;
+        last = Some(message);
+    })
+    .await?;
+    if let Some(ack) = last.as_deref().and_then(delivered) {
+        socket.send(Message::text(ack)).await.map_err(client_failed)?;
     }
+    Ok((messages, socket))
 }
 
 /// The ack of a message and all before it.
@@ -125,54 +100,4 @@ fn delivered(message: &str) -> Option<String> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     let (id, seq) = (message["conversation_id"].as_str()?, message["seq"].as_u64()?);
     Some(format!(r#"{{"type":"delivered","conversation_id":"{id}","seq":{seq}}}"#))
-}
-
-async fn start(bench: &ReconnectBench) -> Result<(Child, String), BenchError> {
-    let failed = |error: &dyn std::fmt::Display| BenchError::Server(error.to_string());
-    let mut child = Command::new(&bench.binary)
-        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
-        .arg(&bench.directory)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|e| failed(&e))?;
-    let output = child.stdout.take().ok_or_else(|| failed(&"it has no output"))?;
-    let mut lines = BufReader::new(output).lines();
-    loop {
-        let line = tokio::time::timeout(START, lines.next_line()).await.map_err(|e| failed(&e))?;
-        let line = line.map_err(|e| failed(&e))?.ok_or_else(|| failed(&"it ended before it served"))?;
-        if let Some((_, rest)) = line.split_once("http://") {
-            let address = rest.split('/').next().unwrap_or(rest).to_owned();
-            return Ok((child, address));
-        }
-    }
-}
-
-fn proc_file(child: &Child, name: &str) -> String {
-    let path = Path::new("/proc").join(child.id().unwrap_or(0).to_string()).join(name);
-    std::fs::read_to_string(path).unwrap_or_default()
-}
-
-fn cpu_seconds(child: &Child) -> f64 {
-    let stat = proc_file(child, "stat");
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let fields: Vec<f64> = after_name.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-    // User and system time, in ticks of 10 ms; the state before them is a letter and not counted here.
-    (fields.get(10).unwrap_or(&0.0) + fields.get(11).unwrap_or(&0.0)) / 100.0
-}
-
-fn status_bytes(child: &Child, field: &str) -> u64 {
-    let status = proc_file(child, "status");
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
-}
-
-fn resident_bytes(child: &Child) -> u64 {
-    status_bytes(child, "VmRSS:")
-}
-
-fn peak_bytes(child: &Child) -> u64 {
-    status_bytes(child, "VmHWM:")
 }

@@ -216,6 +216,27 @@ pub enum BenchCommand {
     Inbox(BenchInboxArgs),
     /// A server of its own, and devices that come back all at once after they missed messages
     Reconnect(BenchReconnectArgs),
+    /// A server of its own, and pairs of people over WebSockets: one sends, the other receives and acknowledges
+    Pairs(BenchPairsArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct BenchPairsArgs {
+    /// How many pairs
+    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub pairs: u32,
+    /// How many sends of each pair wait for their ack at any time
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub window: u32,
+    /// The size of a message's text
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub body: u32,
+    /// How long
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub seconds: u64,
+    /// Where to write: an empty or new directory on the disk to measure; removed at the end
+    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
+    pub dir: PathBuf,
 }
 
 #[derive(Args, Debug)]

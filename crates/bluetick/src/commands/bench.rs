@@ -1,12 +1,15 @@
 //! `bluetick bench`: measuring.
 
+use std::path::PathBuf;
+
 use bluetick_bench::BenchError;
 use bluetick_bench::inbox::{self, InboxBench};
+use bluetick_bench::pairs::{self, PairsBench};
 use bluetick_bench::reconnect::{self, ReconnectBench};
 use bluetick_bench::store::{self, StoreBench};
 use bluetick_store_embedded::StoreSettings;
 
-use crate::cli::{BenchCommand, BenchInboxArgs, BenchReconnectArgs, BenchStoreArgs};
+use crate::cli::{BenchCommand, BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs};
 use crate::failure::Failure;
 
 pub fn run(command: &BenchCommand) -> Result<(), Failure> {
@@ -14,6 +17,7 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Store(arguments) => store::run(store_bench(arguments)?),
         BenchCommand::Inbox(arguments) => inbox::run(inbox_bench(arguments)),
         BenchCommand::Reconnect(arguments) => reconnect::run(reconnect_bench(arguments)?),
+        BenchCommand::Pairs(arguments) => pairs::run(pairs_bench(arguments)?),
     };
     outcome.map_err(|error| match error {
         BenchError::NotEmpty(_) => Failure::usage(error),
@@ -47,11 +51,26 @@ fn inbox_bench(arguments: &BenchInboxArgs) -> InboxBench {
     }
 }
 
+/// What is measured over the network is this very program.
+fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(Failure::failed)
+}
+
+fn pairs_bench(arguments: &BenchPairsArgs) -> Result<PairsBench, Failure> {
+    Ok(PairsBench {
+        directory: arguments.dir.clone(),
+        binary: this_program()?,
+        pairs: arguments.pairs as usize,
+        window: arguments.window as usize,
+        body_bytes: arguments.body as usize,
+        seconds: arguments.seconds,
+    })
+}
+
 fn reconnect_bench(arguments: &BenchReconnectArgs) -> Result<ReconnectBench, Failure> {
-    let binary = std::env::current_exe().map_err(Failure::failed)?;
     Ok(ReconnectBench {
         directory: arguments.dir.clone(),
-        binary,
+        binary: this_program()?,
         devices: arguments.devices as usize,
         missed: arguments.missed as usize,
     })

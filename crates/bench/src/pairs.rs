@@ -1,0 +1,162 @@
+//! Pairs of people: one sends, the other receives and acknowledges, over WebSockets to a server of its own.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bluetick_core::ConversationId;
+use bluetick_core::ports::Store;
+use futures_util::{SinkExt, StreamExt};
+use tokio::task::JoinSet;
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+
+use crate::BenchError;
+use crate::measure::{Latencies, Usage};
+use crate::scratch::in_scratch;
+use crate::seed::{Chat, fill, open, person};
+use crate::under_test::{ServerUnderTest, Socket, client_failed, connect, is, next_text};
+use crate::workload::{Dice, texts};
+
+#[derive(Clone, Debug)]
+pub struct PairsBench {
+    pub directory: PathBuf,
+    /// The program to measure.
+    pub binary: PathBuf,
+    pub pairs: usize,
+    /// Sends of one pair that wait for their ack.
+    pub window: usize,
+    pub body_bytes: usize,
+    pub seconds: u64,
+}
+
+/// A receiver says `delivered` after so many messages, and when nothing more is waiting.
+const ACK_EVERY: u64 = 16;
+
+pub fn run(bench: PairsBench) -> Result<(), BenchError> {
+    in_scratch(&bench.directory, 2, measure(&bench))
+}
+
+/// What all of them count together.
+#[derive(Default)]
+struct Tally {
+    acknowledged: AtomicU64,
+    delivered: AtomicU64,
+    stop: AtomicBool,
+    acks: Latencies,
+}
+
+async fn measure(bench: &PairsBench) -> Result<(), BenchError> {
+    println!(
+        "pairs: {} pairs, window {}, bodies of {} bytes, {} s",
+        bench.pairs, bench.window, bench.body_bytes, bench.seconds
+    );
+    let store = open(&bench.directory)?;
+    let chat = |number| Chat { from: person("sender", number), to: person("receiver", number), messages: 0 };
+    fill(&store, (0..bench.pairs).map(chat), &"".into()).await?;
+    store.close().await;
+    drop(store);
+
+    let server = ServerUnderTest::start(&bench.binary, &bench.directory).await?;
+    let tally = Arc::new(Tally::default());
+    let mut people = Vec::with_capacity(bench.pairs);
+    for number in 0..bench.pairs {
+        let Chat { from, to, .. } = chat(number);
+        let sender = connect(&server.address, &server.token(&from)?, |_| ()).await?;
+        let receiver = connect(&server.address, &server.token(&to)?, |_| ()).await?;
+        people.push((ConversationId::direct(&from, &to), sender, receiver));
+    }
+    let (cpu, usage) = (server.cpu_seconds(), Usage::now(&bench.directory));
+    let bodies = texts(bench.body_bytes, 256, &mut Dice::new(7));
+    let mut talking = JoinSet::new();
+    for (number, (id, sender, receiver)) in people.into_iter().enumerate() {
+        let body = Arc::clone(&bodies[number % bodies.len()]);
+        talking.spawn(send(sender, id, body, bench.window, Arc::clone(&tally)));
+        talking.spawn(receive(receiver, id, Arc::clone(&tally)));
+    }
+    for second in 1..=bench.seconds {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (acknowledged, delivered) = (&tally.acknowledged, &tally.delivered);
+        eprint!(
+            "{second:>3} s  {} acknowledged, {} delivered   \r",
+            acknowledged.load(Ordering::Relaxed),
+            delivered.load(Ordering::Relaxed)
+        );
+    }
+    eprintln!();
+    let (acknowledged, delivered) =
+        (tally.acknowledged.load(Ordering::Relaxed), tally.delivered.load(Ordering::Relaxed));
+    let (spent, cpu) = (usage.spent(), server.cpu_seconds() - cpu);
+    tally.stop.store(true, Ordering::Relaxed);
+    // Whoever is still waiting for a frame is let go with its connection.
+    talking.shutdown().await;
+    let seconds = spent.wall.as_secs_f64();
+    let per_million = |cpu: f64| cpu * 1e6 / acknowledged as f64;
+    println!();
+    println!("stored and acknowledged      {:>12.0} /s", acknowledged as f64 / seconds);
+    println!("delivered                    {:>12.0} /s", delivered as f64 / seconds);
+    println!("send to ack                  {}", tally.acks.summary());
+    println!("CPU of the server            {:>12.2} s a million messages", per_million(cpu));
+    println!(
+        "CPU of the bench             {:>12.2} s a million messages",
+        per_million(spent.cpu.as_secs_f64())
+    );
+    println!(
+        "written to the device        {:>12.0} bytes a message",
+        spent.written_bytes as f64 / acknowledged as f64
+    );
+    println!("resident memory, peak        {:>12} bytes", server.peak_bytes());
+    Ok(())
+}
+
+/// Keeps `window` sends on their way.
+async fn send(
+    socket: Socket,
+    id: ConversationId,
+    body: Arc<str>,
+    window: usize,
+    tally: Arc<Tally>,
+) -> Result<(), BenchError> {
+    let (mut sink, mut frames) = socket.split();
+    let mut waiting = VecDeque::with_capacity(window);
+    let mut number = 0u64;
+    loop {
+        while waiting.len() < window && !tally.stop.load(Ordering::Relaxed) {
+            number += 1;
+            let frame = format!(
+                r#"{{"type":"send","conversation_id":"{id}","message_id":"0199c0de-0000-7000-8000-{number:012x}","content":"{body}"}}"#
+            );
+            sink.feed(Message::text(frame)).await.map_err(client_failed)?;
+            waiting.push_back(Instant::now());
+        }
+        sink.flush().await.map_err(client_failed)?;
+        let Some(frame) = frames.next().await else { return Err(client_failed("a sender was closed")) };
+        let Message::Text(text) = frame.map_err(client_failed)? else { continue };
+        if is(&text, "ack") {
+            // Acks come in the order of the sends.
+            if let Some(sent) = waiting.pop_front() {
+                tally.acks.record(sent.elapsed());
+            }
+            tally.acknowledged.fetch_add(1, Ordering::Relaxed);
+        } else if is(&text, "error") {
+            return Err(client_failed(text));
+        }
+    }
+}
+
+async fn receive(mut socket: Socket, id: ConversationId, tally: Arc<Tally>) -> Result<(), BenchError> {
+    let mut seq = 0;
+    loop {
+        let text: Utf8Bytes = next_text(&mut socket).await?;
+        if !is(&text, "message") {
+            continue;
+        }
+        seq += 1;
+        tally.delivered.fetch_add(1, Ordering::Relaxed);
+        if seq % ACK_EVERY == 0 {
+            let ack = format!(r#"{{"type":"delivered","conversation_id":"{id}","seq":{seq}}}"#);
+            socket.send(Message::text(ack)).await.map_err(client_failed)?;
+        }
+    }
+}
