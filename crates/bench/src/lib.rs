@@ -1,6 +1,7 @@
 //! Measuring Bluetick with its own tools. Results go to the terminal; what they mean is written in docs/benchmarks.md.
 
 mod bare_log;
+pub mod idle;
 pub mod inbox;
 mod measure;
 pub mod pairs;

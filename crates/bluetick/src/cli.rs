@@ -218,6 +218,18 @@ pub enum BenchCommand {
     Reconnect(BenchReconnectArgs),
     /// A server of its own, and pairs of people over WebSockets: one sends, the other receives and acknowledges
     Pairs(BenchPairsArgs),
+    /// A server of its own, and connections that do nothing: connect rate, bytes of memory each
+    Idle(BenchIdleArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct BenchIdleArgs {
+    /// How many connections are held; each needs an open file on both sides
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=28_000))]
+    pub connections: u32,
+    /// Where the server keeps its data: an empty or new directory; removed at the end
+    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
+    pub dir: PathBuf,
 }
 
 #[derive(Args, Debug)]

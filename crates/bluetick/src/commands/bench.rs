@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use bluetick_bench::BenchError;
+use bluetick_bench::idle::{self, IdleBench};
 use bluetick_bench::inbox::{self, InboxBench};
 use bluetick_bench::pairs::{self, PairsBench};
 use bluetick_bench::reconnect::{self, ReconnectBench};
 use bluetick_bench::store::{self, StoreBench};
 use bluetick_store_embedded::StoreSettings;
 
-use crate::cli::{BenchCommand, BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs};
+use crate::cli::{
+    BenchCommand, BenchIdleArgs, BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs,
+};
 use crate::failure::Failure;
 
 pub fn run(command: &BenchCommand) -> Result<(), Failure> {
@@ -18,6 +21,7 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Inbox(arguments) => inbox::run(inbox_bench(arguments)),
         BenchCommand::Reconnect(arguments) => reconnect::run(reconnect_bench(arguments)?),
         BenchCommand::Pairs(arguments) => pairs::run(pairs_bench(arguments)?),
+        BenchCommand::Idle(arguments) => idle::run(idle_bench(arguments)?),
     };
     outcome.map_err(|error| match error {
         BenchError::NotEmpty(_) => Failure::usage(error),
@@ -54,6 +58,14 @@ fn inbox_bench(arguments: &BenchInboxArgs) -> InboxBench {
 /// What is measured over the network is this very program.
 fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(Failure::failed)
+}
+
+fn idle_bench(arguments: &BenchIdleArgs) -> Result<IdleBench, Failure> {
+    Ok(IdleBench {
+        directory: arguments.dir.clone(),
+        binary: this_program()?,
+        connections: arguments.connections as usize,
+    })
 }
 
 fn pairs_bench(arguments: &BenchPairsArgs) -> Result<PairsBench, Failure> {
