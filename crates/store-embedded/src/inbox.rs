@@ -1,6 +1,5 @@
 //! Reading somebody's inbox: the order from memory and tables together, then one line after the other.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bluetick_core::inbox::{InboxPlace, Shelf};
@@ -51,10 +50,8 @@ impl InboxReader {
         let wanted =
             |place: &InboxPlace| filter.takes(place.shelf) && after.is_none_or(|after| *place > after);
         let (mut places, large) = self.recent.look(user, *after, *filter, limit);
-        let large: HashMap<ConversationId, Option<InboxPlace>> =
-            large.iter().map(|room| (room.id, room.state().place(room.id, user))).collect();
-        places.retain(|place| !large.contains_key(&place.id));
-        places.extend(large.values().flatten().copied().filter(wanted));
+        let in_large = large.iter().filter_map(|(id, room)| room.state().place(*id, user));
+        places.extend(in_large.filter(wanted));
         places.sort_unstable();
         places.truncate(limit + 1);
         // Nothing behind the last one that fits is on the page, whatever the tables have there.

@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{Creation, Mark, NewConversation, Store};
+use bluetick_core::ports::{AddMembers, Creation, Mark, NewConversation, Store};
 use bluetick_core::{
     ConversationId, InboxEntry, InboxFilter, InboxRequest, MarkKind, PageLimit, Seq, UserId,
 };
@@ -168,5 +168,71 @@ async fn a_group_of_ten_thousand_counts_its_receipts_without_asking_everybody() 
     drop(store);
     let store = open(settings());
     assert_eq!(store.receipts(id, &name(0), Seq::new(2)).await.unwrap(), receipts);
+    close(store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn devices_that_look_at_the_same_moment_see_the_same() {
+    let directory = TempDir::new().unwrap();
+    let settings = StoreSettings { checkpoint_bytes: 1 << 30, ..small(directory.path()) };
+    let store = Arc::new(open(settings));
+    for round in 0..30i64 {
+        let mut newest = Vec::new();
+        for number in 0..200i64 {
+            let peer = format!("bob{number}");
+            let id = direct(&*store, "alice", &peer).await;
+            let mut append = common::message(id, &peer, &format!("{round}"));
+            append.received_at = common::NOW.plus_millis(round * 1_000 + number);
+            store.append(append).await.unwrap().await.unwrap();
+            newest.insert(0, id);
+        }
+        newest.truncate(20);
+        let mut looks = JoinSet::new();
+        for _ in 0..6 {
+            let store = Arc::clone(&store);
+            looks.spawn(async move { inbox(&store, "alice", 20).await });
+        }
+        while let Some(entries) = looks.join_next().await {
+            let found: Vec<_> = entries.unwrap().iter().map(|entry| entry.conversation.id).collect();
+            assert_eq!(found, newest, "round {round}");
+        }
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_that_grow_large_while_they_are_on_desks_push_nobody_off_the_page() {
+    let directory = TempDir::new().unwrap();
+    let settings = StoreSettings { checkpoint_bytes: 1 << 30, ..small(directory.path()) };
+    let store = open(settings);
+    let mut expected = Vec::new();
+    for number in 0..30u8 {
+        let id = ConversationId::group([number; 15]);
+        let creation = Creation::Group { title: "Tea".parse().unwrap(), members: vec![user("bob")] };
+        let created_at = common::NOW.plus_millis(number.into());
+        let new = NewConversation { id, creation, created_by: user("alice"), created_at };
+        store.open_conversation(new).await.unwrap();
+        expected.insert(0, id);
+    }
+    assert_eq!(inbox(&store, "alice", 30).await.len(), 30);
+    // The newest ten take in so many that they are noted in another way, at a moment that moves nothing.
+    for (number, id) in expected.iter().take(10).enumerate() {
+        let users = (0..80).map(|member| user(&format!("member{member}"))).collect();
+        let at = common::NOW.plus_millis(29 - number as i64);
+        let add = AddMembers { conversation: *id, actor: user("alice"), users, member_limit: 100, at };
+        store.add_members(add).await.unwrap();
+    }
+    let mut found = Vec::new();
+    let (mut after, limit) = (None, PageLimit::try_from(5).unwrap());
+    loop {
+        let request = InboxRequest { user: user("alice"), after, limit, filter: InboxFilter::All };
+        let page = store.inbox(request).await.unwrap();
+        found.extend(page.entries.iter().map(|entry| entry.conversation.id));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(found, expected);
     close(store).await;
 }

@@ -1,8 +1,9 @@
 //! Which conversations of a user have changed since the tables were written: the inbox and what is pending are read from
 //! these first, and from the tables for all others.
 //!
-//! Each user has a desk. What changes lands there unsorted, once, however often it changes; it is sorted in when the user looks. So a
-//! message costs nothing here as long as nobody looks, and a look costs as much as has changed since the last one.
+//! Each user has a desk. What changes lands there unsorted, once, however often it changes; it is sorted in when the user
+//! looks. So a message costs nothing here as long as nobody looks, and a look costs as much as has changed since the
+//! last one.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
@@ -108,34 +109,39 @@ impl Recent {
         rooms
     }
 
-    /// Sorts in what is fresh, and gives the first places behind `after`, one more than `limit` if there are. With them come the
-    /// rooms too large for desks, which the caller has to look at.
+    /// Sorts in what is fresh, and gives the first places behind `after`, one more than `limit` if there are. With them
+    /// come the rooms too large for desks, which the caller has to look at.
     pub fn look(
         &self,
         user: &UserId,
         after: Option<InboxPlace>,
         filter: InboxFilter,
         limit: usize,
-    ) -> (Vec<InboxPlace>, Vec<Arc<Room>>) {
-        let large = self.large().values().cloned().collect();
-        let fresh = match self.shard(user).get_mut(user) {
-            Some(desk) => std::mem::take(&mut desk.fresh),
+    ) -> (Vec<InboxPlace>, HashMap<ConversationId, Arc<Room>>) {
+        let large = self.large().clone();
+        // What is fresh stays so until it is sorted in: another device may look at the same moment.
+        let fresh: Vec<Arc<Room>> = match self.shard(user).get(user) {
+            Some(desk) => desk.fresh.values().cloned().collect(),
             None => return (Vec::new(), large),
         };
-        for room in fresh.into_values() {
+        for room in fresh {
             let mut state = room.state();
             // The tables may have taken it over just now; then it has no place here.
             if state.noted.knows(user) {
                 state.noted.looked(user);
                 let place = state.place(room.id, user);
-                self.shard(user).entry(user.clone()).or_default().put(&room, place);
+                let mut shard = self.shard(user);
+                let desk = shard.entry(user.clone()).or_default();
+                desk.fresh.remove(&room.id);
+                desk.put(&room, place);
             }
         }
         let shard = self.shard(user);
         let Some(desk) = shard.get(user) else { return (Vec::new(), large) };
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let wanted = desk.order.range((start, Bound::Unbounded)).filter(|place| filter.takes(place.shelf));
-        (wanted.copied().take(limit + 1).collect(), large)
+        let wanted = |place: &&InboxPlace| filter.takes(place.shelf) && !large.contains_key(&place.id);
+        let places = desk.order.range((start, Bound::Unbounded)).filter(wanted).copied();
+        (places.take(limit + 1).collect(), large)
     }
 
     /// Whether the last look spoke for this conversation, and the tables do not. Of what changed since, they still do.
