@@ -41,9 +41,9 @@ impl InboxReader {
         Ok(InboxPage { entries, next })
     }
 
-    /// The places on the page, and whether there are more behind it. What memory knows is taken from there, all else from
-    /// the tables, which are read after it: so whatever a checkpoint moved in between is found at least once, and left out
-    /// where it was found before.
+    /// The places on the page, and whether there are more behind it. What memory knows is taken from there, all else
+    /// from the tables, which are read after it: so whatever a checkpoint moved in between is found at least once, and
+    /// left out where it was found before.
     fn places(&self, request: &InboxRequest) -> Result<(Vec<InboxPlace>, bool), StoreError> {
         let InboxRequest { user, after, filter, limit } = request;
         let limit = limit.count();
@@ -144,17 +144,15 @@ impl Outline {
         let newest = match &self.newest {
             Some(newest) => Some(newest.to_vec()),
             None if head == Seq::ZERO => None,
-            None => match snapshot.inbox_row(user, id)? {
-                Some(row) => {
-                    let row = rows::read_inbox(&row).map_err(in_inbox)?;
-                    if row.last_seq == head {
-                        Some(row.record.to_vec())
-                    } else {
-                        snapshot.record(id, head)?
-                    }
+            None => {
+                // The line may be behind, or damaged; the message itself has the last word.
+                let row = snapshot.inbox_row(user, id)?;
+                let line = row.as_deref().and_then(|row| rows::read_inbox(row).ok());
+                match line.filter(|line| line.last_seq == head && !line.record.is_empty()) {
+                    Some(line) => Some(line.record.to_vec()),
+                    None => snapshot.record(id, head)?,
                 }
-                None => snapshot.record(id, head)?,
-            },
+            }
         };
         let last_message = newest.map(|newest| last_message(head, &newest)).transpose().map_err(in_inbox)?;
         Ok(InboxEntry {

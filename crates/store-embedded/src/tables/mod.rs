@@ -189,7 +189,13 @@ impl Engine {
         let mut keys = Vec::new();
         for found in self.inbox.iter(&txn)? {
             let (key, row) = found?;
-            keys.push(order_key_of(key, row).map_err(in_table("inbox"))?);
+            // One that cannot be read comes back when its conversation changes.
+            match order_key_of(key, row) {
+                Ok(key) => keys.push(key),
+                Err(error) => {
+                    tracing::error!(%error, "a line of an inbox is damaged and left out of the order")
+                }
+            }
         }
         keys.sort_unstable();
         for key in keys {

@@ -177,3 +177,42 @@ fn an_order_that_is_gone_is_made_again_from_the_rows() {
     assert!(tables.mend_order().unwrap());
     assert_eq!(places(), before);
 }
+
+#[test]
+fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
+    use std::rc::Rc;
+
+    use bluetick_core::inbox::Shelf;
+
+    let (_directory, tables) = tables();
+    let alice: bluetick_core::UserId = "alice".parse().unwrap();
+    let change = |last_at| InboxChange {
+        key: rows::inbox_key(&alice, ID(1)),
+        head: Seq::FIRST,
+        last_at: Timestamp::from_millis(last_at),
+        shelf: Shelf::Ordinary,
+        record: Some(Rc::from([])),
+        pending_after: None,
+    };
+    let put = |change: &InboxChange| {
+        let mut update = tables.update().unwrap();
+        update.put_inbox(change).unwrap();
+        update.commit().unwrap();
+    };
+    put(&change(1));
+    let mut txn = tables.env.write_txn().unwrap();
+    tables.inbox.put(&mut txn, &change(1).key, b"rubbish").unwrap();
+    txn.commit().unwrap();
+    put(&change(2));
+    let row = tables.snapshot().unwrap().inbox_row(&alice, ID(1)).unwrap().unwrap();
+    assert_eq!(rows::read_inbox(&row).unwrap().last_at, Timestamp::from_millis(2));
+    assert!(tables.mend_order().unwrap(), "the place of the damaged line is taken out of the order");
+    assert_eq!(
+        (tables.order.len(&tables.env.read_txn().unwrap()).unwrap(), tables.mend_order().unwrap()),
+        (1, false)
+    );
+    let mut update = tables.update().unwrap();
+    update.delete_member(ID(1), &alice).unwrap();
+    update.commit().unwrap();
+    assert!(tables.snapshot().unwrap().inbox_row(&alice, ID(1)).unwrap().is_none());
+}

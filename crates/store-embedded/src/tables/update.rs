@@ -8,7 +8,7 @@ use heed::RwTxn;
 
 use super::{CHECKPOINT_KEY, Engine, Table, TablesError, in_table, order_key_of};
 use crate::codec::rows::StoredConversation;
-use crate::codec::{chunk, record, rows};
+use crate::codec::{DecodeError, chunk, record, rows};
 use crate::log::BatchNumber;
 
 /// What becomes of the rows a user has about one conversation.
@@ -56,8 +56,12 @@ impl Update<'_> {
         self.tables.members.delete(&mut self.txn, &rows::member_key(id, user))?;
         let key = rows::inbox_key(user, id);
         if let Some(row) = self.tables.inbox.get(&self.txn, &key)? {
-            let order = order_key_of(&key, row).map_err(in_table("inbox"))?;
-            self.tables.order.delete(&mut self.txn, &order)?;
+            match order_key_of(&key, row) {
+                Ok(order) => {
+                    self.tables.order.delete(&mut self.txn, &order)?;
+                }
+                Err(error) => damaged_line(id, &error),
+            }
         }
         self.tables.inbox.delete(&mut self.txn, &key)?;
         self.tables.pending.delete(&mut self.txn, &key)?;
@@ -81,11 +85,16 @@ impl Update<'_> {
         let InboxChange { key, head, last_at, shelf, pending_after, .. } = change;
         let id = rows::key_conversation(key).map_err(in_table("inbox"))?;
         let stored = self.tables.inbox.get(&self.txn, key)?;
-        let before = stored.map(rows::read_inbox).transpose().map_err(in_table("inbox"))?;
+        // A line is derived: where it is damaged, it is made again. Its old place in the order stays until the next start.
+        let before =
+            stored.and_then(|row| rows::read_inbox(row).inspect_err(|error| damaged_line(id, error)).ok());
         let record = match (&change.record, &before) {
             (Some(record), _) => record.to_vec(),
             (None, Some(before)) if before.last_seq == *head => before.record.to_vec(),
-            (None, _) => self.preview_at(id, *head)?,
+            (None, _) => self.preview_at(id, *head).unwrap_or_else(|error| {
+                tracing::error!(conversation = %id, %error, "an inbox goes without its newest message");
+                Vec::new()
+            }),
         };
         let row = rows::InboxRow { last_seq: *head, last_at: *last_at, shelf: *shelf, record: &record };
         let (from, to) = (before.as_ref().map(|before| before.place(id)), row.place(id));
@@ -145,4 +154,8 @@ impl Update<'_> {
     pub fn commit(self) -> Result<(), TablesError> {
         Ok(self.txn.commit()?)
     }
+}
+
+fn damaged_line(conversation: ConversationId, error: &DecodeError) {
+    tracing::error!(%conversation, %error, "a line of an inbox is damaged");
 }
