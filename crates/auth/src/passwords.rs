@@ -80,8 +80,8 @@ impl Passwords {
         Some(self.work(&hasher, password, salt, expected.len())? == *expected)
     }
 
-    /// The work itself, in memory that is used again: 19 MiB taken and given back for each password, on whichever thread,
-    /// would leave the allocator with hundreds of megabytes.
+    /// The work itself, in memory that is used again: 19 MiB taken and given back for each password, on whichever
+    /// thread, would leave the allocator with hundreds of megabytes.
     fn work(&self, hasher: &Argon2<'_>, password: &str, salt: &[u8], bytes: usize) -> Option<Output> {
         let mut memory =
             self.memory.lock().expect("nobody panics while holding the memory").pop().unwrap_or_default();

@@ -63,8 +63,8 @@ const ADVISED_SECRET_BYTES: usize = 32;
 const ADVISED_ADMIN_KEY_BYTES: usize = 16;
 
 impl AuthSettings {
-    /// Whether anybody may make an account. Where the operator's product signs tokens for its own users, an open sign-up
-    /// would let a stranger take the name of one of them and read their messages, so it has to be asked for.
+    /// Whether anybody may make an account. Where the operator's product signs tokens for its own users, an open
+    /// sign-up would let a stranger take the name of one of them and read their messages, so it has to be asked for.
     pub fn signup_is_open(&self) -> bool {
         self.signup && (self.hs256_secret.is_none() || self.signup_beside_own_users)
     }

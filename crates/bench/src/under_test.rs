@@ -1,4 +1,5 @@
-//! The server that is measured: this same program as a child process, on a store of its own, and clients that talk to it.
+//! The server that is measured: this same program as a child process, on a store of its own, and clients that talk to
+//! it.
 
 use std::path::Path;
 use std::process::Stdio;

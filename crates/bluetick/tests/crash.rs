@@ -1,5 +1,5 @@
-//! The server is killed with `kill -9` in the middle of traffic, again and again. Every client keeps its own log, and in
-//! the end the checker compares them all with what the server has.
+//! The server is killed with `kill -9` in the middle of traffic, again and again. Every client keeps its own log, and
+//! in the end the checker compares them all with what the server has.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

@@ -7,7 +7,8 @@ use crate::{ConversationKind, Seq, UserId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// May remove others. The creator starts as one; when the last admin leaves, the longest-standing member becomes one.
+    /// May remove others. The creator starts as one; when the last admin leaves, the longest-standing member becomes
+    /// one.
     Admin,
     Member,
 }

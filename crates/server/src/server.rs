@@ -78,9 +78,9 @@ impl Server {
     ///
     /// The order: new work; work in flight; fan-out; listener; WebSockets and HTTP connections, each of which says when
     /// its user was last here; the workers (receipts, inbox entries, presence: all at once, since what they have not
-    /// told yet is found by asking); the store; the fan-out thread. Until the work in flight is done, newcomers are let in
-    /// to be told that there is no more. Somebody who is still catching up comes back and goes on: the acks of its sends
-    /// that wait for their places go with the connection, and a resend gets them.
+    /// told yet is found by asking); the store; the fan-out thread. Until the work in flight is done, newcomers are let
+    /// in to be told that there is no more. Somebody who is still catching up comes back and goes on: the acks of its
+    /// sends that wait for their places go with the connection, and a resend gets them.
     pub async fn drain(mut self) {
         let app = &self.app;
         let deadline = Instant::now() + app.settings.drain();
@@ -109,8 +109,8 @@ impl Server {
     }
 }
 
-/// Connections that may wait to be accepted. When everybody comes back at once, the usual 1,024 are soon full, and whoever finds no
-/// place tries again a whole second later. The kernel has its own limit (`net.core.somaxconn`).
+/// Connections that may wait to be accepted. When everybody comes back at once, the usual 1,024 are soon full, and
+/// whoever finds no place tries again a whole second later. The kernel has its own limit (`net.core.somaxconn`).
 const ACCEPT_BACKLOG: u32 = 16_384;
 
 async fn listen(address: &str) -> io::Result<TcpListener> {

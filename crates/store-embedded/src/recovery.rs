@@ -57,8 +57,8 @@ impl Recovery<'_> {
         let mut reader = Reader(&payload);
         let in_batch = |error| RecoveryError::Event { batch, error };
         let mut events = 0;
-        // A change of membership and its notice are one: when the tables have the notice, they have the change, and what
-        // its people did since.
+        // A change of membership and its notice are one: when the tables have the notice, they have the change, and
+        // what its people did since.
         let mut announced: Option<(ConversationId, MembershipChange)> = None;
         while let Some(event) = event::next_event(&mut reader).map_err(in_batch)? {
             events += 1;
@@ -141,8 +141,8 @@ impl Recovery<'_> {
         state.stale = Stale::Everybody;
     }
 
-    /// In the tables, which may be ahead, somebody may be no member any more, or one for the second time; neither stands where
-    /// the first one stood.
+    /// In the tables, which may be ahead, somebody may be no member any more, or one for the second time; neither
+    /// stands where the first one stood.
     fn stand(
         &mut self,
         batch: u64,

@@ -1,5 +1,5 @@
-//! The power goes again and again while many send. What the senders saw is compared with what is left; and when a bug is
-//! planted that acknowledges too early or forgets a batch, the same comparison finds it.
+//! The power goes again and again while many send. What the senders saw is compared with what is left; and when a bug
+//! is planted that acknowledges too early or forgets a batch, the same comparison finds it.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

@@ -1,6 +1,7 @@
 //! Judges a run by what the clients saw and what the server has in the end.
 //!
-//! It believes nothing the server says about itself: an acknowledged message must be in the history, at its place, once.
+//! It believes nothing the server says about itself: an acknowledged message must be in the history, at its place,
+//! once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;

@@ -62,7 +62,8 @@ struct Described {
 }
 
 impl Described {
-    /// What the frame is called in the document: by its type, and by who says it where both sides have one of that type.
+    /// What the frame is called in the document: by its type, and by who says it where both sides have one of that
+    /// type.
     fn key(&self, all: &[Described]) -> String {
         let said_by_both = all.iter().any(|other| other.kind == self.kind && other.speaker != self.speaker);
         match (said_by_both, self.speaker) {

@@ -173,7 +173,8 @@ impl Tokens {
         Ok(MintedToken { token, expires_at })
     }
 
-    /// Without a secret to sign with there is no sign-up, no log-in and no mint: the operator's product makes the tokens.
+    /// Without a secret to sign with there is no sign-up, no log-in and no mint: the operator's product makes the
+    /// tokens.
     pub fn can_mint(&self) -> bool {
         self.keys.signing().is_some()
     }

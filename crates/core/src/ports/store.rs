@@ -81,8 +81,8 @@ pub trait Store: Send + Sync + 'static {
     async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError>;
 
     /// One page of the user's conversations, in the order of [`InboxPlace`](crate::InboxPlace), at a cost that does
-    /// not grow with their number. It includes every message acknowledged before the call. A conversation that moves up while somebody
-    /// pages is on no later page; all others are on exactly one.
+    /// not grow with their number. It includes every message acknowledged before the call. A conversation that moves up
+    /// while somebody pages is on no later page; all others are on exactly one.
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError>;
 
     /// One entry of the reader's inbox.

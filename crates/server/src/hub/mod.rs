@@ -144,7 +144,8 @@ impl Hub {
         self.announce(PresenceChange::Went(user.clone()));
     }
 
-    /// The user has switched between showing and hiding whether it is there: the others are told what they may know now.
+    /// The user has switched between showing and hiding whether it is there: the others are told what they may know
+    /// now.
     pub(crate) fn presence_changed(&self, user: &UserId) {
         self.announce(PresenceChange::Switched(user.clone()));
     }

@@ -14,8 +14,8 @@ pub(crate) type Frame = Utf8Bytes;
 const FRAME_OVERHEAD_BYTES: usize = 64;
 /// An empty queue keeps no more places than this, since most connections are quiet most of the time.
 const KEPT_PLACES: usize = 32;
-/// A backlog fills a quarter of the outbox, and no more than this: the rest is for what is live, and a crowd of devices that come
-/// back and do not read should not take much.
+/// A backlog fills a quarter of the outbox, and no more than this: the rest is for what is live, and a crowd of devices
+/// that come back and do not read should not take much.
 const BACKLOG_BYTES: usize = 128 * 1024;
 
 pub(crate) struct Outbox {

@@ -133,7 +133,8 @@ async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch
     join3(say_goodbye(pipe, app, end), marks.finish(), left).await;
 }
 
-/// The device is sent what it missed. That a user is here is noted at once: should the server be killed, nobody writes it later.
+/// The device is sent what it missed. That a user is here is noted at once: should the server be killed, nobody writes
+/// it later.
 fn arrive(app: &Arc<App>, session: &Arc<Session>, positions: Vec<Position>, is_first: bool) -> CatchingUp {
     let catching_up = catch_up(Arc::clone(app), Arc::clone(session), positions);
     if !is_first {

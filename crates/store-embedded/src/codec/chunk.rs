@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! version u8 | count u8 | packing u8 | 0 u8 | header checksum u32 | body checksum u32 | raw length u32
-//! newest received_at i64 | notices before u64 | fingerprint u32 × count | (length varint, record) × count, plain or in zstd
+//! newest received_at i64 | notices before u64 | fingerprint u32 × count | (length varint, record) × count, plain or in
+//! zstd
 //! ```
 
 use std::cell::RefCell;

@@ -56,8 +56,8 @@ impl Committer {
 
     /// Runs until the queue is closed and empty, then hands the last generation over.
     ///
-    /// Should it ever panic, what is in memory cannot be trusted to grow: writes are refused from then on, everybody who
-    /// waits is told, and the log, which has all that was acknowledged, is read again at the next start.
+    /// Should it ever panic, what is in memory cannot be trusted to grow: writes are refused from then on, everybody
+    /// who waits is told, and the log, which has all that was acknowledged, is read again at the next start.
     pub fn run(self) {
         let (queue, health) = (Arc::clone(&self.parts.queue), Arc::clone(&self.parts.health));
         if catch_unwind(AssertUnwindSafe(|| self.run_until_closed())).is_err() {

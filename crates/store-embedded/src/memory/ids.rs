@@ -30,7 +30,8 @@ fn spread(fingerprint: Fingerprint) -> u64 {
 
 #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
 impl IdTable {
-    /// Forgets what is older than the window, sooner or later and never too soon. A clock that goes back only delays it.
+    /// Forgets what is older than the window, sooner or later and never too soon. A clock that goes back only delays
+    /// it.
     pub fn age(&mut self, now: Timestamp, window_ms: i64) {
         let since = *self.young_since.get_or_insert(now);
         if now >= since.plus_millis(window_ms) {

@@ -6,7 +6,8 @@ use bluetick_core::UserId;
 
 use super::{Recent, Room};
 
-/// Rooms with more members are not noted one member at a time: whoever reads an inbox looks at all such rooms that changed.
+/// Rooms with more members are not noted one member at a time: whoever reads an inbox looks at all such rooms that
+/// changed.
 pub const LARGE: usize = 64;
 
 /// Invariant: `users` have the room on their desks, those with a bit in `fresh` among what they have not looked at yet.

@@ -1,9 +1,9 @@
-//! Which conversations of a user have changed since the tables were written: the inbox and what is pending are read from
-//! these first, and from the tables for all others.
+//! Which conversations of a user have changed since the tables were written: the inbox and what is pending are read
+//! from these first, and from the tables for all others.
 //!
-//! Each user has a desk. What changes lands there unsorted, once, however often it changes; it is sorted in when the user
-//! looks. So a message costs nothing here as long as nobody looks, and a look costs as much as has changed since the
-//! last one.
+//! Each user has a desk. What changes lands there unsorted, once, however often it changes; it is sorted in when the
+//! user looks. So a message costs nothing here as long as nobody looks, and a look costs as much as has changed since
+//! the last one.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};

@@ -1,4 +1,5 @@
-//! What a device does of its own accord, by chance: writing, acknowledging (late, twice, out of order), reading, asking.
+//! What a device does of its own accord, by chance: writing, acknowledging (late, twice, out of order), reading,
+//! asking.
 
 use serde_json::json;
 

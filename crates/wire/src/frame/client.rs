@@ -88,11 +88,11 @@ pub struct Hello<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<String>)]
     pub device_id: Option<Cow<'a, str>>,
-    /// What the device has, by conversation: everything up to a seq. It is sent what lies above, whatever other devices of
-    /// the user have; and as if it had said `delivered`, it has said so. Of conversations it does not name it is sent what no device of the
-    /// user has acknowledged, or else the newest page of those with activity after the newest position. Without any position only
-    /// what is not acknowledged. A position of another epoch is passed over; one in a conversation the user is not in is
-    /// answered with `gone`.
+    /// What the device has, by conversation: everything up to a seq. It is sent what lies above, whatever other devices
+    /// of the user have; and as if it had said `delivered`, it has said so. Of conversations it does not name it is
+    /// sent what no device of the user has acknowledged, or else the newest page of those with activity after the
+    /// newest position. Without any position only what is not acknowledged. A position of another epoch is passed over;
+    /// one in a conversation the user is not in is answered with `gone`.
     #[schema(value_type = Option<HashMap<String, PositionSchema>>)]
     pub positions: Option<HashMap<String, Position>>,
 }
@@ -157,7 +157,8 @@ impl<'de> Deserialize<'de> for Position {
     }
 }
 
-/// Everything in the conversation up to this seq was delivered to the device (`delivered`), or read by the person (`read`).
+/// Everything in the conversation up to this seq was delivered to the device (`delivered`), or read by the person
+/// (`read`).
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"type": "read", "conversation_id": "d0123456789abcdefghjkmnpq", "seq": 44}))]
 pub struct MarkFrame<'a> {

@@ -26,8 +26,8 @@ pub struct WelcomeFrame<'a> {
     pub server_time: i64,
 }
 
-/// The backlog is complete; what follows is live. The backlog is messages alone: ticks, settings and membership that changed
-/// meanwhile are in the inbox (`GET /v1/conversations`).
+/// The backlog is complete; what follows is live. The backlog is messages alone: ticks, settings and membership that
+/// changed meanwhile are in the inbox (`GET /v1/conversations`).
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"type": "caught_up"}))]
 pub struct CaughtUpFrame {}
@@ -59,9 +59,10 @@ pub struct MessageFrame<'a> {
     pub message: MessageBody<'a>,
 }
 
-/// Somebody has got or read more of a conversation. To the other devices of the one who did, and to the other members: in
-/// conversations of up to 16 members to all of them at once; in larger ones within a quarter of a second, as long as it is not
-/// more than 8 who moved, to those who sent one of the last 100 messages or wait for the tick of an earlier one.
+/// Somebody has got or read more of a conversation. To the other devices of the one who did, and to the other members:
+/// in conversations of up to 16 members to all of them at once; in larger ones within a quarter of a second, as long as
+/// it is not more than 8 who moved, to those who sent one of the last 100 messages or wait for the tick of an earlier
+/// one.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "status", "conversation_id": "d0123456789abcdefghjkmnpq", "user_id": "bob", "last_delivered_seq": 44,
@@ -83,8 +84,9 @@ pub struct StatusFrame<'a> {
     pub unread: Option<u64>,
 }
 
-/// How far all other members of a group have come: in groups of more than 16 members, in place of a `status` for each of them
-/// when many moved, and to the same people; in any group when somebody leaves and those who are left have come further.
+/// How far all other members of a group have come: in groups of more than 16 members, in place of a `status` for each
+/// of them when many moved, and to the same people; in any group when somebody leaves and those who are left have come
+/// further.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "receipts", "conversation_id": "g0123456789abcdefghjkmnpq", "last_delivered_seq": 44, "last_read_seq": 12,
@@ -136,8 +138,9 @@ pub struct ConversationFrame<'a> {
     pub entry: InboxEntryBody<'a>,
 }
 
-/// In the backlog: more of this conversation was missed than is sent by itself. Page on with `after_seq`; the next message that is pushed
-/// has a seq above `head_seq`. (Acks of one's own sends, and the notice of one's own leaving, may still come for places below.)
+/// In the backlog: more of this conversation was missed than is sent by itself. Page on with `after_seq`; the next
+/// message that is pushed has a seq above `head_seq`. (Acks of one's own sends, and the notice of one's own leaving,
+/// may still come for places below.)
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "backlog", "conversation_id": "d0123456789abcdefghjkmnpq", "next_after_seq": 1000, "head_seq": 250000,
@@ -174,8 +177,8 @@ pub struct ErrorFrame<'a> {
     pub conversation_id: Option<ConversationId>,
 }
 
-/// You are not in this conversation, or not any more; said of a position in `hello`, and when you leave while its backlog is
-/// being sent. What was missing of it is not there to be paged.
+/// You are not in this conversation, or not any more; said of a position in `hello`, and when you leave while its
+/// backlog is being sent. What was missing of it is not there to be paged.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"type": "gone", "conversation_id": "g0123456789abcdefghjkmnpq"}))]
 pub struct GoneFrame {

@@ -95,8 +95,8 @@ pub struct InboxEntryBody<'a> {
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_seq: Seq,
-    /// When a message last came in, or when the conversation was made. The inbox is in this order, the latest first. A server clock
-    /// that was set back does not take it back.
+    /// When a message last came in, or when the conversation was made. The inbox is in this order, the latest first. A
+    /// server clock that was set back does not take it back.
     #[serde(serialize_with = "text::millis")]
     #[schema(value_type = i64)]
     pub last_at: Timestamp,
@@ -154,8 +154,8 @@ impl<'a> InboxEntryBody<'a> {
 }
 
 /// One page of an inbox. A conversation that gets a message while you page moves to the front: it is on no later page,
-/// and its message is pushed to whoever is connected. One that you pin, unpin, archive or unarchive meanwhile moves as well, and may
-/// be met twice or not at all. All others are on exactly one page.
+/// and its message is pushed to whoever is connected. One that you pin, unpin, archive or unarchive meanwhile moves as
+/// well, and may be met twice or not at all. All others are on exactly one page.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"conversations": [], "next_cursor": null}))]
 pub struct InboxPageBody<'a> {
@@ -209,8 +209,8 @@ pub struct PreferenceRequest {
     pub muted: Option<bool>,
     pub pinned: Option<bool>,
     pub archived: Option<bool>,
-    /// False: what is read from now on is not told to the others. Once it is true again, the next `read` tells everything up to its
-    /// seq.
+    /// False: what is read from now on is not told to the others. Once it is true again, the next `read` tells
+    /// everything up to its seq.
     pub read_receipts: Option<bool>,
 }
 

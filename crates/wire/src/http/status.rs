@@ -34,8 +34,8 @@ pub struct MemberStatusBody<'a> {
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_read_seq: Seq,
-    /// The first seq the member sees. What lies below does not concern it: for the tick of a group message, take the later of each
-    /// boundary and the place before this.
+    /// The first seq the member sees. What lies below does not concern it: for the tick of a group message, take the
+    /// later of each boundary and the place before this.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub joined_seq: Seq,
