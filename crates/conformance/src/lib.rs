@@ -95,6 +95,8 @@ list_of_cases! {
     membership_survives_a_crash
     users_are_created_once_and_survive_a_crash
     two_sign_ups_for_one_name_have_one_winner
+    people_are_found_by_how_a_name_begins
+    the_names_of_several_people_come_in_the_order_they_are_asked_for
     the_listener_hears_every_message_once_in_order_and_before_the_answer
     the_listener_learns_the_origin_and_who_departed
     those_added_in_one_call_each_hear_from_their_own_notice_on

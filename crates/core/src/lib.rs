@@ -14,6 +14,7 @@ pub mod members;
 pub mod message;
 pub mod notice;
 pub mod paging;
+pub mod people;
 pub mod ports;
 pub mod presence;
 pub mod receipts;
@@ -31,6 +32,7 @@ pub use inbox::{InboxEntry, InboxFilter, InboxPage, InboxPlace, InboxRequest, La
 pub use members::{Member, Members, Role};
 pub use message::{ContentType, Message};
 pub use paging::{Page, PageFrom, PageLimit, PageRequest};
+pub use people::{NamePrefix, Person};
 pub use presence::{Profile, ProfileUpdate};
 pub use receipts::Receipts;
 pub use seq::{Epoch, Seq};

@@ -1,5 +1,8 @@
 //! The life of the server, as everything in it sees it: running, then finishing what was accepted, then closing.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -22,7 +25,12 @@ pub(crate) struct Lifecycle {
     work: TaskTracker,
     /// WebSockets, from before their handshake is answered until they are closed.
     pub sockets: TaskTracker,
+    /// Clients that were told when to come back.
+    sent_away: AtomicU64,
 }
+
+/// Sooner, the next server may not listen yet.
+const FIRST_RETURN: Duration = Duration::from_millis(500);
 
 /// Held while something is being written on a client's behalf.
 pub(crate) struct Work(#[expect(dead_code, reason = "held for its drop")] TaskTrackerToken);
@@ -33,7 +41,18 @@ impl Lifecycle {
             phase: watch::Sender::new(Phase::Running),
             work: TaskTracker::new(),
             sockets: TaskTracker::new(),
+            sent_away: AtomicU64::new(0),
         }
+    }
+
+    /// When the next client is to come back: each in the middle of the widest gap that is left, more or less, so that
+    /// any number of them is spread more evenly than by chance.
+    pub fn next_return(&self, latest: Duration) -> Duration {
+        /// The golden section of the circle: its multiples never crowd.
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let turn = self.sent_away.fetch_add(1, Ordering::Relaxed).wrapping_mul(STEP);
+        let share = (turn >> 32) as f64 / f64::from(u32::MAX);
+        FIRST_RETURN + latest.saturating_sub(FIRST_RETURN).mul_f64(share)
     }
 
     pub fn watch(&self) -> watch::Receiver<Phase> {
@@ -69,4 +88,25 @@ impl Lifecycle {
 /// Returns when the server has come to `wanted`, or has gone.
 pub(crate) async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_come_back_evenly_spread() {
+        let lifecycle = Lifecycle::new();
+        let latest = Duration::from_secs(10);
+        let mut returns: Vec<_> = (0..1_000).map(|_| lifecycle.next_return(latest)).collect();
+        returns.sort();
+        assert!(returns[0] >= FIRST_RETURN && returns[999] <= latest);
+        let widest = returns.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(widest < Some(Duration::from_millis(30)), "{widest:?}");
+    }
+
+    #[test]
+    fn nobody_comes_back_before_the_next_server_can_listen() {
+        assert_eq!(Lifecycle::new().next_return(Duration::ZERO), FIRST_RETURN);
+    }
 }

@@ -17,17 +17,32 @@ pub struct ServerSettings {
     pub allowed_origins: Vec<String>,
     /// How long a shutdown may take before what is left is cut off.
     pub drain_seconds: u64,
+    /// Over how long the clients of a server that shuts down are spread when they come back.
+    pub return_seconds: u64,
+    /// Whether people find each other by how a name begins. Off: only by a whole user_id.
+    pub people_search: bool,
 }
 
 impl Default for ServerSettings {
     fn default() -> Self {
-        ServerSettings { listen: "127.0.0.1:8080".into(), allowed_origins: Vec::new(), drain_seconds: 10 }
+        ServerSettings {
+            listen: "127.0.0.1:8080".into(),
+            allowed_origins: Vec::new(),
+            drain_seconds: 10,
+            return_seconds: 3,
+            people_search: true,
+        }
     }
 }
 
 impl ServerSettings {
     pub(crate) fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
+    }
+
+    /// The latest that a client is told to come back.
+    pub(crate) fn latest_return(&self) -> Duration {
+        Duration::from_secs(self.return_seconds)
     }
 }
 

@@ -20,6 +20,7 @@ pub mod lock;
 pub mod log;
 pub mod memory;
 mod open;
+mod people;
 mod read;
 pub mod recovery;
 mod settings;

@@ -118,6 +118,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     let profiles = Arc::new(Profiles::default());
     let recent = Arc::new(Recent::default());
     let mut generation = Generation::first(Arc::clone(&recent));
+    tables.current()?.mend_names()?;
     if tables.current()?.mend_order()? {
         tracing::warn!("the order of the inboxes was made again from their rows");
     }

@@ -8,8 +8,9 @@ use bluetick_core::ports::{
     Prefer, RemoveMember, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, Page,
-    PageRequest, Profile, ProfileUpdate, Receipts, Refusal, Seq, StoreError, Timestamp, User, UserId,
+    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
+    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Refusal, Seq, StoreError, Timestamp, User,
+    UserId,
 };
 
 use crate::codec::record;
@@ -20,6 +21,7 @@ use crate::commit::{
 use crate::inbox::InboxReader;
 use crate::memory::{Profiles, Room, Rooms, Users};
 use crate::open::{OpenError, Running, StoreParts, Threads, open};
+use crate::people;
 use crate::read::{Plan, page_from_tables};
 use crate::tables::{Identity, Tables};
 use crate::wake::Waker;
@@ -144,6 +146,16 @@ impl Store for EmbeddedStore {
         }
         let (tables, id) = (Arc::clone(&self.tables), id.clone());
         blocking(move || Ok(tables.current()?.snapshot()?.user(&id)?)).await
+    }
+
+    async fn people(&self, ids: Vec<UserId>) -> Result<Vec<Person>, StoreError> {
+        let (users, tables) = (Arc::clone(&self.users), Arc::clone(&self.tables));
+        blocking(move || Ok(people::by_id(&users, &*tables.current()?, &ids)?)).await
+    }
+
+    async fn find_people(&self, prefix: &NamePrefix, limit: usize) -> Result<Vec<Person>, StoreError> {
+        let (users, tables, prefix) = (Arc::clone(&self.users), Arc::clone(&self.tables), prefix.clone());
+        blocking(move || Ok(people::by_name(&users, &*tables.current()?, &prefix, limit)?)).await
     }
 
     async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {

@@ -12,14 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use bluetick_core::decide;
 use bluetick_core::members::MembershipChange;
+use bluetick_core::people::name_terms;
 use bluetick_core::ports::{
     Accepted, AddMembers, Append, Appended, Change, CommitListener, Committed, Health, Mark, Missed,
     NewConversation, NoListener, Opened, Origin, Position, Prefer, RemoveMember, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
     Boundaries, Conversation, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest,
-    Members, Message, MessageId, Page, PageRequest, Profile, ProfileUpdate, Receipts, Refusal, Seq, Standing,
-    StoreError, User, UserId,
+    Members, Message, MessageId, NamePrefix, Page, PageRequest, Person, Profile, ProfileUpdate, Receipts,
+    Refusal, Seq, Standing, StoreError, User, UserId,
 };
 
 pub struct MemoryStore {
@@ -144,6 +145,24 @@ impl Store for MemoryStore {
 
     async fn user(&self, id: &UserId) -> Result<Option<User>, StoreError> {
         Ok(self.read().users.get(id).cloned())
+    }
+
+    async fn people(&self, ids: Vec<UserId>) -> Result<Vec<Person>, StoreError> {
+        let state = self.read();
+        Ok(ids.iter().filter_map(|id| state.users.get(id)).map(Person::from).collect())
+    }
+
+    async fn find_people(&self, prefix: &NamePrefix, limit: usize) -> Result<Vec<Person>, StoreError> {
+        let state = self.read();
+        let mut found: Vec<(String, Person)> = Vec::new();
+        for user in state.users.values() {
+            let terms = name_terms(&user.id, user.display_name.as_deref());
+            found.extend(prefix.match_in(&terms).map(|term| (term.to_owned(), Person::from(user))));
+        }
+        found.sort_by(|(one_term, one), (other_term, other)| {
+            (one_term, &one.id).cmp(&(other_term, &other.id))
+        });
+        Ok(found.into_iter().take(limit).map(|(_, person)| person).collect())
     }
 
     async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {

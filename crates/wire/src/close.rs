@@ -44,7 +44,7 @@ close_codes! {
     InternalError = 1011, "internal_error", Reconnect,
         "The server failed on this connection. Come back with a pause that grows; resend what was not acknowledged.";
     Restarting = 1012, "restarting", Reconnect,
-        "The server is shutting down. Come back after 0.5 to 3 seconds, chosen at random.";
+        "The server is shutting down. Come back after what the `come_back` frame just before says; without one, after 0.5 to 3 seconds, chosen at random.";
     HelloExpected = 4400, "hello_expected", Fix,
         "The first frame was not a valid hello. Where one of its fields is wrong, an `invalid_frame` error says which, just before.";
     Unauthenticated = 4401, "unauthenticated", Login,

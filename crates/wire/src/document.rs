@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
 use crate::frame::{
-    AckFrame, BacklogFrame, CaughtUpFrame, ConversationFrame, ErrorFrame, GoneFrame, Hello, MarkFrame,
-    MessageFrame, PongFrame, PresenceFrame, ReceiptsFrame, SendFrame, StatusFrame, TypingFrame,
+    AckFrame, BacklogFrame, CaughtUpFrame, ComeBackFrame, ConversationFrame, ErrorFrame, GoneFrame, Hello,
+    MarkFrame, MessageFrame, PongFrame, PresenceFrame, ReceiptsFrame, SendFrame, StatusFrame, TypingFrame,
     TypingServerFrame, WelcomeFrame,
 };
 use crate::{CloseCode, ErrorCode};
@@ -96,6 +96,7 @@ fn frames() -> Vec<Described> {
         describe::<BacklogFrame>("backlog", Speaker::Server),
         describe::<GoneFrame>("gone", Speaker::Server),
         describe::<CaughtUpFrame>("caught_up", Speaker::Server),
+        describe::<ComeBackFrame>("come_back", Speaker::Server),
         describe::<MessageFrame<'_>>("message", Speaker::Server),
         describe::<AckFrame<'_>>("ack", Speaker::Server),
         describe::<StatusFrame<'_>>("status", Speaker::Server),

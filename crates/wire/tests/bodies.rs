@@ -106,8 +106,8 @@ fn the_bytes_of_every_body_about_ticks_inbox_and_presence() {
         json(&PresenceBody::new(&bob, true, hidden)),
         json(&PresenceBody::new(&bob, false, hidden)),
         json(&PresenceBody::new(&bob, false, Profile::default())),
-        json(&ProfileBody::new(&bob, seen)),
-        json(&ProfileBody::new(&bob, hidden)),
+        json(&ProfileBody::new(&bob, Some("Bob"), seen)),
+        json(&ProfileBody::new(&bob, None, hidden)),
     ];
     snapshot("inbox_bodies.txt", &(bodies.join("\n") + "\n"));
 }

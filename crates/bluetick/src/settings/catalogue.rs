@@ -14,6 +14,14 @@ const SENTENCES: &[(&str, &str)] = &[
         "Web origins besides the server's own whose pages may call the API and open a WebSocket, such as [\"https://chat.example.org\"].",
     ),
     ("server.drain_seconds", "How long a shutdown may take before what is left is cut off."),
+    (
+        "server.return_seconds",
+        "When the server shuts down, each client is told to come back after half a second to this long, at random.",
+    ),
+    (
+        "server.people_search",
+        "Whether people who are logged in find each other by how a name begins. Off: only by a whole user_id.",
+    ),
     ("limits.content_bytes", "The largest content of one message."),
     (
         "limits.frame_bytes",

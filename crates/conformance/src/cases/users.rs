@@ -1,7 +1,7 @@
 //! People.
 
 use bluetick_core::ports::UserUpdate;
-use bluetick_core::{Refusal, User};
+use bluetick_core::{NamePrefix, Refusal, User};
 
 use crate::world::{NOW, assert_refused};
 use crate::{Harness, World};
@@ -40,4 +40,75 @@ pub async fn two_sign_ups_for_one_name_have_one_winner<H: Harness>(world: World<
             tokio::join!(store.create_user(candidate.clone()), store.create_user(candidate.clone()));
         assert_ne!(one.is_ok(), other.is_ok());
     }
+}
+
+/// What tells this world's people from those of other worlds in the same store; their names begin so too.
+fn tag<H: Harness>(world: &World<H>) -> String {
+    world.user("x").as_str().trim_end_matches('x').to_owned()
+}
+
+/// Each word with the tag.
+fn tagged<H: Harness>(world: &World<H>, name: &str) -> String {
+    let tag = tag(world);
+    name.split(' ').map(|word| format!("{tag}{word}")).collect::<Vec<_>>().join(" ")
+}
+
+async fn sign_up<H: Harness>(world: &World<H>, name: &str, display_name: Option<&str>) {
+    let display_name = display_name.map(|name| tagged(world, name).into());
+    world.store().create_user(User { display_name, ..user(world, name) }).await.unwrap();
+}
+
+async fn rename<H: Harness>(world: &World<H>, name: &str, display_name: &str) {
+    let display_name = Some(tagged(world, display_name).into());
+    let update = UserUpdate { id: world.user(name), display_name, password_hash: None };
+    world.store().update_user(update).await.unwrap();
+}
+
+async fn found<H: Harness>(world: &World<H>, text: &str, limit: usize) -> String {
+    let prefix = NamePrefix::new(&tagged(world, text)).unwrap();
+    let people = world.store().find_people(&prefix, limit).await.unwrap();
+    let tag = tag(world);
+    let short = |id: &str| id.strip_prefix(&tag).unwrap_or(id).to_owned();
+    people.iter().map(|person| short(person.id.as_str())).collect::<Vec<_>>().join(" ")
+}
+
+pub async fn people_are_found_by_how_a_name_begins<H: Harness>(world: World<H>) {
+    sign_up(&world, "u1", Some("Alice Liddell")).await;
+    sign_up(&world, "u2", Some("Bob")).await;
+    sign_up(&world, "Alina", None).await;
+    let world = world
+        .holds(async |world| {
+            assert_eq!(found(world, "al", 10).await, "u1 Alina", "in the order of the names");
+            assert_eq!(found(world, "ALICE L", 10).await, "u1");
+            assert_eq!(found(world, "lidd", 10).await, "u1", "by a later word");
+            assert_eq!(found(world, "u", 10).await, "u1 u2", "by the id");
+            assert_eq!(found(world, "u", 1).await, "u1", "no more than asked for");
+            assert_eq!(found(world, "lice", 10).await, "", "not in the middle of a word");
+        })
+        .await;
+    // What is stored and what is newer come together, and a new name takes the place of the old one.
+    sign_up(&world, "u3", Some("Albert")).await;
+    rename(&world, "u1", "Lorina Liddell").await;
+    world
+        .holds(async |world| {
+            assert_eq!(found(world, "al", 10).await, "u3 Alina");
+            assert_eq!(found(world, "al", 1).await, "u3");
+            assert_eq!(found(world, "l", 10).await, "u1", "once, though two of the words fit");
+            assert_eq!(found(world, "alice", 10).await, "");
+        })
+        .await;
+}
+
+pub async fn the_names_of_several_people_come_in_the_order_they_are_asked_for<H: Harness>(world: World<H>) {
+    sign_up(&world, "u1", Some("Alice")).await;
+    sign_up(&world, "u2", None).await;
+    world
+        .holds(async |world| {
+            let ids = ["u2", "nobody", "u1"].map(|name| world.user(name)).to_vec();
+            let people = world.store().people(ids).await.unwrap();
+            let names: Vec<_> = people.into_iter().map(|person| (person.id, person.display_name)).collect();
+            let alice = tagged(world, "Alice").into();
+            assert_eq!(names, [(world.user("u2"), None), (world.user("u1"), Some(alice))]);
+        })
+        .await;
 }

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use crate::ports::Origin;
 use crate::{
     Boundaries, ContentType, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest,
-    MarkKind, MessageId, Page, PageRequest, PreferenceChange, Profile, ProfileUpdate, Receipts, Seq,
-    StoreError, Timestamp, Title, User, UserId,
+    MarkKind, MessageId, NamePrefix, Page, PageRequest, Person, PreferenceChange, Profile, ProfileUpdate,
+    Receipts, Seq, StoreError, Timestamp, Title, User, UserId,
 };
 
 /// Everything durable. Each method is one use case, and this is what every adapter promises:
@@ -36,6 +36,13 @@ pub trait Store: Send + Sync + 'static {
     async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError>;
 
     async fn user(&self, id: &UserId) -> Result<Option<User>, StoreError>;
+
+    /// Those of `ids` that are known here, in the same order.
+    async fn people(&self, ids: Vec<UserId>) -> Result<Vec<Person>, StoreError>;
+
+    /// People of whom a term ([`name_terms`](crate::people::name_terms)) begins so, each once, sorted by the first such
+    /// term and then by id, at a cost that does not grow with the number of people.
+    async fn find_people(&self, prefix: &NamePrefix, limit: usize) -> Result<Vec<Person>, StoreError>;
 
     /// Makes a conversation, or finds it: of two calls with one id, one creates and both see the same.
     /// A group starts with the notice of its making at seq 1; a direct conversation starts empty.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use bluetick_core::ProfileUpdate;
+use bluetick_core::ports::UserUpdate;
+use bluetick_core::{ProfileUpdate, Refusal, StoreError, User, UserId};
 use bluetick_wire::decode;
 use bluetick_wire::http::{ErrorBody, ProfileBody, ProfileRequest};
 
@@ -23,10 +24,10 @@ use crate::problem::Problem;
 )]
 pub(super) async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Problem> {
     let profile = app.chat.profile(&caller.user).await?;
-    Ok(reply::json(StatusCode::OK, &ProfileBody::new(&caller.user, profile)))
+    answer(&app, &caller.user, profile).await
 }
 
-/// Show or hide whether you are there. What is not named stays as it is.
+/// Say what you are called, and show or hide whether you are there. What is not named stays as it is.
 #[utoipa::path(
     patch, path = "/v1/me", operation_id = "change_me",
     tag = "presence", request_body = ProfileRequest, security(("token" = [])),
@@ -38,13 +39,38 @@ pub(super) async fn change(
     caller: Caller,
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
-    let ProfileRequest { show_presence } = decode(&body)?;
+    let request: ProfileRequest = decode(&body)?;
+    let display_name = request.display_name()?;
     let _work = app.lifecycle.begin_work()?;
-    let hides_presence = show_presence.map(|shows| !shows);
+    if let Some(name) = display_name {
+        rename(&app, &caller.user, name).await?;
+    }
+    let hides_presence = request.show_presence.map(|shows| !shows);
     let update = ProfileUpdate { user: caller.user.clone(), last_seen_at: None, hides_presence };
     let profile = app.chat.update_profile(update).await?;
     if hides_presence.is_some() {
         app.hub.presence_changed(&caller.user);
     }
-    Ok(reply::json(StatusCode::OK, &ProfileBody::new(&caller.user, profile)))
+    answer(&app, &caller.user, profile).await
+}
+
+/// A user of the operator's own product has no row here until there is something to keep in it.
+async fn rename(app: &App, id: &UserId, name: Arc<str>) -> Result<(), StoreError> {
+    let update = || UserUpdate { id: id.clone(), display_name: Some(name.clone()), password_hash: None };
+    match app.store.update_user(update()).await {
+        Err(StoreError::Refused(Refusal::NoSuchUser)) => {}
+        done => return done,
+    }
+    let created_at = app.clock.now();
+    let user = User { id: id.clone(), display_name: Some(name.clone()), password_hash: None, created_at };
+    match app.store.create_user(user).await {
+        Err(StoreError::Refused(Refusal::UserExists)) => app.store.update_user(update()).await,
+        done => done,
+    }
+}
+
+async fn answer(app: &App, user: &UserId, profile: bluetick_core::Profile) -> Result<Response, Problem> {
+    let person = app.store.people(vec![user.clone()]).await?.pop();
+    let display_name = person.as_ref().and_then(|person| person.display_name.as_deref());
+    Ok(reply::json(StatusCode::OK, &ProfileBody::new(user, display_name, profile)))
 }

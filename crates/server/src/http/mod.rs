@@ -15,6 +15,7 @@ mod me;
 mod members;
 mod messages;
 mod metrics;
+mod people;
 mod preferences;
 mod presence;
 mod reply;
@@ -81,6 +82,7 @@ pub(crate) fn router() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(users::show))
         .routes(routes!(users::set_password))
         .routes(routes!(me::show, me::change))
+        .routes(routes!(people::find))
         .routes(routes!(conversations::open, inbox::list))
         .routes(routes!(conversations::show))
         .routes(routes!(members::add))

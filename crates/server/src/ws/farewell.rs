@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Error;
 use axum::extract::ws::{CloseFrame, Message};
 use bluetick_wire::CloseCode;
+use bluetick_wire::frame::encode_come_back;
 use tokio::time::timeout;
 
 use super::pipe::{Pipe, PipeEvent};
@@ -26,8 +27,19 @@ pub(super) fn code_for(error: Error) -> Option<CloseCode> {
     }
 }
 
+pub(super) struct Goodbye {
+    pub code: CloseCode,
+    /// When the client is asked to come back.
+    pub come_back: Option<Duration>,
+    /// How long the shutdown as a whole may take.
+    pub drain: Duration,
+}
+
 /// Writes what is queued and the close frame, and waits for the client to agree.
-pub(super) async fn close(mut pipe: Pipe, code: CloseCode, drain: Duration) {
+pub(super) async fn close(mut pipe: Pipe, Goodbye { code, come_back, drain }: Goodbye) {
+    if let Some(after) = come_back {
+        pipe.write(Message::Text(encode_come_back(after).into()));
+    }
     if code == CloseCode::Normal {
         pipe.write_close_answer();
     } else {

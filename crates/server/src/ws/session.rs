@@ -16,6 +16,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::watch;
 
 use super::catch_up::{CatchingUp, catch_up};
+use super::farewell::Goodbye;
 use super::frames::{FloodWatch, InFlight, Sending, Submitting};
 use super::hello::Greeting;
 use super::marks::{MarkDone, Marks};
@@ -80,7 +81,13 @@ pub(super) async fn run(socket: WebSocket, app: Arc<App>) {
 async fn say_goodbye(pipe: Pipe, app: &App, end: End) {
     if let Some(code) = end {
         app.metrics.closed(code);
-        farewell::close(pipe, code, app.settings.drain()).await;
+        let goodbye = Goodbye {
+            code,
+            come_back: (code == CloseCode::Restarting)
+                .then(|| app.lifecycle.next_return(app.settings.latest_return())),
+            drain: app.settings.drain(),
+        };
+        farewell::close(pipe, goodbye).await;
     }
 }
 

@@ -143,3 +143,38 @@ async fn a_token_is_kept_by_no_cache_on_the_way() {
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_find_each_other_by_name_and_give_themselves_another() {
+    let world = World::new().await;
+    let bob = world.person("bob");
+    let signup =
+        |id: &str, name: &str| json!({"user_id": id, "password": "long enough", "display_name": name});
+    world.call("POST", "/v1/signup", None, Some(signup("u1", "Alice Liddell"))).await;
+    let alice = json!({"people": [{"user_id": "u1", "display_name": "Alice Liddell"}]});
+    for query in ["search=al", "search=LIDD", "search=alice%20l", "search=u1", "user_id=nobody&user_id=u1"] {
+        assert_eq!(bob.get(&format!("/v1/people?{query}")).await.json(), alice, "{query}");
+    }
+    assert_eq!(bob.get("/v1/people?search=lice").await.json(), json!({"people": []}));
+    assert_eq!(bob.get("/v1/people").await.status, 400);
+    assert_eq!(world.get("/v1/people?search=al").await.status, 401);
+
+    // Somebody without an account has no name until it takes one.
+    assert_eq!(bob.get("/v1/me").await.json()["display_name"], json!(null));
+    let renamed = bob.call("PATCH", "/v1/me", Some(json!({"display_name": " Robert  "}))).await;
+    assert_eq!((renamed.status, renamed.json()["display_name"].clone()), (200, json!("Robert")));
+    assert_eq!(bob.call("PATCH", "/v1/me", Some(json!({"display_name": " "}))).await.status, 400);
+    let bob_found = json!({"people": [{"user_id": "bob", "display_name": "Robert"}]});
+    assert_eq!(bob.get("/v1/people?search=rob").await.json(), bob_found);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_searching_is_off_only_a_whole_user_id_is_found() {
+    let mut setup = Setup::default();
+    setup.settings.people_search = false;
+    let world = setup.start().await;
+    let bob = world.person("bob");
+    bob.call("PATCH", "/v1/me", Some(json!({"display_name": "Robert"}))).await;
+    assert_eq!(bob.get("/v1/people?search=rob").await.json(), json!({"people": []}));
+    assert_eq!(bob.get("/v1/people?search=bob").await.json()["people"][0]["display_name"], "Robert");
+}

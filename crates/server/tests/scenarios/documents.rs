@@ -14,6 +14,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("put", "/v1/users/{user_id}/password"),
     ("get", "/v1/me"),
     ("patch", "/v1/me"),
+    ("get", "/v1/people"),
     ("get", "/v1/conversations"),
     ("post", "/v1/conversations"),
     ("get", "/v1/conversations/{conversation_id}"),

@@ -11,6 +11,9 @@ async fn a_drained_server_tells_its_clients_to_come_back_and_listens_no_more() {
     let mut unknown = Device::open(world.addr).await;
     let server = world.take_server();
     let drained = tokio::spawn(server.drain());
+    let come_back = device.hear_type("come_back").await;
+    let after_ms = come_back["after_ms"].as_u64().unwrap();
+    assert!((500..=3_000).contains(&after_ms), "{after_ms}");
     assert_eq!(device.closed_with().await, (1012, "restarting".into()));
     assert_eq!(unknown.closed_with().await.0, 1012);
     tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();

@@ -110,7 +110,7 @@ async fn whoever_hides_it_looks_as_if_never_there() {
 async fn everybody_sees_and_changes_what_it_set_for_itself() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
-    let me = |shows: bool| json!({"user_id": "alice", "show_presence": shows});
+    let me = |shows: bool| json!({"user_id": "alice", "display_name": null, "show_presence": shows});
     assert_eq!(alice.get("/v1/me").await.json(), me(true));
     for (body, shows) in [
         (json!({"show_presence": false}), false),

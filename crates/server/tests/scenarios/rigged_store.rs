@@ -9,8 +9,8 @@ use bluetick_core::ports::{
     RemoveMember, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, Page,
-    PageRequest, Profile, ProfileUpdate, Receipts, Seq, StoreError, User, UserId,
+    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
+    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, User, UserId,
 };
 use bluetick_server::Hub;
 use bluetick_store_memory::MemoryStore;
@@ -75,6 +75,14 @@ impl Store for RiggedStore {
 
     async fn user(&self, id: &UserId) -> Result<Option<User>, StoreError> {
         self.inner().user(id).await
+    }
+
+    async fn people(&self, ids: Vec<UserId>) -> Result<Vec<Person>, StoreError> {
+        self.inner().people(ids).await
+    }
+
+    async fn find_people(&self, prefix: &NamePrefix, limit: usize) -> Result<Vec<Person>, StoreError> {
+        self.inner().find_people(prefix, limit).await
     }
 
     async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {

@@ -4,8 +4,10 @@
 //! the table engine has none of its own.
 
 use bluetick_core::inbox::{InboxPlace, Shelf};
+use bluetick_core::people::name_terms;
 use bluetick_core::{
-    Conversation, ConversationId, Member, Preferences, Profile, Role, Seq, Standing, Timestamp, User, UserId,
+    Conversation, ConversationId, Member, Person, Preferences, Profile, Role, Seq, Standing, Timestamp, User,
+    UserId,
 };
 
 use super::event::{put_timestamp, role_code};
@@ -83,6 +85,20 @@ pub fn order_key_in(user: &[u8], place: &InboxPlace) -> Vec<u8> {
 /// The part of an inbox or pending key that names the user.
 pub fn key_user(key: &[u8]) -> Result<&[u8], DecodeError> {
     key.split_last_chunk::<16>().map(|(user, _)| user).ok_or(DecodeError::Short)
+}
+
+/// (term, user) for each term somebody is found by: whoever is found by one beginning lies side by side. No term holds
+/// the zero between the two.
+pub fn name_keys(person: &Person) -> Vec<Vec<u8>> {
+    let id = person.id.as_str();
+    let terms = name_terms(&person.id, person.display_name.as_deref());
+    terms.iter().map(|term| [term.as_bytes(), &[0], id.as_bytes()].concat()).collect()
+}
+
+pub fn read_name_key(key: &[u8]) -> Result<(&str, UserId), DecodeError> {
+    let text = std::str::from_utf8(key).ok().and_then(|text| text.split_once('\0'));
+    let (term, user) = text.ok_or(DecodeError::Malformed("a name's key"))?;
+    Ok((term, user.parse().map_err(|_| DecodeError::Malformed("a name's key"))?))
 }
 
 fn put_place(key: &mut Vec<u8>, place: &InboxPlace) {
@@ -301,6 +317,12 @@ pub fn read_user(reader: &mut Reader<'_>, id: UserId) -> Result<User, DecodeErro
 
 pub fn user_row(user: &User) -> Vec<u8> {
     seal(|out| put_user(out, user))
+}
+
+/// A row of the users, with its key.
+pub fn read_user_row(key: &[u8], row: &[u8]) -> Result<User, DecodeError> {
+    let id = std::str::from_utf8(key).ok().and_then(|id| id.parse().ok());
+    read_user(&mut unseal(row)?, id.ok_or(DecodeError::Malformed("a user's key"))?)
 }
 
 /// One line of somebody's inbox: where it is in the order, and the newest message, cut to its preview.

@@ -18,4 +18,4 @@ pub use recent::Recent;
 pub use room::{NoticesAbove, Room, RoomState, TailMessage, Written};
 pub use rooms::Rooms;
 pub use seats::{Seats, Stale};
-pub use users::Users;
+pub use users::{Matching, Users};

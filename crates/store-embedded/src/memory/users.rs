@@ -1,9 +1,18 @@
 //! Users the tables do not have yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
-use bluetick_core::{User, UserId};
+use bluetick_core::people::name_terms;
+use bluetick_core::{NamePrefix, Person, User, UserId};
+
+/// Whom a search finds among the users of this room.
+pub struct Matching {
+    /// Each with the first term it is found by.
+    pub found: Vec<(String, Person)>,
+    /// Everybody here: what the tables say of them is out of date.
+    pub all: HashSet<UserId>,
+}
 
 #[derive(Default)]
 pub struct Users(Mutex<HashMap<UserId, User>>);
@@ -19,6 +28,16 @@ impl Users {
 
     pub fn put(&self, user: User) {
         self.map().insert(user.id.clone(), user);
+    }
+
+    pub fn matching(&self, prefix: &NamePrefix) -> Matching {
+        let map = self.map();
+        let mut found = Vec::new();
+        for user in map.values() {
+            let terms = name_terms(&user.id, user.display_name.as_deref());
+            found.extend(prefix.match_in(&terms).map(|term| (term.to_owned(), Person::from(user))));
+        }
+        Matching { found, all: map.keys().cloned().collect() }
     }
 
     /// Forgets a user that is in the tables now, unless it changed since.

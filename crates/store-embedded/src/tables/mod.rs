@@ -11,6 +11,7 @@
 //! | `order` | user, shelf, latest first, conversation | nothing: the order alone. Made again from `inbox` when it is gone |
 //! | `pending` | user, conversation | the last place before what no device has acknowledged |
 //! | `users`, `profiles` | user | account; presence |
+//! | `names` | what a user is found by, user | nothing. Made again from `users` where it was never made |
 //! | `meta` | name | identity, position in the log |
 
 mod snapshot;
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use bluetick_core::{ConversationId, Epoch, StoreError};
+use bluetick_core::{ConversationId, Epoch, Person, StoreError};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, WithoutTls};
 pub use snapshot::Snapshot;
@@ -132,6 +133,7 @@ pub struct Engine {
     pending: Table,
     users: Table,
     profiles: Table,
+    names: Table,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -152,6 +154,7 @@ pub struct Identity {
 const IDENTITY_KEY: &[u8] = b"identity";
 const CHECKPOINT_KEY: &[u8] = b"checkpoint";
 const LOG_STARTED_KEY: &[u8] = b"log started";
+const NAMES_MADE_KEY: &[u8] = b"names made";
 
 impl Engine {
     #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
@@ -175,8 +178,46 @@ impl Engine {
         let pending = env.create_database(&mut txn, Some("pending"))?;
         let users = env.create_database(&mut txn, Some("users"))?;
         let profiles = env.create_database(&mut txn, Some("profiles"))?;
+        let names = env.create_database(&mut txn, Some("names"))?;
         txn.commit()?;
-        Ok(Engine { env, meta, conversations, members, chunks, inbox, order, pending, users, profiles })
+        Ok(Engine {
+            env,
+            meta,
+            conversations,
+            members,
+            chunks,
+            inbox,
+            order,
+            pending,
+            users,
+            profiles,
+            names,
+        })
+    }
+
+    /// Makes what people are found by, in a store from before there was such a thing.
+    pub fn mend_names(&self) -> Result<(), TablesError> {
+        let mut txn = self.env.write_txn()?;
+        if self.meta.get(&txn, NAMES_MADE_KEY)?.is_some() {
+            return Ok(());
+        }
+        self.names.clear(&mut txn)?;
+        let mut keys = Vec::new();
+        for found in self.users.iter(&txn)? {
+            let (key, row) = found?;
+            match rows::read_user_row(key, row) {
+                Ok(user) => keys.extend(rows::name_keys(&Person::from(&user))),
+                Err(error) => {
+                    tracing::error!(%error, "an account is damaged and cannot be found by its name")
+                }
+            }
+        }
+        keys.sort_unstable();
+        for key in keys {
+            self.names.put(&mut txn, &key, &[])?;
+        }
+        self.meta.put(&mut txn, NAMES_MADE_KEY, &[1])?;
+        Ok(txn.commit()?)
     }
 
     /// Makes the order of all inboxes again from their rows, unless it is whole. Returns whether it had to.
@@ -268,6 +309,7 @@ impl Engine {
             ("pending", self.pending),
             ("users", self.users),
             ("profiles", self.profiles),
+            ("names", self.names),
         ];
         let measure = |(name, table): (&'static str, Table)| {
             let stat = table.stat(&txn)?;

@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeInclusive};
 
 use bluetick_core::inbox::InboxPlace;
-use bluetick_core::{ConversationId, Member, Members, Profile, Seq, Standing, User, UserId};
+use bluetick_core::{ConversationId, Member, Members, NamePrefix, Profile, Seq, Standing, User, UserId};
 use heed::{RoTxn, WithoutTls};
 
 use super::{Engine, TablesError, in_table};
@@ -53,9 +53,25 @@ impl Snapshot<'_> {
     }
 
     pub fn user(&self, id: &UserId) -> Result<Option<User>, TablesError> {
-        let row = self.tables.users.get(&self.txn, id.as_str().as_bytes())?;
-        let read = |row| rows::unseal(row).and_then(|mut reader| rows::read_user(&mut reader, id.clone()));
-        row.map(read).transpose().map_err(in_table("users"))
+        let key = id.as_str().as_bytes();
+        let row = self.tables.users.get(&self.txn, key)?;
+        row.map(|row| rows::read_user_row(key, row)).transpose().map_err(in_table("users"))
+    }
+
+    /// Gives whoever is found by a term that begins so to `visit`, with that term, in the order of the terms, until it
+    /// answers `false`. Somebody may come more than once, and may be no such user any more.
+    pub fn names(
+        &self,
+        prefix: &NamePrefix,
+        mut visit: impl FnMut(&str, UserId) -> Result<bool, TablesError>,
+    ) -> Result<(), TablesError> {
+        for found in self.tables.names.prefix_iter(&self.txn, prefix.as_str().as_bytes())? {
+            let (term, user) = rows::read_name_key(found?.0).map_err(in_table("names"))?;
+            if !visit(term, user)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     pub fn profile(&self, user: &UserId) -> Result<Option<Profile>, TablesError> {

@@ -1,4 +1,4 @@
-use bluetick_core::{Member, Members, Role, Seq, Standing, Timestamp};
+use bluetick_core::{Member, Members, NamePrefix, Role, Seq, Standing, Timestamp, User, UserId};
 use tempfile::TempDir;
 
 use std::ops::RangeInclusive;
@@ -185,7 +185,7 @@ fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
     use bluetick_core::inbox::Shelf;
 
     let (_directory, tables) = tables();
-    let alice: bluetick_core::UserId = "alice".parse().unwrap();
+    let alice: UserId = "alice".parse().unwrap();
     let change = |last_at| InboxChange {
         key: rows::inbox_key(&alice, ID(1)),
         head: Seq::FIRST,
@@ -215,4 +215,35 @@ fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
     update.delete_member(ID(1), &alice).unwrap();
     update.commit().unwrap();
     assert!(tables.snapshot().unwrap().inbox_row(&alice, ID(1)).unwrap().is_none());
+}
+
+#[test]
+fn what_people_are_found_by_is_made_again_where_it_was_never_made() {
+    let (_directory, tables) = tables();
+    let found = || {
+        let (mut found, prefix) = (Vec::new(), NamePrefix::new("al").unwrap());
+        let keep = |term: &str, user: UserId| {
+            found.push(format!("{term} {user}"));
+            Ok(true)
+        };
+        tables.snapshot().unwrap().names(&prefix, keep).unwrap();
+        found
+    };
+    let user = |display_name: &str| User {
+        id: "u1".parse().unwrap(),
+        display_name: Some(display_name.into()),
+        password_hash: None,
+        created_at: Timestamp::from_millis(0),
+    };
+    for name in ["Alan Alda", "Alice"] {
+        let mut update = tables.update().unwrap();
+        update.put_user(&user(name)).unwrap();
+        update.commit().unwrap();
+    }
+    assert_eq!(found(), ["alice u1"], "the old name is gone");
+    let mut txn = tables.env.write_txn().unwrap();
+    tables.names.clear(&mut txn).unwrap();
+    txn.commit().unwrap();
+    tables.mend_names().unwrap();
+    assert_eq!(found(), ["alice u1"]);
 }

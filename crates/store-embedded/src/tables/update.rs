@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bluetick_core::inbox::Shelf;
-use bluetick_core::{ConversationId, Member, Profile, Seq, Standing, Timestamp, User, UserId};
+use bluetick_core::{ConversationId, Member, Person, Profile, Seq, Standing, Timestamp, User, UserId};
 use heed::RwTxn;
 
 use super::{CHECKPOINT_KEY, Engine, Table, TablesError, in_table, order_key_of};
@@ -134,7 +134,18 @@ impl Update<'_> {
     }
 
     pub fn put_user(&mut self, user: &User) -> Result<(), TablesError> {
-        self.put(self.tables.users, user.id.as_str().as_bytes(), &rows::user_row(user))
+        let key = user.id.as_str().as_bytes();
+        let before = self.tables.users.get(&self.txn, key)?;
+        // One that cannot be read leaves its names behind; a search passes over them.
+        let before = before.and_then(|row| rows::read_user_row(key, row).ok());
+        let names = before.map_or_else(Vec::new, |before| rows::name_keys(&Person::from(&before)));
+        for name in names {
+            self.tables.names.delete(&mut self.txn, &name)?;
+        }
+        for name in rows::name_keys(&Person::from(user)) {
+            self.put(self.tables.names, &name, &[])?;
+        }
+        self.put(self.tables.users, key, &rows::user_row(user))
     }
 
     pub fn put_profile(&mut self, user: &UserId, profile: &Profile) -> Result<(), TablesError> {

@@ -1,5 +1,7 @@
 //! What the server says. Each frame is encoded into one buffer of its own, to be shared by all who receive it.
 
+use std::time::Duration;
+
 use bluetick_core::ports::Appended;
 use bluetick_core::{
     Boundaries, ConversationId, Epoch, InboxEntry, Message, MessageId, Profile, Seq, Timestamp, UserId,
@@ -187,6 +189,14 @@ pub struct GoneFrame {
     pub conversation_id: ConversationId,
 }
 
+/// The server shuts down and closes the connection with 1012 right after. Come back after this long; the server spreads
+/// its clients over time by it.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({"type": "come_back", "after_ms": 1730}))]
+pub struct ComeBackFrame {
+    pub after_ms: u64,
+}
+
 /// Fields around the content of a message or an ack rarely take more; ids of the greatest length cost one more
 /// allocation.
 const USUAL_BYTES_AROUND: usize = 320;
@@ -253,6 +263,11 @@ pub fn encode_error(
 
 pub fn encode_gone(conversation_id: ConversationId) -> String {
     encode("gone", &GoneFrame { conversation_id }, 128)
+}
+
+pub fn encode_come_back(after: Duration) -> String {
+    let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+    encode("come_back", &ComeBackFrame { after_ms }, 64)
 }
 
 pub const fn encode_caught_up() -> &'static str {

@@ -32,16 +32,16 @@ impl SignupRequest {
     }
 
     pub fn display_name(&self) -> Result<Option<Arc<str>>, BadInput> {
-        let Some(name) = self.display_name.as_deref().map(str::trim) else { return Ok(None) };
-        if name.is_empty() || name.len() > User::DISPLAY_NAME_MAX_BYTES || name.chars().any(char::is_control)
-        {
-            return Err(BadInput::field(
-                "display_name",
-                "must have 1 to 128 bytes and no control characters",
-            ));
-        }
-        Ok(Some(name.into()))
+        parse_display_name(self.display_name.as_deref())
     }
+}
+
+pub(super) fn parse_display_name(name: Option<&str>) -> Result<Option<Arc<str>>, BadInput> {
+    let Some(name) = name.map(str::trim) else { return Ok(None) };
+    if name.is_empty() || name.len() > User::DISPLAY_NAME_MAX_BYTES || name.chars().any(char::is_control) {
+        return Err(BadInput::field("display_name", "must have 1 to 128 bytes and no control characters"));
+    }
+    Ok(Some(name.into()))
 }
 
 pub(crate) fn parse_user(field: &str, text: &str) -> Result<UserId, BadInput> {

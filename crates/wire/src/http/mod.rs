@@ -6,6 +6,7 @@ mod error;
 mod health;
 mod inbox;
 mod message;
+mod people;
 mod presence;
 mod query;
 mod status;
@@ -23,6 +24,7 @@ pub use inbox::{
     BoundariesBody, InboxEntryBody, InboxPageBody, InboxParameters, LastMessageBody, PreferenceRequest,
 };
 pub use message::{MessageBody, PageBody, PageParameters, SendRequestBody, SentBody};
+pub use people::{PeopleBody, PeopleParameters, PersonBody};
 pub use presence::{PresenceBody, PresencesBody, ProfileBody, ProfileRequest};
 pub use status::{
     MarkRequest, MemberStatusBody, OwnStatusBody, ReceiptsBody, StatusBody, StatusParameters, StatusesBody,

@@ -1,10 +1,13 @@
 //! Who is there.
 
+use std::sync::Arc;
+
 use bluetick_core::{Profile, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::text;
+use super::account::parse_display_name;
+use crate::{BadInput, text};
 
 /// Whether somebody is there, or when it last was. Of somebody who hides it: not there, never seen.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
@@ -40,19 +43,30 @@ pub struct PresencesBody<'a> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"show_presence": false}))]
 pub struct ProfileRequest {
+    /// What others see beside the user_id: 1 to 128 bytes of UTF-8.
+    #[schema(min_length = 1, max_length = 128)]
+    pub display_name: Option<String>,
     /// False: nobody is told whether the user is there or when it was.
     pub show_presence: Option<bool>,
 }
 
+impl ProfileRequest {
+    pub fn display_name(&self) -> Result<Option<Arc<str>>, BadInput> {
+        parse_display_name(self.display_name.as_deref())
+    }
+}
+
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({"user_id": "alice", "show_presence": true}))]
+#[schema(example = json!({"user_id": "alice", "display_name": "Alice", "show_presence": true}))]
 pub struct ProfileBody<'a> {
     pub user_id: &'a str,
+    #[schema(required)]
+    pub display_name: Option<&'a str>,
     pub show_presence: bool,
 }
 
 impl<'a> ProfileBody<'a> {
-    pub fn new(user: &'a UserId, profile: Profile) -> ProfileBody<'a> {
-        ProfileBody { user_id: user.as_str(), show_presence: !profile.hides_presence }
+    pub fn new(user: &'a UserId, display_name: Option<&'a str>, profile: Profile) -> ProfileBody<'a> {
+        ProfileBody { user_id: user.as_str(), display_name, show_presence: !profile.hides_presence }
     }
 }

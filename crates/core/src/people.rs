@@ -1,0 +1,110 @@
+//! Finding people: by how their id begins, or a word of their display name. Upper and lower case are alike.
+
+use std::sync::Arc;
+
+use crate::{User, UserId};
+
+/// Somebody, as everybody may see them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    pub id: UserId,
+    pub display_name: Option<Arc<str>>,
+}
+
+impl From<&User> for Person {
+    fn from(user: &User) -> Person {
+        Person { id: user.id.clone(), display_name: user.display_name.clone() }
+    }
+}
+
+/// Longer names are found by this much of their beginning.
+const TERM_MAX_BYTES: usize = 128;
+/// A name of more words is found by the first ones.
+const MAX_WORDS: usize = 8;
+
+/// How what is looked for begins. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePrefix(String);
+
+impl NamePrefix {
+    /// `None` where nothing but blanks is left.
+    pub fn new(text: &str) -> Option<NamePrefix> {
+        let folded = fold(text);
+        (!folded.is_empty()).then_some(NamePrefix(folded))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first of somebody's terms that begins so, in the order people are listed in.
+    pub fn match_in<'a>(&self, terms: &'a [String]) -> Option<&'a str> {
+        terms.iter().map(String::as_str).find(|term| term.starts_with(&self.0))
+    }
+}
+
+/// What somebody is found by, sorted: the id, and the display name from each of its words on, so that both "lidd" and
+/// "alice li" find Alice Liddell.
+pub fn name_terms(id: &UserId, display_name: Option<&str>) -> Vec<String> {
+    let mut terms = vec![fold(id.as_str())];
+    let name = fold(display_name.unwrap_or_default());
+    let mut rest = name.as_str();
+    for _ in 0..MAX_WORDS {
+        if rest.is_empty() {
+            break;
+        }
+        terms.push(rest.to_owned());
+        rest = rest.split_once(' ').map_or("", |(_, rest)| rest);
+    }
+    terms.sort_unstable();
+    terms.dedup();
+    terms
+}
+
+/// In lower case, with single blanks, and not too long.
+fn fold(text: &str) -> String {
+    let mut folded = String::new();
+    for word in text.split_whitespace() {
+        if !folded.is_empty() {
+            folded.push(' ');
+        }
+        folded.extend(word.chars().filter(|letter| !letter.is_control()).flat_map(char::to_lowercase));
+    }
+    folded.truncate(folded.floor_char_boundary(TERM_MAX_BYTES));
+    folded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(id: &str, name: &str) -> Vec<String> {
+        name_terms(&id.parse().expect("a user id"), Some(name))
+    }
+
+    fn finds(text: &str, id: &str, name: &str) -> bool {
+        NamePrefix::new(text).expect("not blank").match_in(&terms(id, name)).is_some()
+    }
+
+    #[test]
+    fn people_are_found_by_their_id_and_by_each_word_of_their_name() {
+        for text in ["u-47", "U-4711", "ali", "LIDD", "alice lid", "  Alice   L"] {
+            assert!(finds(text, "u-4711", "Alice Liddell"), "{text}");
+        }
+        for text in ["4711", "lice", "ddell", "alice p"] {
+            assert!(!finds(text, "u-4711", "Alice Liddell"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_very_long_name_is_cut_at_a_character() {
+        let name = "ä".repeat(1_000);
+        assert!(terms("u", &name).iter().all(|term| term.len() <= TERM_MAX_BYTES));
+        assert!(finds(&name, "u", &name));
+    }
+
+    #[test]
+    fn blanks_alone_look_for_nobody() {
+        assert_eq!(NamePrefix::new(" \t\n"), None);
+    }
+}

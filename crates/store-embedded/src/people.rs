@@ -1,0 +1,46 @@
+//! Finding people: those the tables do not have yet, merged with those they have.
+
+use std::collections::HashSet;
+
+use bluetick_core::{NamePrefix, Person, UserId};
+
+use crate::memory::{Matching, Users};
+use crate::tables::{Engine, TablesError};
+
+pub fn by_id(users: &Users, tables: &Engine, ids: &[UserId]) -> Result<Vec<Person>, TablesError> {
+    // Memory first: whoever leaves it is in the tables already.
+    let here: Vec<_> = ids.iter().map(|id| users.get(id)).collect();
+    let snapshot = tables.snapshot()?;
+    let mut found = Vec::with_capacity(ids.len());
+    for (id, here) in ids.iter().zip(here) {
+        let user = here.map_or_else(|| snapshot.user(id), |user| Ok(Some(user)))?;
+        found.extend(user.as_ref().map(Person::from));
+    }
+    Ok(found)
+}
+
+pub fn by_name(
+    users: &Users,
+    tables: &Engine,
+    prefix: &NamePrefix,
+    limit: usize,
+) -> Result<Vec<Person>, TablesError> {
+    let Matching { mut found, all } = users.matching(prefix);
+    let snapshot = tables.snapshot()?;
+    let (mut seen, mut stored) = (HashSet::new(), 0);
+    snapshot.names(prefix, |term, id| {
+        if stored == limit {
+            return Ok(false);
+        }
+        if !all.contains(&id) && seen.insert(id.clone()) {
+            // A damaged account is nobody to talk with; the rest is found.
+            if let Ok(Some(user)) = snapshot.user(&id) {
+                found.push((term.to_owned(), Person::from(&user)));
+                stored += 1;
+            }
+        }
+        Ok(true)
+    })?;
+    found.sort_by(|(one_term, one), (other_term, other)| (one_term, &one.id).cmp(&(other_term, &other.id)));
+    Ok(found.into_iter().take(limit).map(|(_, person)| person).collect())
+}

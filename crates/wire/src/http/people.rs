@@ -1,0 +1,130 @@
+//! Finding people, and their names.
+
+use bluetick_core::{NamePrefix, Person, UserId};
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::account::parse_user;
+use crate::BadInput;
+
+/// Somebody, as everybody here sees them.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"user_id": "alice", "display_name": "Alice Liddell"}))]
+pub struct PersonBody<'a> {
+    pub user_id: &'a str,
+    #[schema(required)]
+    pub display_name: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"people": [{"user_id": "alice", "display_name": "Alice Liddell"}]}))]
+pub struct PeopleBody<'a> {
+    pub people: Vec<PersonBody<'a>>,
+}
+
+impl<'a> PeopleBody<'a> {
+    pub fn new(people: &'a [Person]) -> PeopleBody<'a> {
+        let body = |person: &'a Person| PersonBody {
+            user_id: person.id.as_str(),
+            display_name: person.display_name.as_deref(),
+        };
+        PeopleBody { people: people.iter().map(body).collect() }
+    }
+}
+
+/// What is asked for: some by id, or whoever is called so.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PeopleParameters {
+    Ids(Vec<UserId>),
+    Search {
+        prefix: NamePrefix,
+        /// What was asked for, where it can be an id.
+        id: Option<UserId>,
+        limit: usize,
+    },
+}
+
+impl PeopleParameters {
+    pub const MAX_IDS: usize = 100;
+    pub const MAX_LIMIT: usize = 50;
+    pub const DEFAULT_LIMIT: usize = 10;
+
+    pub fn parse(query: &str) -> Result<PeopleParameters, BadInput> {
+        let (mut ids, mut search, mut limit) = (Vec::new(), None, None);
+        for pair in query.split('&') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match name {
+                "user_id" if ids.len() == Self::MAX_IDS => {
+                    return Err(BadInput::field("user_id", "may be given at most 100 times"));
+                }
+                "user_id" => ids.push(parse_user("user_id", &decoded("user_id", value)?)?),
+                "search" if search.is_none() => search = Some(decoded("search", value)?),
+                "limit" if limit.is_none() => limit = Some(parse_limit(value)?),
+                "search" | "limit" => return Err(BadInput::field(name, "given more than once")),
+                _ => {}
+            }
+        }
+        match search {
+            Some(_) if !ids.is_empty() => Err(BadInput::new("give either search or user_id, not both")),
+            Some(text) => Ok(PeopleParameters::Search {
+                prefix: NamePrefix::new(&text)
+                    .ok_or_else(|| BadInput::field("search", "must not be blank"))?,
+                id: text.trim().parse().ok(),
+                limit: limit.unwrap_or(Self::DEFAULT_LIMIT),
+            }),
+            None if ids.is_empty() => {
+                Err(BadInput::new("say whom: search, the beginning of a name, or user_id"))
+            }
+            None => Ok(PeopleParameters::Ids(ids)),
+        }
+    }
+}
+
+fn parse_limit(value: &str) -> Result<usize, BadInput> {
+    let limit = value.parse().ok().filter(|limit| (1..=PeopleParameters::MAX_LIMIT).contains(limit));
+    limit.ok_or_else(|| BadInput::field("limit", "must be a number from 1 to 50"))
+}
+
+fn decoded(field: &str, value: &str) -> Result<String, BadInput> {
+    let spaced = value.replace('+', " ");
+    let text = percent_decode_str(&spaced).decode_utf8().map(|text| text.into_owned());
+    text.map_err(|_| BadInput::field(field, "is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unescaped_and_ids_may_be_many() {
+        let ids = PeopleParameters::parse("user_id=a%2Cb&user_id=%C3%A4&unknown=1").unwrap();
+        let expected = ["a,b", "ä"].map(|id| id.parse().unwrap()).to_vec();
+        assert_eq!(ids, PeopleParameters::Ids(expected));
+        let search = PeopleParameters::parse("search=Alice+Li%20&limit=5").unwrap();
+        let prefix = NamePrefix::new("alice li").unwrap();
+        assert_eq!(search, PeopleParameters::Search { prefix, id: None, limit: 5 });
+    }
+
+    #[test]
+    fn what_asks_for_nobody_or_too_much_is_refused() {
+        let many = "user_id=a&".repeat(101);
+        for query in [
+            "",
+            "limit=5",
+            "search=",
+            "search=%20",
+            "search=a&search=b",
+            "search=a&user_id=b",
+            "search=%FF",
+            "search=a&limit=0",
+            "search=a&limit=51",
+            "search=a&limit=x",
+            "user_id=",
+            "user_id=a%20b",
+            many.as_str(),
+        ] {
+            assert!(PeopleParameters::parse(query).is_err(), "{query}");
+        }
+    }
+}
