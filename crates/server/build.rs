@@ -1,5 +1,5 @@
-//! A file added to `web/` makes this crate build again; nothing is generated.
+//! A file changed in `web/dist` makes this crate build again; nothing is generated.
 
 fn main() {
-    println!("cargo:rerun-if-changed=../../web");
+    println!("cargo:rerun-if-changed=../../web/dist");
 }

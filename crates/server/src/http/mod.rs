@@ -101,6 +101,8 @@ pub(crate) fn router() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(documents::asyncapi))
         .routes(routes!(assets::docs))
         .routes(routes!(assets::index))
+        .routes(routes!(assets::service_worker))
+        .routes(routes!(assets::manifest))
         .routes(routes!(assets::asset))
         .split_for_parts();
     let router = router.fallback(error::no_route).method_not_allowed_fallback(error::no_method);

@@ -35,6 +35,8 @@ const CONTRACT: &[(&str, &str)] = &[
     ("get", "/asyncapi.json"),
     ("get", "/docs"),
     ("get", "/"),
+    ("get", "/sw.js"),
+    ("get", "/manifest.webmanifest"),
     ("get", "/assets/{file}"),
 ];
 
@@ -60,9 +62,11 @@ async fn every_route_is_documented_and_every_documented_one_is_served() {
         CONTRACT.iter().map(|(method, path)| (method.to_string(), path.to_string())).collect();
     contract.sort();
     assert_eq!(operations(&document), contract);
+    let page = String::from_utf8(world.get("/").await.body).unwrap();
+    let (_, file) = page.split_once("/assets/").unwrap();
+    let (file, _) = file.split_once('"').unwrap();
     for (method, path) in contract {
-        let path =
-            path.replace("{file}", "app.js").replace("{user_id}", "x").replace("{conversation_id}", "x");
+        let path = path.replace("{file}", file).replace("{user_id}", "x").replace("{conversation_id}", "x");
         let reply = world.call(&method.to_uppercase(), &path, None, None).await;
         let code = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default()["error"]["code"].clone();
         assert!(code != "not_found" && code != "method_not_allowed", "{method} {path}: {code}");

@@ -15,6 +15,7 @@ mod inbox;
 mod meanwhile;
 mod messages;
 mod operations;
+mod pages;
 mod presence;
 mod presence_http;
 mod receipts;

@@ -1,0 +1,82 @@
+//! The web client and the documentation page, as a browser loads them.
+
+use std::net::SocketAddr;
+
+use crate::harness::{Reply, World, raw_call};
+
+/// What the first visit may cost, in bytes on the wire.
+const FIRST_LOAD_BYTES: usize = 60_000;
+
+async fn get(addr: SocketAddr, path: &str, header: &str) -> Reply {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n");
+    raw_call(addr, request.as_bytes()).await
+}
+
+/// The files a page names.
+fn links(page: &Reply) -> Vec<String> {
+    let text = String::from_utf8(page.body.clone()).unwrap();
+    let named =
+        text.split(['"', '\'']).filter(|part| part.starts_with("/assets/") || part.starts_with("/manifest"));
+    named.map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
+    let world = World::new().await;
+    let mut paths = vec!["/".to_owned(), "/docs".to_owned(), "/sw.js".to_owned()];
+    for page in ["/", "/docs"] {
+        let links = links(&world.get(page).await);
+        assert!(
+            links.iter().any(|link| link.ends_with(".js")) && links.iter().any(|link| link.ends_with(".css"))
+        );
+        paths.extend(links);
+    }
+    for path in paths {
+        let page = world.get(&path).await;
+        let content_type = match path.rsplit_once('.') {
+            None => "text/html; charset=utf-8",
+            Some((_, "js")) => "text/javascript; charset=utf-8",
+            Some((_, "css")) => "text/css; charset=utf-8",
+            Some((_, "webmanifest")) => "application/manifest+json",
+            Some((_, "svg")) => "image/svg+xml",
+            Some(_) => "image/png",
+        };
+        assert_eq!((page.status, page.header("content-type")), (200, Some(content_type)), "{path}");
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(policy.contains("default-src 'self'") && !policy.contains("unsafe"));
+        assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+        let kept = page.header("cache-control").unwrap();
+        let is_hashed = path.starts_with("/assets/") && path.contains('-');
+        assert_eq!(kept.contains("immutable"), is_hashed, "{path}: {kept}");
+        let etag = page.header("etag").unwrap();
+        for known in [etag.to_owned(), format!("\"other\", W/{etag}")] {
+            let again = get(world.addr, &path, &format!("If-None-Match: {known}\r\n")).await;
+            assert_eq!((again.status, again.body.len()), (304, 0), "{path}");
+        }
+    }
+    for missing in ["/assets/nothing.js", "/assets/..%2Findex.html", "/assets/../index.html", "/assets/"] {
+        world.get(missing).await.refused(404, "not_found");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_visit_is_small() {
+    let world = World::new().await;
+    let page = world.get("/").await;
+    let mut paths = links(&page);
+    paths.push("/".to_owned());
+    paths.push("/sw.js".to_owned());
+    let mut total = 0;
+    for path in &paths {
+        let zipped = get(world.addr, path, "Accept-Encoding: gzip\r\n").await;
+        assert_eq!(zipped.status, 200, "{path}");
+        total += zipped.body.len();
+        let plain = world.get(path).await;
+        if zipped.header("content-encoding") == Some("gzip") {
+            assert_ne!(zipped.header("etag"), plain.header("etag"), "two representations have two tags");
+        } else {
+            assert_eq!(zipped.body, plain.body);
+        }
+    }
+    assert!(total < FIRST_LOAD_BYTES, "{total} bytes for {paths:?}");
+}

@@ -1,0 +1,17 @@
+// What applications import. For Node there is also `@bluetick/client/node`, which adds a WebSocket and a storage in files.
+
+export { logIn, signUp } from "./api.ts";
+export type { Credentials } from "./api.ts";
+export { BluetickClient } from "./client.ts";
+export { Conversation } from "./conversation.ts";
+export { BluetickError } from "./errors.ts";
+export type { ErrorCode } from "./generated.ts";
+export { Inbox } from "./inbox.ts";
+export { People } from "./people.ts";
+export { indexedDbStorage } from "./storage/indexed-db.ts";
+export { memoryStorage } from "./storage/memory.ts";
+export type { Storage, StorageChange, StorageKind } from "./storage/storage.ts";
+export { readNotice } from "./thread.ts";
+export type { Notice } from "./thread.ts";
+export { tickState } from "./ticks.ts";
+export type * from "./types.ts";

@@ -1,0 +1,369 @@
+// Keeps this device in step with the server: what is known of each conversation, what the device has of it, and the
+// fetching of what is missing.
+
+import { Acks } from "./acks.ts";
+import type { Api } from "./api.ts";
+import type { Cache } from "./cache.ts";
+import type { Changes } from "./changes.ts";
+import { BluetickError, codeOf } from "./errors.ts";
+import type { BacklogFrame, ClientFrame, ConversationDetailBody, HelloFrame, InboxEntryBody, MemberBody, ReceiptsFrame, StatusFrame } from "./generated.ts";
+import type { Inbox } from "./inbox.ts";
+import { Later } from "./later.ts";
+import { Listing } from "./listing.ts";
+import type { Outbox } from "./outbox.ts";
+import type { Signals } from "./signals.ts";
+import type { Thread } from "./thread.ts";
+import type { Threads } from "./threads.ts";
+import { runOf, storedMessage } from "./timeline.ts";
+import type { StoredMessage } from "./timeline.ts";
+
+const POSITIONS = 200;
+const MISSING_PAGE = 100;
+/** Then it is the turn of another conversation. */
+const PAGES_IN_A_ROW = 5;
+
+export interface SyncPorts {
+  readonly userId: string;
+  readonly api: Api;
+  readonly threads: Threads;
+  readonly changes: Changes;
+  readonly cache: Cache;
+  readonly signals: Signals;
+  readonly outbox: Outbox;
+  readonly inbox: Inbox;
+  send(frame: ClientFrame): boolean;
+  isCaughtUp(): boolean;
+  /** One is not in a conversation any more. */
+  onGone(conversationId: string): void;
+  /** The person has read something here. */
+  onRead(conversationId: string, seq: number): void;
+  /** The window of a conversation followed what arrives, and cannot any more. */
+  onWindowLost(thread: Thread): void;
+}
+
+export class Sync {
+  #ports: SyncPorts;
+  #acks: Acks;
+  #listing: Listing;
+  #later = new Later();
+  /** Conversations that frames told of since the connection stands. */
+  #told = new Set<string>();
+  /** Unknown ones of which more was missed than was pushed. */
+  #behind = new Set<string>();
+  /** Those the server is being asked about; true when something happened since. */
+  #asking = new Map<string, boolean>();
+  #fetchingMissing = new Set<string>();
+  #fetching = Promise.resolve();
+
+  constructor(ports: SyncPorts) {
+    this.#ports = ports;
+    const { threads, api, inbox, changes } = ports;
+    this.#acks = new Acks(threads, api, (frame) => ports.send(frame), (id) => this.refreshSoon(threads.get(id)));
+    this.#listing = new Listing({
+      api,
+      inbox,
+      threads,
+      changes,
+      later: this.#later,
+      learn: (entry) => this.learn(entry),
+      isNoticed: (id) => this.#told.has(id),
+    });
+  }
+
+  stop(): void {
+    this.#acks.stop();
+    this.#later.stop();
+  }
+
+  #lineChanged(thread: Thread): void {
+    const { cache, inbox, changes } = this.#ports;
+    cache.lineChanged(thread);
+    inbox.touch();
+    changes.mark("inbox");
+    changes.markConversation(thread.id);
+  }
+
+  // The connection
+
+  /** What this device has, for the hello. */
+  positions(): NonNullable<HelloFrame["positions"]> {
+    const { cache, threads } = this.#ports;
+    const { epoch } = cache;
+    if (epoch === null) return {};
+    const known = [...threads.all()].filter(({ haveSeq, entry }) => haveSeq !== null && entry !== undefined);
+    known.sort((one, other) => (other.entry?.last_at ?? 0) - (one.entry?.last_at ?? 0));
+    return Object.fromEntries(known.slice(0, POSITIONS).map(({ id, haveSeq }) => [id, { epoch, seq: haveSeq ?? 0 }]));
+  }
+
+  /** False when the store went back to an earlier state: what this device remembers may never have been. */
+  welcome(epoch: number): boolean {
+    const { cache, threads, inbox, outbox, changes } = this.#ports;
+    this.#told.clear();
+    this.#behind.clear();
+    const isSame = cache.setEpoch(epoch);
+    if (!isSame) {
+      for (const { id } of threads.all()) changes.markConversation(id);
+      threads.clear();
+      this.#acks.clear();
+      outbox.forgetPlaces();
+      inbox.relist();
+    }
+    // What was remembered is shown meanwhile; with nothing to show there is nothing to wait for.
+    if (inbox.entries().length === 0) this.#listing.reload();
+    return isSame;
+  }
+
+  caughtUp(): void {
+    const { threads } = this.#ports;
+    for (const thread of threads.all()) this.fetchMissing(thread);
+    for (const id of this.#behind) this.refreshSoon(threads.get(id));
+    this.#acks.flush();
+    // Ticks, settings and membership that moved while one was away are not replayed.
+    this.#listing.reload();
+  }
+
+  // The inbox
+
+  /** The person came to the end of what is listed. */
+  loadMore(archived: boolean): Promise<void> {
+    return this.#listing.loadMore(archived);
+  }
+
+  /** The server's word about a conversation: a line of its inbox. */
+  learn(word: InboxEntryBody): void {
+    const { threads, signals, changes, inbox } = this.#ports;
+    const thread = threads.get(word.conversation_id);
+    const isNew = !thread.isListed;
+    const isNews = thread.learn(word) || isNew;
+    thread.isListed = true;
+    if (isNew) inbox.relist();
+    if (word.peer_presence && signals.notePresence(word.peer_presence)) changes.markConversation(thread.id);
+    if ((thread.entry?.my_status.last_read_seq ?? 0) > word.my_status.last_read_seq) this.#acks.add(thread.id, "read");
+    else if ((thread.haveSeq ?? 0) > word.my_status.last_delivered_seq) this.#acks.add(thread.id);
+    this.fetchMissing(thread);
+    if (isNews) this.#lineChanged(thread);
+  }
+
+  /** A frame told of the conversation, so that it stays in the list whatever an older page says. */
+  noticed(conversationId: string): void {
+    this.#told.add(conversationId);
+  }
+
+  // One conversation
+
+  /** Asks about one conversation, wherever in the list it is. Rejects when it cannot be had. */
+  async refresh(thread: Thread): Promise<readonly MemberBody[]> {
+    const { api } = this.#ports;
+    this.noticed(thread.id);
+    try {
+      const detail = await api.conversation(thread.id);
+      // Fetched first: a line that tells of a message shows it.
+      const isBehind = (thread.entry?.last_message?.seq ?? 0) < detail.head_seq;
+      const [newest] = isBehind ? (await api.messages(thread.id, { limit: 1 })).messages : [];
+      this.learn(this.#lineOf(detail, thread));
+      if (newest) thread.noteMessage(storedMessage(newest));
+      return detail.members;
+    } catch (error) {
+      if (codeOf(error) === "conversation_not_found") this.#ports.onGone(thread.id);
+      throw error;
+    }
+  }
+
+  #lineOf({ members, head_seq, created_at: _, created_by: __, ...detail }: ConversationDetailBody, { entry }: Thread): InboxEntryBody {
+    const first_seq = members.find(({ user_id }) => user_id === this.#ports.userId)?.joined_seq ?? 1;
+    const { last_message = null, preview = "" } = entry ?? {};
+    const peer_presence = (detail.peer !== null && this.#ports.signals.presence(detail.peer)) || null;
+    return { ...detail, first_seq, last_seq: head_seq, last_message, preview, peer_presence };
+  }
+
+  /** The same in a while, once for many wishes. */
+  refreshSoon(thread: Thread): void {
+    const { id } = thread;
+    if (this.#asking.has(id)) {
+      this.#asking.set(id, true);
+      return;
+    }
+    this.#asking.set(id, false);
+    this.refresh(thread)
+      .catch((error: unknown) => {
+        if (!(error instanceof BluetickError) || error.isRetryable) this.#later.again(() => this.refreshSoon(thread), error);
+      })
+      .finally(() => {
+        const isOld = this.#asking.get(id);
+        this.#asking.delete(id);
+        if (isOld && thread.entry && !this.#later.isStopped) this.refreshSoon(thread);
+      });
+  }
+
+  noteStatus(frame: StatusFrame): void {
+    const { threads } = this.#ports;
+    const thread = threads.known(frame.conversation_id);
+    if (!thread) return;
+    const wish = thread.noteStatus(frame);
+    this.#lineChanged(thread);
+    if (wish === "entry") this.refreshSoon(thread);
+    else if (wish === "statuses") void this.#askStatuses(thread);
+  }
+
+  /** Once for a small group: from then on the frames say enough. */
+  async #askStatuses(thread: Thread): Promise<void> {
+    const key = `statuses of ${thread.id}`;
+    if (this.#asking.has(key)) return;
+    this.#asking.set(key, false);
+    try {
+      thread.noteStatuses((await this.#ports.api.statuses(thread.id)).members);
+      this.#lineChanged(thread);
+    } catch {
+      // The next frame asks again.
+    }
+    this.#asking.delete(key);
+  }
+
+  noteReceipts(frame: ReceiptsFrame): void {
+    const thread = this.#ports.threads.known(frame.conversation_id);
+    if (!thread) return;
+    thread.noteReceipts(frame);
+    this.#lineChanged(thread);
+  }
+
+  /** There is a message of which only the place is known. */
+  noteHead(conversationId: string, seq: number): void {
+    const thread = this.#ports.threads.get(conversationId);
+    thread.noteHead(seq);
+    this.fetchMissing(thread);
+  }
+
+  forget(conversationId: string): void {
+    const { threads, cache, inbox, changes } = this.#ports;
+    const thread = threads.known(conversationId);
+    this.#told.delete(conversationId);
+    this.#behind.delete(conversationId);
+    this.#acks.forget(conversationId);
+    if (!thread) return;
+    cache.forget(thread);
+    thread.reset();
+    inbox.relist();
+    changes.mark("inbox");
+    changes.markConversation(conversationId);
+  }
+
+  // What this device has
+
+  /** A message is here. One of which the server was told by sending it needs no ack. True when it is news. */
+  take(message: StoredMessage, needsAck = true): boolean {
+    const { threads, cache, outbox, changes, inbox, isCaughtUp } = this.#ports;
+    const thread = threads.get(message.conversation_id);
+    this.noticed(thread.id);
+    outbox.noteStoredByServer([message]);
+    const { entry } = thread;
+    const isNews = thread.noteMessage(message);
+    const wasLive = thread.timeline.isLive;
+    const isWhole = thread.receive(message);
+    if (wasLive && !thread.timeline.isLive) this.#ports.onWindowLost(thread);
+    threads.used(thread);
+    cache.messagesChanged(thread);
+    changes.markConversation(thread.id);
+    if (thread.entry !== entry) {
+      inbox.touch();
+      changes.mark("inbox");
+    }
+    if (!isWhole) this.fetchMissing(thread);
+    // The backlog may be of many conversations far down the list; what comes later belongs to its top.
+    if (!thread.isListed && isCaughtUp()) this.refreshSoon(thread);
+    if (needsAck) this.#acks.add(thread.id);
+    return isNews;
+  }
+
+  /** Another client of the same storage has sent it. What lies before it comes by this client's own connection. */
+  takeFromTab(message: StoredMessage): void {
+    const { threads, changes } = this.#ports;
+    const thread = threads.known(message.conversation_id);
+    if (!thread || thread.haveSeq === null) return;
+    if (message.seq <= thread.haveSeq + 1) {
+      this.take(message, false);
+      return;
+    }
+    thread.timeline.keepEarly(message);
+    thread.touch();
+    changes.markConversation(thread.id);
+  }
+
+  /** A page of history was read. */
+  notePage(thread: Thread, run: readonly StoredMessage[]): void {
+    const { threads, cache, outbox } = this.#ports;
+    outbox.noteStoredByServer(run);
+    const [from, to] = [run[0]?.seq ?? 0, run.at(-1)?.seq ?? 0];
+    if (thread.haveSeq !== null && from <= thread.haveSeq + 1 && to > thread.haveSeq) {
+      thread.haveAtLeast(to);
+      this.#acks.add(thread.id);
+    }
+    threads.used(thread);
+    cache.messagesChanged(thread);
+  }
+
+  markRead(thread: Thread, upToSeq: number): void {
+    const { entry } = thread;
+    if (!entry) return;
+    // What comes before a message of one's own counts as read already.
+    if (entry.unread === 0 && entry.last_message?.sender_id === this.#ports.userId) return;
+    const seq = Math.min(upToSeq, entry.last_seq);
+    const outcome = thread.readHere(seq);
+    if (outcome === "none") return;
+    this.#acks.add(thread.id, "read", outcome === "unsure");
+    this.#lineChanged(thread);
+    this.#ports.onRead(thread.id, seq);
+  }
+
+  /** Another client of the same storage has told the server. */
+  noteRead(conversationId: string, seq: number): void {
+    const thread = this.#ports.threads.known(conversationId);
+    if (thread && thread.readHere(seq) !== "none") this.#lineChanged(thread);
+  }
+
+  /** An ack was refused for now. */
+  tellAgain(conversationId: string, error: unknown): void {
+    this.#later.again(() => this.#acks.add(conversationId, "read"), error);
+  }
+
+  /** More was missed than is pushed. */
+  noteBehind({ conversation_id, head_seq }: BacklogFrame): void {
+    const thread = this.#ports.threads.get(conversation_id);
+    this.noticed(conversation_id);
+    if (thread.entry) thread.noteHead(head_seq);
+    else this.#behind.add(conversation_id);
+  }
+
+  /** One conversation after the other. While the backlog comes in, what is missing may still be in it. */
+  fetchMissing(thread: Thread): void {
+    const { id } = thread;
+    if (!this.#ports.isCaughtUp() || !thread.isMissingSome || this.#fetchingMissing.has(id)) return;
+    this.#fetchingMissing.add(id);
+    this.#fetching = this.#fetching.then(async () => {
+      let mayBeMore = true;
+      try {
+        for (let page = 0; mayBeMore && page < PAGES_IN_A_ROW; page += 1) mayBeMore = await this.#fetchAfter(thread);
+      } catch (error) {
+        mayBeMore = false;
+        if (codeOf(error) === "conversation_not_found") this.#ports.onGone(id);
+        else this.#later.again(() => this.fetchMissing(thread), error);
+      }
+      this.#fetchingMissing.delete(id);
+      if (mayBeMore) this.fetchMissing(thread);
+    });
+  }
+
+  /** Whether there may be more. */
+  async #fetchAfter(thread: Thread): Promise<boolean> {
+    const { api, isCaughtUp } = this.#ports;
+    if (this.#later.isStopped || !isCaughtUp() || !thread.isMissingSome) return false;
+    const after_seq = thread.haveSeq ?? 0;
+    const page = await api.messages(thread.id, { after_seq, limit: MISSING_PAGE });
+    if (!thread.entry) return false;
+    const run = runOf(page);
+    // A page proves that nothing one may see lies before its first message, or at all.
+    const first = run[0]?.seq ?? page.head_seq + 1;
+    thread.haveAtLeast(Math.min(first, page.head_seq + 1) - 1);
+    for (const message of run) this.take(message);
+    return (thread.haveSeq ?? 0) > after_seq;
+  }
+}

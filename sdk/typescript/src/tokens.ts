@@ -1,0 +1,60 @@
+// The token in use, and a fresh one when the server no longer takes it.
+
+import type { Tokens } from "./api.ts";
+import { BluetickError } from "./errors.ts";
+import type { TokenSource } from "./types.ts";
+
+export class TokenKeeper implements Tokens {
+  #source: TokenSource;
+  #token: string | null = null;
+  #asking: Promise<string> | null = null;
+  #onLoggedOut: () => void;
+  #isOver = false;
+
+  constructor(source: TokenSource, onLoggedOut: () => void) {
+    this.#source = source;
+    this.#onLoggedOut = onLoggedOut;
+  }
+
+  async current(): Promise<string> {
+    if (this.#isOver) throw new BluetickError("logged_out", "You are logged out.", 401);
+    return this.#token ?? this.#ask();
+  }
+
+  /**
+   * Somebody else may have brought a fresh one already; otherwise the source is asked once. One that gives the refused
+   * token again has nothing better, and the session is over. A source that fails is a network that fails.
+   */
+  async fresh(refused: string): Promise<string | null> {
+    if (this.#isOver) return null;
+    if (this.#token !== null && this.#token !== refused) return this.#token;
+    if (typeof this.#source === "function") {
+      this.#token = null;
+      const token = await this.#ask();
+      if (token !== refused) return token;
+    }
+    this.end();
+    return null;
+  }
+
+  /** A fresh token was refused as well. */
+  end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#onLoggedOut();
+  }
+
+  #ask(): Promise<string> {
+    this.#asking ??= this.#askSource().finally(() => (this.#asking = null));
+    return this.#asking;
+  }
+
+  async #askSource(): Promise<string> {
+    try {
+      this.#token = typeof this.#source === "function" ? await this.#source() : this.#source;
+      return this.#token;
+    } catch {
+      throw new BluetickError("network", "No token could be had. Check the connection and try again.");
+    }
+  }
+}

@@ -1,0 +1,239 @@
+// When a connection is opened again, and with which token: with a socket and a clock that the test moves.
+
+import assert from "node:assert/strict";
+import { mock, test } from "node:test";
+import type { TestContext } from "node:test";
+import { pauseBeforeNext_ms } from "../src/backoff.ts";
+import { BluetickClient, memoryStorage } from "../src/index.ts";
+import type { ClientOptions, Storage } from "../src/index.ts";
+import { FakeSocket } from "./support/fake-socket.ts";
+
+const EMPTY = { conversations: [], next_cursor: null, user_id: "alice", show_presence: true };
+
+/** A client whose server is the test. */
+async function started(test: TestContext, options: Partial<ClientOptions> = {}): Promise<BluetickClient> {
+  FakeSocket.made = [];
+  mock.timers.reset();
+  mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"] });
+  test.after(() => mock.timers.reset());
+  const answer = async (): Promise<Response> => new Response(JSON.stringify(EMPTY));
+  const client = new BluetickClient({ url: "http://server", token: "first", userId: "alice", webSocket: FakeSocket, fetch: answer, random: () => 0.5, ...options });
+  test.after(() => client.stop());
+  await client.start();
+  await settled();
+  return client;
+}
+
+/** Everything that waits for nothing but its turn has happened. */
+async function settled(): Promise<void> {
+  for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
+}
+
+/** How long the client waits before its next connection. */
+async function pauseOf(client: BluetickClient): Promise<number> {
+  const { waitingUntilMs } = client.connection;
+  assert(waitingUntilMs !== null);
+  const pause = waitingUntilMs - Date.now();
+  const before = FakeSocket.made.length;
+  mock.timers.tick(pause - 1);
+  await settled();
+  assert.equal(FakeSocket.made.length, before, "not before its time");
+  mock.timers.tick(1);
+  await settled();
+  assert.equal(FakeSocket.made.length, before + 1);
+  return pause;
+}
+
+test("the pause is chosen at random from nothing up to a limit that doubles to half a minute", () => {
+  for (const [attempt, limit] of [[0, 500], [1, 1_000], [3, 4_000], [6, 30_000], [99, 30_000]] as const) {
+    assert.equal(pauseBeforeNext_ms(attempt, 1006, () => 0), 0);
+    assert.equal(pauseBeforeNext_ms(attempt, 1006, () => 0.999), limit * 0.999);
+  }
+});
+
+test("pauses grow until a connection has lasted", async (t) => {
+  const client = await started(t);
+  const pauses = [];
+  for (let round = 0; round < 3; round += 1) {
+    FakeSocket.last.end(1006);
+    pauses.push(await pauseOf(client));
+  }
+  FakeSocket.last.welcome();
+  FakeSocket.last.end(1006);
+  pauses.push(await pauseOf(client));
+  FakeSocket.last.welcome();
+  mock.timers.tick(6_000);
+  FakeSocket.last.end(1006);
+  pauses.push(await pauseOf(client));
+  assert.deepEqual(pauses, [250, 500, 1_000, 2_000, 250]);
+});
+
+test("a server that says when to come back is taken at its word", async (t) => {
+  const client = await started(t);
+  FakeSocket.last.welcome();
+  FakeSocket.last.say({ type: "come_back", after_ms: 1_730 });
+  FakeSocket.last.end(1012);
+  assert.equal(await pauseOf(client), 1_730);
+  FakeSocket.last.welcome();
+  mock.timers.tick(6_000);
+  FakeSocket.last.end(1012);
+  assert.equal(await pauseOf(client), 500 + 0.5 * 2_500, "without a word, half a second to three");
+});
+
+test("after too many connections, a wrong hello or a flood the pause is long", async (t) => {
+  const client = await started(t);
+  for (const code of [4409, 4400, 4429]) {
+    FakeSocket.last.end(code);
+    assert.equal(await pauseOf(client), 45_000);
+  }
+});
+
+test("the network is back: no more waiting", async (t) => {
+  const client = await started(t);
+  for (let round = 0; round < 8; round += 1) {
+    FakeSocket.last.end(1006);
+    await pauseOf(client);
+  }
+  FakeSocket.last.end(1006);
+  const before = FakeSocket.made.length;
+  globalThis.dispatchEvent?.(new Event("online"));
+  client.reconnect();
+  await settled();
+  assert.equal(FakeSocket.made.length, before + 1);
+});
+
+test("a connection without an answer to a ping is given up", async (t) => {
+  const client = await started(t);
+  const socket = FakeSocket.last;
+  socket.welcome();
+  mock.timers.tick(25_000);
+  assert.equal(socket.sent.at(-1)?.type, "ping");
+  socket.say({ type: "pong" });
+  mock.timers.tick(20_000);
+  assert.equal(client.connection.state, "online");
+  mock.timers.tick(5_000);
+  mock.timers.tick(10_000);
+  assert.equal(client.connection.state, "offline");
+});
+
+test("a refused token is replaced once; a second refusal, or the same token again, is the end", async (t) => {
+  const tokens = ["first", "second", "third"];
+  let loggedOut = 0;
+  const client = await started(t, { token: () => tokens.shift() ?? "none" });
+  client.on("loggedOut", () => (loggedOut += 1));
+  FakeSocket.last.welcome();
+  FakeSocket.last.end(4403);
+  await settled();
+  FakeSocket.last.welcome();
+  assert.equal(FakeSocket.last.sent[0]?.token, "second");
+  assert.equal(client.connection.state, "online");
+  FakeSocket.last.end(4403);
+  await settled();
+  FakeSocket.last.end(4401);
+  await settled();
+  assert.equal(loggedOut, 1);
+  const stubborn = await started(t, { token: () => "same" });
+  stubborn.on("loggedOut", () => (loggedOut += 1));
+  FakeSocket.last.end(4401);
+  await settled();
+  assert.equal(loggedOut, 2);
+  mock.timers.tick(100_000);
+  assert.equal(FakeSocket.made.length, 1, "and no attempt follows");
+});
+
+test("a source of tokens that cannot be reached is a network that cannot be reached", async (t) => {
+  let isDown = true;
+  const token = async (): Promise<string> => {
+    if (isDown) throw new Error("down");
+    return "at last";
+  };
+  const client = await started(t, { token });
+  assert.equal(client.connection.state, "offline");
+  isDown = false;
+  await pauseOf(client);
+  FakeSocket.last.welcome();
+  assert.equal(FakeSocket.last.sent[0]?.token, "at last");
+});
+
+test("since when there is no connection counts over all attempts", async (t) => {
+  const client = await started(t);
+  FakeSocket.last.welcome();
+  assert.equal(client.connection.offlineSinceMs, null);
+  const lostAt = Date.now();
+  FakeSocket.last.end(1006);
+  for (let round = 0; round < 3; round += 1) {
+    await pauseOf(client);
+    FakeSocket.last.end(1006);
+  }
+  assert.equal(client.connection.offlineSinceMs, lostAt);
+});
+
+test("a refusal that names nobody finds the one it meant, and the others are sent", async (t) => {
+  const client = await started(t);
+  FakeSocket.last.welcome();
+  const socket = FakeSocket.last;
+  const poison = client.conversation("d1").send("poison");
+  const good = client.conversation("d2").send("good");
+  await settled();
+  const sends = (): string[] => socket.sent.filter(({ type }) => type === "send").map((frame) => (frame as unknown as { message_id: string }).message_id);
+  assert.deepEqual(sends(), [poison.message_id, good.message_id]);
+  socket.say({ type: "error", code: "invalid_frame", message: "bad" });
+  mock.timers.tick(60_000);
+  await settled();
+  assert.equal(sends().at(-1), poison.message_id, "now one at a time");
+  socket.say({ type: "error", code: "invalid_frame", message: "bad" });
+  await settled();
+  assert.equal(sends().at(-1), good.message_id);
+  socket.say({ type: "ack", conversation_id: "d2", message_id: good.message_id, seq: 1, received_at: 1, duplicate: false });
+  assert.deepEqual(client.conversation("d1").messages.map(({ state }) => state), ["failed"]);
+  assert.equal(client.waitingCount, 1);
+});
+
+test("a resend says so, and from where to look", async (t) => {
+  const client = await started(t);
+  FakeSocket.last.welcome();
+  client.conversation("d1").send("again");
+  await settled();
+  assert.equal("retry" in (FakeSocket.last.sent.at(-1) as object), false);
+  FakeSocket.last.end(1006);
+  await pauseOf(client);
+  FakeSocket.last.welcome();
+  await settled();
+  const resend = FakeSocket.last.sent.find(({ type }) => type === "send") as unknown as { retry: boolean; after_seq: number };
+  assert.deepEqual([resend.retry, resend.after_seq], [true, 0]);
+});
+
+test("typing is told every three seconds at most", async (t) => {
+  const client = await started(t);
+  FakeSocket.last.welcome();
+  const told = (): number => FakeSocket.last.sent.filter(({ type }) => type === "typing").length;
+  for (let key = 0; key < 20; key += 1) client.conversation("d1").typing();
+  assert.equal(told(), 1);
+  mock.timers.tick(3_000);
+  client.conversation("d1").typing();
+  assert.equal(told(), 2);
+});
+
+test("nothing is sent before it is stored; what is written in one turn is stored in one go", async (t) => {
+  const memory = memoryStorage();
+  const writes: { count: number; finish: () => void }[] = [];
+  const slow: Storage = {
+    read: (...given) => memory.read(...given),
+    clear: (...given) => memory.clear(...given),
+    close: () => memory.close(),
+    write: async (scope, changes) => {
+      const count = changes.filter(({ kind }) => kind === "outbox").length;
+      if (count > 0) await new Promise<void>((finish) => writes.push({ count, finish }));
+      return memory.write(scope, changes);
+    },
+  };
+  const client = await started(t, { storage: slow });
+  FakeSocket.last.welcome();
+  const sends = (): number => FakeSocket.last.sent.filter(({ type }) => type === "send").length;
+  for (let index = 0; index < 50; index += 1) client.conversation(`d${index}`).send("text");
+  await settled();
+  assert.deepEqual([writes.map(({ count }) => count), sends()], [[50], 0]);
+  writes[0]?.finish();
+  await settled();
+  assert.equal(sends(), 50);
+});

@@ -1,0 +1,193 @@
+// Connections are cut, delayed, swallowed and refused under the client; the server is killed. Everything arrives, once, in
+// order.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import type { TestContext } from "node:test";
+import { Proxy } from "./support/proxy.ts";
+import { isOffline, isOnline, numbered, seeded, stored, texts, until, World } from "./support/world.ts";
+
+let world: World;
+before(async () => (world = await World.start()));
+after(() => world.stop());
+
+async function proxied(test: TestContext): Promise<Proxy> {
+  const proxy = await Proxy.before(world.server.address);
+  test.after(() => proxy.stop());
+  return proxy;
+}
+
+/** What the server has is what was meant, each once, in order. */
+async function assertStored(session: { token: string; userId: string; expiresAt: number }, id: string, expected: string[]): Promise<void> {
+  const found = (await stored(world.server.url, session, id)).map(({ content }) => content);
+  assert.deepEqual(found, expected);
+}
+
+test("500 messages sent while both sides are cut at random arrive once, in order, on both sides", async (t) => {
+  const seed = Number(process.env["BLUETICK_SEED"] ?? Date.now() % 1_000_000);
+  t.diagnostic(`seed ${seed}`);
+  const random = seeded(seed);
+  const [hers, his] = [await proxied(t), await proxied(t)];
+  const { aliceSession, bobSession, chat: { id } } = await world.pair(t);
+  const impatient = { random: () => 0.001 };
+  const alice = await world.online(t, aliceSession, { url: hers.url, ...impatient });
+  const bob = await world.online(t, bobSession, { url: his.url, ...impatient });
+  const [chat, reply] = [alice.conversation(id), bob.conversation(id)];
+  t.after(reply.open());
+  const timer = setInterval(() => {
+    const proxy = random() < 0.5 ? hers : his;
+    proxy.swallowsAnswers = random() < 0.3;
+    proxy.delay_ms = random() < 0.2 ? 5 : 0;
+    if (proxy.swallowsAnswers || random() < 0.5) setTimeout(() => proxy.cut(), 10);
+  }, 25);
+  t.after(() => clearInterval(timer));
+  const expected = numbered(500);
+  for (const [index, text] of expected.entries()) {
+    chat.send(text);
+    if (index % 5 === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  await until(() => alice.waitingCount < 250, "half has arrived under cuts", 60_000);
+  clearInterval(timer);
+  for (const proxy of [hers, his]) {
+    proxy.swallowsAnswers = false;
+    proxy.delay_ms = 0;
+    proxy.cut();
+  }
+  await until(() => alice.waitingCount === 0, "everything is sent", 60_000);
+  await until(() => reply.messages.at(-1)?.seq === 500, "everything has arrived", 60_000);
+  await assertStored(aliceSession, id, expected);
+  assert.deepEqual(texts(reply).slice(-500), expected);
+  assert.deepEqual(texts(chat), expected.slice(-chat.messages.length));
+  await until(() => reply.entry?.unread === 500 && chat.entry?.unread === 0, "and is counted");
+});
+
+test("an ack that was lost on the way makes no second message", async (t) => {
+  const proxy = await proxied(t);
+  const { aliceSession, chat: { id } } = await world.pair(t);
+  const alice = await world.online(t, aliceSession, { url: proxy.url });
+  const chat = alice.conversation(id);
+  proxy.swallowsAnswers = true;
+  chat.send("did you get it?");
+  await until(async () => (await stored(world.server.url, aliceSession, id)).length === 1, "the server has it");
+  assert.equal(chat.messages[0]?.state, "sending");
+  assert.equal(chat.cancel(chat.messages[0]?.message_id ?? ""), false, "what may be with the server is not taken back");
+  proxy.swallowsAnswers = false;
+  proxy.cut();
+  await until(() => chat.messages[0]?.seq === 1, "the resend finds the first one's place");
+  await assertStored(aliceSession, id, ["did you get it?"]);
+  assert.deepEqual(texts(chat), ["did you get it?"]);
+});
+
+test("the server is killed and comes back: nothing is lost or doubled", async (t) => {
+  const own = await World.start();
+  t.after(() => own.stop());
+  const { alice, bob, chat, reply, aliceSession } = await own.pair(t);
+  const expected = numbered(60);
+  for (const text of expected.slice(0, 30)) chat.send(text);
+  await until(() => alice.waitingCount < 20, "some are sent");
+  await own.server.kill();
+  await isOffline(alice);
+  for (const text of expected.slice(30)) chat.send(text);
+  await own.server.startAgain();
+  await until(() => alice.waitingCount === 0 && texts(reply).length === 60, "all have arrived");
+  assert.deepEqual((await stored(own.server.url, aliceSession, chat.id)).map(({ content }) => content), expected);
+  assert.deepEqual(texts(reply), expected);
+  assert.equal(bob.connection.state, "online");
+});
+
+test("a server that restarts is come back to", async (t) => {
+  const own = await World.start();
+  t.after(() => own.stop());
+  const { alice } = await own.pair(t);
+  let closeCode: number | null = null;
+  alice.subscribe(() => (closeCode = alice.connection.closeCode ?? closeCode));
+  await own.server.terminate();
+  await own.server.startAgain();
+  await isOnline(alice);
+  assert.equal(closeCode, 1012);
+});
+
+test("what is written without a network is shown, kept in order, and sent on return", async (t) => {
+  const proxy = await proxied(t);
+  const { aliceSession, chat: { id } } = await world.pair(t);
+  const alice = await world.online(t, aliceSession, { url: proxy.url });
+  const chat = alice.conversation(id);
+  proxy.refuses = true;
+  proxy.cut();
+  await isOffline(alice);
+  const expected = numbered(50);
+  for (const text of expected) chat.send(text);
+  const unwanted = chat.send("on second thought");
+  assert.deepEqual(texts(chat), [...expected, "on second thought"]);
+  assert(chat.messages.every(({ state }) => state === "queued"));
+  assert.equal(chat.cancel(unwanted.message_id), true);
+  proxy.refuses = false;
+  alice.reconnect();
+  await until(() => alice.waitingCount === 0, "all are sent");
+  await assertStored(aliceSession, id, expected);
+  assert.deepEqual(texts(chat), expected);
+});
+
+test("the outbox is bounded, with a clear word", async (t) => {
+  const proxy = await proxied(t);
+  const { aliceSession, chat: { id } } = await world.pair(t);
+  const alice = await world.online(t, aliceSession, { url: proxy.url });
+  proxy.refuses = true;
+  proxy.cut();
+  await isOffline(alice);
+  const chat = alice.conversation(id);
+  for (const text of numbered(1_000)) chat.send(text);
+  assert.throws(() => chat.send("one too many"), { code: "outbox_full" });
+  proxy.refuses = false;
+  alice.reconnect();
+  await until(() => alice.waitingCount === 0, "all are sent", 40_000);
+  await assertStored(aliceSession, id, numbered(1_000));
+});
+
+test("a refusal for now holds what comes after it: nothing overtakes", async (t) => {
+  const limited = await World.start({ BLUETICK_LIMITS__SENDS_PER_SECOND: "40", BLUETICK_LIMITS__SENDS_BURST: "10" });
+  t.after(() => limited.stop());
+  const { alice, aliceSession, chat } = await limited.pair(t);
+  const expected = numbered(60);
+  for (const text of expected) chat.send(text);
+  await until(() => alice.waitingCount === 0, "all are sent", 40_000);
+  assert.deepEqual((await stored(limited.server.url, aliceSession, chat.id)).map(({ content }) => content), expected);
+});
+
+test("after a long absence everything is here, in order, once: what was pushed and what had to be paged", async (t) => {
+  const proxy = await proxied(t);
+  const { alice, bobSession, chat, reply } = await world.pair(t);
+  chat.send("before");
+  await until(() => texts(reply).length === 1, "bob has the first");
+  const bob = await world.online(t, bobSession, { url: proxy.url });
+  const away = bob.conversation(chat.id);
+  t.after(away.open());
+  await until(() => away.messages.length === 1, "the other device shows it");
+  proxy.refuses = true;
+  proxy.cut();
+  await isOffline(bob);
+  for (const part of [0, 500, 1_000]) {
+    for (const text of numbered(500, part + 1)) chat.send(text);
+    await until(() => alice.waitingCount === 0, "a part is sent");
+  }
+  proxy.refuses = false;
+  bob.reconnect();
+  await until(() => away.window.toSeq === 1_501 && away.window.reachesHead, "all 1,501 are here", 40_000);
+  const seqs = away.messages.map(({ seq }) => seq as number);
+  assert.deepEqual(seqs, Array.from({ length: seqs.length }, (_, index) => 1_501 - seqs.length + 1 + index), "without a gap");
+  await until(() => away.entry?.unread === 1_501, "and counted");
+});
+
+test("a network that swallows everything is noticed", { timeout: 60_000 }, async (t) => {
+  const proxy = await proxied(t);
+  const session = await world.person("alice");
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const alice = await world.online(t, session, { url: proxy.url });
+  proxy.isBlackHole = true;
+  t.mock.timers.tick(25_000);
+  await until(() => alice.connection.state !== "online", "a ping without an answer", 15_000);
+  proxy.isBlackHole = false;
+  proxy.cut();
+  t.mock.timers.reset();
+  await isOnline(alice);
+});

@@ -1,0 +1,200 @@
+// What a device remembers: between visits, after a crash, beside another tab, and when the storage fails.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { fileStorage, memoryStorage } from "../src/node/index.ts";
+import type { Storage } from "../src/node/index.ts";
+import { Proxy } from "./support/proxy.ts";
+import { isOffline, isOnline, numbered, stored, texts, until, World } from "./support/world.ts";
+
+let world: World;
+before(async () => (world = await World.start()));
+after(() => world.stop());
+
+const NOWHERE = "http://127.0.0.1:9";
+
+test("a start without a network shows what the last visit had", async (t) => {
+  const storage = memoryStorage();
+  const { bobSession, chat } = await world.pair(t);
+  // The storage remembers by server, so it has to be the same address that cannot be reached later.
+  const proxy = await Proxy.before(world.server.address);
+  t.after(() => proxy.stop());
+  const bob = await world.online(t, bobSession, { url: proxy.url, storage });
+  for (const text of numbered(5)) chat.send(text);
+  const close = bob.conversation(chat.id).open();
+  await until(() => texts(bob.conversation(chat.id)).length === 5 && bob.inbox.unreadTotal === 5, "bob has them");
+  close();
+  bob.people.name("somebody");
+  await bob.stop();
+  proxy.refuses = true;
+  const again = world.client(t, bobSession, { url: proxy.url, storage });
+  await again.start();
+  assert.deepEqual(texts(again.conversation(chat.id)), numbered(5));
+  assert.equal(again.inbox.entries()[0]?.unread, 5);
+  assert.equal(again.me?.userId, again.userId);
+  again.conversation(chat.id).markRead();
+  assert.equal(again.inbox.unreadTotal, 0);
+  await again.stop();
+  proxy.refuses = false;
+  const back = await world.online(t, bobSession, { url: proxy.url, storage });
+  await until(() => chat.tick(chat.messages[4] as never) === "read", "what was read without a network is told with one");
+  assert.deepEqual(texts(back.conversation(chat.id)), numbered(5), "and nothing is there twice");
+});
+
+test("what was missed between two visits follows on what was remembered", async (t) => {
+  const storage = memoryStorage();
+  const { bob: first, bobSession, chat } = await world.pair(t);
+  await first.stop();
+  const bob = await world.online(t, bobSession, { storage });
+  for (const text of numbered(20)) chat.send(text);
+  await until(() => texts(bob.conversation(chat.id)).length === 20 && bob.inbox.unreadTotal === 20, "bob has them");
+  await bob.stop();
+  for (const text of numbered(20, 21)) chat.send(text);
+  await until(() => chat.messages.at(-1)?.seq === 40, "stored");
+  const again = await world.online(t, bobSession, { storage });
+  await until(() => again.inbox.unreadTotal === 40, "all are counted");
+  assert.deepEqual(texts(again.conversation(chat.id)), numbered(40));
+});
+
+test("a process that dies right after a message was stored: the next one sends it, once", async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), "bluetick-death-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const { aliceSession, chat } = await world.pair(t);
+  const script = fileURLToPath(new URL("support/dies.js", import.meta.url));
+  const child = spawn(process.execPath, [script, world.server.url, aliceSession.token, aliceSession.userId, directory, chat.id], { stdio: ["ignore", "inherit", "inherit"] });
+  const [, signal] = (await once(child, "exit")) as [number | null, string | null];
+  assert.equal(signal, "SIGKILL");
+  assert.deepEqual(await stored(world.server.url, aliceSession, chat.id), []);
+  for (const visit of [1, 2]) {
+    const alice = await world.online(t, aliceSession, { storage: fileStorage(directory) });
+    await until(() => alice.waitingCount === 0, `sent by visit ${visit}`);
+    await alice.stop();
+  }
+  assert.deepEqual((await stored(world.server.url, aliceSession, chat.id)).map(({ content }) => content), ["last words"]);
+});
+
+test("two clients on one storage show the same, send everything once, and agree on what was read", async (t) => {
+  const storage = memoryStorage();
+  const { aliceSession, bob, chat: { id }, reply } = await world.pair(t);
+  const proxy = await Proxy.before(world.server.address);
+  t.after(() => proxy.stop());
+  const options = { url: proxy.url, storage };
+  const [one, two] = [await world.online(t, aliceSession, options), await world.online(t, aliceSession, options)];
+  for (const client of [one, two]) t.after(client.conversation(id).open());
+  reply.send("question");
+  const isShown = (client = one): boolean => texts(client.conversation(id)).length === 1 && client.inbox.unreadTotal === 1;
+  await until(() => isShown(one) && isShown(two), "both show and count it");
+  proxy.refuses = true;
+  proxy.cut();
+  await Promise.all([isOffline(one), isOffline(two)]);
+  one.conversation(id).markRead();
+  await until(() => two.inbox.unreadTotal === 0, "read in one is read in the other");
+  one.conversation(id).send("from one");
+  await until(() => texts(two.conversation(id)).includes("from one"), "the other shows what waits");
+  two.conversation(id).send("from two");
+  await until(() => texts(one.conversation(id)).includes("from two"), "and the other way round");
+  const scope = `${one.userId} at ${proxy.url}`;
+  await until(async () => (await storage.read(scope, "messages")).size > 0, "what is shown is stored");
+  const third = world.client(t, aliceSession, options);
+  await third.start();
+  assert.deepEqual(texts(third.conversation(id)), ["question", "from one", "from two"]);
+  proxy.refuses = false;
+  for (const client of [one, two, third]) client.reconnect();
+  await until(() => [one, two, third].every((client) => client.waitingCount === 0), "nothing waits anywhere");
+  const found = (await stored(world.server.url, aliceSession, id)).map(({ content }) => content);
+  assert.deepEqual(found.sort(), ["from one", "from two", "question"]);
+  for (const client of [one, two]) await until(() => texts(client.conversation(id)).length === 3, "each shows each once");
+  assert.equal(bob.connection.state, "online");
+});
+
+test("another epoch: everything remembered is dropped, what waits is not", async (t) => {
+  const storage = memoryStorage();
+  const { aliceSession, chat, reply } = await world.pair(t);
+  const proxy = await Proxy.before(world.server.address);
+  t.after(() => proxy.stop());
+  const options = { url: proxy.url, storage };
+  const alice = await world.online(t, aliceSession, options);
+  reply.send("true");
+  await until(() => texts(alice.conversation(chat.id)).includes("true") && alice.inbox.entries().length === 1, "it is here");
+  proxy.refuses = true;
+  proxy.cut();
+  await isOffline(alice);
+  alice.conversation(chat.id).send("still waits");
+  await until(() => alice.waitingCount === 1, "it waits");
+  await alice.stop();
+  await pretendOtherEpoch(storage, `${alice.userId} at ${proxy.url}`);
+  const again = world.client(t, aliceSession, options);
+  await again.start();
+  assert.deepEqual(texts(again.conversation(chat.id)), ["never was", "still waits"]);
+  proxy.refuses = false;
+  again.reconnect();
+  await isOnline(again);
+  await until(() => again.waitingCount === 0, "what waited is sent");
+  t.after(again.conversation(chat.id).open());
+  await until(() => texts(again.conversation(chat.id)).join() === "true,still waits", "what is shown is what the server has");
+});
+
+/** As if the store had been restored: another epoch, and a message that it no longer knows. */
+async function pretendOtherEpoch(storage: Storage, scope: string): Promise<void> {
+  await storage.write(scope, [{ kind: "meta", key: "epoch", value: 987 }]);
+  for (const kind of ["inbox", "messages"] as const) {
+    for (const [key, value] of await storage.read(scope, kind)) {
+      const changed = JSON.parse(JSON.stringify(value).replaceAll('"true"', '"never was"')) as object;
+      await storage.write(scope, [{ kind, key, value: { ...changed, epoch: 987 } }]);
+    }
+  }
+}
+
+test("a storage that fails is said once and breaks nothing", async (t) => {
+  const broken: Storage = {
+    read: () => Promise.reject(new Error("denied")),
+    write: () => Promise.reject(new Error("quota")),
+    clear: () => Promise.reject(new Error("denied")),
+    close: () => Promise.reject(new Error("denied")),
+  };
+  const { aliceSession, chat, reply } = await world.pair(t);
+  const alice = world.client(t, aliceSession, { storage: broken });
+  const trouble: string[] = [];
+  alice.on("trouble", (text) => trouble.push(text));
+  await alice.start();
+  await isOnline(alice);
+  alice.conversation(chat.id).send("all the same");
+  await until(() => texts(reply).includes("all the same"), "it is sent");
+  await until(() => alice.waitingCount === 0, "and settled");
+  assert.equal(trouble.length, 1);
+});
+
+test("a storage that never answers holds nothing up for long", async (t) => {
+  const never = (): Promise<never> => new Promise(() => {});
+  const storage: Storage = { read: async () => new Map(), write: never, clear: never, close: async () => {} };
+  const { aliceSession, chat, reply } = await world.pair(t);
+  const alice = await world.online(t, aliceSession, { storage });
+  alice.conversation(chat.id).send("all the same");
+  await until(() => texts(reply).includes("all the same"), "it is sent", 10_000);
+});
+
+test("forgetting leaves nothing behind", async (t) => {
+  const storage = memoryStorage();
+  const { aliceSession, chat } = await world.pair(t);
+  const alice = await world.online(t, aliceSession, { storage });
+  alice.conversation(chat.id).send("secret");
+  await until(() => alice.waitingCount === 0, "it is sent");
+  await alice.forget();
+  for (const kind of ["meta", "inbox", "messages", "outbox", "people"] as const) {
+    assert.equal((await storage.read(`${alice.userId} at ${world.server.url}`, kind)).size, 0);
+  }
+});
+
+test("nobody at home: a client starts all the same and waits", async (t) => {
+  const { aliceSession } = await world.pair(t);
+  const alice = world.client(t, aliceSession, { url: NOWHERE });
+  await alice.start();
+  await until(() => alice.connection.waitingUntilMs !== null, "it waits for the next attempt");
+  assert.notEqual(alice.connection.offlineSinceMs, null);
+});

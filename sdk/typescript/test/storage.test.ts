@@ -1,0 +1,114 @@
+// One suite for every storage: the contract on `Storage`, word for word.
+
+import "fake-indexeddb/auto";
+import assert from "node:assert/strict";
+import { appendFile, mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { fileStorage, indexedDbStorage, memoryStorage } from "../src/node/index.ts";
+import type { Storage } from "../src/node/index.ts";
+
+let made = 0;
+const directory = (): Promise<string> => mkdtemp(join(tmpdir(), "bluetick-storage-"));
+
+const ADAPTERS: Record<string, () => Promise<Storage>> = {
+  memory: async () => memoryStorage(),
+  file: async () => fileStorage(await directory()),
+  IndexedDB: async () => indexedDbStorage(`conformance ${(made += 1)}`),
+};
+
+for (const [name, make] of Object.entries(ADAPTERS)) {
+  describe(`${name} storage`, () => {
+    test("gives back what was written, by kind, all of it or by key", async () => {
+      const storage = await make();
+      await storage.write("alice", [
+        { kind: "inbox", key: "one", value: { text: "ä 🎈 \n", list: [1, { deep: null }] } },
+        { kind: "inbox", key: "two", value: 2 },
+        { kind: "outbox", key: "one", value: "other kind" },
+      ]);
+      assert.deepEqual(await storage.read("alice", "inbox"), new Map<string, unknown>([["one", { text: "ä 🎈 \n", list: [1, { deep: null }] }], ["two", 2]]));
+      assert.deepEqual(await storage.read("alice", "inbox", ["two", "three"]), new Map([["two", 2]]));
+      assert.deepEqual(await storage.read("alice", "messages"), new Map());
+      await storage.close();
+    });
+
+    test("writes over and removes, in the order of the calls, awaited or not", async () => {
+      const storage = await make();
+      const writes = Array.from({ length: 50 }, (_, value) => storage.write("alice", [{ kind: "meta", key: "count", value }]));
+      writes.push(storage.write("alice", [{ kind: "meta", key: "gone", value: 1 }]), storage.write("alice", [{ kind: "meta", key: "gone" }]));
+      await Promise.all(writes);
+      assert.deepEqual(await storage.read("alice", "meta"), new Map([["count", 49]]));
+      await storage.close();
+    });
+
+    test("keeps scopes apart, also those that begin alike, and clears one of them", async () => {
+      const storage = await make();
+      for (const scope of ["alice", "alice at home", "", "al"]) await storage.write(scope, [{ kind: "meta", key: "who", value: scope }]);
+      await storage.clear("alice");
+      assert.deepEqual(await storage.read("alice", "meta"), new Map());
+      for (const scope of ["alice at home", "", "al"]) assert.deepEqual(await storage.read(scope, "meta"), new Map([["who", scope]]));
+      await storage.close();
+    });
+
+    test("keeps all of a write or nothing", async () => {
+      const storage = await make();
+      const circle: { self?: unknown; call?: unknown } = { call: () => {} };
+      circle.self = circle;
+      // In a chain: it may throw at once or reject.
+      const refused = Promise.resolve().then(() => storage.write("alice", [{ kind: "meta", key: "good", value: 1 }, { kind: "inbox", key: "bad", value: circle }]));
+      await assert.rejects(refused);
+      assert.deepEqual(await storage.read("alice", "meta"), new Map());
+      await storage.write("alice", [{ kind: "meta", key: "after", value: 1 }]);
+      assert.deepEqual(await storage.read("alice", "meta"), new Map([["after", 1]]));
+      await storage.close();
+    });
+
+    test("what is handed out or in is a copy", async () => {
+      const storage = await make();
+      const value = { text: "as written" };
+      const written = storage.write("alice", [{ kind: "meta", key: "one", value }]);
+      value.text = "changed later";
+      await written;
+      const read = (await storage.read("alice", "meta")).get("one") as { text: string };
+      assert(["as written", "changed later"].includes(read.text));
+      read.text = "changed by a reader";
+      assert.notEqual(((await storage.read("alice", "meta")).get("one") as { text: string }).text, "changed by a reader");
+      await storage.close();
+    });
+
+    test("opens again after it was closed", async () => {
+      const storage = await make();
+      await storage.write("alice", [{ kind: "outbox", key: "one", value: 1 }]);
+      await storage.close();
+      assert.deepEqual(await storage.read("alice", "outbox"), new Map([["one", 1]]));
+      await storage.close();
+    });
+  });
+}
+
+test("a file that a crash cut short keeps every whole line", async (t) => {
+  const path = await directory();
+  t.after(() => rm(path, { recursive: true }));
+  const storage = fileStorage(path);
+  await storage.write("alice", [{ kind: "outbox", key: "one", value: 1 }]);
+  await storage.close();
+  const [file] = await readdir(path);
+  await appendFile(join(path, file as string), '[{"kind":"outbox","key":"two","va');
+  assert.deepEqual(await storage.read("alice", "outbox"), new Map([["one", 1]]));
+  await storage.write("alice", [{ kind: "outbox", key: "three", value: 3 }]);
+  await storage.close();
+  assert.deepEqual(await storage.read("alice", "outbox"), new Map([["one", 1], ["three", 3]]));
+  await storage.close();
+});
+
+test("a file does not grow with what was written over", async (t) => {
+  const path = await directory();
+  t.after(() => rm(path, { recursive: true }));
+  const storage = fileStorage(path);
+  const value = "x".repeat(10_000);
+  for (let count = 0; count < 200; count += 1) await storage.write("alice", [{ kind: "messages", key: "one", value }]);
+  const { size } = await import("node:fs/promises").then(async ({ stat }) => stat(join(path, (await readdir(path))[0] as string)));
+  assert(size < 500_000, `${size} bytes`);
+  await storage.close();
+});

@@ -1,0 +1,109 @@
+// People with clients on a server, and waiting for what they see.
+
+import type { TestContext } from "node:test";
+import { BluetickClient, signUp } from "../../src/node/index.ts";
+import type { ClientOptions, Conversation, Session } from "../../src/node/index.ts";
+import { Server } from "./server.ts";
+
+const PASSWORD = "correct horse battery";
+const WITHIN_MS = 20_000;
+
+/** Polls until it holds. */
+export async function until(holds: () => boolean | Promise<boolean>, what: string, within_ms = WITHIN_MS): Promise<void> {
+  const end = Date.now() + within_ms;
+  while (!(await holds())) {
+    if (Date.now() > end) throw new Error(`did not come true within ${within_ms} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}
+
+/** One server for the tests of a file. Each test makes its own people. */
+export class World {
+  readonly server: Server;
+  static #people = 0;
+
+  private constructor(server: Server) {
+    this.server = server;
+  }
+
+  static async start(settings: Record<string, string> = {}): Promise<World> {
+    return new World(await Server.start(settings));
+  }
+
+  async stop(): Promise<void> {
+    await this.server.stop();
+  }
+
+  /** Somebody new, with a name that nobody else has. */
+  person(name: string): Promise<Session> {
+    World.#people += 1;
+    return signUp(this.server.url, { userId: `${name}-${World.#people}`, password: PASSWORD });
+  }
+
+  /** A client that is stopped with the test. Its pauses are short. */
+  client(test: TestContext, session: Session, options: Partial<ClientOptions> = {}): BluetickClient {
+    const { token, userId } = session;
+    const client = new BluetickClient({ url: this.server.url, token, userId, random: () => 0.02, ...options });
+    test.after(() => client.stop());
+    return client;
+  }
+
+  /** The same, started and with everything it missed. */
+  async online(test: TestContext, session: Session, options: Partial<ClientOptions> = {}): Promise<BluetickClient> {
+    const client = this.client(test, session, options);
+    await client.start();
+    await isOnline(client);
+    return client;
+  }
+
+  /** Two people, online, with a conversation. */
+  async pair(test: TestContext, options: Partial<ClientOptions> = {}): Promise<Pair> {
+    const [aliceSession, bobSession] = [await this.person("alice"), await this.person("bob")];
+    const alice = await this.online(test, aliceSession, options);
+    const bob = await this.online(test, bobSession);
+    const chat = await alice.openDirect(bob.userId);
+    const reply = bob.conversation(chat.id);
+    await until(() => reply.entry !== undefined, "bob knows the conversation");
+    return { alice, bob, aliceSession, bobSession, chat, reply };
+  }
+}
+
+export interface Pair {
+  readonly alice: BluetickClient;
+  readonly bob: BluetickClient;
+  readonly aliceSession: Session;
+  readonly bobSession: Session;
+  readonly chat: Conversation;
+  readonly reply: Conversation;
+}
+
+export const isOnline = (client: BluetickClient): Promise<void> => until(() => client.connection.caughtUp, `${client.userId} has caught up`);
+
+export const isOffline = (client: BluetickClient): Promise<void> => until(() => client.connection.state !== "online", `${client.userId} is offline`);
+
+export const texts = (conversation: Conversation): string[] => conversation.messages.map(({ content }) => content);
+
+export const numbered = (count: number, from = 1): string[] => Array.from({ length: count }, (_, index) => `number ${from + index}`);
+
+/** Everything the server has of a conversation, oldest first. */
+export async function stored(url: string, { token }: Session, conversationId: string): Promise<{ seq: number; content: string; message_id: string }[]> {
+  const all = [];
+  for (let after: number | null = 0; after !== null; ) {
+    const response: Response = await fetch(`${url}/v1/conversations/${conversationId}/messages?after_seq=${after}&limit=100`, { headers: { authorization: `Bearer ${token}` } });
+    const page = (await response.json()) as { messages: { seq: number; content: string; message_id: string }[]; next_after_seq: number | null };
+    all.push(...page.messages);
+    after = page.next_after_seq;
+  }
+  return all;
+}
+
+/** A generator of numbers from 0 up to 1 that is the same for the same seed. */
+export function seeded(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}

@@ -1,0 +1,172 @@
+// The rules by which frames, pages and the server's word move what a device knows of one conversation.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import type { InboxEntry } from "../src/index.ts";
+import { Inbox } from "../src/inbox.ts";
+import { Thread } from "../src/thread.ts";
+import { Threads } from "../src/threads.ts";
+import { storedMessage } from "../src/timeline.ts";
+import type { StoredMessage } from "../src/timeline.ts";
+import { seeded } from "./support/world.ts";
+
+const NOWHERE = { last_delivered_seq: 0, last_read_seq: 0 };
+const LINE: InboxEntry = {
+  conversation_id: "d1", kind: "direct", peer: "bob", title: null, archived: false, pinned: false, muted: false, read_receipts: true, member_count: 2,
+  first_seq: 1, last_seq: 0, last_at: 0, last_message: null, preview: "", unread: 0, my_status: NOWHERE, peer_status: NOWHERE, peer_presence: null,
+};
+const line = (facts: Partial<InboxEntry>): InboxEntry => ({ ...LINE, ...facts });
+
+const message = (seq: number, sender_id = "bob", facts: Partial<StoredMessage> = {}): StoredMessage => ({
+  ...storedMessage({ conversation_id: "d1", seq, message_id: `m${seq}`, sender_id, receiver_id: null, content: `text ${seq}`, content_type: "text", timestamp: seq, received_at: seq }),
+  ...facts,
+});
+
+function threadWith(facts: Partial<InboxEntry>, ...messages: StoredMessage[]): Thread {
+  const thread = new Thread("d1", "alice");
+  thread.learn(line(facts));
+  for (const each of messages) {
+    thread.noteMessage(each);
+    thread.receive(each);
+  }
+  return thread;
+}
+
+const seqs = (thread: Thread): (number | null)[] => thread.shown({ waiting: () => [] }).map(({ seq }) => seq);
+
+test("messages by others are unread, once; notices are not, and move the number of members", () => {
+  const notice = message(3, "bob", { content_type: "system", content: '{"event":"member_added"}' });
+  const { entry } = threadWith({}, message(1), message(2), message(2), notice);
+  assert.deepEqual([entry?.unread, entry?.last_seq, entry?.member_count, entry?.preview], [2, 3, 3, ""]);
+});
+
+test("a message of one's own, from whichever device, tells of having read what came before", () => {
+  const { entry } = threadWith({ unread: 4, last_seq: 4 }, message(5), message(6, "alice"), message(7));
+  assert.deepEqual([entry?.unread, entry?.my_status.last_read_seq], [1, 5]);
+});
+
+test("an older answer of the server takes back neither a message nor a read", () => {
+  const thread = threadWith({}, message(1), message(2));
+  thread.learn(line({ last_seq: 1, unread: 1 }));
+  assert.deepEqual([thread.entry?.unread, thread.entry?.last_seq], [2, 2]);
+  thread.readHere(2);
+  thread.noteMessage(message(3));
+  thread.learn(line({ last_seq: 2, unread: 2 }));
+  assert.deepEqual([thread.entry?.unread, thread.entry?.my_status.last_read_seq], [1, 2]);
+});
+
+test("what is left unread is counted from the messages at hand, or else asked for", () => {
+  const thread = threadWith({}, message(1), message(2), message(3, "bob", { content_type: "system", content: "{}" }), message(4));
+  assert.equal(thread.readHere(1), "exact");
+  assert.equal(thread.entry?.unread, 2);
+  const far = threadWith({ last_seq: 50, unread: 30 });
+  assert.equal(far.readHere(20), "unsure");
+  assert.equal(far.readHere(50), "exact");
+  assert.equal(far.entry?.unread, 0);
+});
+
+test("what another device read is no longer unread; where nobody says how much is left, the server is asked", () => {
+  const status = (thread: Thread, last_read_seq: number, unread?: number) =>
+    thread.noteStatus({ type: "status", conversation_id: "d1", user_id: "alice", last_delivered_seq: 9, last_read_seq, ...(unread === undefined ? {} : { unread }) });
+  const far = threadWith({ last_seq: 9, unread: 9 });
+  assert.equal(status(far, 1), "entry");
+  assert.equal(status(far, 2, 7), null);
+  assert.equal(far.entry?.unread, 7);
+  assert.equal(status(far, 9), null);
+  assert.equal(far.entry?.unread, 0);
+});
+
+test("the others' boundaries never go back; in a group the one furthest behind decides, from their joining on", () => {
+  const thread = threadWith({});
+  const status = (user_id: string, last_delivered_seq: number, last_read_seq: number) => thread.noteStatus({ type: "status", conversation_id: "d1", user_id, last_delivered_seq, last_read_seq });
+  status("bob", 9, 7);
+  status("bob", 8, 8);
+  assert.deepEqual(thread.entry?.peer_status, { last_delivered_seq: 9, last_read_seq: 8 });
+  const group = threadWith({ kind: "group", peer: null, member_count: 3 }, message(1, "alice"));
+  assert.equal(group.noteStatus({ type: "status", conversation_id: "d1", user_id: "bob", last_delivered_seq: 1, last_read_seq: 1 }), "statuses");
+  group.noteStatuses([{ user_id: "alice", ...NOWHERE, joined_seq: 1 }, { user_id: "bob", last_delivered_seq: 1, last_read_seq: 1, joined_seq: 1 }, { user_id: "carol", ...NOWHERE, joined_seq: 1 }, { user_id: "late", ...NOWHERE, joined_seq: 2 }]);
+  assert.deepEqual(group.entry?.peer_status, NOWHERE);
+  assert.equal(group.noteStatus({ type: "status", conversation_id: "d1", user_id: "carol", last_delivered_seq: 1, last_read_seq: 0 }), null);
+  assert.deepEqual(group.entry?.peer_status, { last_delivered_seq: 1, last_read_seq: 0 });
+});
+
+test("the device has only what came without a gap, and shows no gap", () => {
+  const thread = threadWith({ first_seq: 5 });
+  for (const [seq, have, shown] of [[5, 5, [5]], [7, 5, [5]], [8, 5, [5]], [6, 8, [5, 6, 7, 8]], [6, 8, [5, 6, 7, 8]]] as const) {
+    thread.receive(message(seq));
+    assert.deepEqual([thread.haveSeq, seqs(thread)], [have, [...shown]]);
+  }
+});
+
+test("one's own message that was acknowledged ahead of what is missing is shown at the end", () => {
+  const thread = threadWith({}, message(1));
+  thread.receive(message(4, "alice"));
+  assert.deepEqual(seqs(thread), [1, 4]);
+  thread.receive(message(2));
+  thread.receive(message(3));
+  assert.deepEqual(seqs(thread), [1, 2, 3, 4]);
+});
+
+test("whatever order messages come in, doubled and with pages between, each is shown once and none is missing", () => {
+  for (let seed = 0; seed < 200; seed += 1) {
+    const random = seeded(seed);
+    const thread = threadWith({});
+    const rest = [...Array(30).keys()].flatMap((index) => (random() < 0.3 ? [index + 1, index + 1] : [index + 1]));
+    while (rest.length > 0) {
+      const [seq] = rest.splice(Math.floor(random() * Math.min(rest.length, 6)), 1) as [number];
+      thread.noteMessage(message(seq));
+      thread.receive(message(seq));
+      const shown = seqs(thread).filter((each) => each !== null);
+      shown.forEach((each, index) => assert.equal(each, index + 1, `seed ${seed}`));
+    }
+    assert.deepEqual([thread.haveSeq, thread.timeline.toSeq, thread.timeline.early.length], [30, 30, 0], `seed ${seed}`);
+  }
+});
+
+test("a window away from the end does not grow, and says how much lies beyond", () => {
+  const thread = threadWith({}, ...Array.from({ length: 20 }, (_, index) => message(index + 1)));
+  thread.timeline.trim(10, "older");
+  thread.touch();
+  thread.noteMessage(message(21));
+  thread.receive(message(21));
+  assert.deepEqual([thread.window.toSeq, thread.window.reachesHead, thread.newerCount, thread.haveSeq], [10, false, 11, 21]);
+});
+
+test("the array that is shown stays the same until something in it changed", () => {
+  const thread = threadWith({}, message(1));
+  const nobody = { waiting: () => [] };
+  const before = thread.shown(nobody);
+  assert.equal(thread.shown(nobody), before);
+  thread.receive(message(2));
+  assert.notEqual(thread.shown(nobody), before);
+});
+
+test("pinned first, then the latest; archived apart and not counted, nor muted", () => {
+  const threads = new Threads("alice");
+  const inbox = new Inbox(threads, async () => {});
+  const facts: [string, number, Partial<InboxEntry>][] = [["a", 3, {}], ["b", 1, { pinned: true }], ["c", 9, { muted: true }], ["d", 20, { archived: true, pinned: true }], ["e", 30, { archived: true }], ["f", 5, { archived: true }]];
+  for (const [conversation_id, last_at, set] of facts) {
+    const thread = threads.get(conversation_id);
+    thread.learn(line({ conversation_id, last_at, unread: 1, last_seq: 1, ...set }));
+    thread.isListed = true;
+  }
+  const order = (archived: boolean): string => inbox.entries(archived).map(({ conversation_id }) => conversation_id).join("");
+  assert.deepEqual([order(false), order(true), inbox.unreadTotal], ["bca", "edf", 2]);
+});
+
+test("of conversations nobody looks at, only so many messages of only so many are kept", () => {
+  const threads = new Threads("alice");
+  for (let index = 0; index < 80; index += 1) {
+    const thread = threads.get(`d${index}`);
+    thread.learn(line({ conversation_id: `d${index}` }));
+    if (index === 0) thread.openCount = 1;
+    for (let seq = 1; seq <= 300; seq += 1) {
+      thread.receive(message(seq));
+      threads.used(thread);
+    }
+  }
+  const sizes = [...threads.all()].map(({ timeline }) => timeline.messages.length);
+  assert.equal(sizes[0], 300, "what is looked at stays");
+  assert.equal(sizes.filter((size) => size > 0).length, 50);
+  assert(sizes.slice(1).every((size) => size <= 200));
+});

@@ -1,0 +1,102 @@
+// Moving through a long history: pages at both ends, jumps, and a window that stays small.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import type { Conversation } from "../src/index.ts";
+import { numbered, until, World } from "./support/world.ts";
+import type { Pair } from "./support/world.ts";
+
+let world: World;
+before(async () => (world = await World.start()));
+after(() => world.stop());
+
+const bounds = ({ window, messages }: Conversation): unknown[] => [window.fromSeq, window.toSeq, messages.length, window.reachesStart, window.reachesHead];
+
+async function longChat(test: Parameters<World["pair"]>[0], count: number): Promise<Pair> {
+  const pair = await world.pair(test);
+  for (const text of numbered(count)) pair.chat.send(text);
+  await until(() => pair.chat.entry?.peer_status.last_delivered_seq === count, "all are sent and delivered");
+  return pair;
+}
+
+test("a fresh device sees the newest page, goes back to the start, and is bounded on the way", async (t) => {
+  const { bobSession, chat } = await longChat(t, 230);
+  const bob = await world.online(t, bobSession);
+  const history = bob.conversation(chat.id);
+  t.after(history.open());
+  await until(() => history.messages.length === 50, "the newest page");
+  assert.deepEqual(bounds(history), [181, 230, 50, false, true]);
+  while (!history.window.reachesStart) {
+    await history.loadOlder();
+    history.trim(100, "older");
+  }
+  assert.deepEqual(bounds(history), [1, 100, 100, true, false]);
+  chat.send("while away from the end");
+  await until(() => history.newerCount === 131, "it is counted, not shown");
+  while (!history.window.reachesHead) await history.loadNewer();
+  assert.deepEqual(bounds(history), [1, 231, 231, true, true]);
+  history.trim(60);
+  assert.deepEqual(bounds(history), [172, 231, 60, false, true]);
+  chat.send("at the end");
+  await until(() => history.window.toSeq === 232, "what arrives is shown");
+});
+
+test("a jump to one message, and back to the newest", async (t) => {
+  const { bobSession, chat } = await longChat(t, 200);
+  const bob = await world.online(t, bobSession);
+  const history = bob.conversation(chat.id);
+  t.after(history.open());
+  await until(() => history.messages.length === 50, "the newest page");
+  await history.showAround(60);
+  assert.deepEqual(bounds(history), [36, 85, 50, false, false]);
+  const before = history.messages;
+  await history.showAround(40);
+  assert.equal(history.messages, before, "what is there needs no page");
+  await history.loadOlder();
+  await history.loadNewer();
+  assert.deepEqual(bounds(history), [1, 135, 135, true, false]);
+  await history.loadNewest();
+  assert.deepEqual(bounds(history), [151, 200, 50, false, true]);
+});
+
+test("while much arrives, the newest page and what comes meanwhile make one run", async (t) => {
+  const { bobSession, chat, alice } = await longChat(t, 60);
+  const bob = await world.online(t, bobSession);
+  const history = bob.conversation(chat.id);
+  for (const text of numbered(300, 61)) chat.send(text);
+  const close = history.open();
+  await until(() => alice.waitingCount === 0, "all are sent");
+  await until(() => history.window.reachesHead && history.window.toSeq === 360, "the end is followed");
+  const { fromSeq } = history.window;
+  history.messages.forEach(({ seq }, index) => assert.equal(seq, fromSeq + index));
+  close();
+  await until(() => history.messages.length <= 100, "what nobody looks at is cut");
+});
+
+test("a page that cannot be had is said in the window, and the next try clears it", async (t) => {
+  const { bobSession, chat } = await longChat(t, 120);
+  let isDown = false;
+  const call: typeof fetch = (...given) => (isDown && String(given[0]).includes("/messages") ? Promise.reject(new Error("down")) : fetch(...given));
+  const bob = await world.online(t, bobSession, { fetch: call });
+  const history = bob.conversation(chat.id);
+  t.after(history.open());
+  await until(() => history.messages.length === 50, "the newest page");
+  isDown = true;
+  await history.loadOlder();
+  assert(history.window.error);
+  assert.equal(history.window.loading, false);
+  isDown = false;
+  await history.loadOlder();
+  assert.deepEqual([history.window.error, history.window.fromSeq], [null, 21]);
+});
+
+test("an inbox longer than a page is loaded page by page, each line once", async (t) => {
+  const { alice, aliceSession, bob } = await world.pair(t);
+  for (let index = 0; index < 120; index += 1) await alice.createGroup(`group ${index}`, [bob.userId]);
+  const phone = await world.online(t, aliceSession);
+  await until(() => phone.inbox.entries().length === 50, "the first page");
+  while (phone.inbox.hasMore()) await phone.inbox.loadMore();
+  assert.equal(phone.inbox.entries().length, 121);
+  assert.equal(phone.inbox.entries()[0]?.title, "group 119");
+  assert.deepEqual([phone.inbox.hasMore(true), phone.inbox.entries(true).length], [false, 0]);
+});

@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { expectSoon } from "../harness/soon.mjs";
+import { inWorld } from "../harness/world.mjs";
+
+test("two people sign up, find each other, and the tick goes from one to two to blue", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice");
+    await world.server.account("bob", "Bob Builder");
+    await alice.startChatWith("build");
+    await alice.say("Is anybody there?");
+    await alice.seesTick("Is anybody there?", "sent");
+
+    // Bob comes: his device has the message, and he has not looked yet.
+    const bob = await world.person("bob");
+    await bob.logIn();
+    await alice.seesTick("Is anybody there?", "delivered");
+    await expectSoon("one unread", async () => {
+      const row = await bob.row("alice").innerText();
+      return [/1 unread/.test(row) && row.includes("Is anybody there?"), row];
+    });
+    assert.match(await bob.page.title(), /^\(1\)/);
+
+    await bob.open("alice");
+    await bob.sees("Is anybody there?");
+    await alice.seesTick("Is anybody there?", "read");
+    await expectSoon("nothing unread", async () => [(await bob.page.title()) === "Bluetick", await bob.page.title()]);
+
+    await bob.say("I am.");
+    await alice.sees("I am.");
+    await bob.seesTick("I am.", "read");
+    assert.deepEqual(await alice.texts(), ["Is anybody there?", "I am."]);
+  }));
+
+test("who writes is shown as writing, and who is there as being there", () =>
+  inWorld(async (world) => {
+    const [alice, bob] = [await world.signedUp("alice"), await world.signedUp("bob")];
+    await alice.startChatWith("bob");
+    await alice.say("hello");
+    await bob.open("alice");
+    await alice.page.getByRole("main").getByText("online").waitFor();
+    await bob.composer.pressSequentially("I am thin");
+    await alice.page.getByRole("main").getByText(/(typing|writing)/i).waitFor();
+    await bob.say("I am thinking");
+    await alice.sees("I am thinking");
+    await alice.page.getByRole("main").getByText(/(typing|writing)/i).waitFor({ state: "detached" });
+    await bob.context.close();
+    await alice.page.getByRole("main").getByText(/last seen/i).waitFor();
+  }));
+
+test("a wrong password, a name that is taken and one that cannot be are told, and nothing typed is lost", () =>
+  inWorld(async (world) => {
+    await world.server.account("alice");
+    const somebody = await world.person("alice");
+    const { page } = somebody;
+    await page.getByLabel("User ID").fill("alice");
+    await page.getByLabel("Password", { exact: true }).fill("not this one");
+    await page.getByRole("button", { name: "Log in", exact: true }).click();
+    await expectSoon("a word about it", async () => {
+      const said = await page.getByRole("alert").innerText();
+      return [said.length > 5, said];
+    });
+    assert.equal(await page.getByLabel("User ID").inputValue(), "alice");
+    await page.getByRole("button", { name: "Make an account" }).click();
+    await page.getByLabel("Password", { exact: true }).fill("long enough");
+    await page.getByRole("button", { name: "Sign up" }).click();
+    await expectSoon("that it is taken", async () => {
+      const said = await page.getByRole("alert").innerText();
+      return [/taken|exists/i.test(said), said];
+    });
+    await page.getByRole("button", { name: "Log in instead" }).click();
+    await somebody.logIn();
+  }));
+
+test("logging out leaves nothing of the conversations in the browser", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice");
+    await world.server.account("bob");
+    await alice.startChatWith("bob");
+    await alice.say("a secret between us");
+    await alice.seesTick("a secret between us", "sent");
+    await alice.page.getByRole("button", { name: "Settings", exact: true }).click();
+    await alice.page.getByRole("button", { name: "Log out" }).click();
+    await alice.page.getByLabel("User ID").waitFor();
+    const left = await alice.remembered();
+    assert.doesNotMatch(left, /a secret between us/);
+  }));

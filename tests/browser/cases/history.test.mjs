@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { expectSoon } from "../harness/soon.mjs";
+import { inWorld } from "../harness/world.mjs";
+
+/** More can be asked for; a hundred thousand take a minute to write. */
+const MESSAGES = Number(process.env.BLUETICK_HISTORY ?? 3_000);
+
+/** Messages of many heights; the last of them is the newest. */
+async function fill(bob, id, count) {
+  const text = (number) => `message ${number}${" and more of it".repeat((number * 7) % 23)}`;
+  let next = 1;
+  const worker = async () => {
+    while (next < count) await bob.send(id, text(next++));
+  };
+  await Promise.all(Array.from({ length: 32 }, worker));
+  await bob.send(id, text(count));
+}
+
+const scroller = (person) => person.page.getByRole("region", { name: "Messages" });
+
+/** Scrolls a little, and returns by how much a message that stays on the screen missed its place. */
+async function jumpAfterScrolling(person, by) {
+  return scroller(person).evaluate(async (area, by) => {
+    const settled = () => new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)));
+    const visible = () => [...area.querySelectorAll("[data-seq]")].find((each) => {
+      const { top, bottom } = each.getBoundingClientRect();
+      const frame = area.getBoundingClientRect();
+      return top >= frame.top + 100 && bottom <= frame.bottom - 100;
+    });
+    await settled();
+    const anchor = visible();
+    if (!anchor) return 0;
+    const { seq } = anchor.dataset;
+    const before = anchor.getBoundingClientRect().top;
+    const scrollBefore = area.scrollTop;
+    area.scrollTop += by;
+    const moved = area.scrollTop - scrollBefore;
+    await settled();
+    const after = area.querySelector(`[data-seq="${seq}"]`);
+    return after ? Math.abs(after.getBoundingClientRect().top - (before - moved)) : 0;
+  }, by);
+}
+
+test("one scrolls up through a long conversation without a jump, and comes back to the latest", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice");
+    const bob = await world.server.account("bob");
+    const id = await bob.direct("alice");
+    await fill(bob, id, MESSAGES);
+    await alice.open("bob");
+    await alice.page.getByRole("separator", { name: "New messages" }).waitFor();
+    const jump = alice.page.getByRole("button", { name: /^Jump to latest/ });
+    await jump.click();
+    await alice.sees(`message ${MESSAGES}`);
+
+    let worst = 0;
+    const seen = new Set();
+    for (let steps = 0; steps < 900; steps++) {
+      worst = Math.max(worst, await jumpAfterScrolling(alice, -600));
+      const seqs = await alice.page.locator("[data-seq]").evaluateAll((all) => all.map((each) => Number(each.dataset.seq)));
+      for (const seq of seqs) seen.add(seq);
+      if (seen.size > 1_000) break;
+    }
+    assert.ok(seen.size > 1_000, `only ${seen.size} messages were seen`);
+    const sorted = [...seen].sort((one, other) => one - other);
+    assert.equal(sorted.at(-1) - sorted[0] + 1, sorted.length, "none was left out");
+    assert.ok(worst <= 2, `a message jumped by ${worst} pixels`);
+
+    // What comes meanwhile does not move the reader; it is counted.
+    const place = await scroller(alice).evaluate((area) => area.querySelector("[data-seq]").dataset.seq);
+    await bob.send(id, "the latest of all");
+    await expectSoon("it is counted", async () => {
+      const name = await jump.getAttribute("aria-label");
+      return [/1 new/.test(name), name];
+    });
+    assert.equal(await scroller(alice).evaluate((area) => area.querySelector("[data-seq]").dataset.seq), place);
+    const elements = await alice.page.locator("[data-seq]").count();
+    assert.ok(elements < 150, `${elements} messages are in the document at once`);
+    await jump.click();
+    await alice.sees("the latest of all");
+  }));

@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { expectSoon } from "../harness/soon.mjs";
+import { inWorld } from "../harness/world.mjs";
+
+test("everything can be done with the keys alone", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice");
+    for (const name of ["bob", "bonnie", "carol"]) await world.server.account(name);
+    const { page } = alice;
+    const focused = () => page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.tagName);
+    await page.keyboard.press("/");
+    assert.equal(await focused(), "Search people and conversations");
+    await page.keyboard.type("bo");
+    await page.getByRole("option").nth(1).waitFor();
+    await page.keyboard.press("ArrowDown");
+    const chosen = page.getByRole("option", { selected: true });
+    await expectSoon("the second is chosen", async () => [/bonnie/.test(await chosen.innerText()), await chosen.innerText()]);
+    await page.keyboard.press("Enter");
+    await alice.composer.waitFor();
+    assert.match(await focused(), /^Message to bonnie/);
+    await page.keyboard.type("first line");
+    await page.keyboard.press("Shift+Enter");
+    await page.keyboard.type("second line");
+    await page.keyboard.press("Enter");
+    await alice.sees("first line");
+    assert.deepEqual(await alice.texts(), ["first line\nsecond line"]);
+
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("carol");
+    await page.getByRole("option").filter({ hasText: "carol" }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "carol" }).waitFor();
+    await alice.say("hi carol");
+    await page.keyboard.press("Alt+ArrowDown");
+    await page.getByRole("heading", { name: "bonnie" }).waitFor();
+    await page.keyboard.press("Alt+ArrowUp");
+    await page.getByRole("heading", { name: "carol" }).waitFor();
+    await page.keyboard.press("Escape");
+    await alice.composer.waitFor({ state: "detached" });
+    await page.keyboard.press("?");
+    await page.getByRole("dialog").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+  }));
+
+test("only new messages of others are announced, and ticks have words", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice");
+    const bob = await world.server.account("bob");
+    const id = await bob.direct("alice");
+    await bob.send(id, "old news");
+    const announcer = alice.page.locator('[aria-live="polite"]#announcer');
+    await expectSoon("it is announced", async () => {
+      const said = await announcer.innerText();
+      return [said === "bob: old news", said];
+    });
+    await alice.page.reload();
+    await alice.open("bob");
+    await alice.sees("old news");
+    await alice.say("my own");
+    await alice.message("my own").getByRole("img", { name: "Sent" }).waitFor();
+    assert.equal(await announcer.innerText(), "", "neither history nor one's own words");
+    await bob.send(id, "something new");
+    await expectSoon("it is announced", async () => {
+      const said = await announcer.innerText();
+      return [said === "bob: something new", said];
+    });
+    await bob.call("POST", `/v1/conversations/${id}/read`, { seq: 3 });
+    await alice.message("my own").getByRole("img", { name: "Read" }).waitFor();
+  }));
+
+test("on a phone, list and conversation take turns", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice", { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+    const bob = await world.server.account("bob");
+    await bob.send(await bob.direct("alice"), "hello on the phone");
+    await alice.open("bob");
+    await alice.sees("hello on the phone");
+    assert.equal(await alice.row("bob").isVisible(), false);
+    const width = await alice.page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(width <= 390, `${width} pixels wide`);
+    await alice.page.getByRole("button", { name: "Back to conversations" }).click();
+    await alice.row("bob").waitFor();
+    assert.equal(await alice.composer.count(), 0);
+  }));

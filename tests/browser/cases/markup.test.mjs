@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { inWorld } from "../harness/world.mjs";
+
+const ATTACKS = [
+  "<script>window.hacked = 1</script>",
+  "<img src=x onerror=\"window.hacked = 1\">",
+  "<svg onload=window.hacked=1>",
+  "\"><iframe srcdoc='<script>parent.hacked=1</script>'></iframe>",
+  "javascript:window.hacked=1",
+  "[click](javascript:window.hacked=1)",
+  "https://example.org/\"onmouseover=\"window.hacked=1",
+  "{{constructor.constructor('window.hacked=1')()}}",
+  "<style>*{display:none}</style>",
+  "&lt;b&gt;not bold&lt;/b&gt; <b>nor this</b>",
+];
+
+test("what people write stays text, wherever it is shown", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice");
+    // Names and titles are written by people too.
+    const bob = await world.server.account("<img/src=x/onerror=window.hacked=1>", "<svg onload=window.hacked=1>");
+    const id = await bob.direct("alice");
+    for (const attack of ATTACKS) await bob.send(id, attack);
+    const group = { kind: "group", title: "<b onclick=window.hacked=1>bold</b>", members: ["alice"] };
+    const { conversation_id } = await bob.call("POST", "/v1/conversations", group);
+    await bob.send(conversation_id, ATTACKS[1]);
+    const row = (id) => alice.page.locator(`[data-conversation-id="${id}"]`);
+    await row(id).getByText("<svg onload").waitFor();
+    await row(conversation_id).getByText("<b onclick").waitFor();
+    await row(id).getByRole("link").click();
+    await alice.sees("nor this");
+    assert.deepEqual(await alice.texts(), ATTACKS);
+    const found = await alice.page.evaluate(() => ({
+      hacked: window.hacked,
+      elements: document.querySelectorAll("[data-message-id] :is(script, img, iframe, style, b, svg:not(.tick)), [onerror], [onload], [onclick], [onmouseover]").length,
+      links: Array.from(document.querySelectorAll(".content a"), (link) => link.protocol),
+    }));
+    assert.equal(found.hacked, undefined);
+    assert.equal(found.elements, 0);
+    assert.deepEqual([...new Set(found.links)], ["https:"]);
+    await row(conversation_id).getByRole("link").click();
+    await alice.sees("<img src=x");
+    assert.equal(await alice.page.evaluate(() => window.hacked), undefined);
+  }));
+
+test("the policy of the page forbids what a mistake would let in", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice");
+    const broken = await alice.page.evaluate(async () => {
+      const violations = [];
+      document.addEventListener("securitypolicyviolation", (event) => violations.push(event.effectiveDirective));
+      const script = document.createElement("script");
+      script.textContent = "window.hacked = 1";
+      document.body.append(script);
+      const holder = document.createElement("div");
+      holder.innerHTML = "<p style='color: red'>styled</p><img src=x onerror='window.hacked = 1'>";
+      document.body.append(holder);
+      await new Promise((resume) => setTimeout(resume, 200));
+      return { violations: violations.sort(), hacked: window.hacked };
+    });
+    assert.equal(broken.hacked, undefined);
+    assert.ok(broken.violations.includes("script-src-elem"), String(broken.violations));
+    assert.ok(broken.violations.includes("style-src-attr"), String(broken.violations));
+    // The browser told of each; these were asked for.
+    world.errors.length = 0;
+  }));
+
+test("links, line breaks, long words, emoji and right-to-left text are shown as meant", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice");
+    const bob = await world.server.account("bob");
+    const id = await bob.direct("alice");
+    await bob.send(id, "see https://example.org/a_(b)?c=d#e, and www is not one");
+    await bob.send(id, "first line\nsecond line");
+    await bob.send(id, "Donaudampfschifffahrt".repeat(60));
+    await bob.send(id, "🎉🎉");
+    await bob.send(id, "שלום, מה שלומך?");
+    await alice.open("bob");
+    await alice.sees("שלום");
+    const link = alice.message("see https").getByRole("link");
+    assert.equal(await link.getAttribute("href"), "https://example.org/a_(b)?c=d#e");
+    assert.match(await link.getAttribute("rel"), /noopener/);
+    const heightOf = async (text) => (await alice.message(text).locator(".content").boundingBox()).height;
+    assert.ok((await heightOf("first line")) > 1.5 * (await heightOf("שלום")), "two lines are higher than one");
+    const isWithin = await alice.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth &&
+      [...document.querySelectorAll(".scroller")].every((each) => each.scrollWidth <= each.clientWidth));
+    assert.ok(isWithin, "nothing sticks out sideways");
+    const direction = await alice.message("שלום").locator(".text").evaluate((element) => getComputedStyle(element).direction);
+    assert.equal(direction, "rtl");
+  }));

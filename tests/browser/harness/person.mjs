@@ -1,0 +1,127 @@
+// What somebody does and sees in the web client, in the words the screen uses.
+
+import { expectSoon } from "./soon.mjs";
+
+export class Person {
+  constructor(name, world, context) {
+    Object.assign(this, { name, world, context });
+  }
+
+  get password() {
+    return `${this.name}-password`;
+  }
+
+  /** Opens the web client in another tab, which becomes the one that is used. */
+  async openTab() {
+    this.page = await this.context.newPage();
+    this.world.watch(this.page, this.name);
+    await this.page.goto(this.world.proxy.url);
+    return this.page;
+  }
+
+  async signUp() {
+    const { page } = this;
+    await page.getByRole("button", { name: "Make an account" }).click();
+    await this.#fillIn();
+    await page.getByRole("button", { name: "Sign up" }).click();
+    await this.isOnline();
+  }
+
+  async logIn() {
+    await this.#fillIn();
+    await this.page.getByRole("button", { name: "Log in", exact: true }).click();
+    await this.isOnline();
+  }
+
+  async #fillIn() {
+    await this.page.getByLabel("User ID").fill(this.name);
+    await this.page.getByLabel("Password", { exact: true }).fill(this.password);
+  }
+
+  async isOnline() {
+    await this.page.locator('[data-connection="online"]').waitFor();
+  }
+
+  // Conversations
+
+  get search() {
+    return this.page.getByRole("combobox", { name: "Search people and conversations" });
+  }
+
+  /** Finds somebody by the beginning of a name and starts to talk. */
+  async startChatWith(text) {
+    await this.search.fill(text);
+    await this.page.getByRole("option").first().click();
+    await this.composer.waitFor();
+  }
+
+  async open(title) {
+    await this.row(title).getByRole("link").click();
+    await this.composer.waitFor();
+  }
+
+  row(title) {
+    return this.page.locator("[data-conversation-id]").filter({ hasText: title }).first();
+  }
+
+  get conversationId() {
+    return new URL(this.page.url()).hash.slice(1);
+  }
+
+  // Messages
+
+  get composer() {
+    return this.page.getByRole("textbox", { name: /^Message to / });
+  }
+
+  async say(...texts) {
+    for (const text of texts) {
+      await this.composer.fill(text);
+      await this.composer.press("Enter");
+    }
+  }
+
+  message(text) {
+    return this.page.locator("[data-message-id]").filter({ hasText: text }).last();
+  }
+
+  async sees(text) {
+    await this.message(text).waitFor();
+  }
+
+  /** Waits until the message has come so far: queued, sending, sent, delivered, read or failed. */
+  async seesTick(text, state) {
+    await expectSoon(`"${text}" of ${this.name} is ${state}`, async () => {
+      const found = await this.message(text).getAttribute("data-state", { timeout: 1_000 }).catch(() => null);
+      return [found === state, found];
+    });
+  }
+
+  /** The texts on the screen, in order, whatever surrounds them. */
+  async texts() {
+    return this.page.locator("[data-message-id] .content").allInnerTexts();
+  }
+
+  async seesTexts(texts) {
+    await expectSoon(`${this.name} sees ${texts.length} messages`, async () => {
+      const found = await this.texts();
+      return [JSON.stringify(found) === JSON.stringify(texts), found];
+    });
+  }
+
+  /** Everything this browser keeps of the visit, as text. */
+  async remembered() {
+    return this.page.evaluate(async () => {
+      const answer = (request) => new Promise((resolve) => (request.onsuccess = () => resolve(request.result)));
+      const found = [{ ...localStorage }, { ...sessionStorage }];
+      for (const { name } of await indexedDB.databases()) {
+        const database = await answer(indexedDB.open(name));
+        for (const store of database.objectStoreNames) {
+          found.push(await answer(database.transaction(store).objectStore(store).getAll()));
+        }
+        database.close();
+      }
+      return JSON.stringify(found);
+    });
+  }
+}

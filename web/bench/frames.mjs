@@ -1,0 +1,163 @@
+// How smooth the page is while messages pour into the open conversation. Needs a running server that serves the page, with
+// its limits switched off, and Chromium.
+//
+//   BLUETICK_LIMITS__SENDS_PER_SECOND=0 BLUETICK_LIMITS__REQUESTS_PER_SECOND=0 bluetick serve …
+//   node web/bench/frames.mjs http://127.0.0.1:8080 [messages per second = 200] [seconds per phase = 10]
+//
+// In each phase (at rest at the end, scrolling, typing) it logs the gaps between animation frames, Chromium's own long
+// tasks (over 50 ms on the main thread) and, from a trace, how long the main thread was on the processor.
+
+import { Agent, request } from "node:http";
+import { randomUUID } from "node:crypto";
+import { chromium } from "playwright-core";
+
+const [url = "http://127.0.0.1:8080", rateText = "200", secondsText = "10"] = process.argv.slice(2);
+const rate = Number(rateText);
+const seconds = Number(secondsText);
+const agent = new Agent({ keepAlive: true, maxSockets: 32 });
+
+function call(method, path, token, body) {
+  return new Promise((resolve, reject) => {
+    const headers = { "content-type": "application/json", ...(token ? { authorization: `Bearer ${token}` } : {}) };
+    const asked = request(`${url}/v1${path}`, { method, headers, agent }, (response) => {
+      let text = "";
+      response.setEncoding("utf8").on("data", (part) => (text += part));
+      response.on("end", () => (response.statusCode < 300 ? resolve(text && JSON.parse(text)) : reject(new Error(`${path}: ${response.statusCode} ${text}`))));
+    });
+    asked.on("error", reject).end(body && JSON.stringify(body));
+  });
+}
+
+const WORDS = "the river bends twice before it meets the old stone bridge and every boat slows down there".split(" ");
+const textOf = (count) => `${count} ${WORDS.slice(0, 3 + (count % WORDS.length)).join(" ")}`;
+
+/** Sends at a steady rate until stopped; tells how many were stored. */
+function pour(token, conversation) {
+  const startedAt = performance.now();
+  let sent = 0;
+  let stored = 0;
+  const timer = setInterval(() => {
+    const due = Math.floor(((performance.now() - startedAt) / 1_000) * rate);
+    for (; sent < due; sent++) {
+      call("POST", `/conversations/${conversation}/messages`, token, { message_id: randomUUID(), content: textOf(sent) }).then(() => stored++, (error) => console.error(error.message));
+    }
+  }, 5);
+  return () => {
+    clearInterval(timer);
+    return { stored, perSecond: stored / ((performance.now() - startedAt) / 1_000) };
+  };
+}
+
+/** Runs in the page. */
+function startLog() {
+  const log = { gaps: [], longTasks: [], last: performance.now(), isRunning: true };
+  const frame = (now) => {
+    log.gaps.push(now - log.last);
+    log.last = now;
+    if (log.isRunning) requestAnimationFrame(frame);
+  };
+  requestAnimationFrame(frame);
+  log.observer = new PerformanceObserver((list) => log.longTasks.push(...list.getEntries().map(({ duration }) => duration)));
+  log.observer.observe({ type: "longtask" });
+  globalThis.frameLog = log;
+}
+
+/** Runs in the page. */
+function stopLog() {
+  const { gaps, longTasks, observer } = globalThis.frameLog;
+  globalThis.frameLog.isRunning = false;
+  observer.disconnect();
+  return { gaps: gaps.slice(1), longTasks, elements: document.querySelectorAll("*").length, heap: performance.memory?.usedJSHeapSize ?? 0 };
+}
+
+const at = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
+
+/**
+ * What the main thread of the page did: the share of time in which it ran something, and its longest task in time on the
+ * processor, which other work on the machine does not stretch.
+ */
+function mainThread(events) {
+  const isMain = new Set(events.filter(({ name, args }) => name === "thread_name" && args.name === "CrRendererMain").map(({ pid, tid }) => `${pid}/${tid}`));
+  const tasks = events.filter(({ name, ph, pid, tid }) => ph === "X" && name === "RunTask" && isMain.has(`${pid}/${tid}`));
+  const from = Math.min(...tasks.map(({ ts }) => ts));
+  const to = Math.max(...tasks.map(({ ts, dur = 0 }) => ts + dur));
+  const onProcessor = tasks.map(({ tdur = 0 }) => tdur);
+  return { busy: onProcessor.reduce((sum, each) => sum + each, 0) / (to - from), longestMs: Math.max(...onProcessor) / 1_000 };
+}
+
+const CATEGORIES = ["devtools.timeline", "disabled-by-default-devtools.timeline", "toplevel", "__metadata"];
+
+async function phase(name, browser, page, pouring, act) {
+  const stop = pouring();
+  await browser.startTracing(page, { categories: CATEGORIES });
+  // What starting the trace costs is not the page's.
+  await page.waitForTimeout(1_000);
+  await page.evaluate(startLog);
+  await act(Date.now() + seconds * 1_000);
+  const { gaps, longTasks, elements, heap } = await page.evaluate(stopLog);
+  const { stored, perSecond } = stop();
+  const main = mainThread(JSON.parse((await browser.stopTracing()).toString()).traceEvents);
+  const sorted = gaps.toSorted((one, other) => one - other);
+  const total = gaps.reduce((sum, gap) => sum + gap, 0);
+  const figures = {
+    phase: name,
+    messages: stored,
+    "messages/s": Math.round(perSecond),
+    frames: gaps.length,
+    "frames/s": (gaps.length / (total / 1_000)).toFixed(1),
+    "gap p50 ms": at(sorted, 0.5).toFixed(1),
+    "gap p95 ms": at(sorted, 0.95).toFixed(1),
+    "gap p99 ms": at(sorted, 0.99).toFixed(1),
+    "gap max ms": at(sorted, 1).toFixed(1),
+    "gaps over 33 ms": gaps.filter((gap) => gap > 33.4).length,
+    "long tasks": longTasks.length,
+    "longest ms": Math.max(0, ...longTasks).toFixed(0),
+    "longest task on the processor ms": main.longestMs.toFixed(1),
+    "main thread on the processor": `${(main.busy * 100).toFixed(0)} %`,
+    elements,
+    "heap MB": (heap / 1e6).toFixed(1),
+  };
+  console.log(JSON.stringify(figures));
+  return figures;
+}
+
+const suffix = randomUUID().slice(0, 8);
+const users = [`reader-${suffix}`, `writer-${suffix}`];
+const password = randomUUID();
+const [, writer] = await Promise.all(users.map((user_id) => call("POST", "/signup", null, { user_id, password })));
+const { conversation_id } = await call("POST", "/conversations", writer.token, { kind: "direct", peer: users[0] });
+for (let count = 0; count < 300; count++) await call("POST", `/conversations/${conversation_id}/messages`, writer.token, { message_id: randomUUID(), content: textOf(count) });
+
+const flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-precise-memory-info"];
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: flags });
+const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+await page.goto(url);
+await page.getByLabel("User ID").fill(users[0]);
+await page.getByLabel("Password", { exact: true }).fill(password);
+await page.getByRole("button", { name: "Log in", exact: true }).click();
+await page.locator(`[data-conversation-id="${conversation_id}"] a`).click();
+await page.locator("[data-seq]").first().waitFor();
+
+// It opens where the unread begins; the first phase is about the end.
+const jumpToLatest = () => page.getByRole("button", { name: /Jump to latest/ }).click({ timeout: 2_000 }).catch(() => {});
+await jumpToLatest();
+
+const pouring = () => pour(writer.token, conversation_id);
+const wait = (until) => page.waitForTimeout(Math.max(0, until - Date.now()));
+
+await phase("at rest", browser, page, pouring, wait);
+await phase("scrolling", browser, page, pouring, async (until) => {
+  await page.locator("[aria-label=Messages]").hover();
+  for (let turn = 0; Date.now() < until; turn++) {
+    await page.mouse.wheel(0, turn % 40 < 20 ? -120 : 120);
+    await page.waitForTimeout(16);
+  }
+});
+await jumpToLatest();
+await phase("typing", browser, page, pouring, async (until) => {
+  const field = page.getByRole("textbox", { name: /^Message to/ });
+  await field.focus();
+  while (Date.now() < until) await page.keyboard.type(`${WORDS[Math.floor(Math.random() * WORDS.length)]} `, { delay: 40 });
+});
+await browser.close();
+agent.destroy();

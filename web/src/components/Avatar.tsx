@@ -1,0 +1,12 @@
+// Stands for a person or a group: initials on a colour that belongs to the id.
+
+import { hueOf, initials } from "../text/words.ts";
+
+export function Avatar(props: { id: string; name: string; online?: boolean; isGroup?: boolean }) {
+  return (
+    <span class="avatar" classList={{ group: props.isGroup === true }} style={{ "--hue": hueOf(props.id) }} aria-hidden="true">
+      {initials(props.name)}
+      <span class="presence-dot" hidden={!props.online} />
+    </span>
+  );
+}

@@ -1,0 +1,72 @@
+// The open conversation: who it is with, its messages, the field to write in, and the panel with details beside it.
+
+import { Show, createEffect, createMemo, createSignal, on } from "solid-js";
+import { useChat } from "../state/chat.ts";
+import { memberCount, presenceText, titleOf, typingText } from "../text/words.ts";
+import { Avatar } from "./Avatar.tsx";
+import { Composer } from "./Composer.tsx";
+import { Details, type DetailsSubject } from "./Details.tsx";
+import { Icon } from "./Icon.tsx";
+import { MessageList } from "./MessageList.tsx";
+
+export function ConversationPane(props: { id: string }) {
+  const chat = useChat();
+  const { id } = props;
+  const conversation = () => chat.conversation(id);
+  const entry = createMemo(() => conversation().entry);
+  const isGroup = () => id.startsWith("g");
+  const title = () => titleOf(entry(), chat.me, chat.nameOf) || (isGroup() ? "Group" : "Conversation");
+  const [subject, setSubject] = createSignal<DetailsSubject | null>(null);
+  let jumpToLatest = () => {};
+  let infoButton!: HTMLButtonElement;
+
+  const presence = () => {
+    const peer = entry()?.peer;
+    return peer && peer !== chat.me ? conversation().presence(peer) : undefined;
+  };
+
+  const typing = createMemo(() => {
+    const { typists } = conversation();
+    return typists.length > 0 ? typingText(typists, isGroup(), chat.nameOf) : "";
+  });
+
+  const subtitle = () => typing() || (isGroup() ? (entry() ? memberCount(entry()?.member_count ?? 0) : "") : presenceText(presence()));
+
+  function close(): void {
+    setSubject(null);
+    infoButton.focus();
+  }
+
+  function onKeyDown(event: KeyboardEvent): void {
+    if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (subject()) close();
+    else chat.go("");
+  }
+
+  // The title of the page is the shell's; a change of the conversation is told to those who do not see it by the heading.
+  let heading!: HTMLHeadingElement;
+  createEffect(on(() => id, () => matchMedia("(pointer: coarse)").matches && heading.focus()));
+
+  return (
+    <main class="pane conversation" classList={{ "with-details": subject() !== null }} aria-label={title()} onKeyDown={onKeyDown}>
+      <div class="thread">
+        <header class="bar">
+          <button type="button" class="icon-button back" aria-label="Back to conversations" onClick={() => chat.go("")}><Icon name="back" /></button>
+          <Avatar id={entry()?.peer ?? id} name={title()} isGroup={isGroup()} online={presence()?.online} />
+          <div class="names" onClick={() => setSubject({ kind: "conversation" })}>
+            <h2 ref={heading} tabindex="-1" dir="auto">{title()}</h2>
+            <span class="subtitle" classList={{ typing: typing() !== "" }}>{subtitle()}</span>
+          </div>
+          <button type="button" class="icon-button" ref={infoButton} aria-label="Info" aria-expanded={subject() !== null} onClick={() => setSubject(subject() ? null : { kind: "conversation" })}>
+            <Icon name="info" />
+          </button>
+        </header>
+        <MessageList id={id} isGroup={isGroup()} onShowReaders={(seq) => setSubject({ kind: "message", seq })} onReady={(jump) => (jumpToLatest = jump)} />
+        <Composer id={id} title={title()} onSent={() => jumpToLatest()} />
+      </div>
+      <Show when={subject()}>{(shown) => <Details id={id} subject={shown()} onClose={close} />}</Show>
+    </main>
+  );
+}

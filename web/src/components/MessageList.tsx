@@ -1,0 +1,218 @@
+// The messages of the open conversation as a virtual list, newest at the bottom. It owns where the person looks: staying
+// at the end, loading what lies beyond an end, the jump to the latest, and from that what has been read.
+
+import { Show, batch, createSignal, onCleanup, onMount, untrack } from "solid-js";
+import { Virtualizer, type VirtualizerHandle } from "virtua/solid";
+import { useChat } from "../state/chat.ts";
+import { Rows, type Step } from "../state/rows.ts";
+import { countText } from "../text/words.ts";
+import { Icon } from "./Icon.tsx";
+import { MessageRow } from "./MessageRow.tsx";
+
+/** How many messages the window may hold, and to how many it is cut when it holds more. */
+const WINDOW_MOST = 400;
+const WINDOW_MOST_SCROLLING = 1_500;
+const WINDOW_CUT = 240;
+/**
+ * So much beyond the screen is drawn: what comes into view by one turn of a wheel has been measured before and moves
+ * nothing. At the end, where much may arrive, less has to do.
+ */
+const AHEAD_PX = 1_400;
+const AHEAD_AT_END_PX = 700;
+/** Nearer to an end than this, what lies beyond is fetched. */
+const FETCH_WITHIN_PX = 2_400;
+const END_PX = 4;
+const FAR_PX = 240;
+/** A hand that just moved the list up is not taken for one that came to the end. */
+const HAND_MS = 400;
+
+interface MessageListProps {
+  id: string;
+  isGroup: boolean;
+  onShowReaders(seq: number): void;
+  /** Hands out what leads to the latest message. */
+  onReady(jumpToLatest: () => void): void;
+}
+
+export function MessageList(props: MessageListProps) {
+  const chat = useChat();
+  const { id } = props;
+  const conversation = chat.client.conversation(id);
+  const rows = new Rows(chat.me);
+  let scroller!: HTMLDivElement;
+  let list: VirtualizerHandle | undefined;
+  let isAtEnd = true;
+  /** What is at hand is shown, and the newest is still on its way. */
+  let isOpening = true;
+  let movedUpAt = 0;
+
+  const entryAtOpen = untrack(() => conversation.entry);
+  let firstUnread = entryAtOpen && entryAtOpen.unread > 0 ? entryAtOpen.my_status.last_read_seq + 1 : null;
+  let hasAskedAround = false;
+  if (firstUnread !== null) rows.divideAfter(firstUnread - 1);
+
+  const [step, setStep] = createSignal<Step>(rows.update(conversation.messages, conversation.window.reachesStart).at(-1) ?? { rows: [], shift: false, isFresh: true });
+  const [freshness, setFreshness] = createSignal({});
+  const [isFar, setFar] = createSignal(false);
+
+  const window = () => chat.conversation(id).window;
+
+  // What changed
+
+  chat.listen(id, () => {
+    for (const next of rows.update(conversation.messages, conversation.window.reachesStart)) {
+      // Each on its own: the list reads from a step whether to hold its place from the start or from the end.
+      batch(() => {
+        setStep(next);
+        if (next.isFresh) setFreshness({});
+      });
+    }
+    if (conversation.window.reachesHead) isOpening = false;
+    if (isAtEnd) scrollToEnd();
+    lookAtUnread();
+    settle();
+  });
+
+  /**
+   * Bounded whatever arrives; only the end that is out of sight goes. Not under a hand that scrolls: until it rests, the
+   * list would hold its place from the wrong end.
+   */
+  function trim(isAtRest: boolean): void {
+    const most = isAtRest || isAtEnd ? WINDOW_MOST : WINDOW_MOST_SCROLLING;
+    if (conversation.messages.length <= most || !list) return;
+    const middle = list.scrollOffset + list.viewportSize / 2;
+    conversation.trim(WINDOW_CUT, isAtEnd || middle > list.scrollSize / 2 ? "newer" : "older");
+  }
+
+  function fetchBeyond(): void {
+    const { loading, reachesStart, reachesHead, error } = conversation.window;
+    if (loading || error || !list || rows.shown.length === 0) return;
+    const below = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
+    if (!reachesStart && scroller.scrollTop < FETCH_WITHIN_PX) void conversation.loadOlder();
+    else if (!reachesHead && below < FETCH_WITHIN_PX) void conversation.loadNewer();
+  }
+
+  /** What has been on the screen is read, as far as somebody is there to see it. */
+  function markRead(): void {
+    if (document.visibilityState !== "visible" || !list) return;
+    // Until the first look has found its place, nothing was seen.
+    if (firstUnread !== null) return;
+    if (isAtEnd && conversation.window.reachesHead) return conversation.markRead();
+    const index = list.findItemIndex(list.scrollOffset + list.viewportSize - 24);
+    const seq = rows.shown[index]?.message().seq;
+    if (seq) conversation.markRead(seq);
+  }
+
+  function settle(): void {
+    trim(false);
+    fetchBeyond();
+    markRead();
+  }
+
+  // Where the person looks
+
+  function scrollToEnd(): void {
+    scroller.scrollTop = scroller.scrollHeight;
+  }
+
+  function onScroll(): void {
+    const below = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
+    const { reachesHead } = conversation.window;
+    isAtEnd = below < END_PX && (reachesHead || isOpening) && performance.now() - movedUpAt > HAND_MS;
+    setFar(below > FAR_PX || (!reachesHead && !isOpening));
+    settle();
+  }
+
+  function onHand(isUp: boolean): void {
+    if (!isUp || scroller.scrollHeight <= scroller.clientHeight) return;
+    movedUpAt = performance.now();
+    isAtEnd = false;
+    firstUnread = null;
+  }
+
+  let touchY = 0;
+  const hands = {
+    onWheel: (event: WheelEvent) => onHand(event.deltaY < 0),
+    onKeyDown: (event: KeyboardEvent) => onHand(["ArrowUp", "PageUp", "Home"].includes(event.key)),
+    onTouchStart: (event: TouchEvent) => (touchY = event.touches[0]?.clientY ?? 0),
+    onTouchMove: (event: TouchEvent) => onHand((event.touches[0]?.clientY ?? 0) > touchY),
+  };
+
+  async function jumpToLatest(): Promise<void> {
+    if (!conversation.window.reachesHead) await conversation.loadNewest();
+    isAtEnd = true;
+    scrollToEnd();
+    setFar(false);
+  }
+
+  const tryAgain = () => (rows.shown.length === 0 ? conversation.loadNewest() : conversation.loadOlder());
+
+  /** The first look goes to where the unread begins, as soon as that is here; a hand on the list comes first. */
+  function lookAtUnread(): void {
+    const { loading, reachesHead } = conversation.window;
+    if (firstUnread === null || !list || rows.shown.length === 0) return;
+    const index = rows.shown.findIndex((row) => row.around().isUnreadStart);
+    const isHere = index > 0 || (index === 0 && conversation.window.fromSeq <= firstUnread);
+    if (!isHere) {
+      if (loading || !reachesHead) return;
+      if (hasAskedAround) firstUnread = null;
+      else void conversation.showAround(firstUnread);
+      hasAskedAround = true;
+      return;
+    }
+    firstUnread = null;
+    if (list.scrollSize - list.getItemOffset(index) < list.viewportSize) return;
+    isAtEnd = false;
+    list.scrollToIndex(index, { align: "start", offset: -12 });
+  }
+
+  const onVisibility = () => document.visibilityState === "visible" && settle();
+  onMount(() => {
+    scrollToEnd();
+    requestAnimationFrame(lookAtUnread);
+    document.addEventListener("visibilitychange", onVisibility);
+    props.onReady(() => void jumpToLatest());
+  });
+  onCleanup(() => document.removeEventListener("visibilitychange", onVisibility));
+  onCleanup(conversation.open());
+
+  const newBelow = () => (isFar() ? (chat.conversation(id).entry?.unread ?? 0) : 0);
+
+  return (
+    <div class="message-area">
+      <div class="scroller" ref={scroller} tabindex="0" role="region" aria-label="Messages" on:scroll={{ handleEvent: onScroll, passive: true }} {...hands}>
+        <Show when={freshness()} keyed>
+          <Virtualizer
+            ref={(handle) => (list = handle)}
+            as="ol"
+            item="li"
+            data={step().rows}
+            shift={step().shift}
+            bufferSize={isFar() ? AHEAD_PX : AHEAD_AT_END_PX}
+            scrollRef={scroller}
+            onResize={() => isAtEnd && scrollToEnd()}
+            onScrollEnd={() => trim(true)}
+          >
+            {(row) => <MessageRow row={row} conversationId={id} isGroup={props.isGroup} onShowReaders={props.onShowReaders} />}
+          </Virtualizer>
+        </Show>
+      </div>
+      <Show when={step().rows.length === 0}>
+        <p class="area-note" role="status">{window().loading ? "Loading…" : window().error ? "" : "No messages yet. Say hello."}</p>
+      </Show>
+      <Show when={window().error}>
+        {(error) => (
+          <p class="area-error" role="alert">
+            {error()} <button type="button" class="button small" onClick={() => void tryAgain()}>Try again</button>
+          </p>
+        )}
+      </Show>
+      <Show when={isFar()}>
+        <button type="button" class="jump" onClick={() => void jumpToLatest()} aria-label={newBelow() > 0 ? `Jump to latest, ${newBelow()} new` : "Jump to latest"}>
+          <Icon name="down" />
+          <Show when={newBelow() > 0}><span class="badge" aria-hidden="true">{countText(newBelow())}</span></Show>
+        </button>
+      </Show>
+    </div>
+  );
+}

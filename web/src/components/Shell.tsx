@@ -1,0 +1,108 @@
+// The chat of one logged-in person: the two panes, the dialogs over them, the keys that work everywhere, and what is
+// told to those who do not look: the title and the live region.
+
+import type { Session } from "@bluetick/client";
+import { Match, Show, Switch, createEffect, createMemo, createSignal, onCleanup, onMount } from "solid-js";
+import { ChatContext, createChat } from "../state/chat.ts";
+import { ConversationPane } from "./ConversationPane.tsx";
+import { Help } from "./Help.tsx";
+import { NewGroup } from "./NewGroup.tsx";
+import { SettingsDialog } from "./SettingsDialog.tsx";
+import { Sidebar } from "./Sidebar.tsx";
+
+type OpenDialog = "group" | "settings" | "help" | null;
+
+const TITLE_PAUSE_MS = 300;
+
+const isWriting = (target: EventTarget | null) => target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");
+
+export function Shell(props: { session: Session; onEnd(note: string): void }) {
+  const chat = createChat(props.session, (note) => props.onEnd(note));
+  const [dialog, setDialog] = createSignal<OpenDialog>(null);
+  const [isReady, setReady] = createSignal(false);
+  let searchField: HTMLInputElement | undefined;
+
+  onMount(async () => {
+    await chat.client.start();
+    setReady(true);
+  });
+  onCleanup(() => void chat.client.stop());
+
+  // A title is dear to set, and what is read at once comes and goes within a frame.
+  const title = createMemo(() => (chat.unreadTotal() > 0 ? `(${chat.unreadTotal()}) Bluetick` : "Bluetick"));
+  let titleTimer: ReturnType<typeof setTimeout> | undefined;
+  createEffect(() => {
+    const wanted = title();
+    if (titleTimer !== undefined) return;
+    document.title = wanted;
+    titleTimer = setTimeout(() => {
+      titleTimer = undefined;
+      if (document.title !== title()) document.title = title();
+    }, TITLE_PAUSE_MS);
+  });
+  createEffect(() => (document.body.dataset.connection = chat.connectionState()));
+  onCleanup(() => {
+    clearTimeout(titleTimer);
+    document.title = "Bluetick";
+    delete document.body.dataset.connection;
+  });
+
+  async function logOut(): Promise<void> {
+    // Whoever comes next to this browser finds nothing to read.
+    await chat.client.forget();
+    props.onEnd("");
+  }
+
+  function goBy(offset: number): void {
+    const ids = chat.entries(false).map(({ conversation_id }) => conversation_id);
+    const at = ids.indexOf(chat.openId());
+    const next = ids[at < 0 ? 0 : Math.max(0, Math.min(at + offset, ids.length - 1))];
+    if (next) chat.go(next);
+  }
+
+  function onKeyDown(event: KeyboardEvent): void {
+    if (event.defaultPrevented || event.isComposing || dialog()) return;
+    const isCommand = event.ctrlKey || event.metaKey;
+    if (isCommand && event.key.toLowerCase() === "k") searchField?.focus();
+    else if (event.altKey && event.key === "ArrowUp") goBy(-1);
+    else if (event.altKey && event.key === "ArrowDown") goBy(1);
+    else if (event.key === "Escape" && chat.openId() !== "") chat.go("");
+    else if (isWriting(event.target) || isCommand || event.altKey) return;
+    else if (event.key === "/") searchField?.focus();
+    else if (event.key === "?") setDialog("help");
+    else return;
+    event.preventDefault();
+  }
+  document.addEventListener("keydown", onKeyDown);
+  onCleanup(() => document.removeEventListener("keydown", onKeyDown));
+
+  return (
+    <ChatContext.Provider value={chat}>
+      <div class="shell" classList={{ "has-open": chat.openId() !== "" }}>
+        <Show when={isReady()}>
+          <Sidebar onNewGroup={() => setDialog("group")} onSettings={() => setDialog("settings")} onSearchField={(field) => (searchField = field)} />
+          <Show when={chat.openId()} keyed fallback={<NothingOpen />}>
+            {(id) => <ConversationPane id={id} />}
+          </Show>
+        </Show>
+      </div>
+      <Switch>
+        <Match when={dialog() === "group"}><NewGroup onClose={() => setDialog(null)} /></Match>
+        <Match when={dialog() === "settings"}><SettingsDialog onClose={() => setDialog((open) => (open === "settings" ? null : open))} onHelp={() => setDialog("help")} onLogOut={() => void logOut()} /></Match>
+        <Match when={dialog() === "help"}><Help onClose={() => setDialog(null)} /></Match>
+      </Switch>
+      <p class="toast" role="alert" classList={{ shown: chat.toast() !== null }}>{chat.toast()?.text}</p>
+      <p class="visually-hidden" role="status" aria-live="polite" id="announcer">{chat.announcement()}</p>
+    </ChatContext.Provider>
+  );
+}
+
+function NothingOpen() {
+  return (
+    <main class="pane nothing-open">
+      <img src="/assets/icon.svg" alt="" width="72" height="72" />
+      <strong>Choose a conversation</strong>
+      <p class="hint">Or press <kbd>/</kbd> to find somebody, <kbd>?</kbd> for all keys.</p>
+    </main>
+  );
+}

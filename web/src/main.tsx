@@ -1,0 +1,50 @@
+// The entry: who is logged in decides what is shown.
+
+import type { Session } from "@bluetick/client";
+import { Show, createSignal } from "solid-js";
+import { render } from "solid-js/web";
+import { Gate } from "./components/Gate.tsx";
+import { Shell } from "./components/Shell.tsx";
+import { applyTheme, clearDrafts, clearSession, loadSession, loadTheme, saveSession } from "./storage.ts";
+
+applyTheme(loadTheme());
+
+function App() {
+  const [session, setSession] = createSignal<Session | null>(loadSession());
+  const [note, setNote] = createSignal("");
+  let lastUser = session()?.userId ?? "";
+
+  function begin(started: Session): void {
+    // Another user starts without what the one before had open.
+    if (lastUser !== started.userId) history.replaceState(null, "", location.pathname);
+    lastUser = started.userId;
+    saveSession(started);
+    setNote("");
+    setSession(started);
+  }
+
+  function end(why: string): void {
+    const ended = session();
+    if (!ended) return;
+    clearSession(ended);
+    if (why === "") {
+      clearDrafts(ended.userId);
+      history.replaceState(null, "", location.pathname);
+    }
+    setNote(why);
+    setSession(null);
+  }
+
+  return (
+    <Show when={session()} keyed fallback={<Gate note={note()} userId={note() ? lastUser : ""} onSession={begin} />}>
+      {(current) => <Shell session={current} onEnd={end} />}
+    </Show>
+  );
+}
+
+render(() => <App />, document.body);
+
+if ("serviceWorker" in navigator && import.meta.env.PROD) {
+  // A browser that refuses one works with the network alone.
+  addEventListener("load", () => void navigator.serviceWorker.register("/sw.js").catch(() => undefined));
+}

@@ -1,0 +1,254 @@
+// Adapts the SDK's client to signals. The SDK tells that something changed; once per frame the signals here are moved on,
+// so that a burst of messages costs one drawing. It holds no data of its own and draws nothing.
+
+import { BluetickClient, indexedDbStorage, type Change, type Conversation, type InboxEntry, type Session, type TimelineMessage } from "@bluetick/client";
+import { batch, createContext, createSignal, onCleanup, useContext, type Accessor } from "solid-js";
+import { firstLine } from "../text/words.ts";
+
+/** In a hidden tab frames do not come; the title still has to tell of news. */
+const HIDDEN_FRAME_MS = 250;
+const RECONNECTING_AFTER_MS = 5_000;
+const TOAST_MS = 7_000;
+const SPEAK_AFTER_MS = 1_500;
+
+export interface Toast {
+  text: string;
+}
+
+export type ConnectionWords = "" | "Waiting for network" | "Reconnecting…";
+
+/** A value that says "look again". */
+function createVersion(): [track: () => void, bump: () => void] {
+  const [version, setVersion] = createSignal(0);
+  return [() => void version(), () => void setVersion((before) => before + 1)];
+}
+
+export function createChat(session: Session, onLoggedOut: (reason: string) => void) {
+  const client = new BluetickClient({
+    url: location.origin,
+    token: session.token,
+    userId: session.userId,
+    storage: indexedDbStorage("bluetick"),
+  });
+  const me = session.userId;
+
+  const [trackConnection, bumpConnection] = createVersion();
+  const [trackInbox, bumpInbox] = createVersion();
+  const [trackPeople, bumpPeople] = createVersion();
+  const [trackProfile, bumpProfile] = createVersion();
+  const versions = new Map<string, [track: () => void, bump: () => void]>();
+  const listeners = new Map<string, Set<() => void>>();
+
+  // Frames
+
+  let pending: { connection: boolean; inbox: boolean; people: boolean; me: boolean; conversations: Set<string> } | null = null;
+
+  function onChange(change: Change): void {
+    if (!pending) {
+      pending = { connection: false, inbox: false, people: false, me: false, conversations: new Set() };
+      if (document.visibilityState === "visible") requestAnimationFrame(flush);
+      else setTimeout(flush, HIDDEN_FRAME_MS);
+    }
+    pending.connection ||= change.connection;
+    pending.inbox ||= change.inbox;
+    pending.people ||= change.people;
+    pending.me ||= change.me;
+    for (const id of change.conversations) pending.conversations.add(id);
+  }
+
+  function flush(): void {
+    if (!pending) return;
+    const { connection, inbox, people, me: profile, conversations } = pending;
+    pending = null;
+    batch(() => {
+      if (connection) bumpConnection();
+      if (inbox) bumpInbox();
+      if (people) bumpPeople();
+      if (profile) bumpProfile();
+      for (const id of conversations) versions.get(id)?.[1]();
+    });
+    // Outside of the batch: a list may have to take the news in several steps.
+    for (const id of conversations) for (const listener of listeners.get(id) ?? []) listener();
+  }
+
+  // A frame that was asked for before the tab was hidden does not come.
+  const onVisibility = () => flush();
+  document.addEventListener("visibilitychange", onVisibility);
+
+  // Connection
+
+  const [isBrowserOnline, setBrowserOnline] = createSignal(navigator.onLine);
+  const [isSlow, setSlow] = createSignal(false);
+  let slowTimer: ReturnType<typeof setTimeout> | undefined;
+  const onNetwork = () => setBrowserOnline(navigator.onLine);
+  addEventListener("online", onNetwork);
+  addEventListener("offline", onNetwork);
+
+  function watchSlowness(): void {
+    if (client.connection.state === "online") {
+      clearTimeout(slowTimer);
+      slowTimer = undefined;
+      setSlow(false);
+    } else {
+      slowTimer ??= setTimeout(() => setSlow(true), RECONNECTING_AFTER_MS);
+    }
+  }
+
+  const connectionState = () => {
+    trackConnection();
+    return client.connection.state;
+  };
+
+  function connectionWords(): ConnectionWords {
+    if (!isBrowserOnline()) return "Waiting for network";
+    return connectionState() !== "online" && isSlow() ? "Reconnecting…" : "";
+  }
+
+  // Toasts and what is read out
+
+  const [toast, setToast] = createSignal<Toast | null>(null);
+  let toastTimer: ReturnType<typeof setTimeout> | undefined;
+  function tell(text: string): void {
+    setToast({ text });
+    clearTimeout(toastTimer);
+    toastTimer = setTimeout(() => setToast(null), TOAST_MS);
+  }
+
+  // New messages of others are read out, one sentence at a time.
+  const [announcement, setAnnouncement] = createSignal("");
+  let lastUnspoken: TimelineMessage | null = null;
+  let unspokenCount = 0;
+  let speakTimer: ReturnType<typeof setTimeout> | undefined;
+
+  function announce(message: TimelineMessage): void {
+    const isMuted = client.conversation(message.conversation_id).entry?.muted === true;
+    if (isMuted && openId() !== message.conversation_id) return;
+    lastUnspoken = message;
+    unspokenCount += 1;
+    if (speakTimer === undefined) speak();
+  }
+
+  function speak(): void {
+    speakTimer = undefined;
+    if (!lastUnspoken) return;
+    const { sender_id, content } = lastUnspoken;
+    const more = unspokenCount > 1 ? ` (and ${unspokenCount - 1} more)` : "";
+    setAnnouncement(`${client.people.name(sender_id)}: ${firstLine(content)}${more}`);
+    lastUnspoken = null;
+    unspokenCount = 0;
+    speakTimer = setTimeout(speak, SPEAK_AFTER_MS);
+  }
+
+  const nameOf = (user: string): string => {
+    trackPeople();
+    trackProfile();
+    return (user === me && client.me?.displayName) || client.people.name(user);
+  };
+
+  // The client's events
+
+  const unsubscribe = [
+    client.subscribe((change) => {
+      if (change.connection) watchSlowness();
+      onChange(change);
+    }),
+    client.on("message", announce),
+    client.on("trouble", (text) => tell(text)),
+    client.on("loggedOut", () => onLoggedOut("Your log-in has expired. Log in again; what you wrote is kept.")),
+    client.on("gone", ({ conversationId }) => {
+      if (openId() !== conversationId) return;
+      tell("You are no longer in this conversation.");
+      go("");
+    }),
+  ];
+  watchSlowness();
+
+  // Which conversation is open is in the address, so that back, reload and bookmarks work.
+
+  const addressed = () => location.hash.match(/^#(\w+)$/)?.[1] ?? "";
+  const [openId, setOpenId] = createSignal(addressed());
+  const onAddress = () => setOpenId(addressed());
+  addEventListener("hashchange", onAddress);
+
+  function go(id: string): void {
+    if (id === openId()) return;
+    // From one conversation to another, "back" leads to the list and not through all of them.
+    const address = id === "" ? location.pathname : `#${id}`;
+    if (id !== "" && openId() === "") history.pushState(null, "", address);
+    else history.replaceState(null, "", address);
+    setOpenId(id);
+  }
+
+  onCleanup(() => {
+    for (const each of unsubscribe) each();
+    document.removeEventListener("visibilitychange", onVisibility);
+    removeEventListener("online", onNetwork);
+    removeEventListener("offline", onNetwork);
+    removeEventListener("hashchange", onAddress);
+    clearTimeout(slowTimer);
+    clearTimeout(toastTimer);
+    clearTimeout(speakTimer);
+  });
+
+  return {
+    client,
+    me,
+    session,
+    connectionState,
+    connectionWords,
+    toast,
+    tell,
+    announcement,
+    nameOf,
+    openId: openId as Accessor<string>,
+    go,
+
+    entries(archived: boolean): readonly InboxEntry[] {
+      trackInbox();
+      return client.inbox.entries(archived);
+    },
+
+    hasMore(archived: boolean): boolean {
+      trackInbox();
+      return client.inbox.hasMore(archived);
+    },
+
+    profile() {
+      trackProfile();
+      return client.me;
+    },
+
+    unreadTotal(): number {
+      trackInbox();
+      return client.inbox.unreadTotal;
+    },
+
+    /** The conversation, looked at again whenever it changes. */
+    conversation(id: string): Conversation {
+      let version = versions.get(id);
+      if (!version) versions.set(id, (version = createVersion()));
+      version[0]();
+      return client.conversation(id);
+    },
+
+    /** Calls back once per frame in which the conversation changed. */
+    listen(id: string, listener: () => void): void {
+      const set = listeners.get(id) ?? new Set();
+      listeners.set(id, set.add(listener));
+      onCleanup(() => {
+        set.delete(listener);
+        if (set.size === 0) listeners.delete(id);
+      });
+    },
+  };
+}
+
+export type Chat = ReturnType<typeof createChat>;
+
+export const ChatContext = createContext<Chat>();
+
+export function useChat(): Chat {
+  const chat = useContext(ChatContext);
+  if (!chat) throw new Error("used outside of a chat");
+  return chat;
+}

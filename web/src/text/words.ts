@@ -1,0 +1,75 @@
+// How facts are put into words. The server's notices carry facts; the wording is the client's.
+
+import { readNotice, type InboxEntry } from "@bluetick/client";
+import { lastSeen } from "./time.ts";
+
+/** A name for a user id. */
+export type NameOf = (user: string) => string;
+
+export function noticeText(message: { content: string; content_type: string }, me: string, nameOf: NameOf): string {
+  const { event, by, user_id, title, member_count = 0 } = readNotice(message) ?? {};
+  const name = (user = "somebody") => (user === me ? "you" : nameOf(user));
+  const sentences: Record<string, string> = {
+    group_created: `${name(by)} created “${title}” with ${memberCount(member_count)}`,
+    member_added: `${name(by)} added ${name(user_id)}`,
+    member_removed: `${name(by)} removed ${name(user_id)}`,
+    member_left: `${name(user_id)} left`,
+  };
+  return (sentences[event ?? ""] ?? "The group changed").replace(/^you /, "You ");
+}
+
+export const memberCount = (count: number): string => (count === 1 ? "1 member" : `${count} members`);
+
+export function titleOf(entry: InboxEntry | undefined, me: string, nameOf: NameOf): string {
+  if (!entry) return "";
+  if (entry.kind === "group") return entry.title ?? "Group";
+  return !entry.peer || entry.peer === me ? `${nameOf(me)} (you)` : nameOf(entry.peer);
+}
+
+export interface Preview {
+  /** Who says it, where that is not plain. */
+  by: string;
+  text: string;
+}
+
+/** One line for the list of conversations. */
+export function previewOf(entry: InboxEntry, me: string, nameOf: NameOf): Preview {
+  const message = entry.last_message;
+  if (!message || message.content_type === "void") return { by: "", text: "" };
+  if (message.content_type === "system") return { by: "", text: noticeText(message, me, nameOf) };
+  const text = firstLine(message.content);
+  if (message.sender_id === me) return { by: "You", text };
+  return { by: entry.kind === "group" ? nameOf(message.sender_id) : "", text };
+}
+
+/** Enough for one line, never cut within a character. */
+export const firstLine = (content: string): string => Array.from(content.slice(0, 240)).slice(0, 160).join("").replace(/\s+/gu, " ");
+
+export function typingText(typists: readonly string[], isGroup: boolean, nameOf: NameOf): string {
+  const [first = "", second = ""] = typists;
+  if (!isGroup) return "typing…";
+  if (typists.length > 2) return `${typists.length} people are typing…`;
+  return typists.length === 2 ? `${nameOf(first)} and ${nameOf(second)} are typing…` : `${nameOf(first)} is typing…`;
+}
+
+/** Empty where nothing is known, or told. */
+export function presenceText(presence: { online: boolean; last_seen_at: number | null } | undefined): string {
+  if (presence?.online) return "online";
+  return presence?.last_seen_at ? lastSeen(presence.last_seen_at) : "";
+}
+
+/** One or two letters that stand for a name. */
+export function initials(name: string): string {
+  const words = name.split(/[\s._-]+/u).filter(Boolean);
+  const letters = words.length > 1 ? [words[0], words.at(-1)] : words;
+  return letters.map((word) => Array.from(word ?? "")[0] ?? "").join("").toLocaleUpperCase();
+}
+
+/** A colour, always the same for the same person. */
+export function hueOf(id: string): number {
+  let hash = 7;
+  for (const letter of id) hash = (hash * 31 + (letter.codePointAt(0) ?? 0)) % 3_600;
+  return Math.round(hash / 10);
+}
+
+export const countText = (count: number): string => (count > 999 ? "999+" : String(count));

@@ -1,0 +1,9 @@
+// Loads a module of the client in Node, which knows no TypeScript, by way of Vite.
+
+import { fileURLToPath } from "node:url";
+import { runnerImport } from "vite";
+
+export async function load(path) {
+  const file = fileURLToPath(new URL(`..${path}`, import.meta.url));
+  return (await runnerImport(file, { configFile: false, logLevel: "error" })).module;
+}

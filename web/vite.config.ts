@@ -1,0 +1,45 @@
+// How the pages become the files of dist/, which are committed: the same sources give the same bytes.
+
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { defaultClientConditions, defineConfig, type Plugin } from "vite";
+import solid from "vite-plugin-solid";
+
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+/** Writes sw.js, which has to know the hashed names it keeps for the time without a network. */
+function serviceWorker(): Plugin {
+  return {
+    name: "service-worker",
+    apply: "build",
+    enforce: "post",
+    generateBundle(_options, bundle) {
+      const page = bundle["index.html"];
+      if (page?.type !== "asset") throw new Error("the page is not in the bundle");
+      const linked = String(page.source).match(/\/assets\/[^"]+/g) ?? [];
+      const files = ["/", ...new Set(linked)];
+      const version = createHash("sha256").update(String(page.source)).digest("hex").slice(0, 12);
+      const source = readFileSync(here("src/sw.js"), "utf8")
+        .replace("__VERSION__", version)
+        .replace("__FILES__", JSON.stringify(files));
+      this.emitFile({ type: "asset", fileName: "sw.js", source });
+    },
+  };
+}
+
+export default defineConfig({
+  root: here("."),
+  plugins: [solid(), serviceWorker()],
+  resolve: { conditions: ["source", ...defaultClientConditions] },
+  build: {
+    target: "es2022",
+    cssTarget: "esnext",
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    reportCompressedSize: true,
+    sourcemap: false,
+    rollupOptions: { input: { index: here("index.html"), docs: here("docs.html") } },
+  },
+  server: { proxy: { "/v1": { target: process.env.BLUETICK_URL ?? "http://127.0.0.1:8080", ws: true } } },
+});
