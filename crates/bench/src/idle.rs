@@ -62,12 +62,12 @@ async fn measure(bench: &IdleBench) -> Result<(), BenchError> {
         {
             held.push(joined.map_err(client_failed)??);
         }
-        let (address, caught_up) = (server.address.clone(), Arc::clone(&caught_up));
+        let (door, caught_up) = (server.door.clone(), Arc::clone(&caught_up));
         connecting.spawn(async move {
             let started = Instant::now();
-            let socket = connect(&address, &token, |_| ()).await?;
+            let link = connect(&door, &token, |_| ()).await?;
             caught_up.record(started.elapsed());
-            Ok::<_, BenchError>(socket)
+            Ok::<_, BenchError>(link)
         });
     }
     while let Some(joined) = connecting.join_next().await {

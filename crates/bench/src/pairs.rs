@@ -6,17 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bluetick_core::ConversationId;
+use bluetick_client::link::{ClientFrame, FrameKind, Link, SendFrame};
 use bluetick_core::ports::Store;
-use futures_util::{SinkExt, StreamExt};
+use bluetick_core::{ConversationId, MessageId, Seq};
 use tokio::task::JoinSet;
-use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use crate::BenchError;
 use crate::measure::{Latencies, Usage};
 use crate::scratch::in_scratch;
 use crate::seed::{Chat, fill, open, person};
-use crate::under_test::{ServerUnderTest, Socket, client_failed, connect, is, next_text};
+use crate::under_test::{ServerUnderTest, client_failed, connect};
 use crate::workload::{Dice, texts};
 
 #[derive(Clone, Debug)]
@@ -33,6 +32,8 @@ pub struct PairsBench {
 
 /// A receiver says `delivered` after so many messages, and when nothing more is waiting.
 const ACK_EVERY: u64 = 16;
+/// A UUIDv7 but for its last digits, which count.
+const MESSAGE_IDS: u128 = 0x0199_c0de_0000_7000_8000_0000_0000_0000;
 
 pub fn run(bench: PairsBench) -> Result<(), BenchError> {
     in_scratch(&bench.directory, 2, measure(&bench))
@@ -63,8 +64,8 @@ async fn measure(bench: &PairsBench) -> Result<(), BenchError> {
     let mut people = Vec::with_capacity(bench.pairs);
     for number in 0..bench.pairs {
         let Chat { from, to, .. } = chat(number);
-        let sender = connect(&server.address, &server.token(&from)?, |_| ()).await?;
-        let receiver = connect(&server.address, &server.token(&to)?, |_| ()).await?;
+        let sender = connect(&server.door, &server.token(&from)?, |_| ()).await?;
+        let receiver = connect(&server.door, &server.token(&to)?, |_| ()).await?;
         people.push((ConversationId::direct(&from, &to), sender, receiver));
     }
     let (cpu, usage) = (server.cpu_seconds(), Usage::now(&bench.directory));
@@ -112,51 +113,55 @@ async fn measure(bench: &PairsBench) -> Result<(), BenchError> {
 
 /// Keeps `window` sends on their way.
 async fn send(
-    socket: Socket,
-    id: ConversationId,
+    link: Link,
+    conversation_id: ConversationId,
     body: Arc<str>,
     window: usize,
     tally: Arc<Tally>,
 ) -> Result<(), BenchError> {
-    let (mut sink, mut frames) = socket.split();
+    let (mut sender, mut receiver) = link.split();
     let mut waiting = VecDeque::with_capacity(window);
-    let mut number = 0u64;
+    let mut number = 0u128;
     loop {
         while waiting.len() < window && !tally.stop.load(Ordering::Relaxed) {
             number += 1;
-            let frame = format!(
-                r#"{{"type":"send","conversation_id":"{id}","message_id":"0199c0de-0000-7000-8000-{number:012x}","content":"{body}"}}"#
-            );
-            sink.feed(Message::text(frame)).await.map_err(client_failed)?;
+            let message_id = MessageId::Uuid((MESSAGE_IDS | number).to_be_bytes());
+            let frame = ClientFrame::Send(SendFrame::text(conversation_id, message_id, &body));
+            sender.feed(&frame).await.map_err(client_failed)?;
             waiting.push_back(Instant::now());
         }
-        sink.flush().await.map_err(client_failed)?;
-        let Some(frame) = frames.next().await else { return Err(client_failed("a sender was closed")) };
-        let Message::Text(text) = frame.map_err(client_failed)? else { continue };
-        if is(&text, "ack") {
-            // Acks come in the order of the sends.
-            if let Some(sent) = waiting.pop_front() {
-                tally.acks.record(sent.elapsed());
+        sender.flush().await.map_err(client_failed)?;
+        let frame = receiver.next().await.map_err(client_failed)?;
+        match frame.kind() {
+            FrameKind::Ack => {
+                // Acks come in the order of the sends.
+                if let Some(sent) = waiting.pop_front() {
+                    tally.acks.record(sent.elapsed());
+                }
+                tally.acknowledged.fetch_add(1, Ordering::Relaxed);
             }
-            tally.acknowledged.fetch_add(1, Ordering::Relaxed);
-        } else if is(&text, "error") {
-            return Err(client_failed(text));
+            FrameKind::Error => return Err(client_failed(frame.text())),
+            _ => {}
         }
     }
 }
 
-async fn receive(mut socket: Socket, id: ConversationId, tally: Arc<Tally>) -> Result<(), BenchError> {
-    let mut seq = 0;
+async fn receive(
+    mut link: Link,
+    conversation_id: ConversationId,
+    tally: Arc<Tally>,
+) -> Result<(), BenchError> {
+    let mut count = 0;
     loop {
-        let text: Utf8Bytes = next_text(&mut socket).await?;
-        if !is(&text, "message") {
+        let frame = link.next().await.map_err(client_failed)?;
+        if frame.kind() != FrameKind::Message {
             continue;
         }
-        seq += 1;
+        count += 1;
         tally.delivered.fetch_add(1, Ordering::Relaxed);
-        if seq % ACK_EVERY == 0 {
-            let ack = format!(r#"{{"type":"delivered","conversation_id":"{id}","seq":{seq}}}"#);
-            socket.send(Message::text(ack)).await.map_err(client_failed)?;
+        if count % ACK_EVERY == 0 {
+            let ack = ClientFrame::Delivered { conversation_id, seq: Seq::new(count) };
+            link.send(&ack).await.map_err(client_failed)?;
         }
     }
 }

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bluetick_client::Server;
+use bluetick_client::link::{ClientFrame, Frame, Link, ServerFrame};
 use bluetick_core::ports::Store;
-use futures_util::SinkExt;
 use tokio::task::JoinSet;
-use tokio_tungstenite::tungstenite::Message;
 
 use crate::BenchError;
 use crate::measure::Latencies;
 use crate::scratch::in_scratch;
 use crate::seed::{Chat, fill, open, person};
-use crate::under_test::{ServerUnderTest, Socket, client_failed, connect};
+use crate::under_test::{ServerUnderTest, client_failed, connect};
 
 #[derive(Clone, Debug)]
 pub struct ReconnectBench {
@@ -51,18 +51,18 @@ async fn measure(bench: &ReconnectBench) -> Result<(), BenchError> {
     let caught_up = Arc::new(Latencies::default());
     let mut connecting = JoinSet::new();
     for token in devices {
-        let (address, caught_up) = (server.address.clone(), Arc::clone(&caught_up));
+        let (door, caught_up) = (server.door.clone(), Arc::clone(&caught_up));
         connecting.spawn(async move {
-            let received = catch_up(&address, &token).await?;
+            let received = catch_up(&door, &token).await?;
             caught_up.record(started.elapsed());
             Ok::<_, BenchError>(received)
         });
     }
     let (mut received, mut held) = (0, Vec::with_capacity(bench.devices));
     while let Some(joined) = connecting.join_next().await {
-        let (messages, socket) = joined.map_err(client_failed)??;
+        let (messages, link) = joined.map_err(client_failed)??;
         received += messages;
-        held.push(socket);
+        held.push(link);
     }
     let took = started.elapsed();
     let expected = bench.devices * bench.missed;
@@ -82,22 +82,18 @@ async fn measure(bench: &ReconnectBench) -> Result<(), BenchError> {
 }
 
 /// Catches up, acknowledges the last of the messages, and counts them. The connection stays.
-async fn catch_up(address: &str, token: &str) -> Result<(usize, Socket), BenchError> {
-    let (mut messages, mut last) = (0, None);
-    let mut socket = connect(address, token, |message| {
+async fn catch_up(door: &Server, token: &str) -> Result<(usize, Link), BenchError> {
+    let (mut messages, mut last): (usize, Option<Frame>) = (0, None);
+    let mut link = connect(door, token, |message| {
         messages += 1;
         last = Some(message);
     })
     .await?;
-    if let Some(ack) = last.as_deref().and_then(delivered) {
-        socket.send(Message::text(ack)).await.map_err(client_failed)?;
+    if let Some(ServerFrame::Message(last)) =
+        last.map(|last| last.decode().map_err(client_failed)).transpose()?
+    {
+        let (conversation_id, seq) = (last.conversation_id, last.seq);
+        link.send(&ClientFrame::Delivered { conversation_id, seq }).await.map_err(client_failed)?;
     }
-    Ok((messages, socket))
-}
-
-/// The ack of a message and all before it.
-fn delivered(message: &str) -> Option<String> {
-    let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    let (id, seq) = (message["conversation_id"].as_str()?, message["seq"].as_u64()?);
-    Some(format!(r#"{{"type":"delivered","conversation_id":"{id}","seq":{seq}}}"#))
+    Ok((messages, link))
 }

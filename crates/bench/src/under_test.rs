@@ -1,31 +1,29 @@
 //! The server that is measured: this same program as a child process, on a store of its own, and clients that talk to
 //! it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use bluetick_auth::{AuthSettings, Tokens};
+use bluetick_client::Server;
+use bluetick_client::link::{ClientFrame, Frame, FrameKind, Link};
 use bluetick_core::UserId;
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::{Clock, SystemClock};
-use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use crate::BenchError;
 
 const START: Duration = Duration::from_secs(60);
 const TOKEN_TTL: Duration = Duration::from_secs(3_600);
 
-pub type Socket = WebSocketStream<TcpStream>;
-
 pub struct ServerUnderTest {
     child: Child,
-    pub address: String,
+    /// Where it listens.
+    pub door: Server,
     tokens: Tokens,
 }
 
@@ -62,8 +60,10 @@ impl ServerUnderTest {
             let line = line.map_err(server_failed)?;
             let line = line.ok_or_else(|| server_failed("it ended before it served"))?;
             if let Some((_, rest)) = line.split_once("http://") {
-                let address = rest.split('/').next().unwrap_or(rest).to_owned();
-                return Ok(ServerUnderTest { child, address, tokens });
+                let address = rest.split('/').next().unwrap_or(rest);
+                let url = format!("http://{address}").parse().map_err(server_failed)?;
+                let door = Server::new(url).map_err(server_failed)?;
+                return Ok(ServerUnderTest { child, door, tokens });
             }
         }
     }
@@ -102,43 +102,16 @@ impl ServerUnderTest {
 }
 
 /// Connects and says hello. Gives each message of the backlog to `visit`; returns at `caught_up`.
-pub async fn connect(
-    address: &str,
-    token: &str,
-    mut visit: impl FnMut(Utf8Bytes),
-) -> Result<Socket, BenchError> {
-    let stream = TcpStream::connect(address).await.map_err(client_failed)?;
-    stream.set_nodelay(true).map_err(client_failed)?;
-    let url = format!("ws://{address}/v1/ws");
-    let (mut socket, _) = tokio_tungstenite::client_async(url, stream).await.map_err(client_failed)?;
-    let hello = format!(r#"{{"type":"hello","token":"{token}"}}"#);
-    socket.send(Message::text(hello)).await.map_err(client_failed)?;
+pub async fn connect(door: &Server, token: &str, mut visit: impl FnMut(Frame)) -> Result<Link, BenchError> {
+    let mut link = Link::open(door).await.map_err(client_failed)?;
+    let hello = ClientFrame::Hello { token, device_id: None, positions: BTreeMap::new() };
+    link.send(&hello).await.map_err(client_failed)?;
     loop {
-        let text = next_text(&mut socket).await?;
-        if is(&text, "message") {
-            visit(text);
-        } else if is(&text, "caught_up") {
-            return Ok(socket);
+        let frame = link.next().await.map_err(client_failed)?;
+        match frame.kind() {
+            FrameKind::Message => visit(frame),
+            FrameKind::CaughtUp => return Ok(link),
+            _ => {}
         }
     }
-}
-
-/// The next frame of the server.
-pub async fn next_text(socket: &mut Socket) -> Result<Utf8Bytes, BenchError> {
-    loop {
-        match socket.next().await {
-            Some(Ok(Message::Text(text))) => return Ok(text),
-            Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(client_failed(error)),
-            None => return Err(client_failed("the server closed the connection")),
-        }
-    }
-}
-
-/// The type is what a frame begins with.
-pub fn is(frame: &str, kind: &str) -> bool {
-    frame
-        .strip_prefix(r#"{"type":""#)
-        .and_then(|rest| rest.strip_prefix(kind))
-        .is_some_and(|rest| rest.starts_with('"'))
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bluetick_client::ServerUrl;
 use bluetick_core::UserId;
 use clap::{Args, Parser, Subcommand};
 
@@ -22,6 +23,7 @@ Examples:
   bluetick                          start the server on http://127.0.0.1:8080/, data in ./bluetick-data
   bluetick user add alice           make a user, also while the server runs
   bluetick token alice --ttl 1h     print a token for alice
+  bluetick chat --user alice        chat in this terminal
   bluetick config example           print a settings file to start from
 
 `bluetick COMMAND --help` tells more about each.";
@@ -35,6 +37,8 @@ pub enum Command {
     User(UserCommand),
     /// Print a token for a user
     Token(TokenArgs),
+    /// Chat in this terminal
+    Chat(ChatArgs),
     /// Check the settings, or print an example of them
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -188,6 +192,51 @@ Examples:
   bluetick token alice
   curl http://127.0.0.1:8080/v1/conversations -H \"Authorization: Bearer $(bluetick token alice --ttl 15m)\" \\
     -H 'content-type: application/json' -d '{\"kind\":\"direct\",\"peer\":\"bob\"}'";
+
+/// Not `Debug`: it may hold a token.
+#[derive(Args)]
+#[command(after_help = CHAT_HELP)]
+pub struct ChatArgs {
+    /// The server [default: the one of last time, or http://127.0.0.1:8080]
+    #[arg(long, value_name = "URL")]
+    pub server: Option<ServerUrl>,
+    /// Who you are there; asked for where it is not given
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<UserId>,
+    /// A token instead of a password [default: $BLUETICK_TOKEN]
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// Make a new account
+    #[arg(long, conflicts_with = "token")]
+    pub sign_up: bool,
+    /// Forget the log-in of last time, and all that is kept of it here; unsent messages too
+    #[arg(long, conflicts_with_all = ["token", "sign_up"])]
+    pub log_out: bool,
+    /// Where this client keeps what it has and what is not sent yet [default: $XDG_DATA_HOME/bluetick, or ~/.local/share/bluetick]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for ChatArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChatArgs")
+            .field("server", &self.server)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+const CHAT_HELP: &str = "\
+Asks for the password once; the log-in is kept, readable by you alone, until it expires. What you write
+without a network is kept as well and goes out the next time. `?` or F1 shows all keys; Ctrl-C leaves.
+
+Ticks: one, the server has it; two, a device has it; two in blue, it was read. NO_COLOR=1 switches
+colours off and says it in words. One `bluetick chat` per user and machine at a time.
+
+Examples:
+  bluetick chat --user alice --sign-up
+  bluetick chat --server https://chat.example.org --user alice
+  BLUETICK_TOKEN=$(bluetick token bob) bluetick chat --server http://127.0.0.1:8080";
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {

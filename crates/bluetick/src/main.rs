@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::User(command) => commands::user::run(command),
         Command::Token(arguments) => commands::token::run(arguments),
+        Command::Chat(arguments) => commands::chat::run(arguments),
         Command::Config(command) => commands::config::run(command),
         Command::Bench(command) => commands::bench::run(command),
     };

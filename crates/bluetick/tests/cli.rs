@@ -22,6 +22,7 @@ fn every_help_teaches_by_example() {
         &["user", "add", "--help"],
         &["user", "password", "--help"],
         &["token", "--help"],
+        &["chat", "--help"],
         &["config", "check", "--help"],
         &["config", "example", "--help"],
     ] {

@@ -13,7 +13,7 @@ const FLAGS = [
 ];
 
 export function openBrowser() {
-  return chromium.launch({ executablePath: process.env.BLUETICK_CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
 }
 
 export async function inWorld(story, settings = {}) {

@@ -11,7 +11,7 @@ use super::layers::{Entry, unknown_key};
 
 const PREFIX: &str = "BLUETICK_";
 /// Read elsewhere: they say where settings are, or what to log, and are not settings.
-const NOT_SETTINGS: [&str; 2] = ["CONFIG", "LOG"];
+const NOT_SETTINGS: [&str; 3] = ["CONFIG", "LOG", "TOKEN"];
 
 pub fn entries(environment: &[(OsString, OsString)], known: &[Known]) -> Result<Vec<Entry>, SettingsError> {
     let mut entries = Vec::new();

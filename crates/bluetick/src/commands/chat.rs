@@ -1,0 +1,246 @@
+//! `bluetick chat`: finds out who is chatting and where, then leaves the terminal to the terminal client.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use bluetick_client::wire::bodies::Session;
+use bluetick_client::{
+    ApiError, Client, ClientSettings, FileStorage, FixedToken, Server, ServerUrl, StartError, log_in,
+    sign_up, who_is,
+};
+use bluetick_core::UserId;
+use bluetick_core::time::{Clock, SystemClock};
+use bluetick_terminal::Ended;
+use serde_json::{Value, json};
+
+use crate::cli::ChatArgs;
+use crate::failure::Failure;
+
+const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
+const TOKEN_VARIABLE: &str = "BLUETICK_TOKEN";
+const SESSION_FILE: &str = "session.json";
+/// A token that is about to expire is not worth starting with.
+const GOOD_FOR_MS: i64 = 60_000;
+
+pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
+    let home = Home::find(arguments)?;
+    let last = home.last();
+    let url = match (&arguments.server, &last) {
+        (Some(url), _) => url.clone(),
+        (None, Some((url, _))) => url.clone(),
+        (None, None) => DEFAULT_SERVER.parse().map_err(Failure::failed)?,
+    };
+    let known = last.filter(|(last_url, _)| *last_url == url).map(|(_, user)| user);
+    let user = arguments.user.clone().or(known);
+    if arguments.log_out {
+        return log_out(&home, &url, user);
+    }
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return Err(Failure::usage("chat needs a terminal; standard input or output is something else"));
+    }
+    let server = Server::new(url.clone()).map_err(Failure::failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
+    runtime.block_on(async {
+        let identity = identify(arguments, &home, &server, user).await?;
+        let directory = home.of(&url, &identity.user);
+        let storage = FileStorage::open(&directory).map_err(Failure::failed)?;
+        home.remember(&url, &identity.user);
+        let settings = ClientSettings::new(server, identity.user, FixedToken(identity.token));
+        let client = Client::start(settings, storage).await.map_err(|error| match error {
+            StartError::OtherUser(other) => Failure::usage(other),
+            other => Failure::failed(other),
+        })?;
+        let look = bluetick_terminal::look_of(|name| std::env::var(name).ok());
+        match bluetick_terminal::run(client, &url.to_string(), look).await.map_err(Failure::failed)? {
+            Ended::Left => Ok(()),
+            Ended::LoggedOut => {
+                // The next start asks for the password again.
+                let _forgotten = fs::remove_file(directory.join(SESSION_FILE));
+                Err(Failure::failed("the log-in has expired; start again to log in"))
+            }
+        }
+    })
+}
+
+fn log_out(home: &Home, url: &ServerUrl, user: Option<UserId>) -> Result<(), Failure> {
+    let user = user.ok_or_else(|| Failure::usage("nobody is logged in here; --user says who to forget"))?;
+    let directory = home.of(url, &user);
+    // Nobody may be using it.
+    let storage = FileStorage::open(&directory).map_err(Failure::failed)?;
+    fs::remove_dir_all(&directory).map_err(Failure::failed)?;
+    drop(storage);
+    eprintln!("bluetick: forgot {user} at {url}");
+    Ok(())
+}
+
+struct Identity {
+    user: UserId,
+    token: String,
+}
+
+/// By the token that was given, by the log-in of last time, or by asking.
+async fn identify(
+    arguments: &ChatArgs,
+    home: &Home,
+    server: &Server,
+    user: Option<UserId>,
+) -> Result<Identity, Failure> {
+    let given = arguments
+        .token
+        .clone()
+        .or_else(|| std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()));
+    if let Some(token) = given.filter(|_| !arguments.sign_up) {
+        return match who_is(server, &token).await {
+            Ok(profile)
+                if user.as_ref().is_some_and(|user| *user != profile.user_id && arguments.user.is_some()) =>
+            {
+                Err(Failure::usage(format!("the token is {}'s", profile.user_id)))
+            }
+            Ok(profile) => Ok(Identity { user: profile.user_id, token }),
+            // Without a network the token is believed; the server decides when it is there.
+            Err(ApiError::Unreachable(_)) if user.is_some() => {
+                user.map(|user| Identity { user, token }).ok_or_else(|| Failure::usage("no user"))
+            }
+            Err(error) => Err(refused(server, &error)),
+        };
+    }
+    let user = match user {
+        Some(user) => user,
+        None => ask("User: ")?.parse().map_err(Failure::usage)?,
+    };
+    let place = home.of(&server.url, &user);
+    if !arguments.sign_up
+        && let Some(token) = kept_token(&place)
+    {
+        return Ok(Identity { user, token });
+    }
+    let session = if arguments.sign_up { join(server, &user).await? } else { enter(server, &user).await? };
+    keep_token(&place, &session)?;
+    Ok(Identity { user: session.user_id, token: session.token })
+}
+
+async fn enter(server: &Server, user: &UserId) -> Result<Session, Failure> {
+    let password = ask_password(&format!("Password of {user} at {}: ", server.url))?;
+    log_in(server, user, &password).await.map_err(|error| match &error {
+        ApiError::Refused { code, .. } if code == "invalid_credentials" => {
+            Failure::usage("user and password do not match; --sign-up makes a new account")
+        }
+        error => refused(server, error),
+    })
+}
+
+async fn join(server: &Server, user: &UserId) -> Result<Session, Failure> {
+    let password = ask_password(&format!("New password of {user} at {}: ", server.url))?;
+    if ask_password("Again: ")? != password {
+        return Err(Failure::usage("the two passwords are not the same"));
+    }
+    sign_up(server, user, &password, None).await.map_err(|error| refused(server, &error))
+}
+
+fn refused(server: &Server, error: &ApiError) -> Failure {
+    match error {
+        ApiError::Unreachable(reason) => {
+            Failure::failed(format!("{} cannot be reached: {reason}", server.url))
+        }
+        other => Failure::usage(other),
+    }
+}
+
+fn ask(question: &str) -> Result<String, Failure> {
+    let mut out = io::stderr();
+    write!(out, "{question}").and_then(|()| out.flush()).map_err(Failure::failed)?;
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).map_err(Failure::failed)?;
+    Ok(line.trim().to_owned())
+}
+
+/// Without an echo.
+fn ask_password(question: &str) -> Result<String, Failure> {
+    rpassword::prompt_password(question)
+        .map_err(|error| Failure::failed(format!("cannot read the password: {error}")))
+}
+
+fn kept_token(place: &Path) -> Option<String> {
+    let kept: Value = serde_json::from_slice(&fs::read(place.join(SESSION_FILE)).ok()?).ok()?;
+    let is_good = kept["expires_at"].as_i64()? > SystemClock.now().millis() + GOOD_FOR_MS;
+    is_good.then(|| kept["token"].as_str().map(str::to_owned))?
+}
+
+/// Readable by its owner alone, from its first byte on.
+fn keep_token(place: &Path, session: &Session) -> Result<(), Failure> {
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+
+    let failed = |error: io::Error| Failure::failed(format!("{}: {error}", place.display()));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(place).map_err(failed)?;
+    let kept = json!({"token": session.token, "expires_at": session.expires_at.millis()});
+    let new = place.join("session.json.new");
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)
+        .map_err(failed)?;
+    file.write_all(kept.to_string().as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+    fs::rename(new, place.join(SESSION_FILE)).map_err(failed)
+}
+
+/// Where this client keeps things, of all servers and users.
+struct Home(PathBuf);
+
+impl Home {
+    fn find(arguments: &ChatArgs) -> Result<Home, Failure> {
+        let absolute =
+            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let usual = || {
+            let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
+            data.map(|data| data.join("bluetick"))
+        };
+        let home = arguments.data_dir.clone().or_else(usual);
+        home.map(Home).ok_or_else(|| Failure::usage("there is no home directory; give --data-dir"))
+    }
+
+    fn of(&self, url: &ServerUrl, user: &UserId) -> PathBuf {
+        self.0.join("chat").join(below(&url.to_string())).join(below(user.as_str()))
+    }
+
+    /// Where and who it was last time.
+    fn last(&self) -> Option<(ServerUrl, UserId)> {
+        let last: Value = serde_json::from_slice(&fs::read(self.0.join("chat/last.json")).ok()?).ok()?;
+        Some((last["server"].as_str()?.parse().ok()?, last["user"].as_str()?.parse().ok()?))
+    }
+
+    fn remember(&self, url: &ServerUrl, user: &UserId) {
+        let last = json!({"server": url.to_string(), "user": user.as_str()});
+        // A convenience: without it, the flags are needed again.
+        let _kept = fs::write(self.0.join("chat/last.json"), last.to_string());
+    }
+}
+
+/// A path below a directory, different for different texts. Long names become several directories, since one takes 255
+/// bytes at most.
+fn below(text: &str) -> PathBuf {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+    let spelled =
+        |byte: &u8| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
+    text.as_bytes().chunks(64).map(|part| part.iter().map(spelled).collect::<String>()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_of_a_user_leaves_its_directory_or_takes_anothers() {
+        assert_eq!(below("../alice"), PathBuf::from("%2E%2E%2Falice"));
+        assert_eq!(below("."), PathBuf::from("%2E"));
+        assert_eq!(below("Alice"), PathBuf::from("%41lice"));
+        let longest = below(&"ü".repeat(64));
+        assert!(longest.components().all(|part| part.as_os_str().len() <= 255), "{longest:?}");
+    }
+}

@@ -1,0 +1,407 @@
+//! `bluetick chat` in real terminals: pseudo-terminals with a screen that is read as a person would.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+#[path = "client/proxy.rs"]
+mod proxy;
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bluetick_testkit::http::request;
+use bluetick_testkit::process::Launcher;
+use proxy::Proxy;
+use pty_process::Size;
+use pty_process::blocking::{Command, Pty, open};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::termios::{LocalModes, OutputModes, tcgetattr};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const ROWS: u16 = 24;
+const COLUMNS: u16 = 90;
+const PASSWORD: &str = "correct horse";
+
+/// A terminal with a `bluetick chat` in it.
+struct Terminal {
+    pty: Arc<Pty>,
+    child: Child,
+    seen: Arc<Mutex<Seen>>,
+    reading: Option<JoinHandle<()>>,
+    modes_before: (LocalModes, OutputModes),
+}
+
+struct Seen {
+    screen: vt100::Parser,
+    /// Every byte the program has written.
+    bytes: Vec<u8>,
+}
+
+fn modes(pty: &Pty) -> (LocalModes, OutputModes) {
+    let attributes = tcgetattr(pty).unwrap();
+    (attributes.local_modes, attributes.output_modes)
+}
+
+impl Terminal {
+    fn start(home: &Path, arguments: &[&str]) -> Terminal {
+        Terminal::start_with(home, arguments, &[])
+    }
+
+    fn start_with(home: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Terminal {
+        let (pty, pts) = open().unwrap();
+        pty.resize(Size::new(ROWS, COLUMNS)).unwrap();
+        let modes_before = modes(&pty);
+        let command = Command::new(env!("CARGO_BIN_EXE_bluetick"))
+            .arg("chat")
+            .args(arguments)
+            .env_clear()
+            .env("HOME", home)
+            .env("TERM", "xterm-256color")
+            .env("LANG", "C.UTF-8")
+            .envs(variables.iter().copied());
+        let child = command.spawn(pts).unwrap();
+        let seen =
+            Arc::new(Mutex::new(Seen { screen: vt100::Parser::new(ROWS, COLUMNS, 0), bytes: Vec::new() }));
+        let pty = Arc::new(pty);
+        let (from, to) = (Arc::clone(&pty), Arc::clone(&seen));
+        let reading = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // The last one to hold the other side ends it with an error.
+            while let Ok(count @ 1..) = (&*from).read(&mut bytes) {
+                let mut seen = to.lock().unwrap();
+                seen.screen.process(&bytes[..count]);
+                seen.bytes.extend_from_slice(&bytes[..count]);
+            }
+        });
+        Terminal { pty, child, seen, reading: Some(reading), modes_before }
+    }
+
+    fn press(&self, keys: &str) {
+        (&*self.pty).write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn shown(&self) -> String {
+        self.seen.lock().unwrap().screen.screen().contents()
+    }
+
+    #[track_caller]
+    fn wait_until(&self, what: &str, mut holds: impl FnMut(&vt100::Screen) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds(self.seen.lock().unwrap().screen.screen()) {
+            assert!(Instant::now() < deadline, "not in time: {what}; the screen shows\n{}", self.shown());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[track_caller]
+    fn wait_for(&self, text: &str) {
+        self.wait_until(text, |screen| screen.contents().contains(text));
+    }
+
+    /// The colour of the first place where this is shown right of the inbox.
+    fn colour_of(screen: &vt100::Screen, sign: &str) -> Option<vt100::Color> {
+        let places = (0..ROWS).flat_map(|row| (30..COLUMNS).map(move |column| (row, column)));
+        let mut cells = places.filter_map(|(row, column)| screen.cell(row, column));
+        cells.find(|cell| cell.contents() == sign).map(vt100::Cell::fgcolor)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for the end; the terminal is as it was before.
+    #[track_caller]
+    fn ended(mut self) -> i32 {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it did not end; the screen shows\n{}", self.shown());
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(modes(&self.pty), self.modes_before, "line by line and with an echo, as before");
+        self.reading.take().unwrap().join().unwrap();
+        let seen = self.seen.lock().unwrap();
+        let screen = seen.screen.screen();
+        assert!(!screen.alternate_screen() && !screen.bracketed_paste() && !screen.hide_cursor());
+        assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None);
+        status.code().unwrap_or(-1)
+    }
+
+    /// Makes an account, at the prompts.
+    fn sign_up(home: &Path, server: &str, user: &str) -> Terminal {
+        let terminal = Terminal::start(home, &["--server", server, "--user", user, "--sign-up"]);
+        for prompt in ["New password of", "Again:"] {
+            terminal.wait_for(prompt);
+            terminal.press(&format!("{PASSWORD}\r"));
+        }
+        terminal.wait_for(&format!("Bluetick {user}"));
+        terminal.wait_until("all is well", |screen| !screen.contents().contains("waiting for network"));
+        terminal
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Ended already in most tests; then there is nothing to kill.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+struct Server {
+    launcher: Launcher,
+    process: Option<bluetick_testkit::process::ServerProcess>,
+    proxy: Proxy,
+    _data_dir: tempfile::TempDir,
+}
+
+impl Server {
+    async fn start() -> Server {
+        let data_dir = tempfile::tempdir().unwrap();
+        let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path());
+        let process = launcher.start().await;
+        let proxy = Proxy::to(Some(&process.address)).await;
+        Server { launcher, process: Some(process), proxy, _data_dir: data_dir }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.proxy.address)
+    }
+
+    async fn kill(&mut self) {
+        self.proxy.set_target(None);
+        self.process.take().unwrap().kill().await;
+    }
+
+    async fn start_again(&mut self) {
+        let process = self.launcher.start().await;
+        self.proxy.set_target(Some(&process.address));
+        self.process = Some(process);
+    }
+
+    async fn ask(&self, method: &str, path: &str, token: &str, body: Value) -> Value {
+        let (status, answer) = request(&self.proxy.address, method, path, token, Some(&body)).await.unwrap();
+        assert!(status < 300, "{answer}");
+        answer
+    }
+
+    /// Somebody who sends over HTTP.
+    async fn log_in(&self, user: &str) -> String {
+        let body = json!({"user_id": user, "password": PASSWORD});
+        let answer = self.ask("POST", "/v1/login", "", body).await;
+        answer["token"].as_str().unwrap().to_owned()
+    }
+
+    async fn say(&self, token: &str, peer: &str, content: &str) {
+        let opened =
+            self.ask("POST", "/v1/conversations", token, json!({"kind": "direct", "peer": peer})).await;
+        let path = format!("/v1/conversations/{}/messages", opened["conversation_id"].as_str().unwrap());
+        let id =
+            format!("{:x}", content.len() * 1_000 + usize::from(content.bytes().fold(0, u8::wrapping_add)));
+        self.ask("POST", &path, token, json!({"message_id": id, "content": content})).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_people_chat_in_two_terminals_also_over_a_restart_of_the_server() {
+    let mut server = Server::start().await;
+    let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let alice = Terminal::sign_up(homes[0].path(), &server.url(), "alice");
+    let bob = Terminal::sign_up(homes[1].path(), &server.url(), "bob");
+
+    alice.press("n");
+    alice.wait_for("Chat with");
+    alice.press("bob\r");
+    alice.wait_for("Enter send");
+    alice.press("Hi bob\r");
+    alice.wait_for("✓✓");
+    assert_ne!(
+        Terminal::colour_of(alice.seen.lock().unwrap().screen.screen(), "✓"),
+        Some(vt100::Color::Idx(12))
+    );
+
+    bob.wait_for("(1)");
+    bob.press("\r");
+    bob.wait_until("alice is written to", |screen| {
+        screen.contents().contains("Hi bob") && !screen.contents().contains("(1)")
+    });
+    alice.wait_until("the ticks are blue", |screen| {
+        Terminal::colour_of(screen, "✓") == Some(vt100::Color::Idx(12))
+    });
+
+    bob.press("x");
+    alice.wait_for("typing…");
+    bob.press("\u{7f}back at you\r");
+    alice.wait_for("back at you");
+
+    server.kill().await;
+    alice.wait_for("waiting for network…");
+    alice.press("written while nobody was there\r");
+    alice.wait_for("◷");
+    server.start_again().await;
+    bob.wait_for("written while nobody was there");
+    alice.wait_until("it is sent", |screen| !screen.contents().contains('◷'));
+    alice.wait_until("and read", |screen| screen.contents().matches("✓✓").count() >= 2);
+
+    for terminal in [alice, bob] {
+        assert!(
+            !terminal
+                .seen
+                .lock()
+                .unwrap()
+                .bytes
+                .windows(PASSWORD.len())
+                .any(|part| part == PASSWORD.as_bytes())
+        );
+        terminal.press("\u{3}");
+        assert_eq!(terminal.ended(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_without_a_network_goes_out_the_next_time() {
+    let mut server = Server::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
+    alice.press("nbob\r");
+    alice.wait_for("Enter send");
+    alice.press("first\r");
+    alice.wait_for("✓");
+    alice.press("\u{3}");
+    assert_eq!(alice.ended(), 0);
+
+    server.kill().await;
+    // Who and where are remembered, and so is what was said.
+    let alice = Terminal::start(home.path(), &[]);
+    alice.wait_for("first");
+    alice.press("\r");
+    alice.wait_for("Enter send");
+    alice.press("second\r");
+    alice.wait_for("1 message waits");
+    alice.press("\u{3}");
+    assert_eq!(alice.ended(), 0);
+
+    server.start_again().await;
+    let alice = Terminal::start(home.path(), &[]);
+    alice.press("\r");
+    alice.wait_until("it is sent", |screen| {
+        screen.contents().contains("second") && !screen.contents().contains('◷')
+    });
+    let token = server.log_in("alice").await;
+    let inbox = server.ask("GET", "/v1/conversations", &token, json!({})).await;
+    assert_eq!(inbox["conversations"][0]["last_message"]["content"], "second");
+    assert_eq!(inbox["conversations"][0]["last_seq"], 2);
+    alice.signal(Signal::TERM);
+    assert_eq!(alice.ended(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_cannot_steer_the_terminal_and_any_size_will_do() {
+    let server = Server::start().await;
+    let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let bob = Terminal::sign_up(homes[1].path(), &server.url(), "bob");
+    bob.press("\u{3}");
+    assert_eq!(bob.ended(), 0);
+    let alice = Terminal::sign_up(homes[0].path(), &server.url(), "alice");
+    let bob = server.log_in("bob").await;
+    server.say(&bob, "alice", "\u{1b}]0;taken over\u{7}\u{1b}[2Jgone? \u{9b}31m").await;
+    alice.wait_for("␛]0;taken over␇");
+    alice.press("\r");
+    alice.wait_for("Enter send");
+    server.say(&bob, "alice", &format!("{} 日本語 👩‍👩‍👧 שלום", "long ".repeat(60))).await;
+    alice.wait_for("日本語");
+    let bytes = alice.seen.lock().unwrap().bytes.clone();
+    for steering in [&b"\x1b]0;taken"[..], b"\x1b[2Jgone"] {
+        assert!(!bytes.windows(steering.len()).any(|part| part == steering));
+    }
+
+    alice.press("\u{1b}[200~pasted\nin two lines\u{1b}[201~");
+    alice.wait_for("in two lines");
+    for (rows, columns) in [(10, 30), (5, 10), (40, 150), (24, 59), (24, 80)] {
+        alice.seen.lock().unwrap().screen.screen_mut().set_size(rows, columns);
+        alice.pty.resize(Size::new(rows, columns)).unwrap();
+    }
+    alice.wait_for("in two lines");
+    alice.press("\r");
+    alice.wait_for("✓");
+    alice.press("\u{1b}[11~");
+    alice.wait_for("between the inbox and the message");
+    alice.press("\u{3}");
+    assert_eq!(alice.ended(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_colours_the_ticks_say_it_in_words() {
+    let server = Server::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
+    alice.press("\u{3}");
+    assert_eq!(alice.ended(), 0);
+    let alice = Terminal::start_with(home.path(), &[], &[("NO_COLOR", "1"), ("LC_ALL", "C")]);
+    alice.wait_for("Bluetick alice");
+    alice.press("nbob\r");
+    alice.wait_for("Enter send");
+    alice.press("plain\r");
+    alice.wait_until("sent", |screen| screen.contents().contains("sent"));
+    let seen = alice.seen.lock().unwrap();
+    let is_plain = |cell: &vt100::Cell| cell.fgcolor() == vt100::Color::Default;
+    assert!(
+        (0..ROWS).all(|row| (0..COLUMNS).all(|column| seen
+            .screen
+            .screen()
+            .cell(row, column)
+            .is_none_or(is_plain)))
+    );
+    drop(seen);
+    alice.press("\u{3}");
+    assert_eq!(alice.ended(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kept_log_in_that_is_not_good_any_more_is_told_and_asked_for_again() {
+    let server = Server::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
+    alice.press("\u{3}");
+    assert_eq!(alice.ended(), 0);
+    let alice_at =
+        |url: &str| home.path().join(".local/share/bluetick/chat").join(url).join("alice/session.json");
+    let file = alice_at(&server.url().replace(':', "%3A").replace('/', "%2F").replace('.', "%2E"));
+    let kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    std::fs::write(&file, json!({"token": "forged", "expires_at": kept["expires_at"]}).to_string()).unwrap();
+
+    let alice = Terminal::start(home.path(), &[]);
+    alice.wait_for("your log-in has expired");
+    alice.press("\u{3}");
+    assert_eq!(alice.ended(), 1);
+    let alice = Terminal::start(home.path(), &[]);
+    alice.wait_for("Password of alice");
+    alice.press(&format!("{PASSWORD}\r"));
+    alice.wait_for("Bluetick alice");
+    alice.press("\u{3}");
+    assert_eq!(alice.ended(), 0);
+}
+
+#[test]
+fn a_wrong_password_and_a_missing_server_are_told_in_one_sentence() {
+    let home = tempfile::tempdir().unwrap();
+    let alice = Terminal::start(home.path(), &["--server", "http://127.0.0.1:1", "--user", "alice"]);
+    alice.wait_for("Password of alice");
+    alice.press("whatever it is\r");
+    alice.wait_for("cannot be reached");
+    assert_eq!(alice.ended(), 1);
+    let piped = std::process::Command::new(env!("CARGO_BIN_EXE_bluetick"))
+        .args(["chat", "--user", "alice"])
+        .env("HOME", home.path())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(piped.status.code(), Some(2));
+    assert!(String::from_utf8(piped.stderr).unwrap().contains("chat needs a terminal"));
+}

@@ -1,0 +1,91 @@
+//! A network that can be cut: everything a client says goes through here to a server that may move.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+pub struct Proxy {
+    pub address: String,
+    weather: Arc<Weather>,
+    _listening: JoinSet<()>,
+}
+
+struct Weather {
+    /// Where the server is; `None`: nobody is let through.
+    target: watch::Sender<Option<String>>,
+    /// Moves on with every cut.
+    cuts: watch::Sender<u64>,
+    /// What the server says is swallowed.
+    answers_are_lost: AtomicBool,
+}
+
+impl Proxy {
+    pub async fn to(target: Option<&str>) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let weather = Arc::new(Weather {
+            target: watch::Sender::new(target.map(str::to_owned)),
+            cuts: watch::Sender::new(0),
+            answers_are_lost: AtomicBool::new(false),
+        });
+        let mut listening = JoinSet::new();
+        listening.spawn(listen(listener, Arc::clone(&weather)));
+        Proxy { address, weather, _listening: listening }
+    }
+
+    /// The server is there now, or nowhere.
+    pub fn set_target(&self, target: Option<&str>) {
+        self.weather.target.send_replace(target.map(str::to_owned));
+    }
+
+    /// Ends all connections, without a good-bye.
+    pub fn cut(&self) {
+        self.weather.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// From now on the server hears everything and nobody hears the server.
+    pub fn lose_answers(&self, lost: bool) {
+        self.weather.answers_are_lost.store(lost, Ordering::SeqCst);
+    }
+}
+
+async fn listen(listener: TcpListener, weather: Arc<Weather>) {
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        connections.spawn(carry(client, Arc::clone(&weather)));
+    }
+}
+
+async fn carry(client: TcpStream, weather: Arc<Weather>) {
+    let mut cuts = weather.cuts.subscribe();
+    cuts.mark_unchanged();
+    let Some(target) = weather.target.borrow().clone() else { return };
+    let Ok(server) = TcpStream::connect(target).await else { return };
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::select! {
+        () = pump(from_client, to_server, None) => {}
+        () = pump(from_server, to_client, Some(&weather.answers_are_lost)) => {}
+        _cut = cuts.changed() => {}
+    }
+}
+
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_lost: Option<&AtomicBool>) {
+    let mut bytes = vec![0; 16 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+        if is_lost.is_some_and(|is_lost| is_lost.load(Ordering::SeqCst)) {
+            continue;
+        }
+        if to.write_all(&bytes[..count]).await.is_err() {
+            return;
+        }
+    }
+}

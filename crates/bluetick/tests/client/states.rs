@@ -1,0 +1,77 @@
+//! Messages that the server does not take, or not yet.
+
+use bluetick_client::{CannotCancel, SendState};
+
+use crate::world::{World, numbered, until, user};
+
+#[tokio::test]
+async fn what_is_too_large_fails_and_can_be_given_up_and_the_rest_goes_on() {
+    let world = World::with(&[("BLUETICK_LIMITS__CONTENT_BYTES", "100")]).await;
+    let alice = world.client("alice").await;
+    let to_bob = alice.open_direct(&user("bob")).await.unwrap();
+    let large = to_bob.send(&"x".repeat(200)).await.unwrap();
+    to_bob.send("small").await.unwrap();
+    let failed = || matches!(to_bob.send_state(&large.message_id), Some(SendState::Failed(why)) if why.code == "content_too_large");
+    until("it failed", &alice, failed).await;
+    until("the rest is sent", &alice, || to_bob.view().waiting.len() == 1).await;
+    assert!(to_bob.retry(&large.message_id).await);
+    until("it failed again", &alice, failed).await;
+    assert!(to_bob.cancel(&large.message_id).await.is_ok());
+    assert_eq!(to_bob.cancel(&large.message_id).await, Err(CannotCancel::NotWaiting));
+    assert_eq!(world.texts("alice", &to_bob).await, ["small"]);
+    alice.stop().await;
+}
+
+#[tokio::test]
+async fn a_frame_that_the_server_closes_for_is_found_among_all_that_are_on_their_way() {
+    let world =
+        World::with(&[("BLUETICK_LIMITS__CONTENT_BYTES", "200"), ("BLUETICK_LIMITS__FRAME_BYTES", "2000")])
+            .await;
+    let alice = world.client("alice").await;
+    let mut conversations = Vec::new();
+    for peer in ["bob", "carol", "dave"] {
+        conversations.push(alice.open_direct(&user(peer)).await.unwrap());
+    }
+    let large = conversations[1].send(&"x".repeat(5_000)).await.unwrap();
+    for conversation in &conversations {
+        conversation.send("small").await.unwrap();
+    }
+    until("the large one failed", &alice, || {
+        matches!(conversations[1].send_state(&large.message_id), Some(SendState::Failed(_)))
+    })
+    .await;
+    until("all others are sent", &alice, || alice.waiting() == 1).await;
+    alice.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_writes_faster_than_allowed_is_slowed_down_and_keeps_the_order() {
+    let world =
+        World::with(&[("BLUETICK_LIMITS__SENDS_PER_SECOND", "20"), ("BLUETICK_LIMITS__SENDS_BURST", "5")])
+            .await;
+    let alice = world.client("alice").await;
+    let to_bob = alice.open_direct(&user("bob")).await.unwrap();
+    for text in numbered(30) {
+        to_bob.send(&text).await.unwrap();
+    }
+    until("all are sent", &alice, || alice.waiting() == 0).await;
+    assert_eq!(world.texts("alice", &to_bob).await, numbered(30));
+    alice.stop().await;
+}
+
+#[tokio::test]
+async fn an_outbox_takes_a_thousand_and_then_says_so() {
+    let mut world = World::new().await;
+    let alice = world.client("alice").await;
+    let to_bob = alice.open_direct(&user("bob")).await.unwrap();
+    world.kill().await;
+    until("offline", &alice, || !alice.connection().caught_up).await;
+    for text in numbered(1_000) {
+        to_bob.send(&text).await.unwrap();
+    }
+    let refused = to_bob.send("one too many").await.unwrap_err();
+    assert!(refused.to_string().contains("1000 messages are waiting"), "{refused}");
+    let first = to_bob.view().waiting[0].0.message_id.clone();
+    assert!(to_bob.cancel(&first).await.is_ok(), "what was never attempted can be given up");
+    alice.stop().await;
+}

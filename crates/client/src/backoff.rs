@@ -1,0 +1,151 @@
+//! How long to wait before coming back.
+
+use std::time::Duration;
+
+use bluetick_core::ports::Random;
+
+use crate::wire::codes::CloseCode;
+
+/// How a client comes back. The defaults suit people; tests are in a hurry.
+#[derive(Clone, Copy, Debug)]
+pub struct ReconnectSettings {
+    pub first_pause: Duration,
+    pub longest_pause: Duration,
+    /// A connection that lasted so long ends the growing of the pauses.
+    pub lasting: Duration,
+}
+
+impl Default for ReconnectSettings {
+    fn default() -> ReconnectSettings {
+        ReconnectSettings {
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(30),
+            lasting: Duration::from_secs(20),
+        }
+    }
+}
+
+/// After a close that coming back soon would only repeat.
+const LONG_PAUSE: Duration = Duration::from_secs(30);
+/// A server that restarts without saying when to be back, by the contract.
+const RESTART_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(2_500));
+/// More than any server asks for.
+const MOST_HINT: Duration = Duration::from_secs(300);
+
+/// Why the last connection ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ending {
+    pub code: Option<CloseCode>,
+    /// The server said when to be back.
+    pub hint: Option<Duration>,
+    pub lasted: Duration,
+}
+
+pub struct Backoff {
+    settings: ReconnectSettings,
+    attempt: u32,
+}
+
+impl Backoff {
+    pub fn new(settings: ReconnectSettings) -> Backoff {
+        Backoff { settings, attempt: 0 }
+    }
+
+    /// At random, so that a thousand clients cut off at once do not come back at once.
+    pub fn pause(&mut self, ending: Ending, random: &dyn Random) -> Duration {
+        if ending.lasted >= self.settings.lasting {
+            self.attempt = 0;
+        }
+        if let Some(hint) = ending.hint {
+            // The server has spread its clients itself.
+            self.attempt = self.attempt.max(1);
+            return hint.min(MOST_HINT);
+        }
+        let attempt = self.attempt;
+        self.attempt = attempt.saturating_add(1);
+        match ending.code {
+            Some(CloseCode::RESTARTING) if attempt == 0 => {
+                RESTART_PAUSE.0 + RESTART_PAUSE.1.mul_f64(chance(random))
+            }
+            Some(code) if code.asks_for_a_long_pause() => LONG_PAUSE + LONG_PAUSE.mul_f64(chance(random)),
+            _ => growing(self.settings.first_pause, self.settings.longest_pause, attempt, random),
+        }
+    }
+}
+
+/// Full jitter: anywhere up to a bound that doubles.
+pub fn growing(first: Duration, longest: Duration, attempt: u32, random: &dyn Random) -> Duration {
+    let bound = first.saturating_mul(1 << attempt.min(20)).min(longest);
+    bound.mul_f64(chance(random))
+}
+
+/// Evenly in [0, 1).
+pub fn chance(random: &dyn Random) -> f64 {
+    let mut bytes = [0; 4];
+    random.fill(&mut bytes);
+    f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Always the same byte.
+    struct Loaded(u8);
+
+    impl Random for Loaded {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(self.0);
+        }
+    }
+
+    const HIGH: Loaded = Loaded(255);
+
+    fn ended(code: u16) -> Ending {
+        Ending { code: Some(CloseCode(code)), ..Ending::default() }
+    }
+
+    fn pauses(endings: &[Ending]) -> Vec<u128> {
+        let mut backoff = Backoff::new(ReconnectSettings::default());
+        let to_ten = |pause: Duration| (pause.as_millis() + 5) / 10 * 10;
+        endings.iter().map(|ending| to_ten(backoff.pause(*ending, &HIGH))).collect()
+    }
+
+    #[test]
+    fn the_bound_doubles_up_to_thirty_seconds_and_the_pause_is_anywhere_below_it() {
+        assert_eq!(
+            pauses(&[Ending::default(); 8]),
+            [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
+        );
+        let mut backoff = Backoff::new(ReconnectSettings::default());
+        assert_eq!(backoff.pause(Ending::default(), &Loaded(0)), Duration::ZERO);
+    }
+
+    #[test]
+    fn only_a_connection_that_lasted_ends_the_growing() {
+        let short = Ending { lasted: Duration::from_secs(19), ..Ending::default() };
+        let long = Ending { lasted: Duration::from_secs(20), ..Ending::default() };
+        assert_eq!(pauses(&[short, short, long]), [500, 1_000, 500]);
+    }
+
+    #[test]
+    fn a_servers_hint_is_followed_to_the_millisecond() {
+        let hinted = Ending { hint: Some(Duration::from_millis(1_730)), ..ended(1012) };
+        let mut backoff = Backoff::new(ReconnectSettings::default());
+        assert_eq!(backoff.pause(hinted, &HIGH), Duration::from_millis(1_730));
+    }
+
+    #[test]
+    fn a_restart_without_a_hint_is_given_half_a_second_to_three() {
+        assert_eq!(pauses(&[ended(1012)]), [3_000]);
+        let mut backoff = Backoff::new(ReconnectSettings::default());
+        assert_eq!(backoff.pause(ended(1012), &Loaded(0)), Duration::from_millis(500));
+    }
+
+    #[test]
+    fn what_coming_back_soon_would_repeat_waits_long() {
+        for code in [4400, 4409, 4429] {
+            assert!(pauses(&[ended(code)])[0] >= 30_000, "{code}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What is asked over HTTP by itself: the list after a pause, conversations a frame did not say enough about, what is
+//! missing of a conversation, and names. A few at a time; what fails is tried again after a pause.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::{ConversationId, UserId};
+use tokio::task::JoinError;
+use tokio::time::Instant;
+
+use super::Driver;
+use crate::api::{ApiError, PAGE_LIMIT, PageFrom};
+use crate::keeper::{Batch, Order};
+use crate::keeping::name_change;
+use crate::shared::Shared;
+use crate::state::{KEPT_ROWS, Origin};
+use crate::wire::bodies::LastMessage;
+
+/// Questions at the same time.
+const AT_ONCE: usize = 4;
+const AGAIN_AFTER: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Reload,
+    Refresh(ConversationId),
+    Missing(ConversationId),
+    Names,
+}
+
+/// What came of a question.
+pub struct Work {
+    kind: Kind,
+    outcome: Result<(), ApiError>,
+}
+
+pub struct Again {
+    pub at: Instant,
+    kind: Kind,
+}
+
+impl Driver {
+    pub(super) fn start_work(&mut self, now: Instant) {
+        let (due, later) = std::mem::take(&mut self.again).into_iter().partition(|again| again.at <= now);
+        self.again = later;
+        let due: Vec<Again> = due;
+        if !due.is_empty() {
+            self.shared.arrange(|state| {
+                for again in due {
+                    match again.kind {
+                        Kind::Reload => state.todo.reload = true,
+                        Kind::Refresh(id) => drop(state.todo.refresh.insert(id)),
+                        Kind::Missing(id) => state.want_missing(id),
+                        Kind::Names => {}
+                    }
+                }
+            });
+        }
+        while self.work.len() < AT_ONCE
+            && let Some(kind) = self.next_question()
+        {
+            self.asked.push(kind);
+            let shared = Arc::clone(&self.shared);
+            self.work.spawn(async move {
+                let outcome = match kind {
+                    Kind::Reload => reload(&shared).await,
+                    Kind::Refresh(id) => refresh(&shared, id).await,
+                    Kind::Missing(id) => fetch_missing(&shared, id).await,
+                    Kind::Names => names(&shared).await,
+                };
+                Work { kind, outcome }
+            });
+        }
+    }
+
+    /// The list first, then single conversations, then what is missing, one conversation after the other.
+    fn next_question(&self) -> Option<Kind> {
+        let asked = &self.asked;
+        let waits = |kind: Kind| self.again.iter().any(|again| again.kind == kind);
+        self.shared.arrange(|state| {
+            if !state.connection.caught_up {
+                return None;
+            }
+            if state.todo.reload && !asked.contains(&Kind::Reload) && !waits(Kind::Reload) {
+                state.todo.reload = false;
+                return Some(Kind::Reload);
+            }
+            let free =
+                |id: &&ConversationId| !asked.contains(&Kind::Refresh(**id)) && !waits(Kind::Refresh(**id));
+            if let Some(id) = state.todo.refresh.iter().find(free).copied() {
+                state.todo.refresh.remove(&id);
+                return Some(Kind::Refresh(id));
+            }
+            if !asked.iter().any(|kind| matches!(kind, Kind::Missing(_)))
+                && let Some(at) = state.todo.missing.iter().position(|id| !waits(Kind::Missing(*id)))
+            {
+                return state.todo.missing.remove(at).map(Kind::Missing);
+            }
+            let names_wait = asked.contains(&Kind::Names) || waits(Kind::Names);
+            (!names_wait && state.people.is_wanting()).then_some(Kind::Names)
+        })
+    }
+
+    pub(super) fn on_work(&mut self, done: Result<Work, JoinError>) {
+        let Work { kind, outcome } = match done {
+            Ok(work) => work,
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        };
+        self.asked.retain(|asked| *asked != kind);
+        let Err(error) = outcome else { return };
+        match (&error, kind) {
+            (ApiError::LoggedOut, _) => self.log_out(),
+            (_, Kind::Refresh(id) | Kind::Missing(id)) if error.is_not_found() => {
+                self.shared.change_as_driver(|state| state.gone(id));
+            }
+            (ApiError::Refused { retry_after: Some(after), .. }, _) => {
+                self.again.push(Again { at: Instant::now() + *after, kind });
+            }
+            _ => self.again.push(Again { at: Instant::now() + AGAIN_AFTER, kind }),
+        }
+    }
+}
+
+/// Reads anew as much of the list as there was, and lets go of lines of which nobody speaks any more.
+async fn reload(shared: &Shared) -> Result<(), ApiError> {
+    let mut confirmed = HashSet::new();
+    for archived in [false, true] {
+        let mut wanted = shared.read(|state| state.inbox.sorted(archived).len().min(KEPT_ROWS));
+        let mut cursor: Option<String> = None;
+        loop {
+            let page = shared.api.inbox(archived, cursor.as_deref()).await?;
+            cursor = page.next_cursor;
+            wanted = wanted.saturating_sub(page.conversations.len());
+            confirmed.extend(page.conversations.iter().map(|entry| entry.conversation_id));
+            shared.change(|state| {
+                page.conversations.into_iter().for_each(|entry| state.learn(entry));
+                let place = if archived { &mut state.cursors.archive } else { &mut state.cursors.inbox };
+                place.clone_from(&cursor);
+            });
+            if wanted == 0 || cursor.is_none() {
+                break;
+            }
+        }
+    }
+    shared.change(|state| state.forget_unconfirmed(&confirmed));
+    Ok(())
+}
+
+/// Asks about one conversation, wherever in the list it is.
+pub async fn refresh(shared: &Shared, id: ConversationId) -> Result<(), ApiError> {
+    let mut entry = shared.api.conversation(id).await?.into_entry(&shared.read(|state| state.user.clone()));
+    let known = shared.read(|state| {
+        let row = state.inbox.get(id);
+        row.and_then(|row| row.entry.last_message.clone()).filter(|last| last.seq >= entry.last_seq)
+    });
+    entry.last_message = known;
+    if entry.last_message.is_none() && entry.last_seq >= entry.first_seq {
+        let newest = shared.api.page(id, PageFrom::Newest, 1).await?.messages.into_iter().next();
+        entry.last_message = newest.map(|message| LastMessage {
+            seq: message.seq,
+            sender_id: message.sender_id,
+            content: message.content,
+            content_type: message.content_type,
+        });
+    }
+    shared.change(|state| state.learn(entry));
+    Ok(())
+}
+
+/// Pages on from what is here until nothing is missing.
+async fn fetch_missing(shared: &Shared, id: ConversationId) -> Result<(), ApiError> {
+    loop {
+        let after = shared.read(|state| {
+            let row = state.inbox.get(id).filter(|row| row.is_behind() && state.connection.caught_up)?;
+            Some(row.have_seq)
+        });
+        let Some(after) = after else { return Ok(()) };
+        let page = shared.api.page(id, PageFrom::After(after), PAGE_LIMIT).await?;
+        let moved = shared.change(|state| {
+            for message in page.messages {
+                state.received(Arc::new(message), Origin::Fetched);
+            }
+            // Asked for here, so that it is not asked for once more by itself.
+            state.todo.missing.retain(|missing| *missing != id);
+            state.inbox.get(id).is_some_and(|row| row.have_seq > after)
+        });
+        if !moved {
+            return Ok(());
+        }
+    }
+}
+
+async fn names(shared: &Shared) -> Result<(), ApiError> {
+    let Some(asked): Option<Vec<UserId>> = shared.arrange(|state| state.people.next_question()) else {
+        return Ok(());
+    };
+    match shared.api.people(&asked).await {
+        Ok(people) => {
+            let news = shared.change(|state| state.people.answered(asked, people));
+            let changes: Vec<_> = news.iter().map(name_change).collect();
+            // Without a keeper the client is about to end.
+            let _ordered = shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
+            Ok(())
+        }
+        Err(error) => {
+            let for_good = error.is_not_found();
+            shared.arrange(|state| state.people.not_answered(asked, for_good));
+            if for_good { Ok(()) } else { Err(error) }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The connection of a driver: dialled, greeted, watched, and given up.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::Driver;
+use crate::backoff::Ending;
+use crate::keeper::{Batch, Order};
+use crate::keeping::outbox_change;
+use crate::link::{ClientFrame, Frame, Link, LinkError, ServerFrame};
+use crate::state::Phase;
+use crate::wire::codes::CloseCode;
+
+/// A server that does not answer a hello in this time is not there.
+const WELCOME_WITHIN: Duration = Duration::from_secs(15);
+const PING_EVERY: Duration = Duration::from_secs(25);
+/// A dead network can leave a socket open for many minutes; so long without any frame, and it is given up.
+const SILENT_FOR: Duration = Duration::from_secs(40);
+/// A send that is not answered in this time, on a connection that lives, is sent again on another.
+pub(super) const ACK_WITHIN: Duration = Duration::from_secs(30);
+
+type Dialling = Pin<Box<dyn Future<Output = Happened> + Send>>;
+
+pub enum Line {
+    Pause {
+        until: Instant,
+    },
+    Dialling(Dialling),
+    Open(Box<Open>),
+    /// Logged out, or stopped.
+    Closed,
+}
+
+pub struct Open {
+    pub link: Link,
+    pub token: String,
+    pub vigil: Vigil,
+    /// When the server wants us back.
+    hint: Option<Duration>,
+}
+
+/// Whether the other side is still there.
+pub struct Vigil {
+    pub welcomed: bool,
+    since: Instant,
+    heard_at: Instant,
+    pinged_at: Instant,
+}
+
+/// What to do about a connection now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Care {
+    Nothing,
+    /// Show that we are here, and see whether the other side is.
+    Ping,
+    /// The other side is gone.
+    GiveUp,
+}
+
+impl Vigil {
+    fn new(now: Instant) -> Vigil {
+        Vigil { welcomed: false, since: now, heard_at: now, pinged_at: now }
+    }
+
+    fn next_timer(&self) -> Instant {
+        if self.welcomed {
+            (self.pinged_at + PING_EVERY).min(self.heard_at + SILENT_FOR)
+        } else {
+            self.since + WELCOME_WITHIN
+        }
+    }
+
+    pub fn care(&mut self, now: Instant) -> Care {
+        let is_gone = if self.welcomed {
+            now >= self.heard_at + SILENT_FOR
+        } else {
+            now >= self.since + WELCOME_WITHIN
+        };
+        if is_gone {
+            return Care::GiveUp;
+        }
+        if self.welcomed && now >= self.pinged_at + PING_EVERY {
+            self.pinged_at = now;
+            return Care::Ping;
+        }
+        Care::Nothing
+    }
+}
+
+pub enum Happened {
+    PauseOver,
+    Opened(Box<Link>, String),
+    NoToken,
+    Failed(LinkError),
+    Frame(Frame),
+    Ended(LinkError),
+}
+
+impl Line {
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Happened {
+        match self {
+            Line::Pause { until } => {
+                sleep_until(*until).await;
+                Happened::PauseOver
+            }
+            Line::Dialling(dialling) => dialling.await,
+            Line::Open(open) => match open.link.next().await {
+                Ok(frame) => Happened::Frame(frame),
+                Err(error) => Happened::Ended(error),
+            },
+            Line::Closed => std::future::pending().await,
+        }
+    }
+
+    pub fn hurry(&mut self) {
+        if let Line::Pause { until } = self {
+            *until = Instant::now();
+        }
+    }
+
+    /// When the connection is to be looked after.
+    pub fn next_timer(&self) -> Option<Instant> {
+        match self {
+            Line::Open(open) => Some(open.vigil.next_timer()),
+            _ => None,
+        }
+    }
+}
+
+impl Driver {
+    pub(super) fn dial(&mut self) {
+        self.shared.set_phase(Phase::Connecting, None);
+        let shared = std::sync::Arc::clone(&self.shared);
+        let refused = self.refused_token.clone();
+        self.line = Line::Dialling(Box::pin(async move {
+            let Some(token) = shared.api.token(refused.as_deref()).await else { return Happened::NoToken };
+            match Link::open(&shared.server).await {
+                Ok(link) => Happened::Opened(Box::new(link), token),
+                Err(error) => Happened::Failed(error),
+            }
+        }));
+    }
+
+    pub(super) async fn greet(&mut self, mut link: Link, token: String) {
+        let positions = self.shared.read(|state| state.positions());
+        let hello =
+            ClientFrame::Hello { token: &token, device_id: self.shared.device_id.as_deref(), positions };
+        if let Err(error) = link.send(&hello).await {
+            return self.lost(Ending { code: error.close_code(), ..Ending::default() }).await;
+        }
+        let vigil = Vigil::new(Instant::now());
+        self.line = Line::Open(Box::new(Open { link, token, vigil, hint: None }));
+    }
+
+    pub(super) async fn on_frame(&mut self, frame: &Frame) {
+        let now = Instant::now();
+        let Line::Open(open) = &mut self.line else { return };
+        open.vigil.heard_at = now;
+        // A frame that is not understood comes from a newer server and is passed over like an unknown one.
+        let Ok(frame) = frame.decode() else { return };
+        match frame {
+            ServerFrame::Welcome(welcome) => {
+                open.vigil.welcomed = true;
+                self.refused_token = None;
+                self.welcomed(welcome.epoch).await;
+            }
+            ServerFrame::ComeBack(come_back) => open.hint = Some(Duration::from_millis(come_back.after_ms)),
+            ServerFrame::Error(error) => self.refused(&error, now).await,
+            ServerFrame::Pong | ServerFrame::Unknown => {}
+            other => self.shared.change_as_driver(|state| state.hear(other, now)),
+        }
+    }
+
+    async fn welcomed(&mut self, epoch: u64) {
+        self.shared.set_phase(Phase::Online, None);
+        let ledger = &mut self.ledger;
+        let changes = self.shared.change_as_driver(|state| {
+            if !state.welcome(epoch) {
+                return Vec::new();
+            }
+            let mut changes = ledger.forget_messages();
+            changes.extend(state.outbox.another_epoch().iter().map(outbox_change));
+            changes.extend(ledger.changes(state));
+            changes
+        });
+        if !changes.is_empty() {
+            // Without a keeper the client is about to end.
+            let _ordered = self.shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
+        }
+    }
+
+    pub(super) fn ending(&self, code: Option<CloseCode>) -> Ending {
+        match &self.line {
+            Line::Open(open) => Ending { code, hint: open.hint, lasted: open.vigil.since.elapsed() },
+            _ => Ending { code, ..Ending::default() },
+        }
+    }
+
+    pub(super) async fn lost(&mut self, ending: Ending) {
+        if ending.code == Some(CloseCode::FRAME_TOO_LARGE) {
+            self.frame_was_too_large().await;
+        }
+        if let Line::Open(open) = std::mem::replace(&mut self.line, Line::Closed)
+            && ending.code.is_some_and(CloseCode::asks_for_login)
+        {
+            if self.refused_token.is_some() {
+                return self.log_out();
+            }
+            self.refused_token = Some(open.token);
+            self.shared.change_as_driver(|state| state.connection_lost());
+            // At once: another token is a matter of the token's source, not of the server.
+            self.line = Line::Pause { until: Instant::now() };
+            return;
+        }
+        self.shared.change_as_driver(|state| state.connection_lost());
+        self.again.clear();
+        self.shared.set_phase(Phase::Offline, ending.code);
+        let pause = self.backoff.pause(ending, self.shared.random.as_ref());
+        self.line = Line::Pause { until: Instant::now() + pause };
+    }
+
+    pub(super) fn log_out(&mut self) {
+        self.shared.change_as_driver(|state| state.connection_lost());
+        self.line = Line::Closed;
+        self.shared.set_phase(Phase::LoggedOut, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_a_hello_is_given_up() {
+        let start = Instant::now();
+        let mut vigil = Vigil::new(start);
+        assert_eq!(vigil.care(start + Duration::from_secs(14)), Care::Nothing);
+        assert_eq!(vigil.care(vigil.next_timer()), Care::GiveUp);
+    }
+
+    #[tokio::test]
+    async fn a_quiet_connection_is_pinged_and_a_dead_one_given_up() {
+        let start = Instant::now();
+        let mut vigil = Vigil::new(start);
+        vigil.welcomed = true;
+        assert_eq!(vigil.care(start + Duration::from_secs(24)), Care::Nothing);
+        assert_eq!(vigil.care(vigil.next_timer()), Care::Ping);
+        assert_eq!(vigil.care(start + Duration::from_secs(26)), Care::Nothing);
+        let mut answered = Vigil { heard_at: start + Duration::from_secs(26), ..vigil };
+        assert_eq!(answered.care(start + Duration::from_secs(50)), Care::Ping);
+        let mut silent = Vigil { heard_at: start, ..answered };
+        assert_eq!(silent.care(start + Duration::from_secs(40)), Care::GiveUp);
+    }
+}

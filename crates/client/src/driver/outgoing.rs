@@ -1,0 +1,148 @@
+//! What is said to the server, and what becomes of messages it refuses.
+
+use std::time::Duration;
+
+use bluetick_core::MessageId;
+use tokio::time::{Instant, timeout};
+
+use super::connection::{ACK_WITHIN, Care, Line};
+use super::{ACK_AFTER, Driver};
+use crate::backoff::{Ending, growing};
+use crate::keeper::{Batch, Order};
+use crate::keeping::outbox_change;
+use crate::link::{ClientFrame, ErrorFrame, SendFrame};
+use crate::state::outbox::{OutboxItem, SendFailure};
+use crate::wire::codes::{Remedy, remedy};
+
+/// A socket that takes nothing for so long is dead.
+const SAY_WITHIN: Duration = Duration::from_secs(20);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+impl Driver {
+    /// Whatever there is to say now. `Err` when the connection is no good any more.
+    pub(super) async fn say(&mut self, now: Instant) -> Result<(), Ending> {
+        let caught_up = self.shared.read(|state| state.connection.caught_up);
+        let is_late = self.shared.read(|state| {
+            state.outbox.oldest_in_flight().is_some_and(|since| now.duration_since(since) > ACK_WITHIN)
+        });
+        let broken = self.ending(None);
+        let Line::Open(open) = &mut self.line else { return Ok(()) };
+        let care = open.vigil.care(now);
+        if is_late || care == Care::GiveUp {
+            return Err(broken);
+        }
+        if !open.vigil.welcomed {
+            return Ok(());
+        }
+        let mut frames: Vec<ClientFrame<'_>> = Vec::new();
+        if care == Care::Ping {
+            frames.push(ClientFrame::Ping);
+        }
+        let has_acks = self.shared.read(|state| !state.todo.acks.is_empty());
+        match self.ack_at {
+            None if has_acks => self.ack_at = Some(now + ACK_AFTER),
+            Some(at) if at <= now => {
+                self.ack_at = None;
+                frames.extend(self.shared.arrange(|state| state.take_acks()));
+            }
+            _ => {}
+        }
+        let mut going = Vec::new();
+        if caught_up {
+            let typing = self.shared.arrange(|state| state.signals.take_to_tell());
+            frames.extend(typing.into_iter().map(|conversation_id| ClientFrame::Typing { conversation_id }));
+            if self.shared.read(|state| !state.outbox.is_empty()) {
+                going = self.shared.arrange(|state| state.outbox.next_to_send(now));
+            }
+        }
+        frames.extend(going.iter().map(|(item, again)| send_frame(item, *again)));
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let said = async {
+            for frame in &frames {
+                open.link.feed(frame).await?;
+            }
+            open.link.flush().await
+        };
+        match timeout(SAY_WITHIN, said).await {
+            Ok(Ok(())) if going.is_empty() => Ok(()),
+            Ok(Ok(())) => {
+                // They are shown as on their way.
+                self.shared.change_as_driver(|_| ());
+                Ok(())
+            }
+            // What the server said before it closed is still to be read; reading tells of the end.
+            Ok(Err(_)) => Ok(()),
+            Err(_) => Err(broken),
+        }
+    }
+
+    /// A frame of ours was refused.
+    pub(super) async fn refused(&mut self, error: &ErrorFrame, now: Instant) {
+        let about = match &error.message_id {
+            Some(id) => vec![MessageId::from_stored(id)],
+            // About a mark or a typing; the next one comes by itself.
+            None if error.conversation_id.is_some() => return,
+            // About any of those on their way.
+            None => self.shared.read(|state| state.outbox.in_flight()),
+        };
+        let may_succeed_later = remedy(&error.code).may_succeed_later();
+        let is_certain = error.message_id.is_some() || about.len() == 1;
+        if may_succeed_later || !is_certain {
+            let random = &self.shared.random;
+            let first = if remedy(&error.code) == Remedy::Retry { FIRST_PAUSE } else { FIRST_PAUSE / 2 };
+            self.shared.change_as_driver(|state| {
+                if !may_succeed_later {
+                    state.outbox.go_solo();
+                }
+                for id in &about {
+                    let pause =
+                        |refusals| first / 2 + growing(first, LONGEST_PAUSE, refusals, random.as_ref());
+                    state.outbox.hold(id, now, pause);
+                }
+            });
+            return;
+        }
+        let failure = SendFailure { code: error.code.clone(), message: error.message.clone() };
+        for id in about {
+            self.fail(&id, failure.clone()).await;
+        }
+    }
+
+    /// The server closed because of the size of a frame: one of those on their way.
+    pub(super) async fn frame_was_too_large(&mut self) {
+        match self.shared.read(|state| state.outbox.in_flight()).as_slice() {
+            [id] => {
+                let failure = SendFailure {
+                    code: "content_too_large".into(),
+                    message: "the message is larger than the server takes".into(),
+                };
+                self.fail(id, failure).await;
+            }
+            _ => self.shared.arrange(|state| state.outbox.go_solo()),
+        }
+    }
+
+    async fn fail(&mut self, id: &MessageId, failure: SendFailure) {
+        let failed = self.shared.change_as_driver(|state| state.outbox.fail(id, failure));
+        if let Some(item) = failed {
+            let changes = vec![outbox_change(&item)];
+            // Without a keeper the client is about to end.
+            let _ordered = self.shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
+        }
+    }
+}
+
+fn send_frame(item: &OutboxItem, again: bool) -> ClientFrame<'_> {
+    ClientFrame::Send(SendFrame {
+        conversation_id: item.conversation_id,
+        message_id: item.message_id.clone(),
+        content: &item.content,
+        content_type: item.content_type.as_deref(),
+        timestamp: Some(item.timestamp),
+        retry: again,
+        after_seq: again.then_some(item.after_seq),
+    })
+}

@@ -1,0 +1,140 @@
+//! Just enough HTTP: one request and its answer, over a connection that is kept for the next question. The connection
+//! is driven by whoever asks, so no task runs for it.
+
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::Request;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::time::timeout;
+
+pub use hyper::Method;
+
+use crate::api::ApiError;
+use crate::transport::{Server, Stream};
+
+/// A call that takes longer is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// A page has a megabyte at most; one large message may be on it.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// Connections kept for the next question.
+const KEPT: usize = 2;
+
+pub struct Answer {
+    pub status: u16,
+    pub retry_after: Option<Duration>,
+    pub body: Bytes,
+}
+
+type Driven = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+
+struct Connection {
+    requests: SendRequest<Full<Bytes>>,
+    driven: Driven,
+}
+
+pub struct Http {
+    server: Server,
+    idle: Mutex<Vec<Connection>>,
+}
+
+fn unreachable(error: impl std::fmt::Display) -> ApiError {
+    ApiError::Unreachable(error.to_string())
+}
+
+impl Http {
+    pub fn new(server: Server) -> Http {
+        Http { server, idle: Mutex::new(Vec::new()) }
+    }
+
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        token: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Answer, ApiError> {
+        let asked = timeout(PATIENCE, self.ask(method, path, token, body));
+        asked.await.map_err(|_| unreachable("no answer in time"))?
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        token: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Answer, ApiError> {
+        // A kept connection may have ended meanwhile. Only a question that changes nothing is put twice for that.
+        if method == Method::GET
+            && let Some(kept) = self.take_idle()
+            && let Ok(answer) = self.over(kept, &method, path, token, body).await
+        {
+            return Ok(answer);
+        }
+        let fresh = self.connect().await?;
+        self.over(fresh, &method, path, token, body).await
+    }
+
+    fn take_idle(&self) -> Option<Connection> {
+        self.idle.lock().expect("nothing panics while it holds this").pop()
+    }
+
+    async fn connect(&self) -> Result<Connection, ApiError> {
+        let stream: Stream = self.server.dial().await.map_err(unreachable)?;
+        let (requests, driven) = http1::handshake(TokioIo::new(stream)).await.map_err(unreachable)?;
+        Ok(Connection { requests, driven: Box::pin(driven) })
+    }
+
+    async fn over(
+        &self,
+        mut connection: Connection,
+        method: &Method,
+        path: &str,
+        token: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Answer, ApiError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(self.server.url.path(path))
+            .header(HOST, self.server.url.authority());
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = request.body(Full::new(Bytes::from(body))).map_err(unreachable)?;
+        let answered = async {
+            let answer = connection.requests.send_request(request).await.map_err(unreachable)?;
+            let status = answer.status().as_u16();
+            let seconds =
+                answer.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
+            let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.map_err(unreachable)?;
+            Ok(Answer { status, retry_after: seconds.map(Duration::from_secs), body: body.to_bytes() })
+        };
+        let mut is_open = true;
+        let answer = {
+            tokio::pin!(answered);
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut answered => break answer?,
+                    _ended = &mut connection.driven, if is_open => is_open = false,
+                }
+            }
+        };
+        let mut idle = self.idle.lock().expect("nothing panics while it holds this");
+        if is_open && idle.len() < KEPT {
+            idle.push(connection);
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,126 @@
+//! What the handles of a client and its tasks share. The state is locked for moments only, never over a wait.
+
+use std::sync::{Arc, Mutex};
+
+use bluetick_core::ports::Random;
+use bluetick_core::time::Clock;
+use bluetick_core::{MessageId, Timestamp};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
+
+use crate::api::Api;
+use crate::keeper::Order;
+use crate::state::{Event, Phase, State};
+use crate::transport::Server;
+use crate::wire::codes::CloseCode;
+
+pub struct Shared {
+    state: Mutex<State>,
+    pub api: Api,
+    pub server: Server,
+    pub device_id: Option<String>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    pub orders: mpsc::Sender<Order>,
+    /// The driver has something to do.
+    pub wake: Notify,
+    /// The network may be back: no use in waiting.
+    pub connect_now: Notify,
+    revision: watch::Sender<u64>,
+    events: broadcast::Sender<Event>,
+}
+
+/// Who is slower than this many events misses the oldest of them.
+const EVENTS: usize = 1_024;
+
+impl Shared {
+    pub fn new(
+        state: State,
+        api: Api,
+        server: Server,
+        device_id: Option<String>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        orders: mpsc::Sender<Order>,
+    ) -> Shared {
+        Shared {
+            state: Mutex::new(state),
+            api,
+            server,
+            device_id,
+            clock,
+            random,
+            orders,
+            wake: Notify::new(),
+            connect_now: Notify::new(),
+            revision: watch::Sender::new(0),
+            events: broadcast::Sender::new(EVENTS),
+        }
+    }
+
+    pub fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.state.lock().expect("nothing panics while it holds the state"))
+    }
+
+    /// Changes the state, tells who is watching, and wakes the driver.
+    pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = self.change_as_driver(change);
+        self.wake.notify_one();
+        result
+    }
+
+    /// The same by the driver, which is awake.
+    pub fn change_as_driver<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let (result, events) = {
+            let mut state = self.state.lock().expect("nothing panics while it holds the state");
+            let result = change(&mut state);
+            (result, std::mem::take(&mut state.todo.events))
+        };
+        // Nobody listening is fine.
+        events.into_iter().for_each(|event| drop(self.events.send(event)));
+        self.revision.send_modify(|revision| *revision += 1);
+        result
+    }
+
+    /// By the driver, where nothing that can be seen changes.
+    pub fn arrange<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().expect("nothing panics while it holds the state"))
+    }
+
+    pub fn set_phase(&self, phase: Phase, close_code: Option<CloseCode>) {
+        let since = self.clock.now();
+        self.change_as_driver(|state| {
+            let connection = &mut state.connection;
+            if connection.phase != phase {
+                connection.since = since;
+            }
+            connection.phase = phase;
+            connection.close_code = close_code;
+            if phase == Phase::LoggedOut {
+                state.todo.events.push(Event::LoggedOut);
+            }
+        });
+    }
+
+    pub fn trouble(&self, text: String) {
+        // Nobody listening is fine.
+        drop(self.events.send(Event::Trouble(text)));
+    }
+
+    pub fn revisions(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    /// A UUIDv7: its text sorts by time.
+    pub fn new_message_id(&self, now: Timestamp) -> MessageId {
+        let mut bytes = [0; 16];
+        self.random.fill(&mut bytes[6..]);
+        bytes[..6].copy_from_slice(&now.millis().to_be_bytes()[2..]);
+        bytes[6] = 0x70 | (bytes[6] & 0x0f);
+        bytes[8] = 0x80 | (bytes[8] & 0x3f);
+        MessageId::Uuid(bytes)
+    }
+}

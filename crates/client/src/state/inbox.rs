@@ -1,0 +1,254 @@
+//! The list of conversations: lines of the server's inbox, and the rules by which frames move them on until the server
+//! is asked again. It fetches nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bluetick_core::{ConversationId, ConversationKind, Seq, UserId};
+
+use super::timeline::Timeline;
+use crate::wire::bodies::{InboxEntry, LastMessage, Marks, Message, Notice};
+use crate::wire::frames::Status;
+
+/// How many of the latest arrivals are remembered; a late answer of the server is older than these at most.
+const ARRIVALS: usize = 100;
+/// Of larger groups the server tells by itself how far all have come.
+const SMALL_GROUP: usize = 16;
+/// As much of a message as a line shows.
+const PREVIEW_CHARS: usize = 200;
+
+/// A line of the inbox and what this device knows beside it.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub entry: InboxEntry,
+    /// Everything up to here is on this device, without a gap.
+    pub have_seq: Seq,
+    /// What came in since the server last counted the unread ones.
+    arrived: VecDeque<Seq>,
+}
+
+impl Row {
+    pub fn restored(entry: InboxEntry, have_seq: Seq) -> Row {
+        Row { entry, have_seq, arrived: VecDeque::new() }
+    }
+
+    /// Whether the server has more of this conversation than this device.
+    pub fn is_behind(&self) -> bool {
+        self.have_seq < self.entry.last_seq
+    }
+}
+
+/// Whether a frame said enough, or the server is to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enough {
+    Yes,
+    Ask,
+}
+
+pub struct Inbox {
+    user: UserId,
+    rows: HashMap<ConversationId, Arc<Row>>,
+}
+
+impl Inbox {
+    pub fn new(user: UserId) -> Inbox {
+        Inbox { user, rows: HashMap::new() }
+    }
+
+    pub fn get(&self, id: ConversationId) -> Option<&Arc<Row>> {
+        self.rows.get(&id)
+    }
+
+    pub fn get_mut(&mut self, id: ConversationId) -> Option<&mut Row> {
+        self.rows.get_mut(&id).map(Arc::make_mut)
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = &Arc<Row>> {
+        self.rows.values()
+    }
+
+    pub fn put(&mut self, row: Row) {
+        self.rows.insert(row.entry.conversation_id, Arc::new(row));
+    }
+
+    pub fn remove(&mut self, id: ConversationId) -> bool {
+        self.rows.remove(&id).is_some()
+    }
+
+    pub fn clear(&mut self) {
+        self.rows.clear();
+    }
+
+    /// In the server's order: pinned first, then the latest activity.
+    pub fn sorted(&self, archived: bool) -> Vec<Arc<Row>> {
+        let mut rows: Vec<Arc<Row>> =
+            self.rows.values().filter(|row| row.entry.archived == archived).cloned().collect();
+        rows.sort_by(|one, other| {
+            let (one, other) = (&one.entry, &other.entry);
+            let pinned = if archived { std::cmp::Ordering::Equal } else { other.pinned.cmp(&one.pinned) };
+            pinned
+                .then(other.last_at.cmp(&one.last_at))
+                .then_with(|| one.conversation_id.cmp(&other.conversation_id))
+        });
+        rows
+    }
+
+    /// By the latest activity alone.
+    pub fn latest(&self, most: usize) -> Vec<Arc<Row>> {
+        let mut rows: Vec<Arc<Row>> = self.rows.values().cloned().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.entry.last_at));
+        rows.truncate(most);
+        rows
+    }
+
+    /// The server's word about a conversation. Frames may have overtaken it.
+    pub fn learn(&mut self, entry: InboxEntry, timeline: Option<&Timeline>) -> &mut Row {
+        let told = entry.my_status;
+        let (told_last_seq, told_unread, id) = (entry.last_seq, entry.unread, entry.conversation_id);
+        let floor = entry.first_seq.previous();
+        let before = self.rows.remove(&id);
+        let known_have = before.as_ref().map_or(told.last_delivered_seq, |row| row.have_seq);
+        let mut row = Row { entry, have_seq: known_have.max(floor), arrived: VecDeque::new() };
+        if let Some(before) = before {
+            let line = &mut row.entry;
+            if before.entry.last_seq > told_last_seq {
+                line.last_seq = before.entry.last_seq;
+                line.last_at = before.entry.last_at;
+                line.member_count = before.entry.member_count;
+                line.last_message.clone_from(&before.entry.last_message);
+            } else if line.last_message.is_none() {
+                line.last_message.clone_from(&before.entry.last_message);
+            }
+            line.peer_presence = line.peer_presence.take().or_else(|| before.entry.peer_presence.clone());
+            line.my_status = before.entry.my_status.furthest(told);
+            line.peer_status = before.entry.peer_status.furthest(line.peer_status);
+            let counted = told_last_seq.max(line.my_status.last_read_seq);
+            row.arrived = before.arrived.iter().copied().filter(|seq| *seq > counted).collect();
+        }
+        let read = row.entry.my_status.last_read_seq;
+        // What was read here is not with the server yet: its count is too high.
+        let counted = if read > told.last_read_seq {
+            said_between(&self.user, timeline, read, told_last_seq).unwrap_or(told_unread)
+        } else {
+            told_unread
+        };
+        row.entry.unread = counted + row.arrived.len() as u64;
+        self.rows.insert(id, Arc::new(row));
+        self.get_mut(id).expect("it was just put there")
+    }
+
+    /// Moves the line on by a message above its last one. `None` when the conversation is not known here.
+    pub fn take_message(&mut self, message: &Message) -> Option<&mut Row> {
+        let own = message.sender_id == self.user;
+        let row = self.rows.get_mut(&message.conversation_id).map(Arc::make_mut)?;
+        let line = &mut row.entry;
+        if message.seq <= line.last_seq {
+            return Some(row);
+        }
+        line.last_seq = message.seq;
+        line.last_at = line.last_at.max(message.received_at);
+        line.last_message = Some(LastMessage {
+            seq: message.seq,
+            sender_id: message.sender_id.clone(),
+            content: if message.is_said() {
+                message.content.chars().take(PREVIEW_CHARS).collect()
+            } else {
+                message.content.clone()
+            },
+            content_type: message.content_type.clone(),
+        });
+        match message.notice() {
+            Some(Notice::MemberAdded { .. }) => line.member_count += 1,
+            Some(Notice::MemberRemoved { .. } | Notice::MemberLeft { .. }) => {
+                line.member_count = line.member_count.saturating_sub(1);
+            }
+            Some(_) => {}
+            None if own => {
+                // A reply tells of having read what came before it.
+                line.my_status = line.my_status.furthest(Marks::read_up_to(message.seq.previous()));
+                line.unread = 0;
+                row.arrived.clear();
+            }
+            None if message.is_said() => {
+                line.unread += 1;
+                row.arrived.push_back(message.seq);
+                if row.arrived.len() > ARRIVALS {
+                    row.arrived.pop_front();
+                }
+            }
+            None => {}
+        }
+        Some(row)
+    }
+
+    /// The person has read everything up to `seq` here. `None` when that is no news.
+    pub fn read_here(&mut self, id: ConversationId, seq: Seq, timeline: Option<&Timeline>) -> Option<Enough> {
+        let user = self.user.clone();
+        let row = self.get_mut(id)?;
+        let seq = seq.min(row.have_seq);
+        if seq <= row.entry.my_status.last_read_seq {
+            return None;
+        }
+        row.entry.my_status = row.entry.my_status.furthest(Marks::read_up_to(seq));
+        row.arrived.retain(|arrived| *arrived > seq);
+        match said_between(&user, timeline, seq, row.entry.last_seq) {
+            Some(unread) => {
+                row.entry.unread = unread;
+                Some(Enough::Yes)
+            }
+            None => Some(Enough::Ask),
+        }
+    }
+
+    /// Somebody has come further. `waits` tells whether this device shows messages whose tick can still change.
+    pub fn take_status(&mut self, status: &Status, waits: impl FnOnce(&Row) -> bool) -> Enough {
+        let own = status.user_id == self.user;
+        let Some(row) = self.get_mut(status.conversation_id) else { return Enough::Yes };
+        let line = &mut row.entry;
+        if own {
+            let is_news = status.marks.last_read_seq > line.my_status.last_read_seq;
+            let is_all = status.marks.last_read_seq >= line.last_seq;
+            line.my_status = line.my_status.furthest(status.marks);
+            if !is_news {
+                return Enough::Yes;
+            }
+            line.unread = if is_all { 0 } else { status.unread.unwrap_or(line.unread) };
+            row.arrived.clear();
+            return if is_all || status.unread.is_some() { Enough::Yes } else { Enough::Ask };
+        }
+        if line.kind() == ConversationKind::Group {
+            // Only the server knows who is furthest behind, and it matters only where a tick can still change.
+            return if line.member_count <= SMALL_GROUP && waits(row) { Enough::Ask } else { Enough::Yes };
+        }
+        line.peer_status = line.peer_status.furthest(status.marks);
+        Enough::Yes
+    }
+
+    /// How far all others of a group have come.
+    pub fn take_receipts(&mut self, id: ConversationId, marks: Marks) {
+        if let Some(row) = self.get_mut(id) {
+            row.entry.peer_status = row.entry.peer_status.furthest(marks);
+        }
+    }
+
+    pub fn unread_total(&self) -> u64 {
+        self.rows
+            .values()
+            .filter(|row| !row.entry.muted && !row.entry.archived)
+            .map(|row| row.entry.unread)
+            .sum()
+    }
+}
+
+/// How many others said in (after, up_to], where everything of it is at hand.
+fn said_between(user: &UserId, timeline: Option<&Timeline>, after: Seq, up_to: Seq) -> Option<u64> {
+    if after >= up_to {
+        return Some(0);
+    }
+    let said = timeline?.between(after, up_to)?;
+    Some(said.filter(|message| message.is_said() && message.sender_id != *user).count() as u64)
+}
+
+#[cfg(test)]
+#[path = "inbox_tests.rs"]
+mod tests;

@@ -1,0 +1,129 @@
+//! The names of people, as far as they are known here, and of whom to ask next.
+
+use std::collections::{BTreeSet, HashMap};
+
+use bluetick_core::UserId;
+
+use crate::api::PAGE_LIMIT;
+use crate::wire::bodies::Person;
+
+/// Names beyond this are not kept.
+const MOST_NAMES: usize = 5_000;
+
+#[derive(Default)]
+pub struct People {
+    /// `None`: the person has given no name, or the server knows none.
+    names: HashMap<UserId, Option<String>>,
+    wanted: BTreeSet<UserId>,
+    /// Since when they were learnt in this life; kept names are asked for again once.
+    fresh: BTreeSet<UserId>,
+    asking: bool,
+    /// An older server does not know the question.
+    refused: bool,
+}
+
+impl People {
+    pub fn restored(names: Vec<(UserId, Option<String>)>) -> People {
+        People { names: names.into_iter().take(MOST_NAMES).collect(), ..People::default() }
+    }
+
+    /// What to call somebody.
+    pub fn name<'a>(&'a self, user: &'a UserId) -> &'a str {
+        self.names.get(user).and_then(Option::as_deref).unwrap_or(user.as_str())
+    }
+
+    pub fn want(&mut self, user: &UserId) {
+        if !self.refused && self.fresh.len() < MOST_NAMES && !self.fresh.contains(user) {
+            self.wanted.insert(user.clone());
+        }
+    }
+
+    pub fn is_wanting(&self) -> bool {
+        !self.asking && !self.wanted.is_empty()
+    }
+
+    /// Whom to ask the server about now, if nobody is asking.
+    pub fn next_question(&mut self) -> Option<Vec<UserId>> {
+        if self.asking || self.wanted.is_empty() {
+            return None;
+        }
+        self.asking = true;
+        let mut asked = Vec::new();
+        while asked.len() < PAGE_LIMIT
+            && let Some(user) = self.wanted.pop_first()
+        {
+            asked.push(user);
+        }
+        Some(asked)
+    }
+
+    /// The answer. Returns what is new, to be kept.
+    pub fn answered(&mut self, asked: Vec<UserId>, people: Vec<Person>) -> Vec<Person> {
+        self.asking = false;
+        self.fresh.extend(asked);
+        people.into_iter().filter(|person| self.learn(person)).collect()
+    }
+
+    /// Whether this is news.
+    pub fn learn(&mut self, person: &Person) -> bool {
+        let is_room = self.names.len() < MOST_NAMES || self.names.contains_key(&person.user_id);
+        if !is_room || self.names.get(&person.user_id) == Some(&person.display_name) {
+            return false;
+        }
+        self.names.insert(person.user_id.clone(), person.display_name.clone());
+        true
+    }
+
+    /// No answer. Asked again when somebody is wanted anew, unless the server does not know the question.
+    pub fn not_answered(&mut self, asked: Vec<UserId>, for_good: bool) {
+        self.asking = false;
+        self.refused |= for_good;
+        if !for_good {
+            self.wanted.extend(asked);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_support::user;
+    use super::*;
+
+    fn person(id: &str, name: &str) -> Person {
+        Person { user_id: user(id), display_name: Some(name.into()) }
+    }
+
+    #[test]
+    fn names_are_asked_for_once_and_together() {
+        let mut people = People::default();
+        people.want(&user("bob"));
+        people.want(&user("carol"));
+        assert_eq!(people.name(&user("bob")), "bob");
+        let asked = people.next_question().unwrap();
+        assert_eq!((asked.len(), people.next_question()), (2, None));
+        assert_eq!(people.answered(asked, vec![person("bob", "Bob B.")]).len(), 1);
+        people.want(&user("bob"));
+        people.want(&user("carol"));
+        assert_eq!(people.next_question(), None);
+        assert_eq!(people.name(&user("bob")), "Bob B.");
+    }
+
+    #[test]
+    fn a_kept_name_is_shown_at_once_and_asked_for_again() {
+        let mut people = People::restored(vec![(user("bob"), Some("Bob".into()))]);
+        people.want(&user("bob"));
+        assert_eq!(people.name(&user("bob")), "Bob");
+        let asked = people.next_question().unwrap();
+        assert_eq!(people.answered(asked, vec![person("bob", "Bob")]), [], "no news, nothing to keep");
+    }
+
+    #[test]
+    fn a_server_without_names_is_not_asked_again() {
+        let mut people = People::default();
+        people.want(&user("bob"));
+        let asked = people.next_question().unwrap();
+        people.not_answered(asked, true);
+        people.want(&user("carol"));
+        assert_eq!(people.next_question(), None);
+    }
+}

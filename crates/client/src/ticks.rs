@@ -1,0 +1,82 @@
+//! The tick beside a message of one's own, also while it is on its way.
+
+use bluetick_core::{Seq, tick_state};
+
+pub use bluetick_core::Tick as StoredTick;
+
+use crate::state::outbox::SendState;
+use crate::wire::bodies::Marks;
+
+/// What is drawn beside a message of one's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tick {
+    /// A clock.
+    Queued,
+    /// One tick: the server has it.
+    Sent,
+    /// Two ticks: a device of every receiver has it.
+    Delivered,
+    /// Blue: every receiver has read it.
+    Read,
+    Failed,
+}
+
+/// Of a stored message.
+pub fn tick_of(seq: Seq, receivers: Marks) -> Tick {
+    match tick_state(seq, receivers.into()) {
+        StoredTick::Sent => Tick::Sent,
+        StoredTick::Delivered => Tick::Delivered,
+        StoredTick::Read => Tick::Read,
+    }
+}
+
+impl From<&SendState> for Tick {
+    fn from(state: &SendState) -> Tick {
+        match state {
+            SendState::Queued | SendState::Sending => Tick::Queued,
+            SendState::Sent(_) => Tick::Sent,
+            SendState::Failed(_) => Tick::Failed,
+        }
+    }
+}
+
+impl Tick {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Tick::Queued => "queued",
+            Tick::Sent => "sent",
+            Tick::Delivered => "delivered",
+            Tick::Read => "read",
+            Tick::Failed => "failed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Table {
+        cases: Vec<Case>,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        seq: u64,
+        tick: String,
+        #[serde(flatten)]
+        marks: Marks,
+    }
+
+    #[test]
+    fn every_case_of_the_shared_table() {
+        let table: Table = serde_json::from_str(include_str!("../../../docs/ticks.json")).unwrap();
+        assert!(table.cases.len() > 10);
+        for case in table.cases {
+            assert_eq!(tick_of(Seq::new(case.seq), case.marks).as_str(), case.tick, "{:?}", case.marks);
+        }
+    }
+}

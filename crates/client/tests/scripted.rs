@@ -1,0 +1,272 @@
+//! A server that follows a script: what a real one does rarely or never, and what exactly a client says to it.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bluetick_client::storage::{Change, StorageError};
+use bluetick_client::{
+    Client, ClientSettings, Event, FixedToken, MemoryStorage, Phase, Server, Storage, TokenSource,
+};
+use bluetick_core::{ConversationId, UserId};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn user(name: &str) -> UserId {
+    name.parse().unwrap()
+}
+
+fn direct() -> ConversationId {
+    ConversationId::direct(&user("alice"), &user("bob"))
+}
+
+/// The other end of a client.
+struct Scripted {
+    listener: TcpListener,
+}
+
+/// One WebSocket of it.
+struct Peer<S>(WebSocketStream<S>);
+
+impl Scripted {
+    async fn start() -> (Scripted, Server) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        (Scripted { listener }, Server::new(url.parse().unwrap()).unwrap())
+    }
+
+    /// The next WebSocket. Plain questions over HTTP in between are hung up on.
+    async fn next(&self) -> Peer<TcpStream> {
+        let accepting = async {
+            loop {
+                let (stream, _) = self.listener.accept().await.unwrap();
+                if let Ok(socket) = tokio_tungstenite::accept_async(stream).await {
+                    return Peer(socket);
+                }
+            }
+        };
+        timeout(PATIENCE, accepting).await.expect("the client comes")
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
+    async fn say(&mut self, frame: Value) {
+        self.0.send(Message::text(frame.to_string())).await.unwrap();
+    }
+
+    /// The next frame that is no ping of life.
+    async fn hear(&mut self) -> Value {
+        loop {
+            let packet = timeout(PATIENCE, self.0.next()).await.expect("the client says something");
+            if let Message::Text(text) = packet.unwrap().unwrap() {
+                return serde_json::from_str(&text).unwrap();
+            }
+        }
+    }
+
+    /// Takes the hello and lets the client in.
+    async fn welcome(&mut self, epoch: u64) -> Value {
+        let hello = self.hear().await;
+        assert_eq!(hello["type"], "hello");
+        self.say(json!({"type": "welcome", "user_id": "alice", "session_id": "s1", "epoch": epoch, "server_time": 0}))
+            .await;
+        self.say(json!({"type": "caught_up"})).await;
+        hello
+    }
+
+    async fn close(mut self, code: u16) {
+        let close = CloseFrame { code: code.into(), reason: "".into() };
+        // The client may be faster in leaving.
+        let _closed = self.0.close(Some(close)).await;
+        while let Some(Ok(_)) = self.0.next().await {}
+    }
+}
+
+async fn client(server: Server, storage: impl Storage) -> Client {
+    let settings = ClientSettings::new(server, user("alice"), FixedToken("t1".into()));
+    Client::start(settings, storage).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_client_comes_back_when_the_server_said_it_should() {
+    let (script, server) = Scripted::start().await;
+    let client = client(server, MemoryStorage::default()).await;
+    let mut peer = script.next().await;
+    peer.welcome(1).await;
+    peer.say(json!({"type": "come_back", "after_ms": 700})).await;
+    let closed_at = Instant::now();
+    peer.close(1012).await;
+    script.next().await.welcome(1).await;
+    let pause = closed_at.elapsed();
+    assert!((Duration::from_millis(690)..Duration::from_millis(1_500)).contains(&pause), "{pause:?}");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_resend_says_that_it_is_one_and_what_was_known_before_the_first_attempt() {
+    let (script, server) = Scripted::start().await;
+    let client = client(server, MemoryStorage::default()).await;
+    let mut peer = script.next().await;
+    peer.welcome(1).await;
+    let item = client.conversation(direct()).send("Lunch?").await.unwrap();
+    let first = peer.hear().await;
+    assert_eq!(first["message_id"], item.message_id.to_string());
+    assert_eq!((&first["retry"], &first["after_seq"]), (&Value::Null, &Value::Null));
+    drop(peer);
+    let mut peer = script.next().await;
+    peer.welcome(1).await;
+    let again = peer.hear().await;
+    assert_eq!(again["message_id"], first["message_id"]);
+    assert_eq!((&again["retry"], &again["after_seq"]), (&json!(true), &json!(0)));
+    peer.say(json!({
+        "type": "ack", "conversation_id": direct().to_string(), "message_id": again["message_id"], "seq": 1,
+        "received_at": 5, "duplicate": true,
+    }))
+    .await;
+    let mut changes = client.changes();
+    while client.waiting() > 0 {
+        timeout(PATIENCE, changes.changed()).await.unwrap().unwrap();
+    }
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn an_error_that_does_not_say_what_it_is_about_may_be_about_what_is_on_its_way() {
+    let (script, server) = Scripted::start().await;
+    let client = client(server, MemoryStorage::default()).await;
+    let mut peer = script.next().await;
+    peer.welcome(1).await;
+    client.conversation(direct()).send("Lunch?").await.unwrap();
+    let first = peer.hear().await;
+    peer.say(json!({"type": "error", "code": "overloaded", "message": "later"})).await;
+    let again = peer.hear().await;
+    assert_eq!(again["message_id"], first["message_id"], "after a pause it is tried again");
+    peer.say(json!({"type": "error", "code": "invalid_frame", "message": "no"})).await;
+    let mut changes = client.changes();
+    while !matches!(client.conversation(direct()).view().waiting[0].1, bluetick_client::SendState::Failed(_))
+    {
+        timeout(PATIENCE, changes.changed()).await.unwrap().unwrap();
+    }
+    client.stop().await;
+}
+
+/// Gives another token when one is refused.
+struct Renewed;
+
+#[async_trait]
+impl TokenSource for Renewed {
+    async fn token(&self, refused: Option<&str>) -> Option<String> {
+        match refused {
+            None => Some("t1".into()),
+            Some("t1") => Some("t2".into()),
+            Some(_) => None,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_token_is_renewed_once_and_then_the_person_is_logged_out() {
+    let (script, server) = Scripted::start().await;
+    let client =
+        Client::start(ClientSettings::new(server, user("alice"), Renewed), MemoryStorage::default()).await;
+    let client = client.unwrap();
+    let mut events = client.events();
+    let mut peer = script.next().await;
+    assert_eq!(peer.hear().await["token"], "t1");
+    peer.close(4403).await;
+    let mut peer = script.next().await;
+    assert_eq!(peer.hear().await["token"], "t2");
+    peer.close(4401).await;
+    let event = timeout(PATIENCE, events.recv()).await.unwrap().unwrap();
+    assert!(matches!(event, Event::LoggedOut), "{event:?}");
+    assert_eq!(client.connection().phase, Phase::LoggedOut);
+    client.stop().await;
+}
+
+/// Takes nothing.
+struct Full;
+
+impl Storage for Full {
+    fn load(&mut self) -> Result<Vec<(String, String)>, StorageError> {
+        Ok(Vec::new())
+    }
+
+    fn apply(&mut self, _: &[Change]) -> Result<(), StorageError> {
+        Err(StorageError::Io { place: "the disk".into(), error: std::io::Error::other("full") })
+    }
+}
+
+#[tokio::test]
+async fn a_storage_that_fails_is_told_of_once_and_the_chat_goes_on() {
+    let (script, server) = Scripted::start().await;
+    let client = client(server, Full).await;
+    let mut events = client.events();
+    let mut peer = script.next().await;
+    peer.welcome(1).await;
+    for text in ["one", "two"] {
+        client.conversation(direct()).send(text).await.unwrap();
+        let frame = loop {
+            let frame = peer.hear().await;
+            if frame["type"] == "send" {
+                break frame;
+            }
+        };
+        assert_eq!(frame["content"], text);
+        peer.say(json!({
+            "type": "ack", "conversation_id": direct().to_string(), "message_id": frame["message_id"],
+            "seq": if text == "one" { 1 } else { 2 }, "received_at": 5, "duplicate": false,
+        }))
+        .await;
+    }
+    let event = timeout(PATIENCE, events.recv()).await.unwrap().unwrap();
+    assert!(matches!(&event, Event::Trouble(text) if text.contains("full")), "{event:?}");
+    client.stop().await;
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test]
+async fn a_server_with_a_certificate_is_talked_to_in_secret_and_an_unknown_one_is_not() {
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::ServerConfig;
+    use tokio_rustls::rustls::crypto::ring;
+    use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+
+    let certified = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+    let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let serving = async {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            // Whoever does not trust the certificate hangs up.
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            let Ok(socket) = tokio_tungstenite::accept_async(stream).await else { continue };
+            return Peer(socket).welcome(1).await;
+        }
+    };
+    let stranger = client(Server::new(url.parse().unwrap()).unwrap(), MemoryStorage::default()).await;
+    let trusting = Server::trusting(url.parse().unwrap(), certified.cert.pem().as_bytes()).unwrap();
+    let friend = client(trusting, MemoryStorage::default()).await;
+    let hello = timeout(PATIENCE, serving).await.unwrap();
+    assert_eq!(hello["token"], "t1");
+    assert_ne!(stranger.connection().phase, Phase::Online);
+    stranger.stop().await;
+    friend.stop().await;
+}

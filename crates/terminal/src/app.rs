@@ -1,0 +1,429 @@
+//! Brings a client, a model and a terminal together: what changes is put into the model, keys become actions, actions
+//! are done, and the screen is drawn at most thirty times a second.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_client::wire::bodies::{Person, SettingsChange};
+use bluetick_client::{ApiError, Client, Conversation, Event as ChatEvent, Phase, Watching};
+use bluetick_core::time::{Clock, SystemClock};
+use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
+use crossterm::event::{Event, EventStream, MouseEventKind};
+use futures_util::StreamExt;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::broadcast;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::composer::Composer;
+use crate::draw::{chat_height, draw, rows};
+use crate::keys::{self, Action};
+use crate::model::{Chat, Dialog, Focus, Link, Look, Model};
+use crate::moment::Calendar;
+use crate::present::{Words, refresh};
+use crate::screen::Screen;
+use crate::text::safe_line;
+
+/// Between two pictures.
+const FRAME: Duration = Duration::from_millis(33);
+/// A short break is not worth a worried word.
+const WORTH_A_WORD: Duration = Duration::from_secs(5);
+
+/// What came of something that took its time.
+enum Done {
+    Opened(Result<Conversation, ApiError>),
+    Found(String, Result<Vec<Person>, ApiError>),
+    Loaded(ConversationId, Result<(), ApiError>),
+    Tried(Result<(), ApiError>),
+}
+
+pub struct App {
+    client: Arc<Client>,
+    model: Model,
+    calendar: Calendar,
+    open: Option<Open>,
+    work: JoinSet<Done>,
+    /// What was written to somebody and not sent, while another conversation is open.
+    drafts: HashMap<ConversationId, Composer>,
+    offline_since: Option<Instant>,
+    /// Whether a person is looking, as far as the terminal tells.
+    is_looked_at: bool,
+    /// The chat needs more above it to fill the screen.
+    wants_older: bool,
+    is_searching: bool,
+    next_search: Option<String>,
+}
+
+struct Open {
+    conversation: Conversation,
+    _watching: Watching,
+    unread_after: Option<Seq>,
+}
+
+impl App {
+    pub fn new(client: Client, server: &str, look: Look, calendar: Calendar, size: (u16, u16)) -> App {
+        let me = client.user().to_string();
+        App {
+            model: Model::new(&safe_line(&me), &safe_line(server), look, size),
+            client: Arc::new(client),
+            calendar,
+            open: None,
+            work: JoinSet::new(),
+            drafts: HashMap::new(),
+            offline_since: Some(Instant::now()),
+            is_looked_at: true,
+            wants_older: false,
+            is_searching: false,
+            next_search: None,
+        }
+    }
+
+    /// Until the person leaves or the terminal goes away. Gives the client back, to be stopped.
+    pub async fn run(mut self, screen: &mut Screen) -> io::Result<Client> {
+        let mut events = EventStream::new();
+        let mut changes = self.client.changes();
+        let mut happened = self.client.events();
+        let mut seconds = interval(Duration::from_secs(1));
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut terminated = signal(SignalKind::terminate())?;
+        let mut hung_up = signal(SignalKind::hangup())?;
+        let mut drawn_at = Instant::now() - FRAME;
+        let mut is_stale = true;
+        loop {
+            tokio::select! {
+                event = events.next() => {
+                    is_stale = true;
+                    let Some(event) = event.transpose()? else { break };
+                    if self.on_event(event).await {
+                        break;
+                    }
+                }
+                changed = changes.changed() => {
+                    is_stale = true;
+                    if changed.is_err() {
+                        break;
+                    }
+                }
+                event = happened.recv() => {
+                    is_stale = true;
+                    self.on_chat_event(event);
+                }
+                Some(done) = self.work.join_next(), if !self.work.is_empty() => {
+                    is_stale = true;
+                    if let Ok(done) = done {
+                        self.on_done(done);
+                    }
+                }
+                _ = seconds.tick() => is_stale = true,
+                _ = terminated.recv() => break,
+                _ = hung_up.recv() => break,
+                () = sleep_until(drawn_at + FRAME), if is_stale => {
+                    is_stale = false;
+                    drawn_at = Instant::now();
+                    self.update();
+                    screen.terminal.draw(|frame| draw(frame, &self.model))?;
+                }
+            }
+        }
+        self.work.shutdown().await;
+        self.open = None;
+        Arc::into_inner(self.client).ok_or_else(|| io::Error::other("the client is still in use"))
+    }
+
+    /// Puts what the client knows into the model.
+    fn update(&mut self) {
+        let now = SystemClock.now();
+        self.model.link = self.link();
+        self.model.waiting = self.client.waiting();
+        self.model.unread_total = self.client.unread_total();
+        let client = &self.client;
+        let name = |user: &UserId| client.name(user);
+        let words = Words { user: client.user(), name: &name, calendar: &self.calendar, now };
+        let glances = [false, true].map(|archived| client.glances(archived));
+        let lines = glances.iter().flatten().map(|glance| {
+            words.inbox_line(&glance.row, glance.is_online, glance.is_typing, glance.waiting.as_deref())
+        });
+        self.model.inbox = lines.collect();
+        if self.model.selected_at().is_none() {
+            self.model.selected = self.model.lines().first().map(|line| line.id);
+        }
+        self.update_chat(now);
+    }
+
+    fn update_chat(&mut self, now: Timestamp) {
+        let (Some(open), Some(chat)) = (&mut self.open, &mut self.model.chat) else { return };
+        let view = open.conversation.view();
+        let client = &self.client;
+        let name = |user: &UserId| client.name(user);
+        let words = Words { user: client.user(), name: &name, calendar: &self.calendar, now };
+        if let Some(row) = &view.row {
+            chat.name = words.title(row);
+            open.unread_after.get_or_insert(row.entry.my_status.last_read_seq);
+        }
+        chat.about = words.about(&view);
+        chat.reaches_start = view.window.reaches_start;
+        refresh(chat, words.items(&view, open.unread_after.unwrap_or(Seq::MAX)));
+        let is_at_newest = chat.anchor.is_none() && view.window.reaches_head;
+        if is_at_newest && self.is_looked_at && view.row.as_ref().is_some_and(|row| row.entry.unread > 0) {
+            open.conversation.mark_read(Some(view.window.to_seq));
+        }
+        let id = chat.id;
+        let (is_loading, reaches_start, is_empty) =
+            (chat.is_loading, chat.reaches_start, view.messages.is_empty());
+        let Some(chat) = &self.model.chat else { return };
+        let is_short = rows(&self.model, chat).len() < usize::from(chat_height(&self.model));
+        if self.wants_older && is_short && !is_loading && !reaches_start && !is_empty && view.row.is_some() {
+            self.load(id, Load::Older);
+        }
+    }
+
+    fn link(&mut self) -> Link {
+        let connection = self.client.connection();
+        match connection.phase {
+            Phase::LoggedOut => Link::LoggedOut,
+            Phase::Online => {
+                self.offline_since = None;
+                if connection.caught_up { Link::Online } else { Link::CatchingUp }
+            }
+            Phase::Offline | Phase::Connecting => {
+                let since = *self.offline_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= WORTH_A_WORD { Link::Reconnecting } else { Link::Waiting }
+            }
+        }
+    }
+
+    /// Whether the person leaves.
+    async fn on_event(&mut self, event: Event) -> bool {
+        let actions = match event {
+            Event::Key(key) => keys::key(&mut self.model, key),
+            Event::Paste(text) => keys::paste(&mut self.model, &text),
+            Event::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::ScrollUp => keys::wheel(&mut self.model, -1),
+                MouseEventKind::ScrollDown => keys::wheel(&mut self.model, 1),
+                _ => Vec::new(),
+            },
+            Event::Resize(columns, rows) => {
+                self.model.size = (columns, rows);
+                Vec::new()
+            }
+            Event::FocusGained => {
+                self.is_looked_at = true;
+                Vec::new()
+            }
+            Event::FocusLost => {
+                self.is_looked_at = false;
+                Vec::new()
+            }
+        };
+        for action in actions {
+            if action == Action::Quit {
+                return true;
+            }
+            self.act(action).await;
+        }
+        false
+    }
+
+    fn on_chat_event(&mut self, event: Result<ChatEvent, broadcast::error::RecvError>) {
+        match event {
+            Ok(ChatEvent::Trouble(text)) => self.model.notice = Some(safe_line(&text)),
+            Ok(ChatEvent::Gone(id))
+                if self.open.as_ref().is_some_and(|open| open.conversation.id() == id) =>
+            {
+                self.model.notice = Some("you are not in this conversation any more".into());
+            }
+            // Messages and the end of a log-in are seen in the state.
+            _ => {}
+        }
+    }
+
+    async fn act(&mut self, action: Action) {
+        match action {
+            Action::Quit => {}
+            Action::Open(id) => self.open(self.client.conversation(id)),
+            Action::Close => self.close(),
+            Action::Send(id, text) => {
+                // Waited for, so that two of them keep their order; it is a matter of one write.
+                if let Err(error) = self.client.conversation(id).send(&text).await {
+                    self.model.notice = Some(error.to_string());
+                    self.model.composer = Composer::with(&text);
+                } else if let Some(open) = &mut self.open {
+                    open.unread_after = Some(Seq::MAX);
+                }
+            }
+            Action::Typing(id) => self.client.conversation(id).typing(),
+            Action::OpenDirect(name) => match name.parse::<UserId>() {
+                Ok(user) => {
+                    let client = Arc::clone(&self.client);
+                    self.work.spawn(async move { Done::Opened(client.open_direct(&user).await) });
+                }
+                Err(invalid) => self.model.notice = Some(invalid.to_string()),
+            },
+            Action::CreateGroup(title, members) => {
+                let members: Result<Vec<UserId>, _> = members.iter().map(|name| name.parse()).collect();
+                match members {
+                    Ok(members) => {
+                        let client = Arc::clone(&self.client);
+                        self.work
+                            .spawn(async move { Done::Opened(client.create_group(&title, &members).await) });
+                    }
+                    Err(invalid) => self.model.notice = Some(invalid.to_string()),
+                }
+            }
+            Action::Search(text) => self.search(text),
+            Action::LoadOlder(id) => self.load(id, Load::Older),
+            Action::LoadNewer(id) => self.load(id, Load::Newer),
+            Action::LoadNewest(id) => self.load(id, Load::Newest),
+            Action::LoadMoreInbox => {
+                if self.client.has_more(self.model.shows_archive) && self.work.is_empty() {
+                    let (client, archived) = (Arc::clone(&self.client), self.model.shows_archive);
+                    self.work.spawn(async move { Done::Tried(client.load_more(archived).await) });
+                }
+            }
+            Action::Retry(id, message) => {
+                self.client.conversation(id).retry(&message).await;
+            }
+            Action::Discard(id, message) => {
+                if let Err(error) = self.client.conversation(id).cancel(&message).await {
+                    self.model.notice = Some(error.to_string());
+                }
+            }
+            Action::Pin(id, pinned) => {
+                self.set(id, SettingsChange { pinned: Some(pinned), ..Default::default() })
+            }
+            Action::Mute(id, muted) => {
+                self.set(id, SettingsChange { muted: Some(muted), ..Default::default() })
+            }
+            Action::Archive(id, archived) => {
+                self.set(id, SettingsChange { archived: Some(archived), ..Default::default() });
+            }
+            Action::Leave(id) => {
+                let conversation = self.client.conversation(id);
+                self.work.spawn(async move { Done::Tried(conversation.leave().await) });
+            }
+        }
+    }
+
+    /// One question at a time; of what is typed meanwhile, the last.
+    fn search(&mut self, text: String) {
+        if text.trim().is_empty() {
+            return;
+        }
+        if self.is_searching {
+            self.next_search = Some(text);
+            return;
+        }
+        self.is_searching = true;
+        let client = Arc::clone(&self.client);
+        self.work.spawn(async move {
+            let found = client.search_people(text.trim()).await;
+            Done::Found(text, found)
+        });
+    }
+
+    fn set(&mut self, id: ConversationId, change: SettingsChange) {
+        let conversation = self.client.conversation(id);
+        self.work.spawn(async move { Done::Tried(conversation.change_settings(change).await) });
+    }
+
+    fn open(&mut self, conversation: Conversation) {
+        let id = conversation.id();
+        if self.open.as_ref().is_some_and(|open| open.conversation.id() == id) {
+            self.model.focus = Focus::Composer;
+            return;
+        }
+        self.close();
+        let watching = conversation.watch();
+        self.open = Some(Open { conversation, _watching: watching, unread_after: None });
+        self.model.composer = self.drafts.remove(&id).unwrap_or_default();
+        self.model.focus = Focus::Composer;
+        self.model.selected = Some(id);
+        self.wants_older = true;
+        self.model.chat = Some(Chat {
+            id,
+            name: String::new(),
+            about: String::new(),
+            items: Vec::new(),
+            anchor: None,
+            new_below: 0,
+            reaches_start: false,
+            is_loading: false,
+        });
+        self.load(id, Load::Newest);
+    }
+
+    fn close(&mut self) {
+        if let Some(open) = self.open.take()
+            && !self.model.composer.is_empty()
+        {
+            let draft = std::mem::take(&mut self.model.composer);
+            self.drafts.insert(open.conversation.id(), draft);
+        }
+        self.model.chat = None;
+    }
+
+    fn load(&mut self, id: ConversationId, what: Load) {
+        if let Some(chat) = &mut self.model.chat {
+            chat.is_loading = true;
+        }
+        let conversation = self.client.conversation(id);
+        self.work.spawn(async move {
+            let loaded = match what {
+                Load::Newest => conversation.load_newest().await,
+                Load::Older => conversation.load_older().await,
+                Load::Newer => conversation.load_newer().await,
+            };
+            Done::Loaded(id, loaded)
+        });
+    }
+
+    fn on_done(&mut self, done: Done) {
+        match done {
+            Done::Opened(Ok(conversation)) => self.open(conversation),
+            Done::Found(asked, found) => {
+                self.is_searching = false;
+                if let Some(next) = self.next_search.take().filter(|next| *next != asked) {
+                    self.search(next);
+                }
+                // A server that cannot look for people still takes a user_id.
+                let Ok(people) = found else { return };
+                if let Some(Dialog::NewChat { name, found, .. }) = &mut self.model.dialog
+                    && name.text() == asked
+                {
+                    *found = people
+                        .into_iter()
+                        .map(|person| {
+                            let shown = person.display_name.unwrap_or_else(|| person.user_id.to_string());
+                            (person.user_id.to_string(), safe_line(&shown))
+                        })
+                        .collect();
+                }
+            }
+            Done::Loaded(id, loaded) => {
+                if let Some(chat) = self.model.chat.as_mut().filter(|chat| chat.id == id) {
+                    chat.is_loading = false;
+                }
+                // Without a connection there is a word about that already; it is tried again with the next key.
+                if let Err(error) = loaded {
+                    self.wants_older = false;
+                    if !matches!(error, ApiError::Unreachable(_)) {
+                        self.model.notice = Some(safe_line(&error.to_string()));
+                    }
+                }
+            }
+            Done::Tried(Ok(())) => {}
+            Done::Opened(Err(error)) | Done::Tried(Err(error)) => {
+                self.model.notice = Some(safe_line(&error.to_string()));
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Load {
+    Newest,
+    Older,
+    Newer,
+}

@@ -1,0 +1,121 @@
+//! Questions in the middle of the screen, and the help.
+
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, BorderType, Clear, Paragraph};
+
+use super::{faint, symbols};
+use crate::composer::Composer;
+use crate::model::{Dialog, Model};
+use crate::text::cut;
+
+const HELP: [(&str, &str); 19] = [
+    ("Enter", "open a conversation; send a message"),
+    ("Alt-Enter, Ctrl-J", "a new line in the message"),
+    ("Esc, Tab", "between the inbox and the message"),
+    ("Up, Down", "move; scroll the conversation"),
+    ("PageUp, PageDown", "scroll the conversation"),
+    ("End", "the newest message"),
+    ("Alt-Up, Alt-Down", "the conversation above or below"),
+    ("/, Ctrl-F", "search the inbox"),
+    ("n, Ctrl-N", "a chat with a person"),
+    ("g, Ctrl-G", "a new group"),
+    ("Ctrl-R, Ctrl-X", "try again or give up what was not sent"),
+    ("p, m, a", "pin, mute, archive"),
+    ("A", "what is archived"),
+    ("Ctrl-L", "leave a group"),
+    ("?, F1", "this help"),
+    ("q, Ctrl-C", "quit; what is not sent goes next time"),
+    ("", ""),
+    ("one tick, two ticks", "the server has it; a device has it"),
+    ("two blue ticks", "it was read"),
+];
+
+pub fn draw(frame: &mut Frame<'_>, model: &Model) {
+    match &model.dialog {
+        None => {}
+        Some(Dialog::Help) => help(frame, model),
+        Some(Dialog::Leave) => {
+            let area = window(frame, model, "Leave this group?", 1);
+            frame.render_widget(Paragraph::new("y leaves, any other key stays"), area);
+        }
+        Some(Dialog::NewChat { name, found, selected }) => {
+            let rows = 2 + found.len().clamp(1, 10);
+            let area = window(frame, model, "Chat with", rows);
+            field(frame, Rect { height: 1, ..area }, "", name, selected.is_none());
+            let hint =
+                if found.is_empty() { "the user_id of a person, or the beginning of a name" } else { "" };
+            let mut lines = vec![Line::styled(hint, faint())];
+            for (at, (user, shown)) in found.iter().take(10).enumerate() {
+                let words = if shown == user { user.clone() } else { format!("{shown} ({user})") };
+                let words = cut(&words, usize::from(area.width), symbols::ellipsis(model.look));
+                let is_selected = *selected == Some(at);
+                let style =
+                    if is_selected { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+                lines.push(Line::styled(words, style));
+            }
+            let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+            frame.render_widget(Paragraph::new(lines), below);
+        }
+        Some(Dialog::NewGroup { title, members, in_members }) => {
+            let area = window(frame, model, "New group", 3);
+            field(frame, Rect { height: 1, ..area }, "title   ", title, !in_members);
+            field(frame, Rect { y: area.y + 1, height: 1, ..area }, "members ", members, *in_members);
+            let hint = Line::styled("user_ids with spaces or commas between them", faint());
+            frame.render_widget(Paragraph::new(hint), Rect { y: area.y + 2, height: 1, ..area });
+        }
+    }
+}
+
+fn field(frame: &mut Frame<'_>, area: Rect, label: &'static str, text: &Composer, is_here: bool) {
+    let room = usize::from(area.width).saturating_sub(label.len() + 3);
+    let (rows, (row, column)) = text.layout(room);
+    let shown = rows.get(row).map_or("", String::as_str);
+    frame.render_widget(Paragraph::new(format!("{label}> {shown}")), area);
+    if is_here {
+        let x = area.x + u16::try_from(label.len() + 2 + column).unwrap_or(0);
+        frame.set_cursor_position(Position::new(x.min(area.right().saturating_sub(1)), area.y));
+    }
+}
+
+/// An empty frame in the middle; returns what is inside.
+fn window(frame: &mut Frame<'_>, model: &Model, title: &str, rows: usize) -> Rect {
+    let screen = frame.area();
+    let width = screen.width.min(64);
+    let height = u16::try_from(rows + 2).unwrap_or(u16::MAX).min(screen.height);
+    let area = Rect::new((screen.width - width) / 2, (screen.height - height) / 3, width, height);
+    frame.render_widget(Clear, area);
+    let borders =
+        if model.look.unicode { Block::bordered().border_type(BorderType::Rounded) } else { ascii() };
+    let block = borders.title(format!(" {title} "));
+    let inside = block.inner(area);
+    frame.render_widget(block, area);
+    inside
+}
+
+fn ascii() -> Block<'static> {
+    let plus = "+";
+    Block::bordered().border_set(ratatui::symbols::border::Set {
+        top_left: plus,
+        top_right: plus,
+        bottom_left: plus,
+        bottom_right: plus,
+        vertical_left: "|",
+        vertical_right: "|",
+        horizontal_top: "-",
+        horizontal_bottom: "-",
+    })
+}
+
+fn help(frame: &mut Frame<'_>, model: &Model) {
+    let area = window(frame, model, "Keys", HELP.len());
+    let columns = usize::from(area.width);
+    let lines: Vec<Line<'_>> = HELP
+        .iter()
+        .map(|(keys, meaning)| cut(&format!("{keys:<20}{meaning}"), columns, symbols::ellipsis(model.look)))
+        .map(Line::from)
+        .collect();
+    frame.render_widget(Paragraph::new(lines), area);
+}

@@ -1,0 +1,48 @@
+//! Signs, with words for terminals that cannot show them or have no colours to tell them apart.
+
+use bluetick_client::Tick;
+use ratatui::style::{Color, Style};
+
+use super::{coloured, faint};
+use crate::model::{Look, Model};
+
+pub fn ellipsis(look: Look) -> &'static str {
+    if look.unicode { "…" } else { "..." }
+}
+
+/// Without colours, delivered and read would look the same: then words stand beside or instead of the signs.
+pub fn tick(look: Look, tick: Tick) -> &'static str {
+    match (tick, look.unicode, look.colour) {
+        (Tick::Queued, true, _) => "◷",
+        (Tick::Sent, true, _) => "✓",
+        (Tick::Delivered, true, _) => "✓✓",
+        (Tick::Read, true, true) => "✓✓",
+        (Tick::Read, true, false) => "✓✓ read",
+        (Tick::Failed, true, _) => "✗",
+        (Tick::Queued, false, _) => "waiting",
+        (Tick::Sent, false, _) => "sent",
+        (Tick::Delivered, false, _) => "delivered",
+        (Tick::Read, false, _) => "read",
+        (Tick::Failed, false, _) => "failed",
+    }
+}
+
+pub fn tick_style(model: &Model, tick: Tick) -> Style {
+    match tick {
+        Tick::Read => coloured(model, Color::LightBlue),
+        Tick::Failed => coloured(model, Color::LightRed),
+        Tick::Queued | Tick::Sent | Tick::Delivered => faint(),
+    }
+}
+
+pub fn online(look: Look) -> &'static str {
+    if look.unicode { "●" } else { "*" }
+}
+
+pub fn pinned(look: Look) -> &'static str {
+    if look.unicode { "⚑ " } else { "^ " }
+}
+
+pub fn rule(look: Look) -> &'static str {
+    if look.unicode { "─" } else { "-" }
+}

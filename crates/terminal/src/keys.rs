@@ -1,0 +1,409 @@
+//! What keys do: they change the model, and ask for what needs a client.
+
+use bluetick_core::{ConversationId, ConversationKind, MessageId};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::composer::Composer;
+use crate::draw::chat_height;
+use crate::model::{Dialog, Focus, Model};
+use crate::scroll;
+
+/// What is asked of the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Quit,
+    Open(ConversationId),
+    /// The conversation is not looked at any more.
+    Close,
+    Send(ConversationId, String),
+    Typing(ConversationId),
+    OpenDirect(String),
+    CreateGroup(String, Vec<String>),
+    Search(String),
+    LoadOlder(ConversationId),
+    LoadNewer(ConversationId),
+    LoadNewest(ConversationId),
+    LoadMoreInbox,
+    Retry(ConversationId, MessageId),
+    Discard(ConversationId, MessageId),
+    Pin(ConversationId, bool),
+    Mute(ConversationId, bool),
+    Archive(ConversationId, bool),
+    Leave(ConversationId),
+}
+
+/// Rows that one turn of the wheel or one arrow key moves.
+const STEP: usize = 3;
+
+/// Text that was pasted goes where letters go.
+pub fn paste(model: &mut Model, text: &str) -> Vec<Action> {
+    model.notice = None;
+    match &mut model.dialog {
+        Some(dialog) => return dialog_pasted(dialog, text),
+        None if model.focus == Focus::Search => model.search.paste(&text.replace(['\n', '\r'], " ")),
+        None => {
+            let Some(chat) = &model.chat else { return Vec::new() };
+            let id = chat.id;
+            model.focus = Focus::Composer;
+            model.composer.paste(text);
+            return vec![Action::Typing(id)];
+        }
+    }
+    Vec::new()
+}
+
+fn dialog_pasted(dialog: &mut Dialog, text: &str) -> Vec<Action> {
+    let text = text.replace(['\n', '\r'], " ");
+    match dialog {
+        Dialog::NewChat { name, .. } => {
+            name.paste(&text);
+            vec![Action::Search(name.text().to_owned())]
+        }
+        Dialog::NewGroup { title, members, in_members } => {
+            if *in_members {
+                members.paste(&text)
+            } else {
+                title.paste(&text)
+            }
+            Vec::new()
+        }
+        Dialog::Help | Dialog::Leave => Vec::new(),
+    }
+}
+
+pub fn key(model: &mut Model, key: KeyEvent) -> Vec<Action> {
+    if key.kind == KeyEventKind::Release {
+        return Vec::new();
+    }
+    model.notice = None;
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    match key.code {
+        KeyCode::Char('c' | 'q') if control => return vec![Action::Quit],
+        KeyCode::F(1) => {
+            model.dialog = if model.dialog == Some(Dialog::Help) { None } else { Some(Dialog::Help) };
+            return Vec::new();
+        }
+        _ => {}
+    }
+    if model.dialog.is_some() {
+        return in_dialog(model, key);
+    }
+    match key.code {
+        KeyCode::Char('n') if control => {
+            model.dialog =
+                Some(Dialog::NewChat { name: Composer::default(), found: Vec::new(), selected: None });
+            Vec::new()
+        }
+        KeyCode::Char('g') if control => {
+            let (title, members) = (Composer::default(), Composer::default());
+            model.dialog = Some(Dialog::NewGroup { title, members, in_members: false });
+            Vec::new()
+        }
+        KeyCode::Char('f' | 'k') if control => {
+            model.focus = Focus::Search;
+            Vec::new()
+        }
+        KeyCode::PageUp => scrolled(model, -(half_page(model) as isize)),
+        KeyCode::PageDown => scrolled(model, half_page(model) as isize),
+        KeyCode::Up if key.modifiers.contains(KeyModifiers::ALT) => neighbour(model, -1),
+        KeyCode::Down if key.modifiers.contains(KeyModifiers::ALT) => neighbour(model, 1),
+        _ => match model.focus {
+            Focus::Inbox => in_inbox(model, key),
+            Focus::Search => in_search(model, key),
+            Focus::Composer => in_composer(model, key),
+        },
+    }
+}
+
+/// The wheel: negative goes back in time.
+pub fn wheel(model: &mut Model, turns: isize) -> Vec<Action> {
+    scrolled(model, turns * STEP as isize)
+}
+
+fn half_page(model: &Model) -> usize {
+    (usize::from(chat_height(model)) / 2).max(1)
+}
+
+fn scrolled(model: &mut Model, rows: isize) -> Vec<Action> {
+    if model.chat.is_none() || (model.is_narrow() && model.focus == Focus::Inbox) {
+        move_by(model, rows.signum() * 10);
+        return more_if_at_end(model);
+    }
+    let edge = scroll::by(model, rows);
+    let Some(chat) = &mut model.chat else { return Vec::new() };
+    let id = chat.id;
+    match edge {
+        scroll::Edge::Top if !chat.reaches_start && !chat.is_loading => {
+            chat.is_loading = true;
+            vec![Action::LoadOlder(id)]
+        }
+        scroll::Edge::Bottom => vec![Action::LoadNewer(id)],
+        _ => Vec::new(),
+    }
+}
+
+/// Moves the cursor of the inbox.
+fn move_by(model: &mut Model, by: isize) {
+    let lines = model.lines();
+    let Some(last) = lines.len().checked_sub(1) else { return };
+    let at = model.selected_at().map_or(0, |at| at.saturating_add_signed(by).min(last));
+    model.selected = Some(lines[at].id);
+}
+
+fn more_if_at_end(model: &Model) -> Vec<Action> {
+    let at_end = model.selected_at().is_some_and(|at| at + 1 == model.lines().len());
+    if at_end { vec![Action::LoadMoreInbox] } else { Vec::new() }
+}
+
+/// The conversation above or below, at once.
+fn neighbour(model: &mut Model, by: isize) -> Vec<Action> {
+    move_by(model, by);
+    open_selected(model)
+}
+
+fn open_selected(model: &mut Model) -> Vec<Action> {
+    if model.selected_at().is_none() {
+        move_by(model, 0);
+    }
+    let Some(id) = model.selected_line().map(|line| line.id) else { return Vec::new() };
+    model.focus = Focus::Composer;
+    vec![Action::Open(id)]
+}
+
+fn in_inbox(model: &mut Model, key: KeyEvent) -> Vec<Action> {
+    let selected = model.selected_line().map(|line| (line.id, line.pinned, line.muted, line.archived));
+    match (key.code, selected) {
+        (KeyCode::Up | KeyCode::Char('k'), _) => move_by(model, -1),
+        (KeyCode::Down | KeyCode::Char('j'), _) => {
+            move_by(model, 1);
+            return more_if_at_end(model);
+        }
+        (KeyCode::Home, _) => move_by(model, isize::MIN / 2),
+        (KeyCode::End, _) => {
+            move_by(model, isize::MAX / 2);
+            return more_if_at_end(model);
+        }
+        (KeyCode::Enter | KeyCode::Right, _) => return open_selected(model),
+        (KeyCode::Tab, _) if model.chat.is_some() => model.focus = Focus::Composer,
+        (KeyCode::Esc, _) if model.shows_archive => model.shows_archive = false,
+        (KeyCode::Esc, _) => model.search = Composer::default(),
+        (KeyCode::Char('/'), _) => model.focus = Focus::Search,
+        (KeyCode::Char('?'), _) => model.dialog = Some(Dialog::Help),
+        (KeyCode::Char('q'), _) => return vec![Action::Quit],
+        (KeyCode::Char('n'), _) => {
+            model.dialog =
+                Some(Dialog::NewChat { name: Composer::default(), found: Vec::new(), selected: None });
+        }
+        (KeyCode::Char('g'), _) => {
+            let (title, members) = (Composer::default(), Composer::default());
+            model.dialog = Some(Dialog::NewGroup { title, members, in_members: false });
+        }
+        (KeyCode::Char('A'), _) => {
+            model.shows_archive = !model.shows_archive;
+            model.selected = model.lines().first().map(|line| line.id);
+        }
+        (KeyCode::Char('p'), Some((id, pinned, ..))) => return vec![Action::Pin(id, !pinned)],
+        (KeyCode::Char('m'), Some((id, _, muted, _))) => return vec![Action::Mute(id, !muted)],
+        (KeyCode::Char('a'), Some((id, _, _, archived))) => return vec![Action::Archive(id, !archived)],
+        _ => {}
+    }
+    Vec::new()
+}
+
+fn in_search(model: &mut Model, key: KeyEvent) -> Vec<Action> {
+    match key.code {
+        KeyCode::Esc => {
+            model.search = Composer::default();
+            model.focus = Focus::Inbox;
+        }
+        KeyCode::Enter => {
+            let lines = model.lines();
+            if lines.is_empty() {
+                // Nobody by that name here yet: perhaps somebody to begin with.
+                let name = std::mem::take(&mut model.search);
+                let search = Action::Search(name.text().to_owned());
+                model.focus = Focus::Inbox;
+                model.dialog = Some(Dialog::NewChat { name, found: Vec::new(), selected: None });
+                return vec![search];
+            }
+            let opened = open_selected(model);
+            model.search = Composer::default();
+            return opened;
+        }
+        KeyCode::Up => move_by(model, -1),
+        KeyCode::Down => move_by(model, 1),
+        KeyCode::Tab => model.focus = Focus::Inbox,
+        _ => {
+            edit(&mut model.search, key);
+            model.selected = model.lines().first().map(|line| line.id);
+        }
+    }
+    Vec::new()
+}
+
+/// Keys that every line to write in knows. Whether it was one of them.
+fn edit(line: &mut Composer, key: KeyEvent) -> bool {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    match key.code {
+        KeyCode::Char('u') if control => drop(line.take()),
+        KeyCode::Char('w') if control => line.delete_word(),
+        KeyCode::Char('a') if control => line.home(),
+        KeyCode::Char('e') if control => line.end(),
+        KeyCode::Char(c) if !control && !key.modifiers.contains(KeyModifiers::ALT) => line.insert(c),
+        KeyCode::Backspace => line.backspace(),
+        KeyCode::Delete => line.delete(),
+        KeyCode::Left => line.left(),
+        KeyCode::Right => line.right(),
+        KeyCode::Home => line.home(),
+        KeyCode::End => line.end(),
+        _ => return false,
+    }
+    true
+}
+
+fn in_composer(model: &mut Model, key: KeyEvent) -> Vec<Action> {
+    let is_narrow = model.is_narrow();
+    let Some(chat) = &mut model.chat else {
+        model.focus = Focus::Inbox;
+        return Vec::new();
+    };
+    let id = chat.id;
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    let new_line = key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SHIFT);
+    match key.code {
+        KeyCode::Esc | KeyCode::Tab if is_narrow => {
+            model.focus = Focus::Inbox;
+            model.chat = None;
+            return vec![Action::Close];
+        }
+        KeyCode::Esc | KeyCode::Tab => model.focus = Focus::Inbox,
+        KeyCode::Enter if new_line => model.composer.insert('\n'),
+        KeyCode::Char('j') if control => model.composer.insert('\n'),
+        KeyCode::Enter => {
+            if model.composer.text().trim().is_empty() {
+                return Vec::new();
+            }
+            chat.anchor = None;
+            chat.new_below = 0;
+            return vec![Action::Send(id, model.composer.take())];
+        }
+        KeyCode::Char('?') if model.composer.is_empty() => model.dialog = Some(Dialog::Help),
+        KeyCode::Char('l') if control && id.kind() == ConversationKind::Group => {
+            model.dialog = Some(Dialog::Leave)
+        }
+        KeyCode::End if control || model.composer.is_empty() => {
+            chat.anchor = None;
+            chat.new_below = 0;
+            return vec![Action::LoadNewest(id)];
+        }
+        KeyCode::Char('r') if control => {
+            let failed = chat.items.iter().find(|item| item.failed);
+            return failed.map(|item| Action::Retry(id, item.message_id.clone())).into_iter().collect();
+        }
+        KeyCode::Char('x') if control => {
+            let failed = chat.items.iter().find(|item| item.failed);
+            return failed.map(|item| Action::Discard(id, item.message_id.clone())).into_iter().collect();
+        }
+        KeyCode::Up => {
+            if !model.composer.up() {
+                return scrolled(model, -1);
+            }
+        }
+        KeyCode::Down => {
+            if !model.composer.down() {
+                return scrolled(model, 1);
+            }
+        }
+        _ => {
+            let before = model.composer.text().len();
+            if edit(&mut model.composer, key) && model.composer.text().len() > before {
+                return vec![Action::Typing(id)];
+            }
+        }
+    }
+    Vec::new()
+}
+
+fn in_dialog(model: &mut Model, key: KeyEvent) -> Vec<Action> {
+    if key.code == KeyCode::Esc {
+        model.dialog = None;
+        return Vec::new();
+    }
+    match model.dialog.take() {
+        Some(Dialog::NewChat { name, found, selected }) => new_chat(model, key, name, found, selected),
+        Some(Dialog::NewGroup { title, members, in_members }) => {
+            new_group(model, key, title, members, in_members)
+        }
+        // Any key closes it.
+        Some(Dialog::Help) | None => Vec::new(),
+        Some(Dialog::Leave) => match (key.code, &model.chat) {
+            (KeyCode::Char('y' | 'Y'), Some(chat)) => vec![Action::Leave(chat.id)],
+            _ => Vec::new(),
+        },
+    }
+}
+
+fn new_chat(
+    model: &mut Model,
+    key: KeyEvent,
+    mut name: Composer,
+    found: Vec<(String, String)>,
+    mut selected: Option<usize>,
+) -> Vec<Action> {
+    let mut actions = Vec::new();
+    match key.code {
+        KeyCode::Enter => {
+            let chosen = selected.and_then(|at| found.get(at)).map(|(user, _)| user.clone());
+            let user = chosen.unwrap_or_else(|| name.text().trim().to_owned());
+            if !user.is_empty() {
+                return vec![Action::OpenDirect(user)];
+            }
+        }
+        KeyCode::Down if !found.is_empty() => {
+            selected = Some(selected.map_or(0, |at| (at + 1).min(found.len() - 1)));
+        }
+        KeyCode::Up => selected = selected.and_then(|at| at.checked_sub(1)),
+        _ => {
+            if edit(&mut name, key) {
+                selected = None;
+                actions.push(Action::Search(name.text().to_owned()));
+            }
+        }
+    }
+    model.dialog = Some(Dialog::NewChat { name, found, selected });
+    actions
+}
+
+fn new_group(
+    model: &mut Model,
+    key: KeyEvent,
+    mut title: Composer,
+    mut members: Composer,
+    mut in_members: bool,
+) -> Vec<Action> {
+    match key.code {
+        KeyCode::Tab | KeyCode::Up | KeyCode::Down => in_members = !in_members,
+        KeyCode::Enter if !in_members => in_members = true,
+        KeyCode::Enter => {
+            let named: Vec<String> = members
+                .text()
+                .split(|c: char| c == ',' || c.is_whitespace())
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect();
+            if !title.text().trim().is_empty() {
+                return vec![Action::CreateGroup(title.text().trim().to_owned(), named)];
+            }
+            in_members = false;
+        }
+        _ => {
+            edit(if in_members { &mut members } else { &mut title }, key);
+        }
+    }
+    model.dialog = Some(Dialog::NewGroup { title, members, in_members });
+    Vec::new()
+}
+
+#[cfg(test)]
+#[path = "keys_tests.rs"]
+mod tests;

@@ -1,0 +1,81 @@
+//! The terminal client: what `bluetick chat` draws and how it reacts. Chat itself happens in `bluetick-client`;
+//! passwords, flags and directories are the binary's business.
+//!
+//! What is drawn is a pure function of [`model::Model`], and keys change nothing else, so that both are tested without
+//! a terminal.
+
+mod app;
+pub mod composer;
+pub mod draw;
+pub mod keys;
+pub mod model;
+pub mod moment;
+pub mod present;
+mod screen;
+mod scroll;
+pub mod text;
+
+use std::io;
+
+use bluetick_client::{Client, Phase};
+
+use self::app::App;
+use self::model::Look;
+use self::moment::Calendar;
+use self::screen::Screen;
+
+/// How a chat ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The person left.
+    Left,
+    /// The token is not good any more.
+    LoggedOut,
+}
+
+/// Chats until the person leaves. What is not sent by then stays in the client's storage.
+pub async fn run(client: Client, server: &str, look: Look) -> io::Result<Ended> {
+    let size = crossterm::terminal::size()?;
+    let mut screen = Screen::take()?;
+    let ended = App::new(client, server, look, Calendar::local(), size).run(&mut screen).await;
+    drop(screen);
+    let client = ended?;
+    let is_logged_out = client.connection().phase == Phase::LoggedOut;
+    client.stop().await;
+    Ok(if is_logged_out { Ended::LoggedOut } else { Ended::Left })
+}
+
+/// What the terminal can show, by what the environment says: `NO_COLOR`, `TERM`, and the character set of the locale.
+pub fn look_of(variable: impl Fn(&str) -> Option<String>) -> Look {
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    let terminal = variable("TERM").unwrap_or_default();
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(|name| variable(name).filter(|value| !value.is_empty()));
+    let locale = locale.unwrap_or_default().to_lowercase();
+    Look {
+        colour: !is_set("NO_COLOR") && terminal != "dumb",
+        // A locale that says nothing is no reason to assume a terminal of the last century.
+        unicode: terminal != "linux" && (locale.is_empty() || locale.contains("utf")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(variables: &[(&str, &str)]) -> Look {
+        look_of(|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_environment_says_what_can_be_shown() {
+        assert_eq!(look(&[("LANG", "de_DE.UTF-8"), ("TERM", "xterm-256color")]), Look::FULL);
+        assert!(!look(&[("NO_COLOR", "1")]).colour);
+        assert!(look(&[("NO_COLOR", "")]).colour);
+        assert!(!look(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]).unicode);
+        assert!(!look(&[("TERM", "dumb")]).colour);
+    }
+}

@@ -1,0 +1,175 @@
+use bluetick_client::wire::bodies::{InboxEntry, LastMessage, Marks};
+use bluetick_client::{OutboxItem, SendFailure, Window};
+use bluetick_core::{ConversationId, MessageId};
+
+use super::*;
+
+/// Thursday, 1 January 2026, noon.
+const NOON: Timestamp = Timestamp::from_millis(1_767_268_800_000);
+const DAY_MS: i64 = 86_400_000;
+
+fn user(name: &str) -> UserId {
+    name.parse().unwrap()
+}
+
+fn direct() -> ConversationId {
+    ConversationId::direct(&user("alice"), &user("bob"))
+}
+
+fn said(seq: u64, sender: &str, text: &str, days_ago: i64) -> Arc<Message> {
+    Arc::new(Message {
+        conversation_id: direct(),
+        seq: Seq::new(seq),
+        message_id: MessageId::from_stored(&format!("m{seq}")),
+        sender_id: user(sender),
+        content: text.into(),
+        content_type: "text".into(),
+        timestamp: NOON,
+        received_at: NOON.plus_millis(-days_ago * DAY_MS),
+    })
+}
+
+fn row(id: ConversationId, last: Option<(&str, &str, &str)>) -> Row {
+    let marks = |seq| Marks { last_delivered_seq: Seq::new(seq), last_read_seq: Seq::new(seq) };
+    let entry = InboxEntry {
+        conversation_id: id,
+        title: (id != direct()).then(|| "Lunch \u{1b}[31mclub".into()),
+        peer: (id == direct()).then(|| user("bob")),
+        member_count: 3,
+        last_seq: Seq::new(3),
+        last_at: NOON,
+        last_message: last.map(|(sender, content_type, content)| LastMessage {
+            seq: Seq::new(3),
+            sender_id: user(sender),
+            content: content.into(),
+            content_type: content_type.into(),
+        }),
+        unread: 0,
+        first_seq: Seq::FIRST,
+        my_status: marks(3),
+        peer_status: marks(2),
+        muted: false,
+        pinned: false,
+        archived: false,
+        read_receipts: true,
+        peer_presence: None,
+    };
+    Row::restored(entry, Seq::new(3))
+}
+
+fn view(messages: Vec<Arc<Message>>) -> ConversationView {
+    let to_seq = messages.last().map_or(Seq::ZERO, |last| last.seq);
+    ConversationView {
+        user: user("alice"),
+        row: Some(Arc::new(row(direct(), None))),
+        messages,
+        window: Window { from_seq: Seq::FIRST, to_seq, reaches_start: true, reaches_head: true },
+        is_loaded: true,
+        waiting: Vec::new(),
+        typists: Vec::new(),
+        presence: None,
+        revision: 0,
+    }
+}
+
+fn words<T>(use_them: impl FnOnce(&Words<'_>) -> T) -> T {
+    let alice = user("alice");
+    let name =
+        |user: &UserId| if user.as_str() == "bob" { "Bob\u{7} B.".to_owned() } else { user.to_string() };
+    use_them(&Words { user: &alice, name: &name, calendar: &Calendar::utc(), now: NOON })
+}
+
+#[test]
+fn days_and_unread_messages_begin_where_they_do() {
+    let view = view(vec![
+        said(1, "bob", "one", 1),
+        said(2, "alice", "two", 1),
+        said(3, "bob", "three", 0),
+        said(4, "bob", "four", 0),
+    ]);
+    let items = words(|words| words.items(&view, Seq::new(2)));
+    let days: Vec<Option<&str>> = items.iter().map(|item| item.day.as_deref()).collect();
+    assert_eq!(days, [Some("Yesterday"), None, Some("Today"), None]);
+    assert_eq!(items.iter().map(|item| item.unread_begins).collect::<Vec<_>>(), [false, false, true, false]);
+}
+
+#[test]
+fn ones_own_messages_have_ticks_and_those_of_others_have_none() {
+    let view = view(vec![said(1, "bob", "one", 0), said(2, "alice", "two", 0), said(3, "alice", "three", 0)]);
+    let items = words(|words| words.items(&view, Seq::MAX));
+    let ticks: Vec<Option<Tick>> = items
+        .iter()
+        .map(|item| match &item.content {
+            Content::Said { tick, .. } => *tick,
+            Content::Notice(_) => None,
+        })
+        .collect();
+    assert_eq!(ticks, [None, Some(Tick::Read), Some(Tick::Sent)]);
+}
+
+#[test]
+fn what_waits_stands_behind_the_newest_and_says_why_it_failed() {
+    let mut view = view(vec![said(1, "bob", "one", 0)]);
+    let item = OutboxItem {
+        number: 7,
+        conversation_id: direct(),
+        message_id: MessageId::from_stored("w"),
+        content: "two".into(),
+        content_type: None,
+        timestamp: NOON,
+        after_seq: Seq::ZERO,
+        attempted: true,
+        failure: None,
+    };
+    let failure = SendFailure { code: "content_too_large".into(), message: "too \u{1b}long".into() };
+    view.waiting = vec![(item.clone(), SendState::Queued), (item, SendState::Failed(failure))];
+    let items = words(|words| words.items(&view, Seq::MAX));
+    assert_eq!(items.iter().map(|item| item.failed).collect::<Vec<_>>(), [false, false, true]);
+    assert!(matches!(&items[2].content, Content::Said { problem: Some(why), .. } if why == "too ␛long"));
+    view.window.reaches_head = false;
+    assert_eq!(words(|words| words.items(&view, Seq::MAX)).len(), 1, "not in the middle of history");
+}
+
+#[test]
+fn names_titles_and_previews_are_safe_for_a_terminal() {
+    let group = ConversationId::group([1; 15]);
+    let line = words(|words| {
+        words.inbox_line(&row(group, Some(("bob", "text", "a\nb\u{1b}c"))), false, false, None)
+    });
+    assert_eq!((line.name.as_str(), line.preview.as_str()), ("Lunch ␛[31mclub", "Bob␇ B.: a b␛c"));
+    let line =
+        words(|words| words.inbox_line(&row(direct(), Some(("alice", "text", "mine"))), true, false, None));
+    assert_eq!((line.name.as_str(), line.tick), ("Bob␇ B.", Some(Tick::Sent)));
+    let line = words(|words| words.inbox_line(&row(direct(), None), false, false, Some("on its way")));
+    assert_eq!((line.preview.as_str(), line.tick), ("on its way", Some(Tick::Queued)));
+}
+
+#[test]
+fn notices_are_sentences() {
+    let group = ConversationId::group([1; 15]);
+    let notice = r#"{"event":"member_added","by":"bob","user_id":"alice"}"#;
+    let line =
+        words(|words| words.inbox_line(&row(group, Some(("bob", "system", notice))), false, false, None));
+    assert_eq!(line.preview, "Bob␇ B. added you");
+    let broken =
+        words(|words| words.inbox_line(&row(group, Some(("bob", "system", "{}"))), false, false, None));
+    assert_eq!(broken.preview, "something happened");
+}
+
+#[test]
+fn the_line_below_the_name_says_who_types_or_is_there() {
+    let about = |view: &ConversationView| words(|words| words.about(view));
+    let mut view = view(Vec::new());
+    assert_eq!(about(&view), "");
+    let presence = |online, last_seen_at| bluetick_client::wire::bodies::Presence {
+        user_id: user("bob"),
+        online,
+        last_seen_at,
+    };
+    view.presence = Some(presence(false, Some(NOON.plus_millis(-DAY_MS))));
+    assert_eq!(about(&view), "last seen yesterday at 12:00");
+    view.presence = Some(presence(true, None));
+    assert_eq!(about(&view), "online");
+    view.typists = vec![user("bob")];
+    assert_eq!(about(&view), "typing…");
+}

@@ -1,0 +1,172 @@
+//! What people wrote, made fit for a terminal: nothing in it can steer the terminal, and it is cut by the width it
+//! takes on the screen, not by bytes.
+
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+const TAB: &str = "    ";
+
+/// Several lines. Control characters are shown as what they are; those that would turn the direction of the text
+/// around them are left out.
+pub fn safe(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\r' if rest.peek() == Some(&'\n') => {}
+            '\n' | '\r' | '\u{2028}' | '\u{2029}' => shown.push('\n'),
+            '\t' => shown.push_str(TAB),
+            '\0'..='\u{1f}' => shown.push(picture(c)),
+            '\u{7f}' => shown.push('\u{2421}'),
+            '\u{80}'..='\u{9f}' => shown.push('\u{fffd}'),
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {}
+            other => shown.push(other),
+        }
+    }
+    shown
+}
+
+/// The Unicode picture of a control character, such as ␛ for escape.
+fn picture(control: char) -> char {
+    char::from_u32(0x2400 + u32::from(control)).unwrap_or('\u{fffd}')
+}
+
+/// The same on one line.
+pub fn safe_line(text: &str) -> String {
+    safe(text).split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// As much of the text as fits, with an ellipsis where something was left out.
+pub fn cut(text: &str, most: usize, ellipsis: &str) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    let room = most.saturating_sub(width(ellipsis));
+    let mut kept = String::new();
+    let mut used = 0;
+    for grapheme in text.graphemes(true) {
+        let next = width(grapheme);
+        if used + next > room {
+            break;
+        }
+        used += next;
+        kept.push_str(grapheme);
+    }
+    if used + width(ellipsis) <= most {
+        kept.push_str(ellipsis);
+    }
+    kept
+}
+
+/// Lines of at most `most` columns: broken at spaces, and within words that are longer than a line. The text must be
+/// safe already.
+pub fn wrap(text: &str, most: usize) -> Vec<String> {
+    let most = most.max(1);
+    let mut lines = Vec::new();
+    for paragraph in text.split('\n') {
+        wrap_paragraph(paragraph, most, &mut lines);
+    }
+    lines
+}
+
+fn wrap_paragraph(paragraph: &str, most: usize, lines: &mut Vec<String>) {
+    let mut line = String::new();
+    let mut used = 0;
+    for word in words_and_spaces(paragraph) {
+        let wide = width(word);
+        if used + wide <= most {
+            line.push_str(word);
+            used += wide;
+            continue;
+        }
+        if word.starts_with(char::is_whitespace) {
+            // The break takes the place of the space.
+            lines.push(std::mem::take(&mut line));
+            used = 0;
+            continue;
+        }
+        if used > 0 && wide <= most {
+            lines.push(std::mem::take(&mut line).trim_end().to_owned());
+            used = 0;
+        }
+        for grapheme in word.graphemes(true) {
+            let next = width(grapheme);
+            if used + next > most && used > 0 {
+                lines.push(std::mem::take(&mut line));
+                used = 0;
+            }
+            line.push_str(grapheme);
+            used += next;
+        }
+    }
+    lines.push(line);
+}
+
+/// In turns: a run of spaces, a run without.
+fn words_and_spaces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let is_space = rest.chars().next()?.is_whitespace();
+        let end = rest.find(|c: char| c.is_whitespace() != is_space).unwrap_or(rest.len());
+        let (run, behind) = rest.split_at(end);
+        rest = behind;
+        Some(run)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn escape_sequences_become_pictures_and_steer_nothing() {
+        assert_eq!(safe("\u{1b}[2J\u{1b}]0;title\u{7}"), "␛[2J␛]0;title␇");
+        assert_eq!(safe("\u{9b}31m\u{7f}\0"), "\u{fffd}31m␡␀");
+        assert_eq!(safe("a\r\nb\rc\u{2028}d\te"), "a\nb\nc\nd    e");
+        assert_eq!(safe("user\u{202e}gpj.exe"), "usergpj.exe");
+        assert_eq!(safe_line("  two\n\n lines\u{7} "), "two lines␇");
+    }
+
+    #[test]
+    fn lines_break_at_spaces_and_inside_words_that_are_too_long() {
+        assert_eq!(wrap("the quick brown fox", 10), ["the quick", "brown fox"]);
+        assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrap("one\n\ntwo", 10), ["one", "", "two"]);
+        assert_eq!(wrap("it is large. Or not", 11), ["it is", "large. Or", "not"]);
+        assert_eq!(wrap("", 10), [""]);
+    }
+
+    #[test]
+    fn width_is_what_the_terminal_shows() {
+        assert_eq!(wrap("日本語です", 4), ["日本", "語で", "す"]);
+        assert_eq!(cut("日本語です", 5, "…"), "日本…");
+        assert_eq!(cut("👩‍👩‍👧 family", 4, "…"), "👩‍👩‍👧 …");
+        assert_eq!(cut("abc", 3, "…"), "abc");
+        assert_eq!(cut("abc", 0, "…"), "");
+    }
+
+    proptest! {
+        #[test]
+        fn no_control_character_survives_and_no_line_is_too_wide(text in any::<String>(), most in 2usize..40) {
+            let shown = safe(&text);
+            prop_assert!(!shown.chars().any(|c| c.is_control() && c != '\n'));
+            prop_assert!(!safe_line(&text).chars().any(char::is_control));
+            for line in wrap(&shown, most) {
+                prop_assert!(width(&line) <= most, "{line:?}");
+            }
+            prop_assert!(width(&cut(&safe_line(&text), most, "…")) <= most);
+        }
+
+        #[test]
+        fn wrapping_loses_nothing_but_spaces(text in "[a-z ]{0,80}", most in 1usize..20) {
+            let letters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<String>();
+            prop_assert_eq!(letters(&wrap(&text, most).concat()), letters(&text));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Screens, as text: what is drawn for a model. `BLUETICK_BLESS=1` writes them anew.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+use bluetick_client::Tick;
+use bluetick_core::{ConversationId, MessageId, Seq};
+use bluetick_terminal::composer::Composer;
+use bluetick_terminal::draw::draw;
+use bluetick_terminal::model::{Chat, Content, Dialog, Focus, InboxLine, Item, Key, Link, Look, Model};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Color;
+
+fn id(number: u8) -> ConversationId {
+    ConversationId::group([number; 15])
+}
+
+fn line(number: u8, name: &str, preview: &str) -> InboxLine {
+    InboxLine {
+        id: id(number),
+        name: name.into(),
+        preview: preview.into(),
+        tick: None,
+        at: "12:00".into(),
+        unread: 0,
+        pinned: false,
+        muted: false,
+        archived: false,
+        online: false,
+        is_typing: false,
+    }
+}
+
+fn item(seq: u64, content: Content) -> Item {
+    Item {
+        key: Key::Stored(Seq::new(seq)),
+        day: None,
+        unread_begins: false,
+        shows_name: false,
+        content,
+        message_id: MessageId::from_stored(&format!("m{seq}")),
+        failed: false,
+    }
+}
+
+fn said(who: &str, text: &str, tick: Option<Tick>) -> Content {
+    let (own, at) = (tick.is_some(), "12:00".into());
+    Content::Said { who: who.into(), own, text: text.into(), at, tick, problem: None }
+}
+
+fn model() -> Model {
+    let mut model = Model::new("alice", "http://localhost:8080", Look::FULL, (80, 24));
+    model.link = Link::Online;
+    model.unread_total = 3;
+    model.inbox = vec![
+        InboxLine {
+            pinned: true,
+            tick: Some(Tick::Read),
+            online: true,
+            ..line(1, "Bob Builder", "see you there")
+        },
+        InboxLine {
+            unread: 3,
+            ..line(2, "Lunch club", "carol: 日本語 at noon? and a much longer text than fits")
+        },
+        InboxLine { is_typing: true, muted: true, ..line(3, "dave", "hello") },
+        InboxLine { tick: Some(Tick::Queued), at: "Mon".into(), ..line(4, "erin", "not there yet") },
+    ];
+    model.selected = Some(id(2));
+    model
+}
+
+fn with_chat() -> Model {
+    let mut model = model();
+    let mut items = vec![
+        Item {
+            day: Some("Yesterday".into()),
+            ..item(1, Content::Notice("Carol made the group Lunch club".into()))
+        },
+        Item { shows_name: true, ..item(2, said("Carol", "Where do we eat?", None)) },
+        item(
+            3,
+            said(
+                "Carol",
+                "I know a place with two lines of text in its name, and then some more of them",
+                None,
+            ),
+        ),
+        item(4, said("You", "Fine", Some(Tick::Read))),
+        Item {
+            day: Some("Today".into()),
+            unread_begins: true,
+            shows_name: true,
+            ..item(5, said("Dave", "👩‍👩‍👧 日本語\nשלום", None))
+        },
+        item(6, said("You", "On my way", Some(Tick::Delivered))),
+        item(7, said("You", "almost", Some(Tick::Sent))),
+    ];
+    let mut failed = item(8, said("You", "too long", Some(Tick::Failed)));
+    if let Content::Said { problem, .. } = &mut failed.content {
+        *problem = Some("the content is too large".into());
+    }
+    failed.failed = true;
+    items.push(failed);
+    model.chat = Some(Chat {
+        id: id(2),
+        name: "Lunch club".into(),
+        about: "Dave is typing…".into(),
+        items,
+        anchor: None,
+        new_below: 0,
+        reaches_start: true,
+        is_loading: false,
+    });
+    model.focus = Focus::Composer;
+    model.composer = Composer::with("two lines\nof it");
+    model
+}
+
+fn drawn(model: &Model) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(model.size.0, model.size.1)).unwrap();
+    terminal.draw(|frame| draw(frame, model)).unwrap();
+    terminal
+}
+
+fn text(model: &Model) -> String {
+    let terminal = drawn(model);
+    let buffer = terminal.backend().buffer();
+    let mut text = String::new();
+    for row in 0..model.size.1 {
+        let mut line = String::new();
+        let mut column = 0;
+        while column < model.size.0 {
+            let symbol = buffer[(column, row)].symbol();
+            line.push_str(symbol);
+            column += u16::try_from(bluetick_terminal::text::width(symbol).max(1)).unwrap();
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[track_caller]
+fn check(name: &str, model: &Model) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/screens/{name}.txt"));
+    let screen = text(model);
+    if std::env::var_os("BLUETICK_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &screen).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(screen, expected, "the screen {name} is\n{screen}\nand should be\n{expected}");
+}
+
+#[test]
+fn the_inbox_before_anything_is_open() {
+    check("inbox", &model());
+}
+
+#[test]
+fn an_inbox_with_nothing_in_it() {
+    let mut model = model();
+    model.inbox.clear();
+    model.unread_total = 0;
+    model.link = Link::Waiting;
+    check("empty", &model);
+}
+
+#[test]
+fn a_conversation() {
+    check("conversation", &with_chat());
+}
+
+#[test]
+fn a_conversation_scrolled_up_while_messages_come_in() {
+    let mut model = with_chat();
+    let chat = model.chat.as_mut().unwrap();
+    chat.items.extend((9..60).map(|seq| item(seq, said("Dave", &format!("number {seq}"), None))));
+    chat.anchor = Some((Key::Stored(Seq::new(20)), 0));
+    chat.new_below = 12;
+    check("scrolled", &model);
+}
+
+#[test]
+fn a_narrow_terminal_shows_one_thing_at_a_time() {
+    let mut model = with_chat();
+    model.size = (36, 20);
+    check("narrow-conversation", &model);
+    model.chat = None;
+    model.focus = Focus::Inbox;
+    check("narrow-inbox", &model);
+}
+
+#[test]
+fn a_terminal_without_colours_and_signs_says_it_in_words() {
+    let mut model = with_chat();
+    model.look = Look { colour: false, unicode: false };
+    model.chat.as_mut().unwrap().items.truncate(4);
+    model.composer = Composer::default();
+    check("ascii", &model);
+}
+
+#[test]
+fn questions_and_help() {
+    let mut model = model();
+    model.dialog = Some(Dialog::Help);
+    check("help", &model);
+    let found = vec![("bob".into(), "Bob Builder".into()), ("bobby".into(), "bobby".into())];
+    model.dialog = Some(Dialog::NewChat { name: Composer::with("bo"), found, selected: Some(1) });
+    check("new-chat", &model);
+    let (title, members) = (Composer::with("Lunch"), Composer::with("bob carol"));
+    model.dialog = Some(Dialog::NewGroup { title, members, in_members: true });
+    check("new-group", &model);
+}
+
+#[test]
+fn what_waits_and_what_went_wrong_is_said_at_the_bottom() {
+    let mut model = model();
+    let bottom = |model: &Model| text(model).lines().last().unwrap_or_default().to_owned();
+    model.waiting = 2;
+    for (link, words) in [
+        (Link::Waiting, "waiting for network… 2 messages wait to be sent"),
+        (Link::Reconnecting, "reconnecting… 2 messages wait to be sent"),
+        (Link::CatchingUp, "catching up…"),
+        (Link::LoggedOut, "your log-in has expired"),
+        (Link::Online, "sending 2 messages…"),
+    ] {
+        model.link = link;
+        assert!(bottom(&model).starts_with(words), "{}", bottom(&model));
+    }
+    model.notice = Some("the disk is full".into());
+    assert!(bottom(&model).starts_with("the disk is full"));
+}
+
+#[test]
+fn only_what_was_read_is_blue() {
+    let model = with_chat();
+    let terminal = drawn(&model);
+    let buffer = terminal.backend().buffer();
+    let area = buffer.area;
+    let blue: Vec<String> = (0..area.height)
+        .filter(|row| {
+            (25..area.width).any(|column| {
+                buffer[(column, *row)].symbol() == "✓" && buffer[(column, *row)].fg == Color::LightBlue
+            })
+        })
+        .map(|row| (25..area.width).map(|column| buffer[(column, row)].symbol()).collect::<String>())
+        .collect();
+    assert!(blue.len() == 1 && blue[0].contains("Fine"), "{blue:?}");
+}
+
+#[test]
+fn every_size_can_be_drawn() {
+    for columns in [1, 10, 20, 25, 59, 60, 61, 200] {
+        for rows in [1, 5, 8, 9, 24, 60] {
+            let mut model = with_chat();
+            model.size = (columns, rows);
+            text(&model);
+            model.dialog = Some(Dialog::Help);
+            text(&model);
+            model.chat = None;
+            model.focus = Focus::Search;
+            text(&model);
+        }
+    }
+}
