@@ -233,6 +233,10 @@ test("nothing is sent before it is stored; what is written in one turn is stored
   for (let index = 0; index < 50; index += 1) client.conversation(`d${index}`).send("text");
   await settled();
   assert.deepEqual([writes.map(({ count }) => count), sends()], [[50], 0]);
+  FakeSocket.last.end(1006);
+  await pauseOf(client);
+  FakeSocket.last.welcome();
+  assert.equal(sends(), 0, "not on another connection either");
   writes[0]?.finish();
   await settled();
   assert.equal(sends(), 50);

@@ -99,12 +99,12 @@ test("a server that restarts is come back to", async (t) => {
   const own = await World.start();
   t.after(() => own.stop());
   const { alice } = await own.pair(t);
-  let closeCode: number | null = null;
-  alice.subscribe(() => (closeCode = alice.connection.closeCode ?? closeCode));
+  const closeCodes = new Set<number | null>();
+  alice.subscribe(() => closeCodes.add(alice.connection.closeCode));
   await own.server.terminate();
   await own.server.startAgain();
   await isOnline(alice);
-  assert.equal(closeCode, 1012);
+  assert(closeCodes.has(1012), "it was told why");
 });
 
 test("what is written without a network is shown, kept in order, and sent on return", async (t) => {

@@ -5,12 +5,18 @@ import assert from "node:assert/strict";
 import { appendFile, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { after, describe, test } from "node:test";
 import { fileStorage, indexedDbStorage, memoryStorage } from "../src/node/index.ts";
 import type { Storage } from "../src/node/index.ts";
 
 let made = 0;
-const directory = (): Promise<string> => mkdtemp(join(tmpdir(), "bluetick-storage-"));
+const directories: string[] = [];
+async function directory(): Promise<string> {
+  const made = await mkdtemp(join(tmpdir(), "bluetick-storage-"));
+  directories.push(made);
+  return made;
+}
+after(() => Promise.all(directories.map((path) => rm(path, { recursive: true, force: true }))));
 
 const ADAPTERS: Record<string, () => Promise<Storage>> = {
   memory: async () => memoryStorage(),
@@ -87,9 +93,8 @@ for (const [name, make] of Object.entries(ADAPTERS)) {
   });
 }
 
-test("a file that a crash cut short keeps every whole line", async (t) => {
+test("a file that a crash cut short keeps every whole line", async () => {
   const path = await directory();
-  t.after(() => rm(path, { recursive: true }));
   const storage = fileStorage(path);
   await storage.write("alice", [{ kind: "outbox", key: "one", value: 1 }]);
   await storage.close();
@@ -102,9 +107,8 @@ test("a file that a crash cut short keeps every whole line", async (t) => {
   await storage.close();
 });
 
-test("a file does not grow with what was written over", async (t) => {
+test("a file does not grow with what was written over", async () => {
   const path = await directory();
-  t.after(() => rm(path, { recursive: true }));
   const storage = fileStorage(path);
   const value = "x".repeat(10_000);
   for (let count = 0; count < 200; count += 1) await storage.write("alice", [{ kind: "messages", key: "one", value }]);

@@ -19,6 +19,11 @@ const NO_LIMITS = {
   BLUETICK_LIMITS__LOGINS_PER_MINUTE: "0",
 };
 
+/** Those that run: a test that is ended from outside takes its servers with it. */
+const running = new Set<ChildProcess>();
+process.once("exit", () => running.forEach((child) => child.kill("SIGKILL")));
+process.once("SIGTERM", () => process.exit(1));
+
 export class Server {
   url = "";
   readonly directory: string;
@@ -50,6 +55,8 @@ export class Server {
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#child = child;
+    running.add(child);
+    child.once("exit", () => running.delete(child));
     let output = "";
     const found = new Promise<string>((resolve, reject) => {
       const look = (chunk: Buffer): void => {
