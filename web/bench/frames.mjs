@@ -67,7 +67,9 @@ function stopLog() {
   const { gaps, longTasks, observer } = globalThis.frameLog;
   globalThis.frameLog.isRunning = false;
   observer.disconnect();
-  return { gaps: gaps.slice(1), longTasks, elements: document.querySelectorAll("*").length, heap: performance.memory?.usedJSHeapSize ?? 0 };
+  const { scrollHeight, scrollTop, clientHeight } = document.querySelector("[aria-label=Messages]");
+  const elements = document.querySelectorAll("*").length;
+  return { gaps: gaps.slice(1), longTasks, elements, heap: performance.memory?.usedJSHeapSize ?? 0, belowPx: scrollHeight - scrollTop - clientHeight };
 }
 
 const at = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
@@ -94,7 +96,7 @@ async function phase(name, browser, page, pouring, act) {
   await page.waitForTimeout(1_000);
   await page.evaluate(startLog);
   await act(Date.now() + seconds * 1_000);
-  const { gaps, longTasks, elements, heap } = await page.evaluate(stopLog);
+  const { gaps, longTasks, elements, heap, belowPx } = await page.evaluate(stopLog);
   const { stored, perSecond } = stop();
   const main = mainThread(JSON.parse((await browser.stopTracing()).toString()).traceEvents);
   const sorted = gaps.toSorted((one, other) => one - other);
@@ -115,6 +117,7 @@ async function phase(name, browser, page, pouring, act) {
     "longest task on the processor ms": main.longestMs.toFixed(1),
     "main thread on the processor": `${(main.busy * 100).toFixed(0)} %`,
     elements,
+    "px from the end": Math.round(belowPx),
     "heap MB": (heap / 1e6).toFixed(1),
   };
   console.log(JSON.stringify(figures));
@@ -139,7 +142,11 @@ await page.locator(`[data-conversation-id="${conversation_id}"] a`).click();
 await page.locator("[data-seq]").first().waitFor();
 
 // It opens where the unread begins; the first phase is about the end.
-const jumpToLatest = () => page.getByRole("button", { name: /Jump to latest/ }).click({ timeout: 2_000 }).catch(() => {});
+const jump = page.getByRole("button", { name: /Jump to latest/ });
+async function jumpToLatest() {
+  await jump.click();
+  await jump.waitFor({ state: "hidden" });
+}
 await jumpToLatest();
 
 const pouring = () => pour(writer.token, conversation_id);

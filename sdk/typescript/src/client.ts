@@ -156,6 +156,11 @@ export class BluetickClient {
 
   /** Stops, and deletes what the storage holds of this user: also messages that were never sent. See `waitingCount`. */
   async forget(): Promise<void> {
+    this.#tabs.tell({ type: "forgotten" });
+    await this.#erase();
+  }
+
+  async #erase(): Promise<void> {
     await this.stop();
     await this.#cache.clear();
   }
@@ -166,7 +171,7 @@ export class BluetickClient {
   #loggedOut(): void {
     if (this.#phase === "stopped") return;
     void this.stop();
-    this.#events.emit("loggedOut", null);
+    this.#events.emit("loggedOut", "expired");
   }
 
   // What an application sees
@@ -344,7 +349,11 @@ export class BluetickClient {
 
   #onTab(message: TabMessage): void {
     if (this.#phase === "stopped") return;
-    if (message.type === "outbox") this.#outbox.noteStored(message.record as OutboxRecord);
+    if (message.type === "forgotten") {
+      // It erases as well: what it was writing may have come after the other had erased everything.
+      void this.#erase();
+      this.#events.emit("loggedOut", "forgotten");
+    } else if (message.type === "outbox") this.#outbox.noteStored(message.record as OutboxRecord);
     else if (message.type === "read") this.#sync.noteRead(message.conversationId, message.seq);
     else {
       this.#outbox.drop(message.messageId);

@@ -76,8 +76,8 @@ export class People {
     this.#timer ??= setTimeout(() => void this.#ask(), ASK_AFTER_MS);
   }
 
+  /** One question at a time: the timer stays until there is nobody left to ask about. */
   async #ask(): Promise<void> {
-    this.#timer = null;
     const asked = [...this.#wanted].slice(0, PER_CALL);
     let pause_ms = ASK_AFTER_MS;
     try {
@@ -89,6 +89,7 @@ export class People {
       this.#isUnsupported = codeOf(error) === "not_found";
       pause_ms = AGAIN_AFTER_MS;
     }
+    this.#timer = null;
     if (this.#isUnsupported || this.#isStopped || this.#wanted.size === 0) return;
     this.#timer = setTimeout(() => void this.#ask(), pause_ms);
   }

@@ -8,7 +8,9 @@ export type TabMessage =
   | { readonly type: "outbox"; readonly record: unknown }
   /** It is with the server (then with its place there) or was taken back. */
   | { readonly type: "settled"; readonly messageId: string; readonly conversationId: string; readonly message: StoredMessage | null }
-  | { readonly type: "read"; readonly conversationId: string; readonly seq: number };
+  | { readonly type: "read"; readonly conversationId: string; readonly seq: number }
+  /** The person has logged out, and the storage is to hold nothing of them. */
+  | { readonly type: "forgotten" };
 
 export class Tabs {
   readonly ownerId: string;

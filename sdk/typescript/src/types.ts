@@ -73,8 +73,11 @@ export interface ClientEvents {
   message: TimelineMessage;
   /** Something went wrong that a person should know. */
   trouble: string;
-  /** The token is no longer good and no fresh one could be had. The client has stopped; the storage is kept. */
-  loggedOut: null;
+  /**
+   * The client has stopped. `expired`: the token is no longer good and no fresh one could be had; the storage is kept.
+   * `forgotten`: the person has logged out in another tab, and the storage is empty.
+   */
+  loggedOut: "expired" | "forgotten";
   /** One is not in this conversation (any more); it has left the inbox. */
   gone: { readonly conversationId: string };
 }

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { memoryStorage, NodeWebSocket } from "../src/node/index.ts";
+import { STORAGE_KINDS } from "../src/storage/storage.ts";
 import type { SocketConstructor } from "../src/node/index.ts";
 import { FakeLocks } from "./support/locks.ts";
 import { Proxy } from "./support/proxy.ts";
@@ -38,6 +39,20 @@ test("a tab that is there sends its own; one that dies leaves its messages to th
   locks.die(firstLock);
   await until(() => staying.waitingCount === 0, "until their tab is gone");
   assert.deepEqual(await contents(id, aliceSession), ["three, from the other tab", "one", "two"]);
+});
+
+test("who logs out in one tab is logged out in the other, and the storage holds nothing of them", async (t) => {
+  const storage = memoryStorage();
+  const { aliceSession, chat: { id } } = await world.pair(t);
+  const [leaving, staying] = [await world.online(t, aliceSession, { storage }), await world.online(t, aliceSession, { storage })];
+  leaving.conversation(id).send("to be forgotten");
+  await until(() => texts(staying.conversation(id)).length === 1, "both tabs show it");
+  let reason = "";
+  staying.on("loggedOut", (why) => (reason = why));
+  await leaving.forget();
+  await until(() => reason === "forgotten", "the other tab is told");
+  const scope = `${aliceSession.userId} at ${world.server.url}`;
+  for (const kind of STORAGE_KINDS) await until(async () => (await storage.read(scope, kind)).size === 0, `nothing is left of ${kind}`);
 });
 
 async function contents(id: string, session: { token: string; userId: string; expiresAt: number }): Promise<string[]> {

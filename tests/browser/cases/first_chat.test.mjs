@@ -72,16 +72,19 @@ test("a wrong password, a name that is taken and one that cannot be are told, an
     await somebody.logIn();
   }));
 
-test("logging out leaves nothing of the conversations in the browser", () =>
+test("logging out ends every tab of the person and leaves nothing of the conversations in the browser", () =>
   inWorld(async (world) => {
     const alice = await world.signedUp("alice");
     await world.server.account("bob");
     await alice.startChatWith("bob");
     await alice.say("a secret between us");
     await alice.seesTick("a secret between us", "sent");
+    const other = alice.page;
+    await alice.openTab();
+    await alice.isOnline();
     await alice.page.getByRole("button", { name: "Settings", exact: true }).click();
     await alice.page.getByRole("button", { name: "Log out" }).click();
-    await alice.page.getByLabel("User ID").waitFor();
+    for (const page of [alice.page, other]) await page.getByLabel("User ID").waitFor();
     const left = await alice.remembered();
     assert.doesNotMatch(left, /a secret between us/);
   }));

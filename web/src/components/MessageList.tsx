@@ -44,7 +44,8 @@ export function MessageList(props: MessageListProps) {
   let isAtEnd = true;
   /** What is at hand is shown, and the newest is still on its way. */
   let isOpening = true;
-  let movedUpAt = 0;
+  let movedUpAt = -Infinity;
+  let lastTop = 0;
 
   const entryAtOpen = untrack(() => conversation.entry);
   let firstUnread = entryAtOpen && entryAtOpen.unread > 0 ? entryAtOpen.my_status.last_read_seq + 1 : null;
@@ -60,6 +61,8 @@ export function MessageList(props: MessageListProps) {
   // What changed
 
   chat.listen(id, () => {
+    // Whoever came to the end without scrolling, in a short conversation, is at the end as well.
+    if (!isAtEnd) notePlace();
     for (const next of rows.update(conversation.messages, conversation.window.reachesStart)) {
       // Each on its own: the list reads from a step whether to hold its place from the start or from the end.
       batch(() => {
@@ -69,6 +72,7 @@ export function MessageList(props: MessageListProps) {
     }
     if (conversation.window.reachesHead) isOpening = false;
     if (isAtEnd) scrollToEnd();
+    else notePlace();
     lookAtUnread();
     settle();
   });
@@ -113,14 +117,28 @@ export function MessageList(props: MessageListProps) {
 
   function scrollToEnd(): void {
     scroller.scrollTop = scroller.scrollHeight;
+    lastTop = scroller.scrollTop;
+  }
+
+  function notePlace(): void {
+    const below = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
+    const { reachesHead } = conversation.window;
+    const isMovedUp = scroller.scrollTop < lastTop - 1;
+    lastTop = scroller.scrollTop;
+    // Where the field below has grown, or a message above, nobody has gone away from the end.
+    if (isAtEnd && !isMovedUp && below >= END_PX) return scrollToEnd();
+    isAtEnd = below < END_PX && (reachesHead || isOpening) && performance.now() - movedUpAt > HAND_MS;
+    setFar(below > FAR_PX || (!reachesHead && !isOpening));
   }
 
   function onScroll(): void {
-    const below = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
-    const { reachesHead } = conversation.window;
-    isAtEnd = below < END_PX && (reachesHead || isOpening) && performance.now() - movedUpAt > HAND_MS;
-    setFar(below > FAR_PX || (!reachesHead && !isOpening));
+    notePlace();
     settle();
+  }
+
+  function onResize(): void {
+    if (isAtEnd) scrollToEnd();
+    lookAtUnread();
   }
 
   function onHand(isUp: boolean): void {
@@ -141,6 +159,8 @@ export function MessageList(props: MessageListProps) {
   async function jumpToLatest(): Promise<void> {
     if (!conversation.window.reachesHead) await conversation.loadNewest();
     isAtEnd = true;
+    movedUpAt = -Infinity;
+    firstUnread = null;
     scrollToEnd();
     setFar(false);
   }
@@ -150,7 +170,8 @@ export function MessageList(props: MessageListProps) {
   /** The first look goes to where the unread begins, as soon as that is here; a hand on the list comes first. */
   function lookAtUnread(): void {
     const { loading, reachesHead } = conversation.window;
-    if (firstUnread === null || !list || rows.shown.length === 0) return;
+    // Before the first measure nothing is known about what fits on the screen.
+    if (firstUnread === null || !list || list.viewportSize === 0 || rows.shown.length === 0) return;
     const index = rows.shown.findIndex((row) => row.around().isUnreadStart);
     const isHere = index > 0 || (index === 0 && conversation.window.fromSeq <= firstUnread);
     if (!isHere) {
@@ -161,7 +182,8 @@ export function MessageList(props: MessageListProps) {
       return;
     }
     firstUnread = null;
-    if (list.scrollSize - list.getItemOffset(index) < list.viewportSize) return;
+    const last = rows.shown.length - 1;
+    if (list.getItemOffset(last) + list.getItemSize(last) - list.getItemOffset(index) <= list.viewportSize) return;
     isAtEnd = false;
     list.scrollToIndex(index, { align: "start", offset: -12 });
   }
@@ -169,7 +191,6 @@ export function MessageList(props: MessageListProps) {
   const onVisibility = () => document.visibilityState === "visible" && settle();
   onMount(() => {
     scrollToEnd();
-    requestAnimationFrame(lookAtUnread);
     document.addEventListener("visibilitychange", onVisibility);
     props.onReady(() => void jumpToLatest());
   });
@@ -190,7 +211,7 @@ export function MessageList(props: MessageListProps) {
             shift={step().shift}
             bufferSize={isFar() ? AHEAD_PX : AHEAD_AT_END_PX}
             scrollRef={scroller}
-            onResize={() => isAtEnd && scrollToEnd()}
+            onResize={onResize}
             onScrollEnd={() => trim(true)}
           >
             {(row) => <MessageRow row={row} conversationId={id} isGroup={props.isGroup} onShowReaders={props.onShowReaders} />}

@@ -31,15 +31,14 @@ export function Shell(props: { session: Session; onEnd(note: string): void }) {
   // A title is dear to set, and what is read at once comes and goes within a frame.
   const title = createMemo(() => (chat.unreadTotal() > 0 ? `(${chat.unreadTotal()}) Bluetick` : "Bluetick"));
   let titleTimer: ReturnType<typeof setTimeout> | undefined;
-  createEffect(() => {
-    const wanted = title();
-    if (titleTimer !== undefined) return;
-    document.title = wanted;
-    titleTimer = setTimeout(() => {
-      titleTimer = undefined;
-      if (document.title !== title()) document.title = title();
-    }, TITLE_PAUSE_MS);
-  });
+  let shownTitle = document.title;
+  function showTitle(): void {
+    titleTimer = undefined;
+    if (shownTitle === title()) return;
+    document.title = shownTitle = title();
+    titleTimer = setTimeout(showTitle, TITLE_PAUSE_MS);
+  }
+  createEffect(() => void (title() !== shownTitle && titleTimer === undefined && showTitle()));
   createEffect(() => (document.body.dataset.connection = chat.connectionState()));
   onCleanup(() => {
     clearTimeout(titleTimer);

@@ -154,7 +154,7 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     }),
     client.on("message", announce),
     client.on("trouble", (text) => tell(text)),
-    client.on("loggedOut", () => onLoggedOut("Your log-in has expired. Log in again; what you wrote is kept.")),
+    client.on("loggedOut", (reason) => onLoggedOut(reason === "expired" ? "Your log-in has expired. Log in again; what you wrote is kept." : "")),
     client.on("gone", ({ conversationId }) => {
       if (openId() !== conversationId) return;
       tell("You are no longer in this conversation.");
