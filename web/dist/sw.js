@@ -2,8 +2,8 @@
 // page itself comes from the server and from the cache only when the server cannot be reached. The API is never touched.
 // The build fills in the version and the files.
 
-const CACHE = "bluetick-630c759a2ffa";
-const FILES = ["/","/assets/icon.svg","/assets/index-B69tD_NQ.js","/assets/index-DWXiD8Yo.css"];
+const CACHE = "bluetick-7841d2435657";
+const FILES = ["/","/assets/icon.svg","/assets/index-BVw4YKJT.js","/assets/index-DWXiD8Yo.css"];
 const PATIENCE_MS = 3_000;
 
 self.addEventListener("install", (event) => {

@@ -14,6 +14,7 @@ import type {
   ProfileBody,
   ProfileRequest,
   ReceiptsBody,
+  ServerBody,
   StatusesBody,
   TokenBody,
 } from "./generated.ts";
@@ -76,6 +77,21 @@ export async function signUp(url: string, account: Credentials & { readonly disp
 
 export async function logIn(url: string, { userId: user_id, password }: Credentials, call: Fetch = fetch): Promise<Session> {
   return sessionOf(await request<TokenBody>(call, `${baseOf(url)}/v1/login`, "POST", { user_id, password }));
+}
+
+/** What a server offers to people it does not know yet. */
+export interface ServerOffer {
+  readonly version: string;
+  readonly canSignUp: boolean;
+  /** Otherwise tokens come from the operator's own product. */
+  readonly canLogIn: boolean;
+  /** The largest content of one message; 0: there is no limit. */
+  readonly contentBytes: number;
+}
+
+export async function serverOffer(url: string, call: Fetch = fetch): Promise<ServerOffer> {
+  const { version, signup, login, content_bytes } = await request<ServerBody>(call, `${baseOf(url)}/v1/server`, "GET");
+  return { version, canSignUp: signup, canLogIn: login, contentBytes: content_bytes };
 }
 
 /** Where tokens come from. */

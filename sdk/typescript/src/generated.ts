@@ -343,6 +343,17 @@ export type SentBody = {
   seq: number;
 };
 
+/** What a server offers. */
+export type ServerBody = {
+  /** The largest content of one message, in bytes; 0: there is no limit. */
+  content_bytes: number;
+  /** Whether people log in here. Otherwise their tokens come from the operator's own product. */
+  login: boolean;
+  /** Whether people can make an account. */
+  signup: boolean;
+  version: string;
+};
+
 /** A new account. */
 export type SignupRequest = {
   /** 1 to 128 bytes of UTF-8. */

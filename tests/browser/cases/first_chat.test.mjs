@@ -88,3 +88,15 @@ test("logging out ends every tab of the person and leaves nothing of the convers
     const left = await alice.remembered();
     assert.doesNotMatch(left, /a secret between us/);
   }));
+
+test("a server without sign-up offers none", () =>
+  inWorld(
+    async (world) => {
+      const { page } = await world.person("alice");
+      await page.getByRole("button", { name: "Log in", exact: true }).waitFor();
+      // An answer that says yes would have shown it by then.
+      await page.evaluate(() => fetch("/v1/server"));
+      assert.equal(await page.getByRole("button", { name: "Make an account" }).count(), 0);
+    },
+    { env: { BLUETICK_AUTH__SIGNUP: "false" } },
+  ));

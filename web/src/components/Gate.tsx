@@ -1,6 +1,6 @@
 // Log-in and sign-up.
 
-import { logIn, signUp, type Session } from "@bluetick/client";
+import { logIn, serverOffer, signUp, type Session } from "@bluetick/client";
 import { Show, createSignal, onMount } from "solid-js";
 import { messageOf } from "../state/load.ts";
 
@@ -8,7 +8,8 @@ type Mode = "login" | "signup";
 
 export function Gate(props: { note: string; userId: string; onSession(session: Session): void }) {
   const [mode, setMode] = createSignal<Mode>("login");
-  const [canSignUp, setCanSignUp] = createSignal(true);
+  const [canSignUp, setCanSignUp] = createSignal(false);
+  const [canLogIn, setCanLogIn] = createSignal(true);
   const [isShown, setShown] = createSignal(false);
   const [isBusy, setBusy] = createSignal(false);
   const [error, setError] = createSignal("");
@@ -44,6 +45,18 @@ export function Gate(props: { note: string; userId: string; onSession(session: S
     form.querySelector<HTMLInputElement>("[name=user_id]")?.focus();
   }
 
+  async function askOffer(): Promise<void> {
+    try {
+      const offer = await serverOffer(location.origin);
+      setCanSignUp(offer.canSignUp);
+      setCanLogIn(offer.canLogIn);
+    } catch {
+      // Not reachable just now: what it refuses, it says then.
+      setCanSignUp(true);
+    }
+  }
+  void askOffer();
+
   onMount(() => form.querySelector<HTMLInputElement>(props.userId ? "[name=password]" : "[name=user_id]")?.focus());
 
   return (
@@ -73,8 +86,9 @@ export function Gate(props: { note: string; userId: string; onSession(session: S
           </div>
           <Show when={isSignUp()}><span class="hint" id="password-hint">At least 8 characters.</span></Show>
         </div>
+        <Show when={!canLogIn()}><p class="note" role="status">People come to this server from the operator's own product; there is no log-in here.</p></Show>
         <p class="error" role="alert">{error()}</p>
-        <button type="submit" class="button primary large" disabled={isBusy()}>{isSignUp() ? "Sign up" : "Log in"}</button>
+        <button type="submit" class="button primary large" disabled={isBusy() || !canLogIn()}>{isSignUp() ? "Sign up" : "Log in"}</button>
         <Show when={canSignUp()}>
           <p class="switch-mode">
             {isSignUp() ? "Have an account already?" : "New here?"}{" "}

@@ -15,6 +15,7 @@ mod me;
 mod members;
 mod messages;
 mod metrics;
+mod offer;
 mod people;
 mod preferences;
 mod presence;
@@ -75,6 +76,7 @@ impl utoipa::Modify for Keys {
 /// Every route of the server.
 pub(crate) fn router() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
     let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(offer::show))
         .routes(routes!(signup::signup))
         .routes(routes!(login::login))
         .routes(routes!(tokens::mint))

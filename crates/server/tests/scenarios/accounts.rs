@@ -178,3 +178,12 @@ async fn where_searching_is_off_only_a_whole_user_id_is_found() {
     assert_eq!(bob.get("/v1/people?search=rob").await.json(), json!({"people": []}));
     assert_eq!(bob.get("/v1/people?search=bob").await.json()["people"][0]["display_name"], "Robert");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_says_what_it_offers_before_anybody_is_logged_in() {
+    let offer = World::new().await.get("/v1/server").await.json();
+    assert_eq!((&offer["signup"], &offer["login"]), (&json!(true), &json!(true)));
+    assert_eq!(offer["content_bytes"], 65_536);
+    let world = Setup { signup: false, ..Setup::default() }.start().await;
+    assert_eq!(world.get("/v1/server").await.json()["signup"], false);
+}

@@ -15,6 +15,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("get", "/v1/me"),
     ("patch", "/v1/me"),
     ("get", "/v1/people"),
+    ("get", "/v1/server"),
     ("get", "/v1/conversations"),
     ("post", "/v1/conversations"),
     ("get", "/v1/conversations/{conversation_id}"),

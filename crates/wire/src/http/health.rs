@@ -1,4 +1,4 @@
-//! What load balancers and supervisors ask.
+//! What is asked about the server itself.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -27,4 +27,17 @@ impl ReadyBody {
     pub fn not_ready(reason: impl Into<String>) -> ReadyBody {
         ReadyBody { status: "not_ready", reason: Some(reason.into()) }
     }
+}
+
+/// What a server offers.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(example = json!({"version": "0.1.0", "signup": true, "login": true, "content_bytes": 65536}))]
+pub struct ServerBody {
+    pub version: &'static str,
+    /// Whether people can make an account.
+    pub signup: bool,
+    /// Whether people log in here. Otherwise their tokens come from the operator's own product.
+    pub login: bool,
+    /// The largest content of one message, in bytes; 0: there is no limit.
+    pub content_bytes: usize,
 }

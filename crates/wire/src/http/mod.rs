@@ -19,7 +19,7 @@ pub use conversation::{
     OpenConversationRequest, OwnPartBody, RoleBody,
 };
 pub use error::{ErrorBody, ErrorDetail};
-pub use health::{HealthBody, ReadyBody};
+pub use health::{HealthBody, ReadyBody, ServerBody};
 pub use inbox::{
     BoundariesBody, InboxEntryBody, InboxPageBody, InboxParameters, LastMessageBody, PreferenceRequest,
 };
