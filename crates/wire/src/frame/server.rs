@@ -86,9 +86,9 @@ pub struct StatusFrame<'a> {
     pub unread: Option<u64>,
 }
 
-/// How far all other members of a group have come: in groups of more than 16 members, in place of a `status` for each
-/// of them when many moved, and to the same people; in any group when somebody leaves and those who are left have come
-/// further.
+/// How far all other members of a group have come: in groups of more than 16 members, whenever that has changed, to the
+/// people who get a `status` there, and in its place when many moved; in any group when somebody leaves and those who are
+/// left have come further.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "receipts", "conversation_id": "g0123456789abcdefghjkmnpq", "last_delivered_seq": 44, "last_read_seq": 12,
