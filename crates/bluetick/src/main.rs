@@ -7,6 +7,7 @@ mod commands;
 mod failure;
 mod logging;
 mod output;
+mod prompt;
 mod settings;
 mod store;
 mod users;

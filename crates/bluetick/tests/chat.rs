@@ -52,11 +52,15 @@ impl Terminal {
     }
 
     fn start_with(home: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Terminal {
+        Terminal::start_command(home, "chat", arguments, variables)
+    }
+
+    fn start_command(home: &Path, command: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Terminal {
         let (pty, pts) = open().unwrap();
         pty.resize(Size::new(ROWS, COLUMNS)).unwrap();
         let modes_before = modes(&pty);
         let command = Command::new(env!("CARGO_BIN_EXE_bluetick"))
-            .arg("chat")
+            .arg(command)
             .args(arguments)
             .env_clear()
             .env("HOME", home)
@@ -133,6 +137,17 @@ impl Terminal {
         status.code().unwrap_or(-1)
     }
 
+    /// Opens a chat with somebody who has no account yet, which is asked about.
+    fn begin_with_a_stranger(&self, user: &str) {
+        self.press(&format!("\u{e}{user}\r"));
+        self.wait_for(&format!("Nobody called {user} is known here."));
+        self.press("\r");
+        self.wait_until("it is open", |screen| {
+            let contents = screen.contents();
+            contents.contains("Enter send") && !contents.contains("Nobody called")
+        });
+    }
+
     /// Makes an account, at the prompts.
     fn sign_up(home: &Path, server: &str, user: &str) -> Terminal {
         let terminal = Terminal::start(home, &["--server", server, "--user", user, "--sign-up"]);
@@ -141,6 +156,9 @@ impl Terminal {
             terminal.press(&format!("{PASSWORD}\r"));
         }
         terminal.wait_for(&format!("Bluetick {user}"));
+        // The mouse is the terminal's, so that text can be selected.
+        terminal
+            .wait_until("no mouse", |screen| screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None);
         terminal.wait_until("all is well", |screen| !screen.contents().contains("waiting for network"));
         terminal
     }
@@ -217,7 +235,8 @@ async fn two_people_chat_in_two_terminals_also_over_a_restart_of_the_server() {
 
     alice.press("n");
     alice.wait_for("Chat with");
-    alice.press("bob\r");
+    // Neither the whole name nor the answer to it is waited for.
+    alice.press("bo\r");
     alice.wait_for("Enter send");
     alice.press("Hi bob\r");
     alice.wait_for("✓✓");
@@ -269,8 +288,7 @@ async fn what_was_written_without_a_network_goes_out_the_next_time() {
     let mut server = Server::start().await;
     let home = tempfile::tempdir().unwrap();
     let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
-    alice.press("nbob\r");
-    alice.wait_for("Enter send");
+    alice.begin_with_a_stranger("bob");
     alice.press("first\r");
     alice.wait_for("✓");
     alice.press("\u{3}");
@@ -298,6 +316,38 @@ async fn what_was_written_without_a_network_goes_out_the_next_time() {
     assert_eq!(inbox["conversations"][0]["last_message"]["content"], "second");
     assert_eq!(inbox["conversations"][0]["last_seq"], 2);
     alice.signal(Signal::TERM);
+    assert_eq!(alice.ended(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_being_written_stays_with_its_conversation_also_over_a_restart() {
+    let server = Server::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
+    alice.begin_with_a_stranger("bob");
+    alice.press("sent\r");
+    alice.wait_for("✓");
+    alice.begin_with_a_stranger("carol");
+    alice.press("half a word to carol");
+    alice.wait_for("> half a word to carol");
+    alice.press("\u{1b}[1;3B");
+    alice.wait_until("bob is open", |screen| {
+        screen.contents().contains("sent") && !screen.contents().contains("half a word")
+    });
+    alice.press("?");
+    alice.wait_for("> ?");
+    alice.press("\u{1b}[1;3A");
+    alice.wait_for("> half a word to carol");
+    alice.press("\u{3}");
+    assert_eq!(alice.ended(), 0);
+
+    let alice = Terminal::start(home.path(), &[]);
+    alice.wait_for("carol");
+    alice.press("\r");
+    alice.wait_for("> half a word to carol");
+    alice.press("\u{1b}[1;3B");
+    alice.wait_for("> ?");
+    alice.press("\u{3}");
     assert_eq!(alice.ended(), 0);
 }
 
@@ -345,8 +395,7 @@ async fn without_colours_the_ticks_say_it_in_words() {
     assert_eq!(alice.ended(), 0);
     let alice = Terminal::start_with(home.path(), &[], &[("NO_COLOR", "1"), ("LC_ALL", "C")]);
     alice.wait_for("Bluetick alice");
-    alice.press("nbob\r");
-    alice.wait_for("Enter send");
+    alice.begin_with_a_stranger("bob");
     alice.press("plain\r");
     alice.wait_until("sent", |screen| screen.contents().contains("sent"));
     let seen = alice.seen.lock().unwrap();
@@ -386,6 +435,40 @@ async fn a_kept_log_in_that_is_not_good_any_more_is_told_and_asked_for_again() {
     alice.wait_for("Bluetick alice");
     alice.press("\u{3}");
     assert_eq!(alice.ended(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_turns_out_to_be_somebody_elses_ends_it_in_one_sentence() {
+    let mut server = Server::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let bob = Terminal::sign_up(home.path(), &server.url(), "bob");
+    bob.press("\u{3}");
+    assert_eq!(bob.ended(), 0);
+    let token = server.log_in("bob").await;
+    // Without a network the token is believed.
+    server.kill().await;
+    let arguments = ["--server", &server.url(), "--user", "alice"];
+    let alice = Terminal::start_with(home.path(), &arguments, &[("BLUETICK_TOKEN", &token)]);
+    alice.wait_for("waiting for network");
+    server.start_again().await;
+    alice.wait_for("this log-in is somebody else's");
+    alice.press("\u{3}");
+    alice.wait_for("the token is not alice's");
+    assert_eq!(alice.ended(), 2);
+}
+
+#[test]
+fn whoever_gives_up_at_the_password_gets_the_terminal_back_as_it_was() {
+    let home = tempfile::tempdir().unwrap();
+    let data_dir = home.path().join("data");
+    let chat = ["--server", "http://127.0.0.1:1", "--user", "alice"];
+    let user = ["add", "alice", "--data-dir", data_dir.to_str().unwrap()];
+    for (command, arguments) in [("chat", &chat[..]), ("user", &user[..])] {
+        let alice = Terminal::start_command(home.path(), command, arguments, &[]);
+        alice.wait_for("Password");
+        alice.press("half a pass\u{3}");
+        assert_eq!(alice.ended(), -1, "by the signal, as Ctrl-C ends any program");
+    }
 }
 
 #[test]

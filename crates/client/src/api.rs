@@ -16,7 +16,7 @@ use crate::wire::bodies::{
     ConversationBody, ConversationDetail, ErrorBody, InboxEntry, InboxPage, MemberStatus, Page, People,
     Person, Presence, Presences, Profile, ProfileChange, Receipts, Session, SettingsChange, Statuses,
 };
-use crate::wire::codes::{Remedy, remedy};
+use crate::wire::codes::{CONVERSATION_NOT_FOUND, Remedy, remedy};
 
 /// The most that a page holds, by the contract.
 pub const PAGE_LIMIT: usize = 100;
@@ -45,6 +45,11 @@ impl ApiError {
         }
     }
 
+    /// The server does not know the conversation, or one is not in it. Another 404 may be a proxy's.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, ApiError::Refused { code, .. } if code == CONVERSATION_NOT_FOUND)
+    }
+
     /// There is nothing there, or not for this user.
     pub fn is_not_found(&self) -> bool {
         matches!(self, ApiError::Refused { status: 404, .. })
@@ -54,8 +59,28 @@ impl ApiError {
 /// Where tokens come from: one that was given once, or the operator's own product.
 #[async_trait]
 pub trait TokenSource: Send + Sync + 'static {
-    /// `refused` is the token that was not accepted, if one was. `None` when no other can be had.
-    async fn token(&self, refused: Option<&str>) -> Option<String>;
+    /// `refused` is the token that was not accepted, if one was. It is asked by one task at a time.
+    async fn token(&self, refused: Option<&str>) -> Result<String, NoToken>;
+}
+
+/// Why there is no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoToken {
+    /// Not now, for instance because the source has no network itself. It is asked again after a pause.
+    #[error("a token cannot be had just now")]
+    Later,
+    /// No other can be had: the person has to log in.
+    #[error("the log-in has expired")]
+    Never,
+}
+
+impl From<NoToken> for ApiError {
+    fn from(reason: NoToken) -> ApiError {
+        match reason {
+            NoToken::Later => ApiError::Unreachable(reason.to_string()),
+            NoToken::Never => ApiError::LoggedOut,
+        }
+    }
 }
 
 /// One token, for as long as it is good.
@@ -63,8 +88,8 @@ pub struct FixedToken(pub String);
 
 #[async_trait]
 impl TokenSource for FixedToken {
-    async fn token(&self, refused: Option<&str>) -> Option<String> {
-        (refused != Some(self.0.as_str())).then(|| self.0.clone())
+    async fn token(&self, refused: Option<&str>) -> Result<String, NoToken> {
+        if refused == Some(self.0.as_str()) { Err(NoToken::Never) } else { Ok(self.0.clone()) }
     }
 }
 
@@ -104,28 +129,64 @@ pub enum PageFrom {
 pub struct Api {
     http: Http,
     tokens: Arc<dyn TokenSource>,
-    /// The one in use.
-    token: Mutex<Option<String>>,
+    token: Mutex<InUse>,
+    /// Held by who asks the source; the others take what it gets.
+    asking: tokio::sync::Mutex<()>,
+}
+
+/// The token in use.
+#[derive(Clone, Default)]
+enum InUse {
+    #[default]
+    None,
+    One(String),
+    /// It is somebody else's: nothing may be done in that name.
+    Foreign,
+}
+
+/// A token to try.
+pub struct Given {
+    pub token: String,
+    /// The source gave it just now, knowing that the one before was refused. When this one is refused as well, asking
+    /// once more does not help.
+    pub is_renewed: bool,
 }
 
 impl Api {
     pub fn new(server: Server, tokens: Arc<dyn TokenSource>) -> Api {
-        Api { http: Http::new(server), tokens, token: Mutex::new(None) }
+        let (token, asking) = (Mutex::default(), tokio::sync::Mutex::default());
+        Api { http: Http::new(server), tokens, token, asking }
     }
 
-    fn current(&self) -> Option<String> {
+    fn in_use(&self) -> InUse {
         self.token.lock().expect("nothing panics while it holds the token").clone()
     }
 
+    fn use_from_now_on(&self, token: InUse) {
+        *self.token.lock().expect("nothing panics while it holds the token") = token;
+    }
+
+    /// The token is not this user's: from now on nothing is asked.
+    pub fn token_is_foreign(&self) {
+        self.use_from_now_on(InUse::Foreign);
+    }
+
     /// A token, and not the one that was refused.
-    pub async fn token(&self, refused: Option<&str>) -> Option<String> {
-        let current = self.current();
-        if current.is_some() && current.as_deref() != refused {
-            return current;
+    pub async fn token(&self, refused: Option<&str>) -> Result<Given, NoToken> {
+        let _asking = self.asking.lock().await;
+        match self.in_use() {
+            InUse::One(token) if refused != Some(token.as_str()) => {
+                return Ok(Given { token, is_renewed: false });
+            }
+            InUse::Foreign => return Err(NoToken::Never),
+            InUse::None | InUse::One(_) => {}
         }
-        let fresh = self.tokens.token(refused).await?;
-        *self.token.lock().expect("nothing panics while it holds the token") = Some(fresh.clone());
-        Some(fresh)
+        let token = self.tokens.token(refused).await?;
+        if matches!(self.in_use(), InUse::Foreign) {
+            return Err(NoToken::Never);
+        }
+        self.use_from_now_on(InUse::One(token.clone()));
+        Ok(Given { token, is_renewed: refused.is_some() })
     }
 
     pub async fn inbox(&self, archived: bool, cursor: Option<&str>) -> Result<InboxPage, ApiError> {
@@ -234,11 +295,11 @@ impl Api {
     async fn answer(&self, method: Method, path: &str, body: Option<Value>) -> Result<Answer, ApiError> {
         let mut refused: Option<String> = None;
         loop {
-            let token = self.token(refused.as_deref()).await.ok_or(ApiError::LoggedOut)?;
+            let Given { token, is_renewed } = self.token(refused.as_deref()).await?;
             let answer = self.http.call(method.clone(), path, Some(&token), body.as_ref()).await;
             match checked(answer) {
                 Err(error) if error.remedy() == Remedy::Login => {
-                    if refused.is_some() {
+                    if is_renewed {
                         return Err(ApiError::LoggedOut);
                     }
                     refused = Some(token);
@@ -291,7 +352,7 @@ mod tests {
     #[tokio::test]
     async fn a_fixed_token_is_given_until_it_is_refused() {
         let tokens = FixedToken("one".into());
-        assert_eq!(tokens.token(None).await.as_deref(), Some("one"));
-        assert_eq!(tokens.token(Some("one")).await, None);
+        assert_eq!(tokens.token(None).await.as_deref(), Ok("one"));
+        assert_eq!(tokens.token(Some("one")).await, Err(NoToken::Never));
     }
 }

@@ -57,6 +57,8 @@ pub struct Glance {
     pub is_typing: bool,
     /// The last of one's own messages that wait to be sent.
     pub waiting: Option<String>,
+    /// The last of those that the server does not take.
+    pub failed: Option<String>,
 }
 
 #[derive(Debug, Error)]
@@ -149,8 +151,11 @@ impl Client {
     pub fn glances(&self, archived: bool) -> Vec<Glance> {
         let now = Instant::now();
         self.shared.read(|state| {
-            let waiting: HashMap<ConversationId, &str> =
-                state.outbox.items().map(|item| (item.conversation_id, item.content.as_str())).collect();
+            let last = |has_failed: bool| -> HashMap<ConversationId, &str> {
+                let items = state.outbox.items().filter(|item| item.failure.is_some() == has_failed);
+                items.map(|item| (item.conversation_id, item.content.as_str())).collect()
+            };
+            let (waiting, failed) = (last(false), last(true));
             let glance = |row: Arc<Row>| {
                 let id = row.entry.conversation_id;
                 let presence = row.entry.peer.as_ref().and_then(|peer| state.signals.presence(peer));
@@ -158,6 +163,7 @@ impl Client {
                     is_online: presence.is_some_and(|presence| presence.online),
                     is_typing: !state.signals.typists(id, now).is_empty(),
                     waiting: waiting.get(&id).map(|text| (*text).to_owned()),
+                    failed: failed.get(&id).map(|text| (*text).to_owned()),
                     row,
                 }
             };
@@ -235,7 +241,12 @@ impl Client {
 
     /// How many messages wait to be sent, over all conversations.
     pub fn waiting(&self) -> usize {
-        self.shared.read(|state| state.outbox.items().count())
+        self.shared.read(|state| state.outbox.items().filter(|item| item.failure.is_none()).count())
+    }
+
+    /// How many the server does not take; each of them waits for a person, who retries or cancels it.
+    pub fn failed(&self) -> usize {
+        self.shared.read(|state| state.outbox.items().filter(|item| item.failure.is_some()).count())
     }
 }
 

@@ -173,6 +173,16 @@ impl Conversation {
         Ok(item)
     }
 
+    /// What was being written and is not sent.
+    pub fn draft(&self) -> String {
+        self.shared.read(|state| state.drafts.get(&self.id).cloned().unwrap_or_default())
+    }
+
+    /// Keeps what is being written, also for the next life; nothing where it is empty.
+    pub fn set_draft(&self, text: &str) {
+        self.shared.change(|state| state.set_draft(self.id, text));
+    }
+
     async fn keep(&self, changes: Vec<crate::storage::Change>) {
         let (done, kept) = oneshot::channel();
         let batch = Batch { changes, outgoing: Vec::new(), done: Some(done) };

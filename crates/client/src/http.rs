@@ -118,7 +118,11 @@ impl Http {
             let seconds =
                 answer.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
             let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.map_err(unreachable)?;
-            Ok(Answer { status, retry_after: seconds.map(Duration::from_secs), body: body.to_bytes() })
+            Ok::<Answer, ApiError>(Answer {
+                status,
+                retry_after: seconds.map(Duration::from_secs),
+                body: body.to_bytes(),
+            })
         };
         let mut is_open = true;
         let answer = {

@@ -1,4 +1,4 @@
-//! What of the state is kept, and under which keys: `user`, `epoch`, `row/…`, `message/…/…`, `outbox/…`, `name/…`.
+//! What of the state is kept, and under which keys: `user`, `epoch`, `row/…`, `message/…/…`, `outbox/…`, `draft/…`, `name/…`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -82,6 +82,12 @@ pub fn restore(user: &UserId, kept: Vec<(String, String)>) -> Result<(State, Led
                     messages.entry(id).or_default().push(message);
                 }
             }
+            Some(("draft", id)) => {
+                if let Ok(id) = id.parse() {
+                    ledger.drafts.insert(id, value.clone());
+                    state.drafts.insert(id, value);
+                }
+            }
             Some(("outbox", _)) => outbox.extend(serde_json::from_str::<OutboxItem>(&value).ok()),
             Some(("name", name)) => {
                 if let (Ok(name), Ok(shown)) = (name.parse(), serde_json::from_str(&value)) {
@@ -111,6 +117,7 @@ pub struct Ledger {
     epoch: Option<u64>,
     rows: HashSet<ConversationId>,
     messages: HashMap<ConversationId, BTreeSet<Seq>>,
+    drafts: HashMap<ConversationId, String>,
 }
 
 impl Ledger {
@@ -148,8 +155,26 @@ impl Ledger {
             }
             let timeline = rank.filter(|rank| *rank < KEPT_TIMELINES).and_then(|_| state.timelines.get(&id));
             self.messages_of(id, timeline, &mut changes);
+            self.draft_of(id, state.drafts.get(&id), &mut changes);
         }
         changes
+    }
+
+    fn draft_of(&mut self, id: ConversationId, draft: Option<&String>, changes: &mut Vec<Change>) {
+        if self.drafts.get(&id) == draft {
+            return;
+        }
+        let key = format!("draft/{id}");
+        match draft {
+            Some(text) => {
+                self.drafts.insert(id, text.clone());
+                changes.push(Change::put(key, text.as_str()));
+            }
+            None => {
+                self.drafts.remove(&id);
+                changes.push(Change::remove(key));
+            }
+        }
     }
 
     fn messages_of(&mut self, id: ConversationId, timeline: Option<&Timeline>, changes: &mut Vec<Change>) {

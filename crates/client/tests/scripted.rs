@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bluetick_client::storage::{Change, StorageError};
 use bluetick_client::{
-    Client, ClientSettings, Event, FixedToken, MemoryStorage, Phase, Server, Storage, TokenSource,
+    ApiError, Client, ClientSettings, Event, FixedToken, MemoryStorage, NoToken, Phase, Server, Storage,
+    TokenSource,
 };
 use bluetick_core::{ConversationId, UserId};
 use futures_util::{SinkExt, StreamExt};
@@ -165,11 +166,11 @@ struct Renewed;
 
 #[async_trait]
 impl TokenSource for Renewed {
-    async fn token(&self, refused: Option<&str>) -> Option<String> {
+    async fn token(&self, refused: Option<&str>) -> Result<String, NoToken> {
         match refused {
-            None => Some("t1".into()),
-            Some("t1") => Some("t2".into()),
-            Some(_) => None,
+            None => Ok("t1".into()),
+            Some("t1") => Ok("t2".into()),
+            Some(_) => Err(NoToken::Never),
         }
     }
 }
@@ -190,6 +191,82 @@ async fn a_refused_token_is_renewed_once_and_then_the_person_is_logged_out() {
     let event = timeout(PATIENCE, events.recv()).await.unwrap().unwrap();
     assert!(matches!(event, Event::LoggedOut), "{event:?}");
     assert_eq!(client.connection().phase, Phase::LoggedOut);
+    client.stop().await;
+}
+
+/// Gives t1, t2, t3 and so on, and every second time has no network itself.
+#[derive(Default)]
+struct OneAfterTheOther {
+    asked: std::sync::atomic::AtomicUsize,
+}
+
+#[async_trait]
+impl TokenSource for OneAfterTheOther {
+    async fn token(&self, _: Option<&str>) -> Result<String, NoToken> {
+        let asked = self.asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if asked.is_multiple_of(2) { Err(NoToken::Later) } else { Ok(format!("t{}", asked / 2 + 1)) }
+    }
+}
+
+#[tokio::test]
+async fn whoever_can_have_a_good_token_is_not_logged_out() {
+    let (script, server) = Scripted::start().await;
+    let mut settings = ClientSettings::new(server, user("alice"), OneAfterTheOther::default());
+    settings.reconnect.first_pause = Duration::from_millis(10);
+    let client = Client::start(settings, MemoryStorage::default()).await.unwrap();
+    let mut events = client.events();
+    let mut peer = script.next().await;
+    assert_eq!(peer.hear().await["token"], "t1");
+    peer.close(4403).await;
+    // The second token is there, and the network goes before the server has said a word about it.
+    let mut peer = script.next().await;
+    assert_eq!(peer.hear().await["token"], "t2");
+    drop(peer);
+    let mut peer = script.next().await;
+    assert_eq!(peer.hear().await["token"], "t2");
+    peer.close(4403).await;
+    let mut peer = script.next().await;
+    assert_eq!(peer.welcome(1).await["token"], "t3");
+    peer.close(4403).await;
+    let mut peer = script.next().await;
+    assert_eq!(peer.welcome(1).await["token"], "t4");
+    assert!(events.try_recv().is_err(), "nothing worth a word has happened");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn the_token_of_somebody_else_ends_it_with_a_clear_word() {
+    let (script, server) = Scripted::start().await;
+    let settings = ClientSettings::new(server, user("bob"), FixedToken("of alice".into()));
+    let client = Client::start(settings, MemoryStorage::default()).await.unwrap();
+    let mut events = client.events();
+    script.next().await.welcome(1).await;
+    let event = timeout(PATIENCE, events.recv()).await.unwrap().unwrap();
+    assert!(matches!(&event, Event::OtherUser(other) if *other == user("alice")), "{event:?}");
+    assert_eq!(client.connection().phase, Phase::OtherUser);
+    assert!(matches!(client.me().await, Err(ApiError::LoggedOut)), "nothing is done in the other's name");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_mark_that_came_too_fast_is_told_again_later() {
+    let (script, server) = Scripted::start().await;
+    let client = client(server, MemoryStorage::default()).await;
+    let mut peer = script.next().await;
+    peer.welcome(1).await;
+    peer.say(json!({
+        "type": "message", "conversation_id": direct().to_string(), "seq": 1, "message_id": "m1",
+        "sender_id": "bob", "content": "Lunch?", "content_type": "text", "timestamp": 5, "received_at": 5,
+    }))
+    .await;
+    for _ in 0..2 {
+        let mark = peer.hear().await;
+        assert_eq!((&mark["type"], &mark["seq"]), (&json!("delivered"), &json!(1)));
+        let id = &mark["conversation_id"];
+        peer.say(json!({"type": "error", "code": "rate_limited", "message": "later", "conversation_id": id}))
+            .await;
+    }
+    assert_eq!(peer.hear().await["type"], "delivered");
     client.stop().await;
 }
 

@@ -1,16 +1,17 @@
 //! Brings a client, a model and a terminal together: what changes is put into the model, keys become actions, actions
 //! are done, and the screen is drawn at most thirty times a second.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_client::wire::bodies::{Person, SettingsChange};
-use bluetick_client::{ApiError, Client, Conversation, Event as ChatEvent, Phase, Watching};
+use bluetick_client::{
+    ApiError, Client, Conversation, Event as ChatEvent, OutboxItem, Phase, Tick, Watching,
+};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
-use crossterm::event::{Event, EventStream, MouseEventKind};
+use crossterm::event::{Event, EventStream};
 use futures_util::StreamExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast;
@@ -20,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::composer::Composer;
 use crate::draw::{chat_height, draw, rows};
 use crate::keys::{self, Action};
-use crate::model::{Chat, Dialog, Focus, Link, Look, Model};
+use crate::model::{Chat, Focus, Link, Look, Model};
 use crate::moment::Calendar;
 use crate::present::{Words, refresh};
 use crate::screen::Screen;
@@ -45,8 +46,6 @@ pub struct App {
     calendar: Calendar,
     open: Option<Open>,
     work: JoinSet<Done>,
-    /// What was written to somebody and not sent, while another conversation is open.
-    drafts: HashMap<ConversationId, Composer>,
     offline_since: Option<Instant>,
     /// Whether a person is looking, as far as the terminal tells.
     is_looked_at: bool,
@@ -71,7 +70,6 @@ impl App {
             calendar,
             open: None,
             work: JoinSet::new(),
-            drafts: HashMap::new(),
             offline_since: Some(Instant::now()),
             is_looked_at: true,
             wants_older: false,
@@ -113,7 +111,9 @@ impl App {
                 Some(done) = self.work.join_next(), if !self.work.is_empty() => {
                     is_stale = true;
                     if let Ok(done) = done {
-                        self.on_done(done);
+                        for action in self.on_done(done) {
+                            self.act(action).await;
+                        }
                     }
                 }
                 _ = seconds.tick() => is_stale = true,
@@ -128,7 +128,7 @@ impl App {
             }
         }
         self.work.shutdown().await;
-        self.open = None;
+        self.close();
         Arc::into_inner(self.client).ok_or_else(|| io::Error::other("the client is still in use"))
     }
 
@@ -136,14 +136,17 @@ impl App {
     fn update(&mut self) {
         let now = SystemClock.now();
         self.model.link = self.link();
-        self.model.waiting = self.client.waiting();
+        (self.model.waiting, self.model.failed) = (self.client.waiting(), self.client.failed());
         self.model.unread_total = self.client.unread_total();
         let client = &self.client;
         let name = |user: &UserId| client.name(user);
         let words = Words { user: client.user(), name: &name, calendar: &self.calendar, now };
         let glances = [false, true].map(|archived| client.glances(archived));
         let lines = glances.iter().flatten().map(|glance| {
-            words.inbox_line(&glance.row, glance.is_online, glance.is_typing, glance.waiting.as_deref())
+            // What failed needs the person; what waits does not.
+            let failed = glance.failed.as_deref().map(|text| (text, Tick::Failed));
+            let unsent = failed.or(glance.waiting.as_deref().map(|text| (text, Tick::Queued)));
+            words.inbox_line(&glance.row, glance.is_online, glance.is_typing, unsent)
         });
         self.model.inbox = lines.collect();
         if self.model.selected_at().is_none() {
@@ -183,6 +186,7 @@ impl App {
         let connection = self.client.connection();
         match connection.phase {
             Phase::LoggedOut => Link::LoggedOut,
+            Phase::OtherUser => Link::OtherUser,
             Phase::Online => {
                 self.offline_since = None;
                 if connection.caught_up { Link::Online } else { Link::CatchingUp }
@@ -199,11 +203,8 @@ impl App {
         let actions = match event {
             Event::Key(key) => keys::key(&mut self.model, key),
             Event::Paste(text) => keys::paste(&mut self.model, &text),
-            Event::Mouse(mouse) => match mouse.kind {
-                MouseEventKind::ScrollUp => keys::wheel(&mut self.model, -1),
-                MouseEventKind::ScrollDown => keys::wheel(&mut self.model, 1),
-                _ => Vec::new(),
-            },
+            // Left to the terminal, so that text can be selected.
+            Event::Mouse(_) => Vec::new(),
             Event::Resize(columns, rows) => {
                 self.model.size = (columns, rows);
                 Vec::new()
@@ -234,9 +235,21 @@ impl App {
             {
                 self.model.notice = Some("you are not in this conversation any more".into());
             }
+            Ok(ChatEvent::GivenUp(items)) => self.model.notice = Some(self.given_up(&items)),
             // Messages and the end of a log-in are seen in the state.
             _ => {}
         }
+    }
+
+    fn given_up(&self, items: &[OutboxItem]) -> String {
+        let id = items.first().map(|item| item.conversation_id);
+        let line = self.model.inbox.iter().find(|line| Some(line.id) == id);
+        let name = line.map_or("this conversation", |line| line.name.as_str());
+        let what = match items.len() {
+            1 => "1 message was not sent".to_owned(),
+            count => format!("{count} messages were not sent"),
+        };
+        format!("{what}: you are not in {name} any more")
     }
 
     async fn act(&mut self, action: Action) {
@@ -245,8 +258,10 @@ impl App {
             Action::Open(id) => self.open(self.client.conversation(id)),
             Action::Close => self.close(),
             Action::Send(id, text) => {
+                let conversation = self.client.conversation(id);
+                conversation.set_draft("");
                 // Waited for, so that two of them keep their order; it is a matter of one write.
-                if let Err(error) = self.client.conversation(id).send(&text).await {
+                if let Err(error) = conversation.send(&text).await {
                     self.model.notice = Some(error.to_string());
                     self.model.composer = Composer::with(&text);
                 } else if let Some(open) = &mut self.open {
@@ -336,8 +351,8 @@ impl App {
         }
         self.close();
         let watching = conversation.watch();
+        self.model.composer = Composer::with(&conversation.draft());
         self.open = Some(Open { conversation, _watching: watching, unread_after: None });
-        self.model.composer = self.drafts.remove(&id).unwrap_or_default();
         self.model.focus = Focus::Composer;
         self.model.selected = Some(id);
         self.wants_older = true;
@@ -355,11 +370,8 @@ impl App {
     }
 
     fn close(&mut self) {
-        if let Some(open) = self.open.take()
-            && !self.model.composer.is_empty()
-        {
-            let draft = std::mem::take(&mut self.model.composer);
-            self.drafts.insert(open.conversation.id(), draft);
+        if let Some(open) = self.open.take() {
+            open.conversation.set_draft(&self.model.composer.take());
         }
         self.model.chat = None;
     }
@@ -379,7 +391,7 @@ impl App {
         });
     }
 
-    fn on_done(&mut self, done: Done) {
+    fn on_done(&mut self, done: Done) -> Vec<Action> {
         match done {
             Done::Opened(Ok(conversation)) => self.open(conversation),
             Done::Found(asked, found) => {
@@ -387,19 +399,12 @@ impl App {
                 if let Some(next) = self.next_search.take().filter(|next| *next != asked) {
                     self.search(next);
                 }
-                // A server that cannot look for people still takes a user_id.
-                let Ok(people) = found else { return };
-                if let Some(Dialog::NewChat { name, found, .. }) = &mut self.model.dialog
-                    && name.text() == asked
-                {
-                    *found = people
-                        .into_iter()
-                        .map(|person| {
-                            let shown = person.display_name.unwrap_or_else(|| person.user_id.to_string());
-                            (person.user_id.to_string(), safe_line(&shown))
-                        })
-                        .collect();
-                }
+                let shown = |person: Person| {
+                    let shown = person.display_name.unwrap_or_else(|| person.user_id.to_string());
+                    (person.user_id.to_string(), safe_line(&shown))
+                };
+                let people = found.ok().map(|people| people.into_iter().map(shown).collect());
+                return keys::found(&mut self.model, &asked, people);
             }
             Done::Loaded(id, loaded) => {
                 if let Some(chat) = self.model.chat.as_mut().filter(|chat| chat.id == id) {
@@ -418,6 +423,7 @@ impl App {
                 self.model.notice = Some(safe_line(&error.to_string()));
             }
         }
+        Vec::new()
     }
 }
 

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::composer::Composer;
 use crate::draw::chat_height;
-use crate::model::{Dialog, Focus, Model};
+use crate::model::{Answer, Dialog, Focus, Model, NewChat};
 use crate::scroll;
 
 /// What is asked of the client.
@@ -32,9 +32,6 @@ pub enum Action {
     Leave(ConversationId),
 }
 
-/// Rows that one turn of the wheel or one arrow key moves.
-const STEP: usize = 3;
-
 /// Text that was pasted goes where letters go.
 pub fn paste(model: &mut Model, text: &str) -> Vec<Action> {
     model.notice = None;
@@ -55,9 +52,9 @@ pub fn paste(model: &mut Model, text: &str) -> Vec<Action> {
 fn dialog_pasted(dialog: &mut Dialog, text: &str) -> Vec<Action> {
     let text = text.replace(['\n', '\r'], " ");
     match dialog {
-        Dialog::NewChat { name, .. } => {
-            name.paste(&text);
-            vec![Action::Search(name.text().to_owned())]
+        Dialog::NewChat(chat) => {
+            chat.name.paste(&text);
+            written(chat)
         }
         Dialog::NewGroup { title, members, in_members } => {
             if *in_members {
@@ -90,8 +87,7 @@ pub fn key(model: &mut Model, key: KeyEvent) -> Vec<Action> {
     }
     match key.code {
         KeyCode::Char('n') if control => {
-            model.dialog =
-                Some(Dialog::NewChat { name: Composer::default(), found: Vec::new(), selected: None });
+            model.dialog = Some(Dialog::NewChat(NewChat::default()));
             Vec::new()
         }
         KeyCode::Char('g') if control => {
@@ -113,11 +109,6 @@ pub fn key(model: &mut Model, key: KeyEvent) -> Vec<Action> {
             Focus::Composer => in_composer(model, key),
         },
     }
-}
-
-/// The wheel: negative goes back in time.
-pub fn wheel(model: &mut Model, turns: isize) -> Vec<Action> {
-    scrolled(model, turns * STEP as isize)
 }
 
 fn half_page(model: &Model) -> usize {
@@ -191,8 +182,7 @@ fn in_inbox(model: &mut Model, key: KeyEvent) -> Vec<Action> {
         (KeyCode::Char('?'), _) => model.dialog = Some(Dialog::Help),
         (KeyCode::Char('q'), _) => return vec![Action::Quit],
         (KeyCode::Char('n'), _) => {
-            model.dialog =
-                Some(Dialog::NewChat { name: Composer::default(), found: Vec::new(), selected: None });
+            model.dialog = Some(Dialog::NewChat(NewChat::default()));
         }
         (KeyCode::Char('g'), _) => {
             let (title, members) = (Composer::default(), Composer::default());
@@ -220,11 +210,11 @@ fn in_search(model: &mut Model, key: KeyEvent) -> Vec<Action> {
             let lines = model.lines();
             if lines.is_empty() {
                 // Nobody by that name here yet: perhaps somebody to begin with.
-                let name = std::mem::take(&mut model.search);
-                let search = Action::Search(name.text().to_owned());
+                let mut chat = NewChat { name: std::mem::take(&mut model.search), ..NewChat::default() };
+                let search = written(&mut chat);
                 model.focus = Focus::Inbox;
-                model.dialog = Some(Dialog::NewChat { name, found: Vec::new(), selected: None });
-                return vec![search];
+                model.dialog = Some(Dialog::NewChat(chat));
+                return search;
             }
             let opened = open_selected(model);
             model.search = Composer::default();
@@ -287,7 +277,6 @@ fn in_composer(model: &mut Model, key: KeyEvent) -> Vec<Action> {
             chat.new_below = 0;
             return vec![Action::Send(id, model.composer.take())];
         }
-        KeyCode::Char('?') if model.composer.is_empty() => model.dialog = Some(Dialog::Help),
         KeyCode::Char('l') if control && id.kind() == ConversationKind::Group => {
             model.dialog = Some(Dialog::Leave)
         }
@@ -330,7 +319,7 @@ fn in_dialog(model: &mut Model, key: KeyEvent) -> Vec<Action> {
         return Vec::new();
     }
     match model.dialog.take() {
-        Some(Dialog::NewChat { name, found, selected }) => new_chat(model, key, name, found, selected),
+        Some(Dialog::NewChat(chat)) => new_chat(model, key, chat),
         Some(Dialog::NewGroup { title, members, in_members }) => {
             new_group(model, key, title, members, in_members)
         }
@@ -343,35 +332,66 @@ fn in_dialog(model: &mut Model, key: KeyEvent) -> Vec<Action> {
     }
 }
 
-fn new_chat(
-    model: &mut Model,
-    key: KeyEvent,
-    mut name: Composer,
-    found: Vec<(String, String)>,
-    mut selected: Option<usize>,
-) -> Vec<Action> {
+fn new_chat(model: &mut Model, key: KeyEvent, mut chat: NewChat) -> Vec<Action> {
     let mut actions = Vec::new();
     match key.code {
-        KeyCode::Enter => {
-            let chosen = selected.and_then(|at| found.get(at)).map(|(user, _)| user.clone());
-            let user = chosen.unwrap_or_else(|| name.text().trim().to_owned());
-            if !user.is_empty() {
-                return vec![Action::OpenDirect(user)];
+        KeyCode::Enter if chat.name.text().trim().is_empty() => {}
+        KeyCode::Enter => match (chat.chosen(), chat.answer) {
+            (Some(user), _) => return vec![Action::OpenDirect(user)],
+            (None, Answer::Awaited | Answer::AwaitedByEnter) => chat.answer = Answer::AwaitedByEnter,
+            (None, Answer::Here) => chat.answer = Answer::Nobody,
+            (None, Answer::NoSearch | Answer::Nobody) => {
+                return vec![Action::OpenDirect(chat.name.text().trim().to_owned())];
             }
+        },
+        KeyCode::Down if !chat.found.is_empty() => {
+            chat.selected = Some(chat.selected.map_or(0, |at| (at + 1).min(chat.found.len() - 1)));
         }
-        KeyCode::Down if !found.is_empty() => {
-            selected = Some(selected.map_or(0, |at| (at + 1).min(found.len() - 1)));
-        }
-        KeyCode::Up => selected = selected.and_then(|at| at.checked_sub(1)),
+        KeyCode::Up => chat.selected = chat.selected.and_then(|at| at.checked_sub(1)),
         _ => {
-            if edit(&mut name, key) {
-                selected = None;
-                actions.push(Action::Search(name.text().to_owned()));
+            if edit(&mut chat.name, key) {
+                actions = written(&mut chat);
             }
         }
     }
-    model.dialog = Some(Dialog::NewChat { name, found, selected });
+    model.dialog = Some(Dialog::NewChat(chat));
     actions
+}
+
+/// Another name stands there: whoever was found for the one before is not meant any more.
+fn written(chat: &mut NewChat) -> Vec<Action> {
+    chat.selected = None;
+    chat.answer = Answer::Awaited;
+    if chat.name.text().trim().is_empty() {
+        chat.found.clear();
+        return Vec::new();
+    }
+    vec![Action::Search(chat.name.text().to_owned())]
+}
+
+/// The server's answer to a search; `None` when it cannot look for people.
+pub fn found(model: &mut Model, asked: &str, people: Option<Vec<(String, String)>>) -> Vec<Action> {
+    let Some(Dialog::NewChat(chat)) = &mut model.dialog else { return Vec::new() };
+    if chat.name.text() != asked {
+        return Vec::new();
+    }
+    let picked = chat.selected.and_then(|at| chat.found.get(at)).map(|(user, _)| user.clone());
+    let can_look = people.is_some();
+    let enter_was_pressed = chat.answer == Answer::AwaitedByEnter;
+    chat.found = people.unwrap_or_default();
+    let place = |user: &str| chat.found.iter().position(|(known, _)| known == user);
+    chat.selected = picked
+        .and_then(|user| place(&user))
+        .or_else(|| place(asked.trim()))
+        .or((!chat.found.is_empty()).then_some(0));
+    chat.answer = if can_look { Answer::Here } else { Answer::NoSearch };
+    if enter_was_pressed { key(model, KeyEvent::from(KeyCode::Enter)) } else { Vec::new() }
+}
+
+impl NewChat {
+    fn chosen(&self) -> Option<String> {
+        self.selected.and_then(|at| self.found.get(at)).map(|(user, _)| user.clone())
+    }
 }
 
 fn new_group(

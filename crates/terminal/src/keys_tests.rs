@@ -111,8 +111,10 @@ fn a_paste_of_many_lines_is_one_message() {
 #[test]
 fn letters_in_the_composer_are_letters_and_not_commands() {
     let mut model = with_chat(1);
-    write(&mut model, "qn/gp?");
-    assert_eq!((model.composer.text(), &model.dialog), ("qn/gp?", &None));
+    write(&mut model, "?qn/gp");
+    assert_eq!((model.composer.text(), &model.dialog), ("?qn/gp", &None));
+    press(&mut model, KeyCode::F(1));
+    assert_eq!(model.dialog, Some(Dialog::Help));
     assert_eq!(control(&mut model, 'c'), [Action::Quit]);
 }
 
@@ -126,23 +128,76 @@ fn search_filters_the_inbox_and_finds_new_people() {
     control(&mut model, 'f');
     write(&mut model, "zoe");
     assert_eq!(press(&mut model, KeyCode::Enter), [Action::Search("zoe".into())]);
-    assert!(matches!(&model.dialog, Some(Dialog::NewChat { name, .. }) if name.text() == "zoe"));
+    assert!(matches!(&model.dialog, Some(Dialog::NewChat(chat)) if chat.name.text() == "zoe"));
+}
+
+/// A question for a chat with somebody whose name begins so.
+fn new_chat(text: &str) -> Model {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('n'));
+    assert_eq!(write(&mut model, text).last(), Some(&Action::Search(text.into())));
+    model
+}
+
+fn people(users: &[&str]) -> Option<Vec<(String, String)>> {
+    Some(users.iter().map(|user| ((*user).to_owned(), "Zoe".to_owned())).collect())
 }
 
 #[test]
-fn a_new_chat_is_with_whom_one_names_or_picks() {
-    let mut model = model();
-    press(&mut model, KeyCode::Char('n'));
-    assert_eq!(write(&mut model, "zo").last(), Some(&Action::Search("zo".into())));
-    let Some(Dialog::NewChat { found, .. }) = &mut model.dialog else { panic!("{:?}", model.dialog) };
-    *found = vec![("zoe1".into(), "Zoe".into()), ("zoe2".into(), "Zoe".into())];
+fn a_new_chat_is_with_the_first_who_was_found_or_whom_one_picks() {
+    let mut model = new_chat("zo");
+    assert_eq!(found(&mut model, "zo", people(&["zoe1", "zoe2"])), []);
     let mut other = model.clone();
-    assert_eq!(press(&mut other, KeyCode::Enter), [Action::OpenDirect("zo".into())]);
-    press(&mut model, KeyCode::Down);
+    assert_eq!(press(&mut other, KeyCode::Enter), [Action::OpenDirect("zoe1".into())]);
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Down);
     assert_eq!(press(&mut model, KeyCode::Enter), [Action::OpenDirect("zoe2".into())]);
     assert_eq!(model.dialog, None);
+}
+
+#[test]
+fn a_user_id_that_is_written_out_comes_before_others_that_begin_with_it() {
+    let mut model = new_chat("zoe");
+    found(&mut model, "zoe", people(&["azoe", "zoe"]));
+    assert_eq!(press(&mut model, KeyCode::Enter), [Action::OpenDirect("zoe".into())]);
+}
+
+#[test]
+fn enter_waits_for_the_answer_to_what_is_written_now() {
+    let mut model = new_chat("zo");
+    found(&mut model, "zo", people(&["zorro"]));
+    write(&mut model, "e");
+    assert_eq!(press(&mut model, KeyCode::Enter), []);
+    assert_eq!(found(&mut model, "zo", people(&["zorro"])), [], "that was the question before");
+    assert_eq!(found(&mut model, "zoe", people(&["zoe1"])), [Action::OpenDirect("zoe1".into())]);
+    assert_eq!(model.dialog, None);
+}
+
+#[test]
+fn a_chat_with_nobody_who_is_known_is_asked_about_first() {
+    let mut model = new_chat("zoe");
+    found(&mut model, "zoe", people(&[]));
+    assert_eq!(press(&mut model, KeyCode::Enter), []);
+    let mut stays = model.clone();
+    assert_eq!(press(&mut stays, KeyCode::Esc), []);
+    assert_eq!(stays.dialog, None);
+    assert_eq!(press(&mut model, KeyCode::Enter), [Action::OpenDirect("zoe".into())]);
+}
+
+#[test]
+fn the_name_as_it_is_written_is_one_key_above_those_who_were_found() {
+    let mut model = new_chat("zo");
+    found(&mut model, "zo", people(&["zoe1"]));
+    press(&mut model, KeyCode::Up);
+    assert_eq!(press(&mut model, KeyCode::Enter), []);
+    assert_eq!(press(&mut model, KeyCode::Enter), [Action::OpenDirect("zo".into())]);
+}
+
+#[test]
+fn a_server_that_cannot_look_for_people_takes_a_user_id() {
+    let mut model = new_chat("zoe");
+    assert_eq!(press(&mut model, KeyCode::Enter), []);
+    assert_eq!(found(&mut model, "zoe", None), [Action::OpenDirect("zoe".into())]);
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub enum Ended {
     Left,
     /// The token is not good any more.
     LoggedOut,
+    /// The token is good, and somebody else's.
+    OtherUser,
 }
 
 /// Chats until the person leaves. What is not sent by then stays in the client's storage.
@@ -40,9 +42,13 @@ pub async fn run(client: Client, server: &str, look: Look) -> io::Result<Ended> 
     let ended = App::new(client, server, look, Calendar::local(), size).run(&mut screen).await;
     drop(screen);
     let client = ended?;
-    let is_logged_out = client.connection().phase == Phase::LoggedOut;
+    let ended = match client.connection().phase {
+        Phase::LoggedOut => Ended::LoggedOut,
+        Phase::OtherUser => Ended::OtherUser,
+        Phase::Offline | Phase::Connecting | Phase::Online => Ended::Left,
+    };
     client.stop().await;
-    Ok(if is_logged_out { Ended::LoggedOut } else { Ended::Left })
+    Ok(ended)
 }
 
 /// What the terminal can show, by what the environment says: `NO_COLOR`, `TERM`, and the character set of the locale.

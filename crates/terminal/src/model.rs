@@ -103,10 +103,36 @@ pub struct Chat {
 /// A question in the middle of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dialog {
-    NewChat { name: Composer, found: Vec<(String, String)>, selected: Option<usize> },
+    NewChat(NewChat),
     NewGroup { title: Composer, members: Composer, in_members: bool },
     Help,
     Leave,
+}
+
+/// With whom to begin a chat.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewChat {
+    pub name: Composer,
+    /// Their user_ids and what they are called.
+    pub found: Vec<(String, String)>,
+    /// The one of them that Enter takes; `None` is what is written, word for word.
+    pub selected: Option<usize>,
+    pub answer: Answer,
+}
+
+/// What the server said to what is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing yet.
+    #[default]
+    Awaited,
+    /// Nothing yet, and Enter was pressed: it counts when the answer is there.
+    AwaitedByEnter,
+    Here,
+    /// It cannot look for people, and takes what is written.
+    NoSearch,
+    /// Nobody is called so, and the person has been told; Enter begins nevertheless.
+    Nobody,
 }
 
 /// How the connection is, in words; nothing where all is well.
@@ -120,6 +146,8 @@ pub enum Link {
     Reconnecting,
     CatchingUp,
     LoggedOut,
+    /// The token is somebody else's.
+    OtherUser,
 }
 
 #[derive(Clone, Debug)]
@@ -144,6 +172,8 @@ pub struct Model {
     pub notice: Option<String>,
     /// Messages that wait to be sent, over all conversations.
     pub waiting: usize,
+    /// Those that the server does not take.
+    pub failed: usize,
 }
 
 /// Below this the inbox and the conversation take turns.
@@ -168,6 +198,7 @@ impl Model {
             dialog: None,
             notice: None,
             waiting: 0,
+            failed: 0,
         }
     }
 

@@ -52,12 +52,19 @@ impl Words<'_> {
         }
     }
 
-    pub fn inbox_line(&self, row: &Row, online: bool, is_typing: bool, waiting: Option<&str>) -> InboxLine {
+    /// `unsent` is what was last written there and is not with the server, and how it stands with it.
+    pub fn inbox_line(
+        &self,
+        row: &Row,
+        online: bool,
+        is_typing: bool,
+        unsent: Option<(&str, Tick)>,
+    ) -> InboxLine {
         let entry = &row.entry;
         let last = entry.last_message.as_ref();
         let own = last.filter(|last| last.sender_id == *self.user && last.content_type != "system");
-        let (preview, tick) = match (waiting, last) {
-            (Some(text), _) => (safe_line(text), Some(Tick::Queued)),
+        let (preview, tick) = match (unsent, last) {
+            (Some((text, tick)), _) => (safe_line(text), Some(tick)),
             (None, None) => (String::new(), None),
             (None, Some(last)) => {
                 let text = match serde_notice(&last.content_type, &last.content) {
@@ -98,7 +105,10 @@ impl Words<'_> {
         }
         let Some(row) = &view.row else { return "you are not in this conversation any more".to_owned() };
         if row.entry.kind() == ConversationKind::Group {
-            return format!("{} members", row.entry.member_count);
+            return match row.entry.member_count {
+                1 => "1 member".to_owned(),
+                count => format!("{count} members"),
+            };
         }
         match &view.presence {
             Some(presence) if presence.online => "online".to_owned(),

@@ -140,8 +140,11 @@ fn names_titles_and_previews_are_safe_for_a_terminal() {
     let line =
         words(|words| words.inbox_line(&row(direct(), Some(("alice", "text", "mine"))), true, false, None));
     assert_eq!((line.name.as_str(), line.tick), ("Bob␇ B.", Some(Tick::Sent)));
-    let line = words(|words| words.inbox_line(&row(direct(), None), false, false, Some("on its way")));
-    assert_eq!((line.preview.as_str(), line.tick), ("on its way", Some(Tick::Queued)));
+    for tick in [Tick::Queued, Tick::Failed] {
+        let unsent = Some(("on its\nway", tick));
+        let line = words(|words| words.inbox_line(&row(direct(), None), false, false, unsent));
+        assert_eq!((line.preview.as_str(), line.tick), ("on its way", Some(tick)));
+    }
 }
 
 #[test]
@@ -172,4 +175,15 @@ fn the_line_below_the_name_says_who_types_or_is_there() {
     assert_eq!(about(&view), "online");
     view.typists = vec![user("bob")];
     assert_eq!(about(&view), "typing…");
+}
+
+#[test]
+fn a_group_of_one_has_one_member() {
+    let mut view = view(Vec::new());
+    for (member_count, about) in [(1, "1 member"), (2, "2 members")] {
+        let mut group = row(ConversationId::group([1; 15]), None);
+        group.entry.member_count = member_count;
+        view.row = Some(Arc::new(group));
+        assert_eq!(words(|words| words.about(&view)), about);
+    }
 }

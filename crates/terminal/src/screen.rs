@@ -3,12 +3,11 @@
 use std::io::{self, Stdout, stdout};
 use std::sync::Once;
 
-use crossterm::event::{
-    DisableBracketedPaste, DisableFocusChange, DisableMouseCapture, EnableBracketedPaste, EnableFocusChange,
-    EnableMouseCapture,
-};
+use crossterm::event::{DisableBracketedPaste, DisableFocusChange, EnableBracketedPaste, EnableFocusChange};
 use crossterm::execute;
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
@@ -30,12 +29,15 @@ impl Screen {
             }));
         });
         enable_raw_mode()?;
+        // The mouse stays with the terminal, so that text can be selected. On the alternate screen terminals make arrow
+        // keys of the wheel, and those scroll.
         let entered = execute!(
             stdout(),
             EnterAlternateScreen,
+            // Some terminals have one screen only, with the prompts on it.
+            Clear(ClearType::All),
             EnableBracketedPaste,
-            EnableFocusChange,
-            EnableMouseCapture
+            EnableFocusChange
         );
         let opened = entered.and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
         match opened {
@@ -59,7 +61,6 @@ fn give_back() {
     // On the way out, and there is nothing left to tell it to.
     let _left = execute!(
         stdout(),
-        DisableMouseCapture,
         DisableFocusChange,
         DisableBracketedPaste,
         LeaveAlternateScreen,

@@ -6,7 +6,9 @@ use bluetick_client::Tick;
 use bluetick_core::{ConversationId, MessageId, Seq};
 use bluetick_terminal::composer::Composer;
 use bluetick_terminal::draw::draw;
-use bluetick_terminal::model::{Chat, Content, Dialog, Focus, InboxLine, Item, Key, Link, Look, Model};
+use bluetick_terminal::model::{
+    Answer, Chat, Content, Dialog, Focus, InboxLine, Item, Key, Link, Look, Model, NewChat,
+};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -207,8 +209,13 @@ fn questions_and_help() {
     model.dialog = Some(Dialog::Help);
     check("help", &model);
     let found = vec![("bob".into(), "Bob Builder".into()), ("bobby".into(), "bobby".into())];
-    model.dialog = Some(Dialog::NewChat { name: Composer::with("bo"), found, selected: Some(1) });
+    let answer = Answer::Here;
+    let new_chat = NewChat { name: Composer::with("bo"), found, selected: Some(1), answer };
+    model.dialog = Some(Dialog::NewChat(new_chat));
     check("new-chat", &model);
+    let new_chat = NewChat { name: Composer::with("zoe"), answer: Answer::Nobody, ..NewChat::default() };
+    model.dialog = Some(Dialog::NewChat(new_chat));
+    check("new-chat-nobody", &model);
     let (title, members) = (Composer::with("Lunch"), Composer::with("bob carol"));
     model.dialog = Some(Dialog::NewGroup { title, members, in_members: true });
     check("new-group", &model);
@@ -224,11 +231,15 @@ fn what_waits_and_what_went_wrong_is_said_at_the_bottom() {
         (Link::Reconnecting, "reconnecting… 2 messages wait to be sent"),
         (Link::CatchingUp, "catching up…"),
         (Link::LoggedOut, "your log-in has expired"),
+        (Link::OtherUser, "this log-in is somebody else's"),
         (Link::Online, "sending 2 messages…"),
     ] {
         model.link = link;
         assert!(bottom(&model).starts_with(words), "{}", bottom(&model));
     }
+    // What failed waits for the person and not for the network.
+    (model.waiting, model.failed) = (0, 1);
+    assert!(bottom(&model).starts_with("1 message was not sent"), "{}", bottom(&model));
     model.notice = Some("the disk is full".into());
     assert!(bottom(&model).starts_with("the disk is full"));
 }
@@ -248,6 +259,19 @@ fn only_what_was_read_is_blue() {
         .map(|row| (25..area.width).map(|column| buffer[(column, row)].symbol()).collect::<String>())
         .collect();
     assert!(blue.len() == 1 && blue[0].contains("Fine"), "{blue:?}");
+}
+
+#[test]
+fn a_window_that_is_too_small_says_so_in_what_room_it_has() {
+    let mut model = model();
+    for (size, shown) in [
+        ((18, 5), "This window is too\nsmall.\n\n\n\n"),
+        ((10, 4), "This\nwindow is\ntoo small.\n\n"),
+        ((10, 1), "too small\n"),
+    ] {
+        model.size = size;
+        assert_eq!(text(&model), shown);
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ChatArgs;
 use crate::failure::Failure;
+use crate::prompt::{ask, ask_password};
 
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 const TOKEN_VARIABLE: &str = "BLUETICK_TOKEN";
@@ -50,7 +51,8 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
         let directory = home.of(&url, &identity.user);
         let storage = FileStorage::open(&directory).map_err(Failure::failed)?;
         home.remember(&url, &identity.user);
-        let settings = ClientSettings::new(server, identity.user, FixedToken(identity.token));
+        let Identity { user, token } = identity;
+        let settings = ClientSettings::new(server, user.clone(), FixedToken(token));
         let client = Client::start(settings, storage).await.map_err(|error| match error {
             StartError::OtherUser(other) => Failure::usage(other),
             other => Failure::failed(other),
@@ -62,6 +64,10 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
                 // The next start asks for the password again.
                 let _forgotten = fs::remove_file(directory.join(SESSION_FILE));
                 Err(Failure::failed("the log-in has expired; start again to log in"))
+            }
+            Ended::OtherUser => {
+                let _forgotten = fs::remove_file(directory.join(SESSION_FILE));
+                Err(Failure::usage(format!("the token is not {user}'s")))
             }
         }
     })
@@ -149,20 +155,6 @@ fn refused(server: &Server, error: &ApiError) -> Failure {
         }
         other => Failure::usage(other),
     }
-}
-
-fn ask(question: &str) -> Result<String, Failure> {
-    let mut out = io::stderr();
-    write!(out, "{question}").and_then(|()| out.flush()).map_err(Failure::failed)?;
-    let mut line = String::new();
-    io::stdin().read_line(&mut line).map_err(Failure::failed)?;
-    Ok(line.trim().to_owned())
-}
-
-/// Without an echo.
-fn ask_password(question: &str) -> Result<String, Failure> {
-    rpassword::prompt_password(question)
-        .map_err(|error| Failure::failed(format!("cannot read the password: {error}")))
 }
 
 fn kept_token(place: &Path) -> Option<String> {

@@ -9,6 +9,7 @@ use bluetick_core::{Timestamp, User, UserId};
 use crate::cli::{PasswordArgs, Places, UserAddArgs, UserCommand, UserPasswordArgs, UserShowArgs};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::prompt::ask_password;
 use crate::settings::{Inputs, Loaded, Settings};
 use crate::users::{NewUser, ShownUser, UserBook};
 
@@ -89,8 +90,8 @@ fn password_for(user: &UserId, arguments: PasswordArgs) -> Result<Password, Fail
         io::stdin().read_line(&mut line).map_err(unreadable)?;
         line.trim_end_matches(['\r', '\n']).to_owned()
     } else if io::stdin().is_terminal() {
-        let first = rpassword::prompt_password(format!("Password for {user}: ")).map_err(unreadable)?;
-        if rpassword::prompt_password("The same again: ").map_err(unreadable)? != first {
+        let first = ask_password(&format!("Password for {user}: "))?;
+        if ask_password("The same again: ")? != first {
             return Err(Failure::usage("the two passwords differ"));
         }
         first

@@ -4,6 +4,7 @@
 
 mod offline;
 mod proxy;
+mod quick_start;
 mod states;
 mod together;
 mod world;

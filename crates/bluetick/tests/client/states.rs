@@ -1,7 +1,11 @@
 //! Messages that the server does not take, or not yet.
 
-use bluetick_client::{CannotCancel, SendState};
+use std::time::Duration;
 
+use bluetick_client::{CannotCancel, Event, MemoryStorage, SendState};
+use tokio::time::timeout;
+
+use crate::proxy::Proxy;
 use crate::world::{World, numbered, until, user};
 
 #[tokio::test]
@@ -16,6 +20,8 @@ async fn what_is_too_large_fails_and_can_be_given_up_and_the_rest_goes_on() {
     until("the rest is sent", &alice, || to_bob.view().waiting.len() == 1).await;
     assert!(to_bob.retry(&large.message_id).await);
     until("it failed again", &alice, failed).await;
+    assert_eq!((alice.waiting(), alice.failed()), (0, 1), "nothing goes on its way any more");
+    assert!(alice.glances(false)[0].failed.is_some() && alice.glances(false)[0].waiting.is_none());
     assert!(to_bob.cancel(&large.message_id).await.is_ok());
     assert_eq!(to_bob.cancel(&large.message_id).await, Err(CannotCancel::NotWaiting));
     assert_eq!(world.texts("alice", &to_bob).await, ["small"]);
@@ -40,7 +46,8 @@ async fn a_frame_that_the_server_closes_for_is_found_among_all_that_are_on_their
         matches!(conversations[1].send_state(&large.message_id), Some(SendState::Failed(_)))
     })
     .await;
-    until("all others are sent", &alice, || alice.waiting() == 1).await;
+    until("all others are sent", &alice, || alice.waiting() == 0).await;
+    assert_eq!(alice.failed(), 1);
     alice.stop().await;
 }
 
@@ -73,5 +80,40 @@ async fn an_outbox_takes_a_thousand_and_then_says_so() {
     assert!(refused.to_string().contains("1000 messages are waiting"), "{refused}");
     let first = to_bob.view().waiting[0].0.message_id.clone();
     assert!(to_bob.cancel(&first).await.is_ok(), "what was never attempted can be given up");
+    alice.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_written_to_a_group_one_was_removed_from_is_given_up_with_a_word() {
+    let world = World::new().await;
+    let proxy = Proxy::to(Some(world.address())).await;
+    let alice = world.client("alice").await;
+    let storage = MemoryStorage::default();
+    let bob = world.client_at(&proxy.address, "bob", storage.clone()).await;
+    until("bob is there", &bob, || bob.connection().caught_up).await;
+    let group = alice.create_group("Lunch", &[user("bob")]).await.unwrap();
+    let in_group = bob.conversation(group.id());
+    until("bob is in it", &bob, || in_group.view().row.is_some()).await;
+    proxy.set_target(None);
+    proxy.cut();
+    until("bob is offline", &bob, || !bob.connection().caught_up).await;
+    let written = in_group.send("Where?").await.unwrap();
+    group.remove_member(&user("bob")).await.unwrap();
+
+    let mut events = bob.events();
+    proxy.set_target(Some(world.address()));
+    let given_up = loop {
+        let event = timeout(Duration::from_secs(30), events.recv()).await.unwrap().unwrap();
+        if let Event::GivenUp(items) = event {
+            break items;
+        }
+    };
+    assert_eq!(given_up.iter().map(|item| item.content.as_str()).collect::<Vec<_>>(), ["Where?"]);
+    assert_eq!((bob.waiting(), bob.failed()), (0, 0));
+    assert!(matches!(in_group.send_state(&written.message_id), Some(SendState::Failed(_))));
+    bob.stop().await;
+    let bob = world.client_at(world.address(), "bob", storage).await;
+    assert_eq!((bob.waiting(), bob.failed()), (0, 0), "nor does it come back");
+    bob.stop().await;
     alice.stop().await;
 }

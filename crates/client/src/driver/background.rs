@@ -10,6 +10,7 @@ use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use super::Driver;
+use super::connection::Line;
 use crate::api::{ApiError, PAGE_LIMIT, PageFrom};
 use crate::keeper::{Batch, Order};
 use crate::keeping::name_change;
@@ -110,8 +111,10 @@ impl Driver {
         self.asked.retain(|asked| *asked != kind);
         let Err(error) = outcome else { return };
         match (&error, kind) {
+            // It has ended already, with a reason of its own.
+            (ApiError::LoggedOut, _) if matches!(self.line, Line::Closed) => {}
             (ApiError::LoggedOut, _) => self.log_out(),
-            (_, Kind::Refresh(id) | Kind::Missing(id)) if error.is_not_found() => {
+            (_, Kind::Refresh(id) | Kind::Missing(id)) if error.is_gone() => {
                 self.shared.change_as_driver(|state| state.gone(id));
             }
             (ApiError::Refused { retry_after: Some(after), .. }, _) => {

@@ -3,14 +3,16 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use bluetick_core::UserId;
 use tokio::time::{Instant, sleep_until};
 
 use super::Driver;
+use crate::api::{Given, NoToken};
 use crate::backoff::Ending;
 use crate::keeper::{Batch, Order};
 use crate::keeping::outbox_change;
 use crate::link::{ClientFrame, Frame, Link, LinkError, ServerFrame};
-use crate::state::Phase;
+use crate::state::{Event, Phase};
 use crate::wire::codes::CloseCode;
 
 /// A server that does not answer a hello in this time is not there.
@@ -35,7 +37,7 @@ pub enum Line {
 
 pub struct Open {
     pub link: Link,
-    pub token: String,
+    given: Given,
     pub vigil: Vigil,
     /// When the server wants us back.
     hint: Option<Duration>,
@@ -91,8 +93,8 @@ impl Vigil {
 
 pub enum Happened {
     PauseOver,
-    Opened(Box<Link>, String),
-    NoToken,
+    Opened(Box<Link>, Given),
+    NoToken(NoToken),
     Failed(LinkError),
     Frame(Frame),
     Ended(LinkError),
@@ -136,23 +138,26 @@ impl Driver {
         let shared = std::sync::Arc::clone(&self.shared);
         let refused = self.refused_token.clone();
         self.line = Line::Dialling(Box::pin(async move {
-            let Some(token) = shared.api.token(refused.as_deref()).await else { return Happened::NoToken };
+            let given = match shared.api.token(refused.as_deref()).await {
+                Ok(given) => given,
+                Err(reason) => return Happened::NoToken(reason),
+            };
             match Link::open(&shared.server).await {
-                Ok(link) => Happened::Opened(Box::new(link), token),
+                Ok(link) => Happened::Opened(Box::new(link), given),
                 Err(error) => Happened::Failed(error),
             }
         }));
     }
 
-    pub(super) async fn greet(&mut self, mut link: Link, token: String) {
+    pub(super) async fn greet(&mut self, mut link: Link, given: Given) {
         let positions = self.shared.read(|state| state.positions());
-        let hello =
-            ClientFrame::Hello { token: &token, device_id: self.shared.device_id.as_deref(), positions };
+        let device_id = self.shared.device_id.as_deref();
+        let hello = ClientFrame::Hello { token: &given.token, device_id, positions };
         if let Err(error) = link.send(&hello).await {
             return self.lost(Ending { code: error.close_code(), ..Ending::default() }).await;
         }
         let vigil = Vigil::new(Instant::now());
-        self.line = Line::Open(Box::new(Open { link, token, vigil, hint: None }));
+        self.line = Line::Open(Box::new(Open { link, given, vigil, hint: None }));
     }
 
     pub(super) async fn on_frame(&mut self, frame: &Frame) {
@@ -162,6 +167,9 @@ impl Driver {
         // A frame that is not understood comes from a newer server and is passed over like an unknown one.
         let Ok(frame) = frame.decode() else { return };
         match frame {
+            ServerFrame::Welcome(welcome) if self.shared.read(|state| state.user != welcome.user_id) => {
+                self.is_somebody_else(welcome.user_id);
+            }
             ServerFrame::Welcome(welcome) => {
                 open.vigil.welcomed = true;
                 self.refused_token = None;
@@ -206,10 +214,10 @@ impl Driver {
         if let Line::Open(open) = std::mem::replace(&mut self.line, Line::Closed)
             && ending.code.is_some_and(CloseCode::asks_for_login)
         {
-            if self.refused_token.is_some() {
+            if open.given.is_renewed && !open.vigil.welcomed {
                 return self.log_out();
             }
-            self.refused_token = Some(open.token);
+            self.refused_token = Some(open.given.token);
             self.shared.change_as_driver(|state| state.connection_lost());
             // At once: another token is a matter of the token's source, not of the server.
             self.line = Line::Pause { until: Instant::now() };
@@ -217,9 +225,21 @@ impl Driver {
         }
         self.shared.change_as_driver(|state| state.connection_lost());
         self.again.clear();
+        (self.ack_at, self.acks_held) = (None, false);
         self.shared.set_phase(Phase::Offline, ending.code);
         let pause = self.backoff.pause(ending, self.shared.random.as_ref());
         self.line = Line::Pause { until: Instant::now() + pause };
+    }
+
+    /// Going on would show this user's chats to another one, and send them in another one's name.
+    fn is_somebody_else(&mut self, other: UserId) {
+        self.shared.api.token_is_foreign();
+        self.line = Line::Closed;
+        self.shared.change_as_driver(|state| {
+            state.connection_lost();
+            state.todo.events.push(Event::OtherUser(other));
+        });
+        self.shared.set_phase(Phase::OtherUser, None);
     }
 
     pub(super) fn log_out(&mut self) {

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::background::{Again, Kind, Work};
 use self::connection::{Happened, Line};
+use crate::api::NoToken;
 use crate::backoff::{Backoff, Ending, ReconnectSettings};
 use crate::keeper::{Batch, Order};
 use crate::keeping::{Ledger, outbox_change, outbox_removal};
@@ -35,6 +36,9 @@ pub struct Driver {
     again: Vec<Again>,
     ledger: Ledger,
     ack_at: Option<Instant>,
+    /// Marks were refused for now, and how often in a row.
+    acks_held: bool,
+    ack_refusals: u32,
     save_at: Option<Instant>,
     /// The token that the server did not accept.
     refused_token: Option<String>,
@@ -51,6 +55,8 @@ impl Driver {
             again: Vec::new(),
             ledger,
             ack_at: None,
+            acks_held: false,
+            ack_refusals: 0,
             save_at: None,
             refused_token: None,
         }
@@ -151,8 +157,9 @@ impl Driver {
     async fn on_line(&mut self, happened: Happened) {
         match happened {
             Happened::PauseOver => self.dial(),
-            Happened::Opened(link, token) => self.greet(*link, token).await,
-            Happened::NoToken => self.log_out(),
+            Happened::Opened(link, given) => self.greet(*link, given).await,
+            Happened::NoToken(NoToken::Never) => self.log_out(),
+            Happened::NoToken(NoToken::Later) => self.lost(Ending::default()).await,
             Happened::Failed(error) => {
                 self.lost(Ending { code: error.close_code(), ..Ending::default() }).await
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bluetick_core::MessageId;
+use bluetick_core::{ConversationKind, MessageId};
 use tokio::time::{Instant, timeout};
 
 use super::connection::{ACK_WITHIN, Care, Line};
@@ -12,7 +12,7 @@ use crate::keeper::{Batch, Order};
 use crate::keeping::outbox_change;
 use crate::link::{ClientFrame, ErrorFrame, SendFrame};
 use crate::state::outbox::{OutboxItem, SendFailure};
-use crate::wire::codes::{Remedy, remedy};
+use crate::wire::codes::{CONVERSATION_NOT_FOUND, Remedy, remedy};
 
 /// A socket that takes nothing for so long is dead.
 const SAY_WITHIN: Duration = Duration::from_secs(20);
@@ -44,6 +44,9 @@ impl Driver {
             None if has_acks => self.ack_at = Some(now + ACK_AFTER),
             Some(at) if at <= now => {
                 self.ack_at = None;
+                if !std::mem::take(&mut self.acks_held) {
+                    self.ack_refusals = 0;
+                }
                 frames.extend(self.shared.arrange(|state| state.take_acks()));
             }
             _ => {}
@@ -83,8 +86,7 @@ impl Driver {
     pub(super) async fn refused(&mut self, error: &ErrorFrame, now: Instant) {
         let about = match &error.message_id {
             Some(id) => vec![MessageId::from_stored(id)],
-            // About a mark or a typing; the next one comes by itself.
-            None if error.conversation_id.is_some() => return,
+            None if error.conversation_id.is_some() => return self.mark_refused(error, now),
             // About any of those on their way.
             None => self.shared.read(|state| state.outbox.in_flight()),
         };
@@ -111,6 +113,23 @@ impl Driver {
         }
     }
 
+    /// About a mark, or a typing, which is not worth a second try.
+    fn mark_refused(&mut self, error: &ErrorFrame, now: Instant) {
+        let Some(id) = error.conversation_id else { return };
+        if !remedy(&error.code).may_succeed_later() {
+            return;
+        }
+        self.shared.arrange(|state| state.tell_again(id));
+        // Of many marks that went together many are refused; they wait once.
+        if self.acks_held {
+            return;
+        }
+        let pause = growing(FIRST_PAUSE, LONGEST_PAUSE, self.ack_refusals, self.shared.random.as_ref());
+        self.ack_at = Some(now + FIRST_PAUSE / 2 + pause);
+        self.ack_refusals += 1;
+        self.acks_held = true;
+    }
+
     /// The server closed because of the size of a frame: one of those on their way.
     pub(super) async fn frame_was_too_large(&mut self) {
         match self.shared.read(|state| state.outbox.in_flight()).as_slice() {
@@ -126,7 +145,15 @@ impl Driver {
     }
 
     async fn fail(&mut self, id: &MessageId, failure: SendFailure) {
-        let failed = self.shared.change_as_driver(|state| state.outbox.fail(id, failure));
+        let failed = self.shared.change_as_driver(|state| {
+            let is_gone = failure.code == CONVERSATION_NOT_FOUND;
+            let failed = state.outbox.fail(id, failure)?;
+            if is_gone && failed.conversation_id.kind() == ConversationKind::Group {
+                state.gone(failed.conversation_id);
+                return None;
+            }
+            Some(failed)
+        });
         if let Some(item) = failed {
             let changes = vec![outbox_change(&item)];
             // Without a keeper the client is about to end.

@@ -14,6 +14,11 @@ impl State {
         }
     }
 
+    /// The server has not taken a mark of this conversation. Which one it was does not matter, since they are cumulative.
+    pub fn tell_again(&mut self, id: ConversationId) {
+        self.ack(id, MarkKind::Read);
+    }
+
     /// Takes what there is to tell, as frames. Marks are cumulative and cover only what is here without a gap.
     pub fn take_acks(&mut self) -> Vec<ClientFrame<'static>> {
         let mut frames = Vec::new();

@@ -16,7 +16,7 @@ pub mod timeline;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, MarkKind, Seq, Timestamp, UserId};
+use bluetick_core::{ConversationId, ConversationKind, MarkKind, Seq, Timestamp, UserId};
 use tokio::time::Instant;
 
 use self::inbox::{Enough, Inbox};
@@ -26,7 +26,7 @@ use self::signals::Signals;
 use self::timeline::Timeline;
 use crate::wire::bodies::{InboxEntry, Message, Notice};
 use crate::wire::codes::CloseCode;
-use crate::wire::frames::{Ack, Position, ServerFrame, Status};
+use crate::wire::frames::{Ack, Backlog, Position, ServerFrame, Status};
 
 /// Lines that are kept, asked for again after a pause, and named in a hello.
 pub const KEPT_ROWS: usize = 200;
@@ -46,6 +46,8 @@ pub enum Phase {
     Online,
     /// The token is not good any more and no other could be had.
     LoggedOut,
+    /// The token is good, and not this user's.
+    OtherUser,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +70,11 @@ pub enum Event {
     Trouble(String),
     /// One is not in this conversation any more.
     Gone(ConversationId),
+    /// These were waiting for a group one is not in any more. They were not sent, and are not kept any longer.
+    GivenUp(Vec<OutboxItem>),
     LoggedOut,
+    /// The token belongs to this user; the client has ended.
+    OtherUser(UserId),
 }
 
 /// What the driver is to do.
@@ -81,7 +87,7 @@ pub struct Todo {
     /// About these the server is to be asked.
     pub refresh: BTreeSet<ConversationId>,
     pub reload: bool,
-    /// These are with the server and need not be kept any more.
+    /// These are with the server or given up, and need not be kept any more.
     pub settled: Vec<OutboxItem>,
     pub events: Vec<Event>,
 }
@@ -103,6 +109,8 @@ pub struct State {
     /// How many look at a conversation.
     pub watched: HashMap<ConversationId, usize>,
     pub outbox: Outbox,
+    /// What is being written and not sent.
+    pub drafts: HashMap<ConversationId, String>,
     pub signals: Signals,
     pub people: People,
     pub todo: Todo,
@@ -127,6 +135,7 @@ impl State {
             timelines: HashMap::new(),
             watched: HashMap::new(),
             outbox: Outbox::default(),
+            drafts: HashMap::new(),
             signals: Signals::default(),
             people: People::default(),
             todo: Todo::default(),
@@ -195,7 +204,7 @@ impl State {
                 self.told.insert(entry.conversation_id);
                 self.learn(*entry);
             }
-            ServerFrame::Backlog(backlog) => self.is_behind(backlog.conversation_id, backlog.head_seq),
+            ServerFrame::Backlog(backlog) => self.is_behind(&backlog),
             ServerFrame::Gone(gone) => self.gone(gone.conversation_id),
             ServerFrame::Welcome(_)
             | ServerFrame::Error(_)
@@ -212,6 +221,9 @@ impl State {
         let behind: Vec<ConversationId> = self.inbox.rows().map(|row| row.entry.conversation_id).collect();
         behind.into_iter().for_each(|id| self.want_missing(id));
         self.todo.refresh.extend(self.behind.iter().copied());
+        let written_to: BTreeSet<ConversationId> =
+            self.outbox.items().map(|item| item.conversation_id).collect();
+        written_to.into_iter().for_each(|id| self.find_if_written_to(id));
     }
 
     /// The server's word about a conversation: a line of its inbox.
@@ -246,7 +258,18 @@ impl State {
             .map(|row| row.entry.conversation_id)
             .filter(|id| !confirmed.contains(id) && !self.told.contains(id))
             .collect();
-        unknown.into_iter().for_each(|id| self.forget(id));
+        for id in unknown {
+            self.forget(id);
+            self.find_if_written_to(id);
+        }
+    }
+
+    /// Where something waits to be sent, the person has to see it, or to hear that one is not in it any more.
+    fn find_if_written_to(&mut self, id: ConversationId) {
+        let is_written_to = self.outbox.items().any(|item| item.conversation_id == id);
+        if is_written_to && self.inbox.get(id).is_none() {
+            self.todo.refresh.insert(id);
+        }
     }
 
     fn forget(&mut self, id: ConversationId) {
@@ -265,6 +288,15 @@ impl State {
             self.todo.events.push(Event::Gone(id));
         }
         self.forget(id);
+        self.drafts.remove(&id);
+        // A direct conversation has no members to be removed; where there is none yet, there can be one.
+        if id.kind() == ConversationKind::Group {
+            let given_up = self.outbox.give_up(id);
+            if !given_up.is_empty() {
+                self.todo.settled.extend(given_up.iter().cloned());
+                self.todo.events.push(Event::GivenUp(given_up));
+            }
+        }
     }
 
     /// A message is here, whichever way it came.
@@ -350,13 +382,21 @@ impl State {
         self.changed(id);
     }
 
-    fn is_behind(&mut self, id: ConversationId, head_seq: Seq) {
+    fn is_behind(&mut self, backlog: &Backlog) {
+        let id = backlog.conversation_id;
         match self.inbox.get_mut(id) {
-            Some(row) => row.entry.last_seq = row.entry.last_seq.max(head_seq),
+            Some(row) => row.entry.last_seq = row.entry.last_seq.max(backlog.head_seq),
             None => {
                 self.behind.insert(id);
+                // What is pushed from now on lies behind a gap.
+                let end = self.strangers.entry(id).or_insert(backlog.next_after_seq);
+                *end = backlog.next_after_seq.min(*end);
+                if self.connection.caught_up {
+                    self.todo.refresh.insert(id);
+                }
             }
         }
+        self.want_missing(id);
         self.changed(id);
     }
 
@@ -366,6 +406,16 @@ impl State {
         if self.connection.caught_up && is_missing && !self.todo.missing.contains(&id) {
             self.todo.missing.push_back(id);
         }
+    }
+
+    /// Of conversations that are in the list; nobody would find the others again.
+    pub fn set_draft(&mut self, id: ConversationId, text: &str) {
+        if text.is_empty() || self.inbox.get(id).is_none() {
+            self.drafts.remove(&id);
+        } else {
+            self.drafts.insert(id, text.to_owned());
+        }
+        self.changed(id);
     }
 
     pub fn changed(&mut self, id: ConversationId) {

@@ -10,13 +10,14 @@ use bluetick_core::{ConversationId, MessageId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use crate::wire::codes::CONVERSATION_NOT_FOUND;
 use crate::wire::text;
 
 /// Beyond this, writing is refused with a clear word.
 pub const MOST_WAITING: usize = 1_000;
 /// How many conversations send at the same time; the server lets 256 sends of one connection wait.
 const MOST_IN_FLIGHT: usize = 32;
-/// Sent ones whose state can still be asked for.
+/// Those that are not waiting any more and whose state can still be asked for.
 const REMEMBERED: usize = 1_000;
 
 /// A message that is not with the server yet, as far as this device knows.
@@ -93,7 +94,8 @@ pub struct Outbox {
     in_flight: usize,
     /// One at a time over all conversations, to find out which of them the server cannot stand.
     solo: bool,
-    sent: VecDeque<(MessageId, Seq)>,
+    /// What became of the latest that are not waiting any more.
+    ended: VecDeque<(MessageId, SendState)>,
 }
 
 impl Outbox {
@@ -219,11 +221,38 @@ impl Outbox {
         if self.waiting.is_empty() {
             self.solo = false;
         }
-        self.sent.push_back((id.clone(), seq));
-        if self.sent.len() > REMEMBERED {
-            self.sent.pop_front();
-        }
+        self.remember(id.clone(), SendState::Sent(seq));
         Some(waiting.item)
+    }
+
+    fn remember(&mut self, id: MessageId, state: SendState) {
+        self.ended.push_back((id, state));
+        if self.ended.len() > REMEMBERED {
+            self.ended.pop_front();
+        }
+    }
+
+    /// One is not in this conversation any more: nothing of it can be sent. Removes and returns what was waiting.
+    pub fn give_up(&mut self, id: ConversationId) -> Vec<OutboxItem> {
+        let of_it = self.waiting.iter().filter(|(_, waiting)| waiting.item.conversation_id == id);
+        let numbers: Vec<u64> = of_it.map(|(number, _)| *number).collect();
+        let mut given_up = Vec::new();
+        for number in numbers {
+            self.land(number);
+            let Some(Waiting { item, .. }) = self.waiting.remove(&number) else { continue };
+            self.numbers.remove(&item.message_id);
+            let why = item.failure.clone().unwrap_or_else(|| SendFailure {
+                code: CONVERSATION_NOT_FOUND.into(),
+                message: "one is not in this conversation any more".into(),
+            });
+            self.remember(item.message_id.clone(), SendState::Failed(why));
+            given_up.push(item);
+        }
+        self.holds.remove(&id);
+        if self.waiting.is_empty() {
+            self.solo = false;
+        }
+        given_up
     }
 
     /// Refused for now: its conversation waits until `pause` of the number of refusals is over.
@@ -292,8 +321,8 @@ impl Outbox {
         if let Some(waiting) = self.numbers.get(id).and_then(|number| self.waiting.get(number)) {
             return Some(waiting.state());
         }
-        let sent = self.sent.iter().rev().find(|(sent, _)| sent == id);
-        sent.map(|(_, seq)| SendState::Sent(*seq))
+        let ended = self.ended.iter().rev().find(|(ended, _)| ended == id);
+        ended.map(|(_, state)| state.clone())
     }
 
     /// In the order of writing.

@@ -2,7 +2,10 @@
 
 use super::test_support::{direct, entry, marks, said, user};
 use super::*;
+use crate::keeping::{Ledger, restore};
+use crate::storage::{MemoryStorage, Storage};
 use crate::wire::frames::{Backlog, ClientFrame, Gone};
+use bluetick_core::MessageId;
 
 fn state() -> State {
     let mut state = State::new(user("alice"));
@@ -22,6 +25,14 @@ fn seqs(state: &State) -> Vec<u64> {
 
 fn told(state: &mut State) -> Vec<String> {
     state.take_acks().iter().map(ClientFrame::encode).collect()
+}
+
+fn backlog(next_after_seq: u64, head_seq: u64) -> ServerFrame {
+    ServerFrame::Backlog(Backlog {
+        conversation_id: direct(),
+        next_after_seq: Seq::new(next_after_seq),
+        head_seq: Seq::new(head_seq),
+    })
 }
 
 #[test]
@@ -77,11 +88,30 @@ fn more_than_was_pushed_is_missing_once_all_that_was_pushed_is_here() {
     state.connection_lost();
     state.welcome(1);
     hear(&mut state, ServerFrame::Message(said(3, "bob")));
-    let backlog = Backlog { conversation_id: direct(), head_seq: Seq::new(5_000) };
-    hear(&mut state, ServerFrame::Backlog(backlog));
+    hear(&mut state, backlog(3, 5_000));
     assert!(state.todo.missing.is_empty());
     hear(&mut state, ServerFrame::CaughtUp);
     assert_eq!((state.todo.missing.front(), state.todo.reload), (Some(&direct()), true));
+}
+
+#[test]
+fn of_a_stranger_only_what_lies_before_the_gap_is_acknowledged_until_the_rest_is_here() {
+    let mut state = State::new(user("alice"));
+    state.welcome(1);
+    hear(&mut state, ServerFrame::Message(said(1, "bob")));
+    hear(&mut state, backlog(1, 30));
+    hear(&mut state, ServerFrame::CaughtUp);
+    hear(&mut state, ServerFrame::Message(said(31, "bob")));
+    let delivered =
+        |seq: u64| [format!(r#"{{"type":"delivered","conversation_id":"{}","seq":{seq}}}"#, direct())];
+    assert_eq!(told(&mut state), delivered(1));
+    assert!(state.todo.refresh.contains(&direct()));
+    state.learn(entry(31, 31, marks(1, 0)));
+    assert_eq!(state.todo.missing, [direct()]);
+    for seq in 2..=31 {
+        state.received(Arc::new(said(seq, "bob")), Origin::Fetched);
+    }
+    assert_eq!(told(&mut state), delivered(31));
 }
 
 #[test]
@@ -91,6 +121,86 @@ fn who_is_thrown_out_hears_of_it_and_keeps_nothing() {
     hear(&mut state, ServerFrame::Gone(Gone { conversation_id: direct() }));
     assert!(state.inbox.get(direct()).is_none());
     assert!(matches!(state.todo.events.as_slice(), [Event::Gone(_)]));
+}
+
+/// Something that waits to be sent to a conversation.
+fn written_to(conversation_id: ConversationId) -> OutboxItem {
+    OutboxItem {
+        number: 0,
+        conversation_id,
+        message_id: MessageId::from_stored("waits"),
+        content: "Lunch?".into(),
+        content_type: None,
+        timestamp: Timestamp::from_millis(0),
+        after_seq: Seq::ZERO,
+        attempted: false,
+        failure: None,
+    }
+}
+
+#[test]
+fn what_waits_for_a_group_one_was_removed_from_is_given_up_with_a_word() {
+    let mut state = state();
+    let group = ConversationId::group([7; 15]);
+    state.learn(InboxEntry { conversation_id: group, ..entry(2, 0, marks(2, 2)) });
+    state.outbox.add(written_to(group), true);
+    state
+        .outbox
+        .add(OutboxItem { message_id: MessageId::from_stored("other"), ..written_to(direct()) }, true);
+    hear(&mut state, ServerFrame::Gone(Gone { conversation_id: group }));
+    let [Event::Gone(_), Event::GivenUp(given_up)] = state.todo.events.as_slice() else {
+        panic!("{:?}", state.todo.events)
+    };
+    assert_eq!((given_up.len(), given_up[0].content.as_str()), (1, "Lunch?"));
+    assert_eq!(state.todo.settled, *given_up, "nor is it kept");
+    assert!(matches!(state.outbox.state(&given_up[0].message_id), Some(outbox::SendState::Failed(_))));
+    assert_eq!(state.outbox.items().count(), 1, "the others wait on");
+}
+
+#[test]
+fn a_conversation_that_is_written_to_and_not_in_the_list_is_asked_about() {
+    let mut state = state();
+    let group = ConversationId::group([7; 15]);
+    state.outbox.add(written_to(group), false);
+    hear(&mut state, ServerFrame::CaughtUp);
+    assert!(state.todo.refresh.remove(&group));
+    state.learn(InboxEntry { conversation_id: group, ..entry(2, 0, marks(2, 2)) });
+    state.welcome(1);
+    state.forget_unconfirmed(&HashSet::new());
+    assert!(state.todo.refresh.contains(&group));
+}
+
+#[test]
+fn a_draft_is_kept_until_it_is_empty_or_its_conversation_is_gone() {
+    let mut state = state();
+    state.learn(entry(2, 0, marks(2, 2)));
+    let (mut ledger, mut kept) = (Ledger::default(), MemoryStorage::default());
+    let mut drafts = |state: &mut State| {
+        kept.apply(&ledger.changes(state)).unwrap();
+        restore(&state.user, kept.load().unwrap()).unwrap().0.drafts
+    };
+    state.set_draft(direct(), "half a word");
+    assert_eq!(drafts(&mut state), HashMap::from([(direct(), "half a word".to_owned())]));
+    state.set_draft(direct(), "");
+    assert_eq!(drafts(&mut state).len(), 0);
+    state.set_draft(direct(), "half a word");
+    drafts(&mut state);
+    state.gone(direct());
+    assert_eq!(drafts(&mut state).len(), 0);
+}
+
+#[test]
+fn a_mark_that_was_refused_for_now_is_told_again_as_far_as_it_has_come() {
+    let mut state = state();
+    state.learn(entry(2, 1, marks(2, 1)));
+    state.mark_read(direct(), None);
+    told(&mut state);
+    hear(&mut state, ServerFrame::Message(said(3, "bob")));
+    told(&mut state);
+    state.tell_again(direct());
+    let frame =
+        |kind: &str, seq: u64| format!(r#"{{"type":"{kind}","conversation_id":"{}","seq":{seq}}}"#, direct());
+    assert_eq!(told(&mut state), [frame("read", 2), frame("delivered", 3)]);
 }
 
 #[test]

@@ -3,6 +3,9 @@
 
 use std::fmt;
 
+/// There is no such conversation, or one is not in it any more.
+pub const CONVERSATION_NOT_FOUND: &str = "conversation_not_found";
+
 /// What a client does about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {

@@ -293,6 +293,9 @@ pub struct Typing {
 pub struct Backlog {
     #[serde(with = "text::spelled")]
     pub conversation_id: ConversationId,
+    /// Up to here nothing is missing.
+    #[serde(with = "text::seq")]
+    pub next_after_seq: Seq,
     #[serde(with = "text::seq")]
     pub head_seq: Seq,
 }

@@ -8,8 +8,8 @@ use ratatui::widgets::{Block, BorderType, Clear, Paragraph};
 
 use super::{faint, symbols};
 use crate::composer::Composer;
-use crate::model::{Dialog, Model};
-use crate::text::cut;
+use crate::model::{Answer, Dialog, Model, NewChat};
+use crate::text::{cut, safe_line};
 
 const HELP: [(&str, &str); 19] = [
     ("Enter", "open a conversation; send a message"),
@@ -26,7 +26,7 @@ const HELP: [(&str, &str); 19] = [
     ("p, m, a", "pin, mute, archive"),
     ("A", "what is archived"),
     ("Ctrl-L", "leave a group"),
-    ("?, F1", "this help"),
+    ("F1", "this help; in the inbox also ?"),
     ("q, Ctrl-C", "quit; what is not sent goes next time"),
     ("", ""),
     ("one tick, two ticks", "the server has it; a device has it"),
@@ -41,13 +41,14 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
             let area = window(frame, model, "Leave this group?", 1);
             frame.render_widget(Paragraph::new("y leaves, any other key stays"), area);
         }
-        Some(Dialog::NewChat { name, found, selected }) => {
-            let rows = 2 + found.len().clamp(1, 10);
+        Some(Dialog::NewChat(NewChat { name, found, selected, answer })) => {
+            let hints = new_chat_hints(model, name.text(), found.is_empty(), *answer);
+            let rows = 1 + hints.len() + found.len().clamp(1, 10);
             let area = window(frame, model, "Chat with", rows);
-            field(frame, Rect { height: 1, ..area }, "", name, selected.is_none());
-            let hint =
-                if found.is_empty() { "the user_id of a person, or the beginning of a name" } else { "" };
-            let mut lines = vec![Line::styled(hint, faint())];
+            // A letter that is typed goes there, whoever Enter would take.
+            field(frame, Rect { height: 1, ..area }, "", name, true);
+            let mut lines: Vec<Line<'_>> =
+                hints.into_iter().map(|hint| Line::styled(hint, faint())).collect();
             for (at, (user, shown)) in found.iter().take(10).enumerate() {
                 let words = if shown == user { user.clone() } else { format!("{shown} ({user})") };
                 let words = cut(&words, usize::from(area.width), symbols::ellipsis(model.look));
@@ -66,6 +67,19 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
             let hint = Line::styled("user_ids with spaces or commas between them", faint());
             frame.render_widget(Paragraph::new(hint), Rect { y: area.y + 2, height: 1, ..area });
         }
+    }
+}
+
+fn new_chat_hints(model: &Model, name: &str, found_nobody: bool, answer: Answer) -> Vec<String> {
+    let dots = symbols::ellipsis(model.look);
+    match answer {
+        Answer::AwaitedByEnter => vec![format!("looking{dots}")],
+        Answer::Nobody => vec![
+            format!("Nobody called {} is known here.", cut(&safe_line(name.trim()), 36, dots)),
+            "Start anyway? Enter again / Esc".to_owned(),
+        ],
+        _ if found_nobody => vec!["the user_id of a person, or the beginning of a name".to_owned()],
+        _ => vec![String::new()],
     }
 }
 

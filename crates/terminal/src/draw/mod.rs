@@ -13,7 +13,7 @@ use ratatui::widgets::Paragraph;
 
 pub use self::chat::{Row, rows};
 use crate::model::{Focus, Link, Model};
-use crate::text::{cut, width};
+use crate::text::{cut, width, wrap};
 
 /// Rows that the composer takes at most.
 const MOST_COMPOSER_ROWS: usize = 6;
@@ -65,7 +65,11 @@ pub fn chat_height(model: &Model) -> u16 {
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     let areas = areas(model);
     if model.size.0 < 20 || model.size.1 < 8 {
-        frame.render_widget(Paragraph::new("This window is too small."), frame.area());
+        let words = ["This window is too small.", "too small"];
+        let folded = words.map(|words| wrap(words, usize::from(model.size.0)));
+        let fits = |lines: &&Vec<String>| lines.len() <= usize::from(model.size.1);
+        let shown = folded.iter().find(fits).unwrap_or(&folded[1]);
+        frame.render_widget(Paragraph::new(shown.join("\n")), frame.area());
         return;
     }
     if let Some(area) = areas.inbox {
@@ -89,11 +93,14 @@ fn status(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         (Some(notice), _) => notice.clone(),
         (None, Link::Online) if model.waiting == 1 => format!("sending 1 message{dots}"),
         (None, Link::Online) if model.waiting > 0 => format!("sending {} messages{dots}", model.waiting),
+        (None, Link::Online) if model.failed == 1 => "1 message was not sent".to_owned(),
+        (None, Link::Online) if model.failed > 0 => format!("{} messages were not sent", model.failed),
         (None, Link::Online) => String::new(),
         (None, Link::Waiting) => with_waiting(format!("waiting for network{dots}"), model.waiting),
         (None, Link::Reconnecting) => with_waiting(format!("reconnecting{dots}"), model.waiting),
         (None, Link::CatchingUp) => format!("catching up{dots}"),
         (None, Link::LoggedOut) => "your log-in has expired: leave with Ctrl-C and start again".to_owned(),
+        (None, Link::OtherUser) => "this log-in is somebody else's: leave with Ctrl-C".to_owned(),
     };
     let hints = match model.focus {
         Focus::Composer => "F1 help  Esc inbox  Enter send",
@@ -105,7 +112,7 @@ fn status(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let room = columns.saturating_sub(width(&left) + 1);
     let hints = [hints, "F1 help", ""].into_iter().find(|hints| width(hints) <= room).unwrap_or_default();
     let gap = " ".repeat(columns.saturating_sub(width(&left) + width(hints)));
-    let urgent = model.notice.is_some() || model.link == Link::LoggedOut;
+    let urgent = model.notice.is_some() || matches!(model.link, Link::LoggedOut | Link::OtherUser);
     let style = if urgent { strong(model, Color::Yellow) } else { faint() };
     let line = Line::from(vec![Span::styled(left, style), Span::raw(gap), Span::styled(hints, faint())]);
     frame.render_widget(Paragraph::new(line), area);

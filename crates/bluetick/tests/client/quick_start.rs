@@ -1,0 +1,33 @@
+//! The quick start of the client's README, run as it stands there.
+
+#![expect(dead_code, reason = "its main talks to a server at the usual place")]
+
+use crate::world::{World, until};
+
+include!("../../../client/examples/quick_start.rs");
+
+#[test]
+fn the_readme_shows_the_program_that_is_run_here() {
+    let shown = include_str!("../../../client/README.md");
+    let program = include_str!("../../../client/examples/quick_start.rs");
+    assert!(shown.contains(&format!("```rust,no_run\n{program}```\n")));
+}
+
+#[tokio::test]
+async fn the_quick_start_ends_when_bob_has_read_it() {
+    let world = World::new().await;
+    for name in ["alice", "bob"] {
+        let account = serde_json::json!({"user_id": name, "password": "correct horse"});
+        world.ask("", "POST", "/v1/signup", account).await;
+    }
+    let bob = world.client("bob").await;
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("http://{}", world.address());
+    let reads = async {
+        until("bob is asked", &bob, || bob.unread_total() == 1).await;
+        bob.conversation(bob.inbox(false)[0].entry.conversation_id).mark_read(None);
+    };
+    let (asked, ()) = tokio::join!(ask_bob(&url, directory.path().to_str().unwrap()), reads);
+    asked.unwrap();
+    bob.stop().await;
+}
