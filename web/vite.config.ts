@@ -18,7 +18,9 @@ function serviceWorker(): Plugin {
       const page = bundle["index.html"];
       if (page?.type !== "asset") throw new Error("the page is not in the bundle");
       const linked = String(page.source).match(/\/assets\/[^"]+/g) ?? [];
-      const files = ["/", ...new Set(linked)];
+      // Also what the page fetches later by itself.
+      const later = Object.values(bundle).filter((file) => file.type === "chunk" && file.isDynamicEntry);
+      const files = ["/", ...new Set([...linked, ...later.map(({ fileName }) => `/${fileName}`)])];
       const version = createHash("sha256").update(String(page.source)).digest("hex").slice(0, 12);
       const source = readFileSync(here("src/sw.js"), "utf8")
         .replace("__VERSION__", version)

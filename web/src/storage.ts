@@ -30,7 +30,8 @@ const SESSION_KEY = "bluetick:session";
 function parseSession(text: string | null): Session | null {
   try {
     const session = JSON.parse(text ?? "null") as Session | null;
-    return session && session.expiresAt > Date.now() ? session : null;
+    // Whether it is still good is the server's to say: the clock here may be wrong.
+    return session && typeof session.token === "string" && typeof session.userId === "string" ? session : null;
   } catch {
     return null;
   }
@@ -55,7 +56,7 @@ export function clearSession(session: Session): void {
 
 // Drafts. A user id may hold any visible character, so it is spelled out of the way of the separator.
 
-const draftKey = (user: string, conversation: string) => `bluetick:draft:${encodeURIComponent(user)}:${conversation}`;
+export const draftKey = (user: string, conversation: string) => `bluetick:draft:${encodeURIComponent(user)}:${conversation}`;
 
 export const loadDraft = (user: string, conversation: string): string =>
   read(draftKey(user, conversation), "localStorage") ?? "";
@@ -63,10 +64,18 @@ export const loadDraft = (user: string, conversation: string): string =>
 export const saveDraft = (user: string, conversation: string, text: string): void =>
   write(draftKey(user, conversation), text === "" ? null : text, "localStorage");
 
+/** The message that the draft became, until that is safe. */
+const sentKey = (user: string, conversation: string) => `bluetick:sent:${encodeURIComponent(user)}:${conversation}`;
+
+export const loadSentMark = (user: string, conversation: string): string => read(sentKey(user, conversation), "localStorage") ?? "";
+
+export const saveSentMark = (user: string, conversation: string, messageId: string): void =>
+  write(sentKey(user, conversation), messageId === "" ? null : messageId, "localStorage");
+
 export function clearDrafts(user: string): void {
   try {
     for (const key of Object.keys(localStorage)) {
-      if (key.startsWith(draftKey(user, ""))) localStorage.removeItem(key);
+      if (key.startsWith(draftKey(user, "")) || key.startsWith(sentKey(user, ""))) localStorage.removeItem(key);
     }
   } catch {
     // Refused storage holds no drafts.

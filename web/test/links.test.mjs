@@ -32,3 +32,28 @@ test("a few emoji alone are shown large, words and digits are not", () => {
   for (const text of ["👍", "🎉🎉 🎉", "👩‍👩‍👧", "🇳🇱"]) assert.ok(isEmojiOnly(text), text);
   for (const text of ["", "ok 👍", "123", "#", "👍".repeat(30)]) assert.ok(!isEmojiOnly(text), text);
 });
+
+test("a text made to be slow is not", () => {
+  const size = 200_000;
+  const texts = [
+    `https://a.example/${")".repeat(size)}`,
+    `https://a.example/${"(".repeat(size)}${")".repeat(size)}`,
+    `https://a.example/${".".repeat(size)}x`,
+    `https://a.example/${").".repeat(size / 2)}`,
+    "https://".repeat(size / 8),
+    "https://a.example/) ".repeat(size / 20),
+    `https://a.example/${".)".repeat(900)} `.repeat(100),
+    "http".repeat(size / 4),
+  ];
+  for (const text of texts) {
+    const startedAt = performance.now();
+    assert.equal(splitLinks(text).map((part) => part.text).join(""), text);
+    const took_ms = performance.now() - startedAt;
+    assert.ok(took_ms < 1_000, `${took_ms} ms for ${text.slice(0, 40)}`);
+  }
+});
+
+test("a link that is too long to be one is text", () => {
+  assert.deepEqual(links(`https://a.example/${"x".repeat(1_900)}`).length, 1);
+  assert.deepEqual(links(`https://a.example/${"x".repeat(3_000)} and https://b.example`), ["https://b.example"]);
+});

@@ -2,27 +2,33 @@
 
 import type { Api } from "./api.ts";
 import type { ClientFrame } from "./generated.ts";
+import type { Thread } from "./thread.ts";
 import type { Threads } from "./threads.ts";
 
 /** Acks of this time go together. */
 const TELL_AFTER_MS = 50;
 
+export interface AckHandlers {
+  send(frame: ClientFrame): boolean;
+  /** The server has been told over HTTP, and may be asked what it makes of it. */
+  onTold(conversationId: string): void;
+  /** The line of a conversation says that more was delivered. */
+  onDelivered(thread: Thread): void;
+}
+
 export class Acks {
   #threads: Threads;
   #api: Api;
-  #send: (frame: ClientFrame) => boolean;
-  /** The server has been told over HTTP, and may be asked what it makes of it. */
-  #onTold: (conversationId: string) => void;
+  #handlers: AckHandlers;
   #waiting = new Map<string, "delivered" | "read">();
   /** How much is unread after the read is for the server to say. */
   #unsure = new Set<string>();
   #timer: ReturnType<typeof setTimeout> | null = null;
 
-  constructor(threads: Threads, api: Api, send: (frame: ClientFrame) => boolean, onTold: (conversationId: string) => void) {
+  constructor(threads: Threads, api: Api, handlers: AckHandlers) {
     this.#threads = threads;
     this.#api = api;
-    this.#send = send;
-    this.#onTold = onTold;
+    this.#handlers = handlers;
   }
 
   add(conversationId: string, kind: "delivered" | "read" = "delivered", isUnsure = false): void {
@@ -46,8 +52,10 @@ export class Acks {
     if (!thread) return true;
     const haveSeq = thread.haveSeq ?? 0;
     const read = kind === "read" ? (thread.entry?.my_status.last_read_seq ?? 0) : 0;
-    if (read > 0 && !this.#send({ type: "read", conversation_id, seq: read })) return false;
-    if (haveSeq > read && !this.#send({ type: "delivered", conversation_id, seq: haveSeq })) return false;
+    const { send, onDelivered } = this.#handlers;
+    if (read > 0 && !send({ type: "read", conversation_id, seq: read })) return false;
+    if (haveSeq > read && !send({ type: "delivered", conversation_id, seq: haveSeq })) return false;
+    if (thread.noteDelivered(haveSeq)) onDelivered(thread);
     // A frame is not answered; a call is, and only then it makes sense to ask.
     if (this.#unsure.delete(conversation_id)) void this.#tellAndAsk(conversation_id, read);
     return true;
@@ -56,7 +64,7 @@ export class Acks {
   async #tellAndAsk(conversationId: string, seq: number): Promise<void> {
     try {
       await this.#api.markRead(conversationId, seq);
-      this.#onTold(conversationId);
+      this.#handlers.onTold(conversationId);
     } catch {
       // The frame has told it as well; the next look at the inbox tells the rest.
     }

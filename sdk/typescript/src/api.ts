@@ -34,11 +34,21 @@ const queryOf = (query: Query): string => {
   return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 };
 
-async function request<Answer>(call: Fetch, url: string, method: string, body?: unknown, token?: string): Promise<Answer> {
+/** What ends with a client. */
+interface UnderWay {
+  readonly calls: Set<AbortController>;
+  isStopped: boolean;
+}
+
+async function request<Answer>(call: Fetch, url: string, method: string, body?: unknown, token?: string, underWay?: UnderWay): Promise<Answer> {
+  if (underWay?.isStopped) throw new BluetickError("stopped", "The client has stopped.");
   const headers: Record<string, string> = {};
   if (token !== undefined) headers["authorization"] = `Bearer ${token}`;
   if (body !== undefined) headers["content-type"] = "application/json";
-  const options: RequestInit = { method, headers, signal: AbortSignal.timeout(TIMEOUT_MS) };
+  const own = new AbortController();
+  const timer = setTimeout(() => own.abort(), TIMEOUT_MS);
+  underWay?.calls.add(own);
+  const options: RequestInit = { method, headers, signal: own.signal };
   if (body !== undefined) options.body = JSON.stringify(body);
   let response: Response;
   let text: string;
@@ -46,7 +56,11 @@ async function request<Answer>(call: Fetch, url: string, method: string, body?: 
     response = await call(url, options);
     text = await response.text();
   } catch {
+    if (underWay?.isStopped) throw new BluetickError("stopped", "The client has stopped.");
     throw new BluetickError("network", "The server cannot be reached. Check the connection and try again.");
+  } finally {
+    clearTimeout(timer);
+    underWay?.calls.delete(own);
   }
   let answer: unknown = null;
   try {
@@ -106,11 +120,18 @@ export class Api {
   #base: string;
   #tokens: Tokens;
   #fetch: Fetch;
+  #underWay: UnderWay = { calls: new Set(), isStopped: false };
 
   constructor(url: string, tokens: Tokens, call: Fetch) {
     this.#base = `${baseOf(url)}/v1`;
     this.#tokens = tokens;
     this.#fetch = call;
+  }
+
+  /** Ends what is under way. */
+  stop(): void {
+    this.#underWay.isStopped = true;
+    for (const call of this.#underWay.calls) call.abort();
   }
 
   inbox(query: { limit: number; archived: boolean; cursor?: string }): Promise<InboxPageBody> {
@@ -180,12 +201,12 @@ export class Api {
   async #call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
     const token = await this.#tokens.current();
     try {
-      return await request<Answer>(this.#fetch, this.#base + path, method, body, token);
+      return await request<Answer>(this.#fetch, this.#base + path, method, body, token, this.#underWay);
     } catch (error) {
       if (!(error instanceof BluetickError) || error.status !== 401) throw error;
       const fresh = await this.#tokens.fresh(token);
       if (fresh === null) throw error;
-      return request<Answer>(this.#fetch, this.#base + path, method, body, fresh);
+      return request<Answer>(this.#fetch, this.#base + path, method, body, fresh, this.#underWay);
     }
   }
 }

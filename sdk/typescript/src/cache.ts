@@ -1,6 +1,7 @@
 // What of the client's state lasts: which records, how many, and when they are written. A storage that fails is replaced
 // by memory, so that nothing else here has to know.
 
+import { codeOf } from "./errors.ts";
 import type { MessageBody } from "./generated.ts";
 import type { KnownName } from "./people.ts";
 import { memoryStorage } from "./storage/memory.ts";
@@ -21,10 +22,12 @@ const READ_AT_START = 50;
 
 /** A storage that does not answer is one that fails: nothing is sent before it is stored. */
 const ANSWERS_WITHIN_MS = 5_000;
+/** Nobody needs the answer. */
+const CLOSES_WITHIN_MS = 1_000;
 
-function inTime<Answer>(work: Promise<Answer>): Promise<Answer> {
+function inTime<Answer>(work: Promise<Answer>, limit_ms = ANSWERS_WITHIN_MS): Promise<Answer> {
   let timer: ReturnType<typeof setTimeout>;
-  const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new Error("no answer")), ANSWERS_WITHIN_MS)));
+  const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new Error("no answer")), limit_ms)));
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
@@ -45,7 +48,10 @@ export class Cache {
   #scope: string;
   #threads: Threads;
   #onTrouble: (text: string) => void;
-  #isBroken = false;
+  /** The storage that failed. What is removed is removed there too, as far as that is possible. */
+  #failed: Storage | null = null;
+  /** Writes that were given up may still take effect. */
+  #unanswered = new Set<Promise<unknown>>();
   /** Of the store this device remembers; null before the first welcome. */
   epoch: number | null = null;
   #changed = new Map<string, StorageChange>();
@@ -56,6 +62,7 @@ export class Cache {
   #timer: ReturnType<typeof setTimeout> | null = null;
   #wroteAt_ms = 0;
   #hasStarted = false;
+  #isClosed = false;
   #writing = Promise.resolve();
 
   constructor(storage: Storage, scope: string, threads: Threads, onTrouble: (text: string) => void) {
@@ -65,18 +72,16 @@ export class Cache {
     this.#onTrouble = onTrouble;
   }
 
-  get sharedName(): string | undefined {
-    return this.#isBroken ? undefined : this.#storage.sharedName;
-  }
-
   // At the start
 
+  /** Rejects only where the storage is somebody else's at the moment. */
   async load(): Promise<{ outbox: Map<string, unknown>; names: Map<string, KnownName>; profile: Profile | undefined }> {
     const meta = await this.read("meta");
     this.epoch = (meta.get("epoch") as number | undefined) ?? null;
     await this.#loadLines();
     const names = (await this.read("people")) as Map<string, KnownName>;
     const outbox = await this.read("outbox");
+    for (const trouble of this.#storage.troubles?.() ?? []) this.#onTrouble(trouble);
     return { outbox, names, profile: meta.get("profile") as Profile | undefined };
   }
 
@@ -221,27 +226,55 @@ export class Cache {
     return (["inbox", "messages"] as const).flatMap((kind) => excess.map((key) => ({ kind, key })));
   }
 
-  async clear(): Promise<void> {
+  /** What has changed is not worth writing any more. */
+  discard(): void {
     if (this.#timer) clearTimeout(this.#timer);
+    this.#timer = null;
     this.#changed.clear();
     this.#lines.clear();
     this.#tails.clear();
-    await this.#storage.clear(this.#scope);
+  }
+
+  /** Never rejects: where the storage cannot delete, the person is told. */
+  async clear(): Promise<void> {
+    this.discard();
+    const storage = this.#failed ?? this.#storage;
+    const clear = () => storage.clear(this.#scope);
+    for (const late of this.#unanswered) void late.then(clear).catch(() => {});
+    try {
+      await inTime(clear());
+    } catch {
+      this.#onTrouble("What this device remembers could not be deleted.");
+    }
+    await this.#closeQuietly(storage);
   }
 
   async close(): Promise<void> {
     await this.flush();
     this.#hasStarted = false;
+    this.#isClosed = true;
     await this.#writing;
-    await this.#storage.close().catch(() => {});
+    await this.#closeQuietly(this.#failed ?? this.#storage);
+  }
+
+  async #closeQuietly(storage: Storage): Promise<void> {
+    try {
+      await inTime(storage.close(), CLOSES_WITHIN_MS);
+    } catch {
+      // What it holds ends with the process.
+    }
   }
 
   // The storage itself
 
   async read(kind: StorageKind, keys?: readonly string[]): Promise<Map<string, unknown>> {
+    // A look at a client that has ended does not open the files again.
+    if (this.#isClosed) return new Map();
     try {
       return await inTime(this.#storage.read(this.#scope, kind, keys));
-    } catch {
+    } catch (error) {
+      // Going on in memory would send what the other process sends, and lose what is written here.
+      if (!this.#hasStarted && codeOf(error) === "storage_in_use") throw error;
       this.#fallBack();
       return new Map();
     }
@@ -255,17 +288,34 @@ export class Cache {
   }
 
   async #write(changes: readonly StorageChange[]): Promise<void> {
+    const storage = this.#storage;
     try {
-      await inTime(this.#storage.write(this.#scope, changes));
+      await inTime(this.#tracked(storage, changes));
     } catch {
       this.#fallBack();
       await this.#storage.write(this.#scope, changes);
     }
+    if (this.#failed) await this.#removeFromFailed(this.#failed, changes.filter(({ value }) => value === undefined));
+  }
+
+  async #tracked(storage: Storage, changes: readonly StorageChange[]): Promise<void> {
+    const written = storage.write(this.#scope, changes);
+    const settled: Promise<unknown> = written.catch(() => {}).finally(() => this.#unanswered.delete(settled));
+    this.#unanswered.add(settled);
+    await written;
+  }
+
+  /** What was taken back must not come back at the next start. */
+  async #removeFromFailed(storage: Storage, removed: readonly StorageChange[]): Promise<void> {
+    if (removed.length === 0) return;
+    const remove = async () => storage.write(this.#scope, removed);
+    for (const late of this.#unanswered) void late.then(remove).catch(() => {});
+    await inTime(remove()).catch(() => {});
   }
 
   #fallBack(): void {
-    if (this.#isBroken) return;
-    this.#isBroken = true;
+    if (this.#failed) return;
+    this.#failed = this.#storage;
     this.#storage = memoryStorage();
     this.#onTrouble("This device cannot keep messages. Everything works, but what is not sent yet is lost when it is closed.");
   }

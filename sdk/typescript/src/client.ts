@@ -12,6 +12,7 @@ import type { AckFrame, ErrorFrame, MessageFrame, ProfileBody, ProfileRequest, S
 import { History } from "./history.ts";
 import { Inbox } from "./inbox.ts";
 import { newMessageId } from "./message-id.ts";
+import { assertUsable } from "./options.ts";
 import { Outbox } from "./outbox.ts";
 import { People } from "./people.ts";
 import type { OutboxRecord } from "./queue.ts";
@@ -60,6 +61,7 @@ export class BluetickClient {
     const { url, userId, storage = memoryStorage(), deviceId, random = Math.random, now = Date.now } = options;
     const webSocket = options.webSocket ?? (globalThis.WebSocket as SocketConstructor | undefined);
     if (!webSocket) throw new BluetickError("no_websocket", NO_SOCKET);
+    assertUsable(options);
     this.userId = userId;
     const scope = `${userId} at ${baseOf(url)}`;
     const tokens = new TokenKeeper(options.token, () => this.#loggedOut());
@@ -85,6 +87,7 @@ export class BluetickClient {
       now,
       send,
       isOnline,
+      probe: (within_ms) => this.#connection.probe(within_ms),
       onTrouble,
       write: (written) => cache.write(written),
       writeLater: (change) => cache.put(change),
@@ -93,6 +96,7 @@ export class BluetickClient {
     }));
     const sync = (this.#sync = new Sync({
       userId,
+      random,
       api,
       threads,
       changes,
@@ -118,11 +122,14 @@ export class BluetickClient {
 
   // Its life
 
-  /** Resolves when what the storage remembers is there to be shown; the connection opens by itself. */
+  /**
+   * Resolves when what the storage remembers is there to be shown; the connection opens by itself. Rejects with
+   * `storage_in_use` where another process uses the storage.
+   */
   async start(): Promise<void> {
     if (this.#phase !== "new") throw new BluetickError("stopped", "A client is started once.");
     this.#phase = "started";
-    const { outbox, names, profile } = await this.#cache.load();
+    const { outbox, names, profile } = await this.#load();
     this.people.restore(names);
     this.#me = profile;
     await this.#tabs.start((message) => this.#onTab(message));
@@ -139,6 +146,15 @@ export class BluetickClient {
     this.#connection.start();
   }
 
+  async #load(): ReturnType<Cache["load"]> {
+    try {
+      return await this.#cache.load();
+    } catch (error) {
+      this.#phase = "stopped";
+      throw error;
+    }
+  }
+
   /** Closes the connection and writes what is not stored yet. What waits is kept for the next start. */
   async stop(): Promise<void> {
     if (this.#phase === "stopped") return;
@@ -146,6 +162,7 @@ export class BluetickClient {
     globalThis.removeEventListener?.("pagehide", this.#onHidden);
     globalThis.document?.removeEventListener("visibilitychange", this.#onHidden);
     this.#connection.stop();
+    this.#api.stop();
     this.#sync.stop();
     this.#outbox.stop();
     this.people.stop();
@@ -154,13 +171,17 @@ export class BluetickClient {
     this.#tabs.stop();
   }
 
-  /** Stops, and deletes what the storage holds of this user: also messages that were never sent. See `waitingCount`. */
+  /**
+   * Stops, and deletes what the storage holds of this user: also messages that were never sent. See `waitingCount`. Never
+   * rejects; a storage that cannot delete is told by `trouble`.
+   */
   async forget(): Promise<void> {
     this.#tabs.tell({ type: "forgotten" });
     await this.#erase();
   }
 
   async #erase(): Promise<void> {
+    this.#cache.discard();
     await this.stop();
     await this.#cache.clear();
   }
@@ -246,6 +267,7 @@ export class BluetickClient {
   // What arrives
 
   #onLost(closeCode: number): void {
+    this.#sync.lost();
     this.#outbox.lost(closeCode === CLOSE.FRAME_TOO_LARGE);
     this.#signals.clear();
   }
@@ -253,7 +275,7 @@ export class BluetickClient {
   #onFrame(frame: ServerFrame): void {
     switch (frame.type) {
       case "welcome":
-        return this.#onWelcome(frame.epoch);
+        return frame.user_id === this.userId ? this.#onWelcome(frame.epoch) : this.#isSomebodyElse(frame.user_id);
       case "caught_up":
         return this.#sync.caughtUp();
       case "message":
@@ -288,6 +310,14 @@ export class BluetickClient {
     this.#outbox.flush();
     this.#history.bringAllUpToDate();
     if (!this.#isProfileFresh) void this.#askProfile();
+  }
+
+  /** The token is another person's: nothing of theirs may be kept under this one's name, or sent in theirs. */
+  #isSomebodyElse(userId: string): void {
+    this.#cache.discard();
+    void this.stop();
+    this.#events.emit("trouble", `The token is that of ${userId}, not of ${this.userId}.`);
+    this.#events.emit("loggedOut", "wrong_user");
   }
 
   async #askProfile(): Promise<void> {
@@ -364,5 +394,6 @@ export class BluetickClient {
   #outboxChanged(conversationId: string): void {
     this.#threads.get(conversationId).touch();
     this.#changes.markConversation(conversationId);
+    this.#changes.mark("inbox");
   }
 }

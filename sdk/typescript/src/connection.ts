@@ -14,6 +14,8 @@ const WELCOME_WITHIN_MS = 15_000;
 const LASTS_MS = 5_000;
 /** An attempt that takes this long may have begun before the network was there. */
 const STUCK_MS = 3_000;
+/** A token that is refused later than this may have expired on the way; one that is refused sooner was never good. */
+const FRESH_MS = 5_000;
 const OPEN = 1;
 
 export interface ConnectionHandlers {
@@ -43,10 +45,11 @@ export class Connection {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #pinger: ReturnType<typeof setInterval> | undefined;
   #pong: ReturnType<typeof setTimeout> | undefined;
+  #pongUntil_ms = 0;
   #onlineAt = 0;
   #comeBackAfter_ms: number | null = null;
-  /** The last token was refused, and a fresh one is being tried. */
-  #isFreshToken = false;
+  /** When a fresh token was had for one that was refused; null once it was taken, or an attempt ended in another way. */
+  #freshTokenAt_ms: number | null = null;
   #isStarted = false;
   #caughtUp = false;
   #status: Omit<ConnectionStatus, "caughtUp">;
@@ -158,7 +161,7 @@ export class Connection {
     }
     if (frame.type === "welcome") {
       clearTimeout(this.#timer);
-      this.#isFreshToken = false;
+      this.#freshTokenAt_ms = null;
       this.#pinger = setInterval(this.#probe, PING_EVERY_MS);
       this.#onlineAt = this.#options.now();
       this.#become("online", { offlineSinceMs: null, closeCode: null });
@@ -170,10 +173,15 @@ export class Connection {
   }
 
   /** A dead network can leave a socket open for many minutes; a ping without an answer tells. */
-  #probe = (): void => {
-    if (this.#pong !== undefined || !this.send({ type: "ping" })) return;
-    this.#pong = setTimeout(() => this.#lost(0), PONG_WITHIN_MS);
-  };
+  probe(within_ms: number): void {
+    const until_ms = this.#options.now() + within_ms;
+    if (this.#pong === undefined ? !this.send({ type: "ping" }) : this.#pongUntil_ms <= until_ms) return;
+    clearTimeout(this.#pong);
+    this.#pongUntil_ms = until_ms;
+    this.#pong = setTimeout(() => this.#lost(0), within_ms);
+  }
+
+  #probe = (): void => this.probe(PONG_WITHIN_MS);
 
   #lost(code: number): void {
     const lasted = this.isOnline && this.#options.now() - this.#onlineAt >= LASTS_MS;
@@ -184,6 +192,7 @@ export class Connection {
       void this.#logInAgain(code);
       return;
     }
+    this.#freshTokenAt_ms = null;
     this.#wait(code);
   }
 
@@ -198,7 +207,8 @@ export class Connection {
   async #logInAgain(code: number): Promise<void> {
     this.#become("offline", { closeCode: code, waitingUntilMs: null });
     const generation = this.#generation;
-    if (this.#isFreshToken) {
+    const { now } = this.#options;
+    if (now() - (this.#freshTokenAt_ms ?? Number.NEGATIVE_INFINITY) < FRESH_MS) {
       this.#tokens.end();
       return;
     }
@@ -209,7 +219,7 @@ export class Connection {
       if (generation === this.#generation && this.#isStarted) this.#wait(0);
       return;
     }
-    this.#isFreshToken = true;
+    this.#freshTokenAt_ms = now();
     void this.#connect();
   }
 

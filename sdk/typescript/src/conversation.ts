@@ -9,7 +9,7 @@ import type { Signals } from "./signals.ts";
 import type { Sync } from "./sync.ts";
 import type { Thread } from "./thread.ts";
 import { tickState } from "./ticks.ts";
-import type { InboxEntry, Member, Presence, Readers, Receipts, Settings, Tick, TimelineMessage, TimelineWindow } from "./types.ts";
+import type { ConversationWaiting, InboxEntry, Member, Presence, Readers, Receipts, Settings, Tick, TimelineMessage, TimelineWindow } from "./types.ts";
 
 export interface ConversationParts {
   readonly userId: string;
@@ -51,6 +51,11 @@ export class Conversation {
     return this.#thread.window;
   }
 
+  /** What is not with the server yet; cheap, and told as a change of the inbox. The same object until it changed. */
+  get waiting(): ConversationWaiting {
+    return this.#parts.outbox.summary(this.id);
+  }
+
   /** How many messages lie beyond the window: for "jump to latest". */
   get newerCount(): number {
     return this.#thread.newerCount;
@@ -90,8 +95,8 @@ export class Conversation {
   }
 
   /**
-   * Puts a message into the outbox, which keeps it until the server has it. Throws `outbox_full` and `empty_message`. What
-   * is returned is also the last of `messages`; its state moves on there.
+   * Puts a message into the outbox, which keeps it until the server has it. Throws `outbox_full`, and
+   * `invalid_request` where there is no text. What is returned is also the last of `messages`; its state moves on there.
    */
   send(content: string, options: { readonly contentType?: string } = {}): TimelineMessage {
     return this.#parts.outbox.add(this.#thread, content, options.contentType ?? "text");
@@ -103,8 +108,8 @@ export class Conversation {
   }
 
   /**
-   * Takes a message out of the outbox. False when it may be with the server already: then it stays, and what the server
-   * says decides.
+   * Takes a message out of the outbox; also one that the server refused for the moment. False when it may be with the
+   * server already: then it stays, and what the server says decides.
    */
   cancel(messageId: string): boolean {
     return this.#parts.outbox.cancel(messageId);

@@ -4,7 +4,7 @@ import { RETRY_CODES } from "./generated.ts";
 
 /**
  * A refusal by the server, with a code of its table (docs/errors.md); or one of this library's own: `network` (no answer
- * came), `outbox_full`, `empty_message`, `logged_out`, `stopped`. The message is for people.
+ * came), `outbox_full`, `storage_in_use`, `no_websocket`, `logged_out`, `stopped`. The message is for people.
  */
 export class BluetickError extends Error {
   override readonly name = "BluetickError";

@@ -508,9 +508,9 @@ export type ReadFrame = {
 };
 
 /**
- * How far all other members of a group have come: in groups of more than 16 members, in place of a `status` for each
- * of them when many moved, and to the same people; in any group when somebody leaves and those who are left have come
- * further.
+ * How far all other members of a group have come: in groups of more than 16 members, whenever that has changed, to the
+ * people who get a `status` there, and in its place when many moved; in any group when somebody leaves and those who are
+ * left have come further.
  */
 export type ReceiptsFrame = {
   conversation_id: string;

@@ -65,6 +65,7 @@ export class History {
     sync.noticed(thread.id);
     if (!thread.entry || !thread.isListed) sync.refreshSoon(thread);
     void this.#askPresence(thread);
+    sync.bringTicksUpToDate(thread);
     const { timeline, window } = thread;
     if (!timeline.isLive || (timeline.messages.length < PAGE && !window.reachesStart)) await this.loadNewest(thread);
   }

@@ -5,19 +5,22 @@
 import { BluetickError, isRetryable } from "./errors.ts";
 import type { ClientFrame, SendFrame } from "./generated.ts";
 import { newMessageId } from "./message-id.ts";
+import { Pace } from "./pace.ts";
 import { isBefore, Queue } from "./queue.ts";
 import type { Item, OutboxRecord } from "./queue.ts";
 import type { StorageChange } from "./storage/storage.ts";
 import type { Tabs } from "./tabs.ts";
 import type { Thread } from "./thread.ts";
 import type { StoredMessage } from "./timeline.ts";
-import type { TimelineMessage } from "./types.ts";
+import type { ConversationWaiting, TimelineMessage } from "./types.ts";
 
 /** Beyond this, sending is refused with a word to the person. */
 const LIMIT = 1_000;
 const IN_FLIGHT_LIMIT = 64;
-const HOLD_FIRST_MS = 500;
-const HOLD_LIMIT_MS = 30_000;
+/** Without an answer for this long, the connection is asked whether it lives. */
+const ANSWER_WITHIN_MS = 5_000;
+/** Refusals for the moment after which it is certain that nothing was stored, as it is after those for good. */
+const NOTHING_STORED: ReadonlySet<string> = new Set(["rate_limited", "store_unavailable", "overloaded", "draining"]);
 
 export interface OutboxPorts {
   readonly userId: string;
@@ -30,6 +33,8 @@ export interface OutboxPorts {
   /** False without a connection. */
   send(frame: ClientFrame): boolean;
   isOnline(): boolean;
+  /** A dead connection is found out within this time. */
+  probe(within_ms: number): void;
   /** Something waits, or waits no longer. */
   onChange(conversationId: string): void;
   onTrouble(text: string): void;
@@ -38,10 +43,10 @@ export interface OutboxPorts {
 export class Outbox {
   #ports: OutboxPorts;
   #queue: Queue;
-  #refusals = 0;
-  #heldUntil_ms = 0;
+  #pace: Pace;
   #unsaved = new Set<Item>();
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #answerTimer: ReturnType<typeof setTimeout> | undefined;
   /** A refusal did not say whom it meant: one at a time, until all is sent. */
   #isCareful = false;
   #isStopped = false;
@@ -49,6 +54,7 @@ export class Outbox {
   constructor(ports: OutboxPorts) {
     this.#ports = ports;
     this.#queue = new Queue(ports.userId, ports.onChange);
+    this.#pace = new Pace(ports.random);
   }
 
   // What is shown
@@ -61,6 +67,10 @@ export class Outbox {
     return this.#queue.get(messageId)?.record.conversation_id;
   }
 
+  summary(conversationId: string): ConversationWaiting {
+    return this.#queue.summary(conversationId);
+  }
+
   waiting(conversationId: string): readonly TimelineMessage[] {
     return this.#queue.of(conversationId).map(({ shown }) => shown);
   }
@@ -69,9 +79,9 @@ export class Outbox {
 
   add(thread: Thread, text: string, contentType: string): TimelineMessage {
     const { now, tabs, isOnline } = this.#ports;
+    if (typeof text !== "string" || text === "") throw new BluetickError("invalid_request", "There is nothing to send.");
     // Half a character is nothing that could be sent.
     const content = text.replace(/\p{Surrogate}/gu, "\ufffd");
-    if (content === "") throw new BluetickError("empty_message", "There is nothing to send.");
     if (this.#queue.size >= LIMIT) throw new BluetickError("outbox_full", "Too many messages are waiting to be sent.");
     const timestamp = Math.floor(now());
     const record: OutboxRecord = {
@@ -95,6 +105,8 @@ export class Outbox {
   #remove(item: Item): void {
     this.#queue.remove(item);
     this.#unsaved.delete(item);
+    const { conversation_id } = item.record;
+    if (this.#queue.of(conversation_id).length === 0) this.#pace.forget(conversation_id);
     if (this.#queue.size === 0) this.#isCareful = false;
   }
 
@@ -184,12 +196,24 @@ export class Outbox {
   /** Sends what may be sent now. */
   flush(): void {
     const { isOnline, now, tabs } = this.#ports;
-    if (this.#isStopped || !isOnline() || now() < this.#heldUntil_ms) return;
+    if (this.#isStopped || !isOnline()) return;
+    const now_ms = now();
     const limit = this.#isCareful ? 1 : IN_FLIGHT_LIMIT;
-    const next = this.#queue.ready(tabs.ownerId).slice(0, Math.max(0, limit - this.#queue.flying.length));
+    const ready = this.#queue.ready(tabs.ownerId);
+    const rests = ready.map(({ record }) => this.#pace.restLeft_ms(record.conversation_id, now_ms));
+    const next = ready.filter((_, index) => rests[index] === 0).slice(0, Math.max(0, limit - this.#queue.flying.length));
     const first = next.filter(({ record }) => !record.attempted);
     if (first.length > 0) this.#noteAttempts(first);
-    for (const item of next) if (item.record.attempted && !this.#send(item)) return;
+    const waits_ms = rests.filter((rest_ms) => rest_ms > 0);
+    for (const item of next) {
+      if (!item.record.attempted || !item.isStored) continue;
+      const gap_ms = this.#pace.gapLeft_ms(now_ms);
+      if (gap_ms > 0) waits_ms.push(gap_ms);
+      if (gap_ms > 0) break;
+      if (!this.#send(item, now_ms)) return;
+    }
+    clearTimeout(this.#timer);
+    if (waits_ms.length > 0) this.#timer = setTimeout(() => this.flush(), Math.ceil(waits_ms.reduce((one, other) => Math.min(one, other))));
   }
 
   /** After an attempt the message may exist, so it is noted before; for all that follow in the same conversations as well. */
@@ -205,21 +229,34 @@ export class Outbox {
     this.#store(following);
   }
 
-  #send(item: Item): boolean {
+  #send(item: Item, now_ms: number): boolean {
     const { message_id, conversation_id, content, content_type, timestamp, after_seq } = item.record;
     const frame: SendFrame = { type: "send", message_id, conversation_id, content, content_type, timestamp };
     const isRetry = item.tries > 0 || item.isInherited;
     if (!this.#ports.send(isRetry ? { ...frame, retry: true, after_seq } : frame)) return false;
-    this.#queue.takeOff(item);
+    this.#queue.takeOff(item, now_ms);
+    this.#pace.sent(now_ms);
+    this.#answerTimer ??= setTimeout(this.#missAnswers, ANSWER_WITHIN_MS);
     return true;
   }
 
+  /** Messages under way without an answer may be a network that has gone deaf. */
+  #missAnswers = (): void => {
+    this.#answerTimer = undefined;
+    if (this.#isStopped || this.#queue.flying.length === 0) return;
+    const oldest_ms = this.#queue.flying.reduce((least_ms, { sentAt_ms }) => Math.min(least_ms, sentAt_ms), Number.POSITIVE_INFINITY);
+    const left_ms = oldest_ms + ANSWER_WITHIN_MS - this.#ports.now();
+    if (left_ms <= 0) this.#ports.probe(ANSWER_WITHIN_MS);
+    this.#answerTimer = setTimeout(this.#missAnswers, left_ms <= 0 ? ANSWER_WITHIN_MS : left_ms);
+  };
+
   /** The server has it. Returns the message in its place, if it waited here. */
   acknowledged(messageId: string, seq: number, received_at: number, receiver_id: string | null): StoredMessage | null {
-    this.#refusals = 0;
     const item = this.#queue.get(messageId);
     if (!item) return null;
-    const message: StoredMessage = { ...item.shown, seq, received_at, receiver_id, state: "sent", failure: null };
+    this.#pace.acknowledged(item.record.conversation_id);
+    const { waitingFor: _, ...shown } = item.shown;
+    const message: StoredMessage = { ...shown, seq, received_at, receiver_id, state: "sent", failure: null };
     this.#settle([item], message);
     return message;
   }
@@ -259,7 +296,8 @@ export class Outbox {
     const item = messageId === null ? undefined : this.#queue.get(messageId);
     if (item) {
       this.#queue.land([item]);
-      if (isRetryable(code)) this.#hold();
+      if (NOTHING_STORED.has(code) || !isRetryable(code)) item.unanswered = Math.max(0, item.unanswered - 1);
+      if (isRetryable(code)) this.#hold(item, code, reason);
       else this.#fail(item, reason);
       this.flush();
       return;
@@ -275,7 +313,8 @@ export class Outbox {
     // No ack may ever come: all go again, which is safe, and one by one it shows which it is.
     this.#isCareful = true;
     this.#queue.land(suspects);
-    this.#hold();
+    for (const suspect of suspects) this.#hold(suspect, code, reason);
+    this.flush();
   }
 
   /** The connection ended. Those under way go again, except one too large for any connection. */
@@ -286,24 +325,21 @@ export class Outbox {
       this.#fail(largest, "This message is too large for the server.");
     }
     this.#queue.land(suspects);
+    for (const item of this.#queue.all()) if (item.waitingFor !== null) this.#queue.setWaitingFor(item, null);
     clearTimeout(this.#timer);
-    this.#heldUntil_ms = 0;
+    clearTimeout(this.#answerTimer);
+    this.#answerTimer = undefined;
+    this.#pace.clearRests();
   }
 
-  #hold(): void {
-    const { now, random } = this.#ports;
-    const pause_ms = Math.min(HOLD_LIMIT_MS, HOLD_FIRST_MS * 2 ** this.#refusals) * (0.5 + random());
-    this.#refusals = Math.min(this.#refusals + 1, 10);
-    this.#heldUntil_ms = now() + pause_ms;
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
-      this.#heldUntil_ms = 0;
-      this.flush();
-    }, pause_ms);
+  #hold(item: Item, code: string, message: string): void {
+    this.#pace.refused(item.record.conversation_id, item.sentAt_ms, this.#ports.now());
+    this.#queue.setWaitingFor(item, { code, message });
   }
 
   #fail(item: Item, failure: string): void {
     this.#queue.land([item]);
+    item.waitingFor = null;
     this.#queue.update(item, { failure });
     this.#store([item]);
   }
@@ -328,8 +364,8 @@ export class Outbox {
     const item = this.#queue.get(messageId);
     if (!item) return false;
     const { failure, owner, attempted } = item.record;
-    const isUntried = owner === this.#ports.tabs.ownerId && item.tries === 0 && !(item.isInherited && attempted);
-    if (failure === null && !isUntried) return false;
+    const isNotStored = owner === this.#ports.tabs.ownerId && item.unanswered === 0 && !(item.isInherited && attempted);
+    if (failure === null && !isNotStored) return false;
     this.#settle([item], null);
     return true;
   }
@@ -346,5 +382,6 @@ export class Outbox {
   stop(): void {
     this.#isStopped = true;
     clearTimeout(this.#timer);
+    clearTimeout(this.#answerTimer);
   }
 }

@@ -12,7 +12,11 @@ const AGAIN_AFTER_MS = 30_000;
 const PER_CALL = 100;
 /** A name that was learned longer ago is asked for again when it is next wanted. */
 const GOOD_FOR_MS = 86_400_000;
-const KEPT = 2_000;
+/** Names at hand, and those of them that are remembered between visits: the latest. */
+const KEPT = 20_000;
+const KEPT_BETWEEN_VISITS = 2_000;
+/** What was answered is not asked for again within this time, so it is not let go either, however many there are. */
+const NOT_AGAIN_WITHIN_MS = 3_600_000;
 
 export interface KnownName {
   readonly display_name: string | null;
@@ -24,7 +28,9 @@ export class People {
   #changes: Changes;
   #cache: Cache;
   #now: () => number;
+  /** Those learned longest ago come first. */
   #names = new Map<string, KnownName>();
+  #remembered = new Set<string>();
   #wanted = new Set<string>();
   #timer: ReturnType<typeof setTimeout> | null = null;
   /** An older server knows no names. */
@@ -61,7 +67,11 @@ export class People {
 
   /** @internal */
   restore(names: ReadonlyMap<string, KnownName>): void {
-    for (const [userId, name] of names) this.#names.set(userId, name);
+    const oldestFirst = [...names].sort(([, one], [, other]) => one.at_ms - other.at_ms);
+    for (const [userId, name] of oldestFirst) {
+      this.#names.set(userId, name);
+      this.#remembered.add(userId);
+    }
   }
 
   /** @internal */
@@ -101,13 +111,23 @@ export class People {
       const name = { display_name, at_ms: this.#now() };
       this.#names.delete(user_id);
       this.#names.set(user_id, name);
+      this.#remembered.delete(user_id);
+      this.#remembered.add(user_id);
       this.#cache.keepPerson(user_id, name);
     }
-    for (const userId of this.#names.keys()) {
-      if (this.#names.size <= KEPT) break;
-      this.#names.delete(userId);
+    this.#letGo();
+    if (isNews) this.#changes.mark("people");
+  }
+
+  #letGo(): void {
+    for (const userId of this.#remembered) {
+      if (this.#remembered.size <= KEPT_BETWEEN_VISITS) break;
+      this.#remembered.delete(userId);
       this.#cache.keepPerson(userId, undefined);
     }
-    if (isNews) this.#changes.mark("people");
+    for (const [userId, { at_ms }] of this.#names) {
+      if (this.#names.size <= KEPT || this.#now() - at_ms < NOT_AGAIN_WITHIN_MS) break;
+      this.#names.delete(userId);
+    }
   }
 }

@@ -16,14 +16,20 @@ import type { Thread } from "./thread.ts";
 import type { Threads } from "./threads.ts";
 import { runOf, storedMessage } from "./timeline.ts";
 import type { StoredMessage } from "./timeline.ts";
+import { Turns } from "./turns.ts";
 
 const POSITIONS = 200;
 const MISSING_PAGE = 100;
 /** Then it is the turn of another conversation. */
 const PAGES_IN_A_ROW = 5;
+/** Conversations that are asked about at a time. */
+const QUESTIONS = 4;
+
+const mayWorkLater = (error: unknown): boolean => !(error instanceof BluetickError) || error.isRetryable;
 
 export interface SyncPorts {
   readonly userId: string;
+  readonly random: () => number;
   readonly api: Api;
   readonly threads: Threads;
   readonly changes: Changes;
@@ -50,15 +56,22 @@ export class Sync {
   #told = new Set<string>();
   /** Unknown ones of which more was missed than was pushed. */
   #behind = new Set<string>();
-  /** Those the server is being asked about; true when something happened since. */
-  #asking = new Map<string, boolean>();
-  #fetchingMissing = new Set<string>();
-  #fetching = Promise.resolve();
+  #questions: Turns;
+  /** Fetches what is missing, one conversation after the other. */
+  #fetches: Turns;
+  /** Under which number of theirs. */
+  #askingStatuses = new Map<Thread, number>();
 
   constructor(ports: SyncPorts) {
     this.#ports = ports;
-    const { threads, api, inbox, changes } = ports;
-    this.#acks = new Acks(threads, api, (frame) => ports.send(frame), (id) => this.refreshSoon(threads.get(id)));
+    const { threads, api, inbox, changes, random } = ports;
+    this.#questions = new Turns(QUESTIONS, random);
+    this.#fetches = new Turns(1, random);
+    this.#acks = new Acks(threads, api, {
+      send: (frame) => ports.send(frame),
+      onTold: (id) => this.refreshSoon(threads.get(id)),
+      onDelivered: (thread) => this.#lineChanged(thread),
+    });
     this.#listing = new Listing({
       api,
       inbox,
@@ -73,6 +86,8 @@ export class Sync {
   stop(): void {
     this.#acks.stop();
     this.#later.stop();
+    this.#questions.stop();
+    this.#fetches.stop();
   }
 
   #lineChanged(thread: Thread): void {
@@ -100,6 +115,9 @@ export class Sync {
     const { cache, threads, inbox, outbox, changes } = this.#ports;
     this.#told.clear();
     this.#behind.clear();
+    this.lost();
+    this.#questions.resume();
+    this.#fetches.resume();
     const isSame = cache.setEpoch(epoch);
     if (!isSame) {
       for (const { id } of threads.all()) changes.markConversation(id);
@@ -113,13 +131,18 @@ export class Sync {
     return isSame;
   }
 
+  /** What the frames of a connection told is complete only while it stands. */
+  lost(): void {
+    for (const thread of this.#ports.threads.all()) thread.forgetStatuses();
+  }
+
   caughtUp(): void {
     const { threads } = this.#ports;
     for (const thread of threads.all()) this.fetchMissing(thread);
-    for (const id of this.#behind) this.refreshSoon(threads.get(id));
     this.#acks.flush();
     // Ticks, settings and membership that moved while one was away are not replayed.
     this.#listing.reload();
+    for (const id of this.#behind) this.#questions.add(id, () => this.#learnUnlisted(threads.get(id)), false);
   }
 
   // The inbox
@@ -178,21 +201,20 @@ export class Sync {
 
   /** The same in a while, once for many wishes. */
   refreshSoon(thread: Thread): void {
-    const { id } = thread;
-    if (this.#asking.has(id)) {
-      this.#asking.set(id, true);
-      return;
+    this.#questions.add(thread.id, () => this.#refreshOrGiveUp(thread));
+  }
+
+  async #refreshOrGiveUp(thread: Thread): Promise<void> {
+    try {
+      await this.refresh(thread);
+    } catch (error) {
+      if (mayWorkLater(error)) throw error;
     }
-    this.#asking.set(id, false);
-    this.refresh(thread)
-      .catch((error: unknown) => {
-        if (!(error instanceof BluetickError) || error.isRetryable) this.#later.again(() => this.refreshSoon(thread), error);
-      })
-      .finally(() => {
-        const isOld = this.#asking.get(id);
-        this.#asking.delete(id);
-        if (isOld && thread.entry && !this.#later.isStopped) this.refreshSoon(thread);
-      });
+  }
+
+  /** The list may have told of it meanwhile. */
+  async #learnUnlisted(thread: Thread): Promise<void> {
+    if (!thread.isListed) await this.#refreshOrGiveUp(thread);
   }
 
   noteStatus(frame: StatusFrame): void {
@@ -205,18 +227,28 @@ export class Sync {
     else if (wish === "statuses") void this.#askStatuses(thread);
   }
 
-  /** Once for a small group: from then on the frames say enough. */
+  /** Once for a small group: from then on the frames say enough. An answer that is never had holds up no later question. */
   async #askStatuses(thread: Thread): Promise<void> {
-    const key = `statuses of ${thread.id}`;
-    if (this.#asking.has(key)) return;
-    this.#asking.set(key, false);
+    const number = thread.statusesNumber;
+    if (this.#later.isStopped || this.#askingStatuses.get(thread) === number) return;
+    this.#askingStatuses.set(thread, number);
     try {
-      thread.noteStatuses((await this.#ports.api.statuses(thread.id)).members);
-      this.#lineChanged(thread);
-    } catch {
-      // The next frame asks again.
+      const { members } = await this.#ports.api.statuses(thread.id);
+      if (number === thread.statusesNumber) {
+        thread.noteStatuses(members);
+        this.#lineChanged(thread);
+      }
+    } catch (error) {
+      if (mayWorkLater(error)) this.#later.again(() => this.bringTicksUpToDate(thread), error);
     }
-    this.#asking.delete(key);
+    if (this.#askingStatuses.get(thread) === number) this.#askingStatuses.delete(thread);
+    // Members changed, or a pause was made, while the answer was on its way.
+    if (number !== thread.statusesNumber) this.bringTicksUpToDate(thread);
+  }
+
+  /** Where a tick at hand depends on who has come how far, and that is not known. */
+  bringTicksUpToDate(thread: Thread): void {
+    if (thread.lacksStatuses) void this.#askStatuses(thread);
   }
 
   noteReceipts(frame: ReceiptsFrame): void {
@@ -260,6 +292,8 @@ export class Sync {
     const wasLive = thread.timeline.isLive;
     const isWhole = thread.receive(message);
     if (wasLive && !thread.timeline.isLive) this.#ports.onWindowLost(thread);
+    // The one who was furthest behind may have left.
+    if (message.content_type === "system") this.bringTicksUpToDate(thread);
     threads.used(thread);
     cache.messagesChanged(thread);
     changes.markConversation(thread.id);
@@ -294,11 +328,14 @@ export class Sync {
     outbox.noteStoredByServer(run);
     const [from, to] = [run[0]?.seq ?? 0, run.at(-1)?.seq ?? 0];
     if (thread.haveSeq !== null && from <= thread.haveSeq + 1 && to > thread.haveSeq) {
+      for (const message of run) if (message.seq > thread.haveSeq) thread.noteMembers(message);
       thread.haveAtLeast(to);
       this.#acks.add(thread.id);
     }
     threads.used(thread);
     cache.messagesChanged(thread);
+    // While one's own messages were not at hand, nobody minded their ticks.
+    if (thread.openCount > 0) this.bringTicksUpToDate(thread);
   }
 
   markRead(thread: Thread, upToSeq: number): void {
@@ -306,7 +343,9 @@ export class Sync {
     if (!entry) return;
     // What comes before a message of one's own counts as read already.
     if (entry.unread === 0 && entry.last_message?.sender_id === this.#ports.userId) return;
-    const seq = Math.min(upToSeq, entry.last_seq);
+    const seq = Math.min(Math.floor(upToSeq), entry.last_seq);
+    // Also false for what is no number.
+    if (!(seq > 0)) return;
     const outcome = thread.readHere(seq);
     if (outcome === "none") return;
     this.#acks.add(thread.id, "read", outcome === "unsure");
@@ -326,30 +365,30 @@ export class Sync {
   }
 
   /** More was missed than is pushed. */
-  noteBehind({ conversation_id, head_seq }: BacklogFrame): void {
+  noteBehind({ conversation_id, head_seq, next_after_seq }: BacklogFrame): void {
     const thread = this.#ports.threads.get(conversation_id);
     this.noticed(conversation_id);
+    // What is pushed next lies beyond the gap, and must not count as following on what the device has.
+    thread.haveSeq ??= next_after_seq;
     if (thread.entry) thread.noteHead(head_seq);
     else this.#behind.add(conversation_id);
   }
 
   /** One conversation after the other. While the backlog comes in, what is missing may still be in it. */
   fetchMissing(thread: Thread): void {
-    const { id } = thread;
-    if (!this.#ports.isCaughtUp() || !thread.isMissingSome || this.#fetchingMissing.has(id)) return;
-    this.#fetchingMissing.add(id);
-    this.#fetching = this.#fetching.then(async () => {
-      let mayBeMore = true;
-      try {
-        for (let page = 0; mayBeMore && page < PAGES_IN_A_ROW; page += 1) mayBeMore = await this.#fetchAfter(thread);
-      } catch (error) {
-        mayBeMore = false;
-        if (codeOf(error) === "conversation_not_found") this.#ports.onGone(id);
-        else this.#later.again(() => this.fetchMissing(thread), error);
-      }
-      this.#fetchingMissing.delete(id);
-      if (mayBeMore) this.fetchMissing(thread);
-    });
+    if (this.#ports.isCaughtUp() && thread.isMissingSome) this.#fetches.add(thread.id, () => this.#fetchSome(thread));
+  }
+
+  async #fetchSome(thread: Thread): Promise<void> {
+    let mayBeMore = true;
+    try {
+      for (let page = 0; mayBeMore && page < PAGES_IN_A_ROW; page += 1) mayBeMore = await this.#fetchAfter(thread);
+    } catch (error) {
+      mayBeMore = false;
+      if (codeOf(error) === "conversation_not_found") this.#ports.onGone(thread.id);
+      else if (mayWorkLater(error)) throw error;
+    }
+    if (mayBeMore) this.fetchMissing(thread);
   }
 
   /** Whether there may be more. */

@@ -71,7 +71,11 @@ export class Thread {
   /** The remembered messages were put into the timeline, or there is no need. */
   isRestored = false;
   /** Of a small group: how far each of the others has come. */
-  statuses: Map<string, MemberStatusBody> | null = null;
+  #statuses: Map<string, MemberStatusBody> | null = null;
+  /** What frames told of others while that was not known: the answer that brings it may be older. */
+  #heard = new Map<string, Boundaries>();
+  /** An answer that was asked for under another number is about other members, or misses what was not heard. */
+  statusesNumber = 0;
   /** Counted here and not by the server's last word. */
   #arrived: number[] = [];
   #shown: readonly TimelineMessage[] | null = null;
@@ -197,7 +201,7 @@ export class Thread {
     const unread = counted === null ? (known?.unread ?? word.unread) : counted + this.#arrived.length;
     const entry = { ...word, ...overtaken, my_status, peer_status, unread };
     if (known && isAlike(known, entry)) return false;
-    if (known?.member_count !== entry.member_count) this.statuses = null;
+    if (known?.member_count !== entry.member_count) this.forgetStatuses();
     this.entry = entry;
     this.touch();
     return true;
@@ -218,6 +222,7 @@ export class Thread {
   noteMessage(message: StoredMessage): boolean {
     const { seq, received_at, content, content_type } = message;
     const { entry } = this;
+    this.noteMembers(message);
     if (!entry || seq <= (entry.last_message?.seq ?? 0)) return false;
     const isNews = seq > entry.last_seq;
     const last_seq = Math.max(seq, entry.last_seq);
@@ -236,7 +241,6 @@ export class Thread {
     if (notice) {
       const change = MEMBERS_CHANGE[notice.event ?? ""] ?? 0;
       if (change !== 0) this.#change({ member_count: entry.member_count + change });
-      if (change !== 0) this.statuses = null;
     } else if (sender_id === this.userId) {
       // A reply tells of having read what came before it.
       this.#read(seq - 1, 0);
@@ -267,6 +271,14 @@ export class Thread {
     return isKnown ? "exact" : "unsure";
   }
 
+  /** The server was told what this device has. False when that is no news. */
+  noteDelivered(seq: number): boolean {
+    const { entry } = this;
+    if (!entry || seq <= entry.my_status.last_delivered_seq) return false;
+    this.#change({ my_status: { ...entry.my_status, last_delivered_seq: seq } });
+    return true;
+  }
+
   /** Somebody has come further. Where the frame does not say enough: what the server is to be asked for. */
   noteStatus({ user_id, unread, last_delivered_seq, last_read_seq }: StatusFrame): "entry" | "statuses" | null {
     const { entry } = this;
@@ -284,14 +296,21 @@ export class Thread {
       this.#change({ peer_status: furthest(entry.peer_status, status) });
       return null;
     }
-    const known = this.statuses?.get(user_id);
+    const known = this.#statuses?.get(user_id);
     if (known) {
-      this.statuses?.set(user_id, { ...known, ...furthest(known, status) });
+      this.#statuses?.set(user_id, { ...known, ...furthest(known, status) });
       this.#deriveReceipts();
       return null;
     }
     // Only where a tick can still change does it matter who is furthest behind.
-    return entry.member_count <= SMALL_GROUP && this.#waitsForTicks() ? "statuses" : null;
+    if (entry.member_count > SMALL_GROUP || !this.#waitsForTicks()) return null;
+    this.#heard.set(user_id, furthest(this.#heard.get(user_id) ?? status, status));
+    return "statuses";
+  }
+
+  /** Who has come how far is not known, of a small group, and a tick depends on it. */
+  get lacksStatuses(): boolean {
+    return this.#statuses === null && this.entry?.kind === "group" && this.entry.member_count <= SMALL_GROUP && this.#waitsForTicks();
   }
 
   #waitsForTicks(): boolean {
@@ -302,16 +321,30 @@ export class Thread {
 
   /** How far each member of a small group has come: from then on frames alone tell the ticks. */
   noteStatuses(members: readonly MemberStatusBody[]): void {
-    this.statuses = new Map(members.filter(({ user_id }) => user_id !== this.userId).map((member) => [member.user_id, member]));
+    const others = members.filter(({ user_id }) => user_id !== this.userId);
+    this.#statuses = new Map(others.map((member) => [member.user_id, { ...member, ...furthest(member, this.#heard.get(member.user_id) ?? member) }]));
+    this.#heard.clear();
     this.#deriveReceipts();
+  }
+
+  /** Also where the number of members is known already: one may have come and another gone. */
+  noteMembers(message: StoredMessage): void {
+    if ((readNotice(message)?.event ?? "") in MEMBERS_CHANGE) this.forgetStatuses();
+  }
+
+  /** Somebody came or went, or frames may have been missed: who has come how far is to be asked again. */
+  forgetStatuses(): void {
+    this.#statuses = null;
+    this.#heard.clear();
+    this.statusesNumber += 1;
   }
 
   /** The member furthest behind decides; what lies before somebody's joining does not concern them. */
   #deriveReceipts(): void {
-    if (!this.statuses || this.statuses.size === 0 || !this.entry) return;
+    if (!this.#statuses || this.#statuses.size === 0 || !this.entry) return;
     let delivered = Number.MAX_SAFE_INTEGER;
     let read = Number.MAX_SAFE_INTEGER;
-    for (const { last_delivered_seq, last_read_seq, joined_seq } of this.statuses.values()) {
+    for (const { last_delivered_seq, last_read_seq, joined_seq } of this.#statuses.values()) {
       delivered = Math.min(delivered, Math.max(last_delivered_seq, joined_seq - 1));
       read = Math.min(read, Math.max(last_read_seq, joined_seq - 1));
     }
@@ -350,7 +383,7 @@ export class Thread {
     this.entry = undefined;
     this.isListed = false;
     this.haveSeq = null;
-    this.statuses = null;
+    this.forgetStatuses();
     this.#arrived = [];
     this.timeline.clear();
     this.touch();

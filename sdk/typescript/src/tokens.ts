@@ -4,6 +4,15 @@ import type { Tokens } from "./api.ts";
 import { BluetickError } from "./errors.ts";
 import type { TokenSource } from "./types.ts";
 
+/** A source that takes longer has failed, and is asked again. */
+const ANSWERS_WITHIN_MS = 20_000;
+
+function inTime<Answer>(work: Answer | Promise<Answer>): Promise<Answer> {
+  let timer: ReturnType<typeof setTimeout>;
+  const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new Error("no answer")), ANSWERS_WITHIN_MS)));
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
 export class TokenKeeper implements Tokens {
   #source: TokenSource;
   #token: string | null = null;
@@ -51,8 +60,9 @@ export class TokenKeeper implements Tokens {
 
   async #askSource(): Promise<string> {
     try {
-      this.#token = typeof this.#source === "function" ? await this.#source() : this.#source;
-      return this.#token;
+      const token = typeof this.#source === "function" ? await inTime(this.#source()) : this.#source;
+      if (typeof token !== "string" || token === "") throw new TypeError("no token");
+      return (this.#token = token);
     } catch {
       throw new BluetickError("network", "No token could be had. Check the connection and try again.");
     }

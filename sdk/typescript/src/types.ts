@@ -18,6 +18,25 @@ export type MessageState = "queued" | "sending" | "sent" | "failed";
 /** What is drawn beside a message: a clock, one tick, two, two blue ones, or a warning. */
 export type Tick = "queued" | "sent" | "delivered" | "read" | "failed";
 
+/** Why the server does not take a message now. It is tried again by itself. */
+export interface WaitingFor {
+  /** Such as `rate_limited`, `store_unavailable`, `overloaded`. */
+  readonly code: string;
+  /** For people. */
+  readonly message: string;
+}
+
+/** What of one conversation is not with the server yet. */
+export interface ConversationWaiting {
+  /** Those under way included. */
+  readonly queued: number;
+  readonly failed: number;
+  /** The newest of them all. */
+  readonly last: TimelineMessage | null;
+  /** Why the first of them is not taken now; null where nothing was refused. */
+  readonly waitingFor: WaitingFor | null;
+}
+
 /** A message as it is shown. A new object whenever something about it changed; `message_id` stays. */
 export interface TimelineMessage extends Readonly<Omit<MessageBody, "seq" | "received_at">> {
   /** Its place in the conversation; null while it waits in the outbox. */
@@ -27,6 +46,8 @@ export interface TimelineMessage extends Readonly<Omit<MessageBody, "seq" | "rec
   readonly state: MessageState;
   /** Why it failed, for people; null in every other state. */
   readonly failure: string | null;
+  /** The server refused it for the moment; it can be cancelled while it is `queued`. */
+  readonly waitingFor?: WaitingFor | null;
 }
 
 /** Which part of a conversation `messages` holds. Everything from `fromSeq` to `toSeq` is there. */
@@ -75,9 +96,10 @@ export interface ClientEvents {
   trouble: string;
   /**
    * The client has stopped. `expired`: the token is no longer good and no fresh one could be had; the storage is kept.
-   * `forgotten`: the person has logged out in another tab, and the storage is empty.
+   * `forgotten`: the person has logged out in another tab, and the storage is empty. `wrong_user`: the token is that of
+   * somebody else than `userId`; the storage is kept.
    */
-  loggedOut: "expired" | "forgotten";
+  loggedOut: "expired" | "forgotten" | "wrong_user";
   /** One is not in this conversation (any more); it has left the inbox. */
   gone: { readonly conversationId: string };
 }

@@ -2,32 +2,11 @@
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
-import type { TestContext } from "node:test";
 import { pauseBeforeNext_ms } from "../src/backoff.ts";
-import { BluetickClient, memoryStorage } from "../src/index.ts";
-import type { ClientOptions, Storage } from "../src/index.ts";
+import { memoryStorage } from "../src/index.ts";
+import type { BluetickClient, Storage } from "../src/index.ts";
+import { settled, started } from "./support/fake-server.ts";
 import { FakeSocket } from "./support/fake-socket.ts";
-
-const EMPTY = { conversations: [], next_cursor: null, user_id: "alice", show_presence: true };
-
-/** A client whose server is the test. */
-async function started(test: TestContext, options: Partial<ClientOptions> = {}): Promise<BluetickClient> {
-  FakeSocket.made = [];
-  mock.timers.reset();
-  mock.timers.enable({ apis: ["setTimeout", "setInterval", "Date"] });
-  test.after(() => mock.timers.reset());
-  const answer = async (): Promise<Response> => new Response(JSON.stringify(EMPTY));
-  const client = new BluetickClient({ url: "http://server", token: "first", userId: "alice", webSocket: FakeSocket, fetch: answer, random: () => 0.5, ...options });
-  test.after(() => client.stop());
-  await client.start();
-  await settled();
-  return client;
-}
-
-/** Everything that waits for nothing but its turn has happened. */
-async function settled(): Promise<void> {
-  for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
-}
 
 /** How long the client waits before its next connection. */
 async function pauseOf(client: BluetickClient): Promise<number> {
@@ -141,6 +120,49 @@ test("a refused token is replaced once; a second refusal, or the same token agai
   assert.equal(FakeSocket.made.length, 1, "and no attempt follows");
 });
 
+test("a fresh token that grew old without a network is replaced as well", async (t) => {
+  let [given, loggedOut] = [0, 0];
+  const client = await started(t, { token: () => `token ${(given += 1)}` });
+  client.on("loggedOut", () => (loggedOut += 1));
+  FakeSocket.last.welcome();
+  FakeSocket.last.end(4403);
+  await settled();
+  for (let round = 0; round < 3; round += 1) {
+    FakeSocket.last.end(1006);
+    await pauseOf(client);
+  }
+  FakeSocket.last.end(4403);
+  await settled();
+  FakeSocket.last.welcome();
+  assert.deepEqual([given, loggedOut, client.connection.state], [3, 0, "online"]);
+});
+
+test("a source of tokens that never answers is given up and asked again", async (t) => {
+  let asked = 0;
+  const client = await started(t, { token: () => ((asked += 1) === 1 ? new Promise<string>(() => {}) : "at last") });
+  for (let second = 0; second < 30; second += 1) {
+    mock.timers.tick(1_000);
+    await settled();
+  }
+  assert.equal(asked, 2);
+  FakeSocket.last.welcome();
+  assert.equal(client.connection.state, "online");
+});
+
+test("what is pushed beyond a gap is not told as delivered before the gap is filled", async (t) => {
+  await started(t, { fetch: () => new Promise<Response>(() => {}) });
+  const socket = FakeSocket.last;
+  socket.open();
+  socket.say({ type: "backlog", conversation_id: "d1", next_after_seq: 4, head_seq: 30 });
+  socket.say({ type: "caught_up" });
+  const [sender_id, receiver_id, content_type] = ["bob", "alice", "text"];
+  socket.say({ type: "message", conversation_id: "d1", seq: 31, message_id: "m", sender_id, receiver_id, content: "live", content_type, timestamp: 1, received_at: 1 });
+  mock.timers.tick(1_000);
+  await settled();
+  const told = socket.sent.filter(({ type }) => type === "delivered").map((frame) => (frame as unknown as { seq: number }).seq);
+  assert(told.every((seq) => seq <= 4), `told ${told}`);
+});
+
 test("a source of tokens that cannot be reached is a network that cannot be reached", async (t) => {
   let isDown = true;
   const token = async (): Promise<string> => {
@@ -178,10 +200,11 @@ test("a refusal that names nobody finds the one it meant, and the others are sen
   const sends = (): string[] => socket.sent.filter(({ type }) => type === "send").map((frame) => (frame as unknown as { message_id: string }).message_id);
   assert.deepEqual(sends(), [poison.message_id, good.message_id]);
   socket.say({ type: "error", code: "invalid_frame", message: "bad" });
-  mock.timers.tick(60_000);
+  mock.timers.tick(2_000);
   await settled();
   assert.equal(sends().at(-1), poison.message_id, "now one at a time");
   socket.say({ type: "error", code: "invalid_frame", message: "bad" });
+  mock.timers.tick(100);
   await settled();
   assert.equal(sends().at(-1), good.message_id);
   socket.say({ type: "ack", conversation_id: "d2", message_id: good.message_id, seq: 1, received_at: 1, duplicate: false });

@@ -2,7 +2,9 @@
 
 import "fake-indexeddb/auto";
 import assert from "node:assert/strict";
-import { appendFile, mkdtemp, readdir, rm } from "node:fs/promises";
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { appendFile, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
@@ -107,12 +109,46 @@ test("a file that a crash cut short keeps every whole line", async () => {
   await storage.close();
 });
 
+test("a damaged line is left out and told once; the others stand", async () => {
+  const path = await directory();
+  const storage = fileStorage(path);
+  await storage.write("alice", [{ kind: "outbox", key: "one", value: 1 }]);
+  await storage.close();
+  const [file] = await readdir(path);
+  await appendFile(join(path, file as string), '[{"kind":"outbox","key\u0000\n42\n[{"kind":"outbox","key":"two","value":2}]\n');
+  assert.deepEqual(await storage.read("alice", "outbox"), new Map([["one", 1], ["two", 2]]));
+  assert.match((storage.troubles?.() ?? []).join(), /^2 lines/);
+  assert.deepEqual(storage.troubles?.(), []);
+  await storage.close();
+});
+
+test("a directory is one process's at a time; what a dead one left is taken over", async () => {
+  const path = await directory();
+  const inspect = `import { fileStorage } from ${JSON.stringify(new URL("../src/node/index.js", import.meta.url).href)};
+    const storage = fileStorage(process.argv[1]);
+    await storage.write("alice", [{ kind: "outbox", key: "theirs", value: 2 }]).then(() => console.log("written"), ({ code }) => console.log(code));
+    process.kill(process.pid, "SIGKILL");`;
+  const other = (): string => spawnSync(process.execPath, ["--input-type=module", "-e", inspect, path], { encoding: "utf8" }).stdout.trim();
+  const storage = fileStorage(path);
+  await storage.write("alice", [{ kind: "outbox", key: "ours", value: 1 }]);
+  assert.equal(other(), "storage_in_use");
+  await storage.close();
+  assert.equal(other(), "written");
+  assert.deepEqual(await storage.read("alice", "outbox"), new Map([["ours", 1], ["theirs", 2]]));
+  await storage.close();
+  // The number of a dead process was given to another one, which only some systems tell.
+  if (existsSync("/proc/self/stat")) await writeFile(join(path, "lock"), JSON.stringify({ pid: process.pid, began: "1" }));
+  assert.equal((await storage.read("alice", "outbox")).size, 2);
+  await storage.close();
+  assert.deepEqual((await readdir(path)).filter((name) => name.startsWith("lock")), []);
+});
+
 test("a file does not grow with what was written over", async () => {
   const path = await directory();
   const storage = fileStorage(path);
   const value = "x".repeat(10_000);
   for (let count = 0; count < 200; count += 1) await storage.write("alice", [{ kind: "messages", key: "one", value }]);
-  const { size } = await import("node:fs/promises").then(async ({ stat }) => stat(join(path, (await readdir(path))[0] as string)));
+  const { size } = await import("node:fs/promises").then(async ({ stat }) => stat(join(path, (await readdir(path)).find((name) => name.endsWith(".jsonl")) as string)));
   assert(size < 500_000, `${size} bytes`);
   await storage.close();
 });

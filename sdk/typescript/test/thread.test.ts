@@ -90,6 +90,21 @@ test("the others' boundaries never go back; in a group the one furthest behind d
   assert.deepEqual(group.entry?.peer_status, { last_delivered_seq: 1, last_read_seq: 0 });
 });
 
+test("an answer about a group's ticks is joined to what frames told since it was asked for", () => {
+  const group = threadWith({ kind: "group", peer: null, member_count: 3 }, message(1, "alice"));
+  const read = { last_delivered_seq: 1, last_read_seq: 1 };
+  for (const user_id of ["bob", "carol"]) assert.equal(group.noteStatus({ type: "status", conversation_id: "d1", user_id, ...read }), "statuses");
+  group.noteStatuses([{ user_id: "bob", ...read, joined_seq: 1 }, { user_id: "carol", ...NOWHERE, joined_seq: 1 }]);
+  assert.deepEqual(group.entry?.peer_status, read);
+  const number = group.statusesNumber;
+  const added = message(2, "bob", { content_type: "system", content: '{"event":"member_added"}' });
+  group.noteMessage(added);
+  assert.notEqual(group.statusesNumber, number, "an answer asked for before somebody joined does not count");
+  const later = group.statusesNumber;
+  group.noteMessage(message(1, "bob", { content_type: "system", content: '{"event":"member_left"}' }));
+  assert.notEqual(group.statusesNumber, later, "also where the server's word had counted that already");
+});
+
 test("the device has only what came without a gap, and shows no gap", () => {
   const thread = threadWith({ first_seq: 5 });
   for (const [seq, have, shown] of [[5, 5, [5]], [7, 5, [5]], [8, 5, [5]], [6, 8, [5, 6, 7, 8]], [6, 8, [5, 6, 7, 8]]] as const) {

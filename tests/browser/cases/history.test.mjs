@@ -80,3 +80,70 @@ test("one scrolls up through a long conversation without a jump, and comes back 
     await jump.click();
     await alice.sees("the latest of all");
   }));
+
+/** The messages whose any part is on the screen, and how far up that is. */
+const onScreen = (person) =>
+  scroller(person).evaluate((area) => {
+    const frame = area.getBoundingClientRect();
+    const isVisible = (each) => each.getBoundingClientRect().bottom > frame.top && each.getBoundingClientRect().top < frame.bottom;
+    const all = [...area.querySelectorAll("[data-seq]")];
+    return { top: area.scrollTop, seqs: all.filter(isVisible).map((each) => Number(each.dataset.seq)), drawn: all.map((each) => Number(each.dataset.seq)) };
+  });
+
+const LEAPS = {
+  "the Home key": async (person) => {
+    await scroller(person).focus();
+    await person.page.keyboard.press("Home");
+  },
+  "a large turn of the wheel": async (person) => {
+    await scroller(person).hover();
+    await person.page.mouse.wheel(0, -200_000);
+  },
+  "a program": (person) => scroller(person).evaluate((area) => void (area.scrollTop = 0)),
+};
+
+for (const [how, leap] of Object.entries(LEAPS)) {
+  test(`leaping to the top by ${how} loads a page or two each time, and holds the place`, () =>
+    inWorld(async (world) => {
+      const alice = await world.signedUp("alice", { serviceWorkers: "block" });
+      const bob = await world.server.account("bob");
+      await fill(bob, await bob.direct("alice"), Math.min(MESSAGES, 3_000));
+      await alice.open("bob");
+      await alice.page.getByRole("button", { name: /^Jump to latest/ }).click();
+      await alice.sees(`message ${Math.min(MESSAGES, 3_000)}`);
+      const held = [];
+      let asked = 0;
+      await alice.page.route(/messages\?.*before_seq/, (route) => {
+        asked += 1;
+        held.push(route);
+      });
+      const release = () => Promise.all(held.splice(0).map((route) => route.continue()));
+      for (let round = 1; round <= 6; round++) {
+        asked = 0;
+        // What is drawn for the first time may push the top away a little; a second leap reaches it.
+        let before;
+        await expectSoon("the top is reached, and drawn, before its page is here", async () => {
+          await leap(alice);
+          before = await onScreen(alice);
+          return [before.top === 0 && before.seqs.length > 0 && held.length > 0, before];
+        });
+        await expectSoon("the page has come in front", async () => {
+          await release();
+          const { top } = await onScreen(alice);
+          return [top > 1_000, top];
+        });
+        const { seqs, drawn } = await onScreen(alice);
+        assert.ok(seqs.includes(before.seqs[0]), `${before.seqs[0]} was the first on the screen, which shows ${seqs}`);
+        assert.deepEqual(drawn, drawn.toSorted((one, other) => one - other), "in order");
+        assert.ok(asked <= 2, `${asked} pages for one leap`);
+      }
+      await scroller(alice).focus();
+      await alice.page.keyboard.press("PageUp");
+      await alice.page.keyboard.press("End");
+      await expectSoon("the End key leads down again", async () => {
+        await release();
+        const { top } = await onScreen(alice);
+        return [top > 5_000, top];
+      });
+    }));
+}

@@ -4,8 +4,7 @@ import { hueOf, initials } from "../text/words.ts";
 
 export function Avatar(props: { id: string; name: string; online?: boolean; isGroup?: boolean }) {
   return (
-    <span class="avatar" classList={{ group: props.isGroup === true }} style={{ "--hue": hueOf(props.id) }} aria-hidden="true">
-      {initials(props.name)}
+    <span class="avatar" classList={{ group: props.isGroup === true }} style={{ "--hue": hueOf(props.id) }} data-initials={initials(props.name)} aria-hidden="true">
       <span class="presence-dot" hidden={!props.online} />
     </span>
   );

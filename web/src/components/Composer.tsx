@@ -1,25 +1,25 @@
 // Where a message is written. The draft belongs to the conversation and outlives the visit.
 
-import { createSignal, onCleanup, onMount } from "solid-js";
+import { createSignal, onMount } from "solid-js";
 import { useChat } from "../state/chat.ts";
 import { messageOf } from "../state/load.ts";
-import { loadDraft, saveDraft } from "../storage.ts";
+import { createDraft } from "../state/drafts.ts";
 import { Icon } from "./Icon.tsx";
-
-const SAVE_AFTER_MS = 300;
 
 export function Composer(props: { id: string; title: string; onSent(): void }) {
   const chat = useChat();
   const { id } = props;
   let field!: HTMLTextAreaElement;
   const [isEmpty, setEmpty] = createSignal(true);
-  let saving: ReturnType<typeof setTimeout> | undefined;
-
-  const save = () => {
-    clearTimeout(saving);
-    saving = undefined;
-    saveDraft(chat.me, id, field.value.trim() === "" ? "" : field.value);
-  };
+  // Where the keys are on the screen, Enter is the only way to a new line.
+  const isTouch = matchMedia("(pointer: coarse)").matches;
+  const draft = createDraft(id, {
+    read: () => field.value,
+    show: (text) => {
+      field.value = text;
+      fit();
+    },
+  });
 
   function fit(): void {
     setEmpty(field.value.trim() === "");
@@ -31,7 +31,7 @@ export function Composer(props: { id: string; title: string; onSent(): void }) {
   function onInput(): void {
     fit();
     if (!isEmpty()) chat.client.conversation(id).typing();
-    saving ??= setTimeout(save, SAVE_AFTER_MS);
+    draft.changed();
   }
 
   function send(): void {
@@ -39,34 +39,27 @@ export function Composer(props: { id: string; title: string; onSent(): void }) {
     field.focus();
     if (content === "") return;
     try {
-      chat.client.conversation(id).send(content);
+      draft.sent(chat.client.conversation(id).send(content).message_id);
     } catch (failure) {
       // Not even the outbox took it: what was written stays.
       return chat.tell(messageOf(failure));
     }
     field.value = "";
     fit();
-    save();
     props.onSent();
   }
 
   function onKeyDown(event: KeyboardEvent): void {
     // While an input method composes, Enter chooses a word.
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
+    if (event.key !== "Enter" || event.shiftKey || isTouch || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
     send();
   }
 
   onMount(() => {
-    field.value = loadDraft(chat.me, id);
-    fit();
+    draft.load();
     // On a phone the keyboard would cover what one came to read.
     if (matchMedia("(pointer: fine)").matches) field.focus({ preventScroll: true });
-    addEventListener("pagehide", save);
-  });
-  onCleanup(() => {
-    if (saving) save();
-    removeEventListener("pagehide", save);
   });
 
   return (
@@ -77,8 +70,8 @@ export function Composer(props: { id: string; title: string; onSent(): void }) {
         dir="auto"
         placeholder="Write a message"
         aria-label={`Message to ${props.title}`}
-        aria-keyshortcuts="Enter"
-        enterkeyhint="send"
+        aria-keyshortcuts={isTouch ? undefined : "Enter"}
+        enterkeyhint={isTouch ? "enter" : "send"}
         onInput={onInput}
         onKeyDown={onKeyDown}
       />

@@ -2,10 +2,12 @@
 
 import { Show, createEffect, createMemo, createSignal, on } from "solid-js";
 import { useChat } from "../state/chat.ts";
+import { createHeard } from "../state/heard.ts";
 import { memberCount, presenceText, titleOf, typingText } from "../text/words.ts";
 import { Avatar } from "./Avatar.tsx";
 import { Composer } from "./Composer.tsx";
-import { Details, type DetailsSubject } from "./Details.tsx";
+import type { DetailsSubject } from "./Details.tsx";
+import { Details } from "./later.ts";
 import { Icon } from "./Icon.tsx";
 import { MessageList } from "./MessageList.tsx";
 
@@ -17,6 +19,7 @@ export function ConversationPane(props: { id: string }) {
   const isGroup = () => id.startsWith("g");
   const title = () => titleOf(entry(), chat.me, chat.nameOf) || (isGroup() ? "Group" : "Conversation");
   const [subject, setSubject] = createSignal<DetailsSubject | null>(null);
+  const heard = createHeard(id);
   let jumpToLatest = () => {};
   let infoButton!: HTMLButtonElement;
 
@@ -30,7 +33,7 @@ export function ConversationPane(props: { id: string }) {
     return typists.length > 0 ? typingText(typists, isGroup(), chat.nameOf) : "";
   });
 
-  const subtitle = () => typing() || (isGroup() ? (entry() ? memberCount(entry()?.member_count ?? 0) : "") : presenceText(presence()));
+  const subtitle = () => typing() || (isGroup() ? (entry() ? memberCount(entry()?.member_count ?? 0) : "") : presenceText(presence(), chat.now()));
 
   function close(): void {
     setSubject(null);
@@ -56,15 +59,17 @@ export function ConversationPane(props: { id: string }) {
           <button type="button" class="icon-button back" aria-label="Back to conversations" onClick={() => chat.go("")}><Icon name="back" /></button>
           <Avatar id={entry()?.peer ?? id} name={title()} isGroup={isGroup()} online={presence()?.online} />
           <div class="names" onClick={() => setSubject({ kind: "conversation" })}>
-            <h2 ref={heading} tabindex="-1" dir="auto">{title()}</h2>
+            <h1 ref={heading} tabindex="-1"><bdi>{title()}</bdi></h1>
             <span class="subtitle" classList={{ typing: typing() !== "" }}>{subtitle()}</span>
           </div>
           <button type="button" class="icon-button" ref={infoButton} aria-label="Info" aria-expanded={subject() !== null} onClick={() => setSubject(subject() ? null : { kind: "conversation" })}>
             <Icon name="info" />
           </button>
         </header>
-        <MessageList id={id} isGroup={isGroup()} onShowReaders={(seq) => setSubject({ kind: "message", seq })} onReady={(jump) => (jumpToLatest = jump)} />
-        <Composer id={id} title={title()} onSent={() => jumpToLatest()} />
+        <Show when={heard() !== "unknown"} fallback={<p class="empty" role="status">This conversation does not exist, or you are not in it.</p>}>
+          <MessageList id={id} isGroup={isGroup()} isHeard={heard() === "yes"} onShowReaders={(seq) => setSubject({ kind: "message", seq })} onReady={(jump) => (jumpToLatest = jump)} />
+          <Composer id={id} title={title()} onSent={() => jumpToLatest()} />
+        </Show>
       </div>
       <Show when={subject()}>{(shown) => <Details id={id} subject={shown()} onClose={close} />}</Show>
     </main>

@@ -1,8 +1,9 @@
 // The panel beside a conversation: who is in it and what one may do about that, or who has read one message.
 
-import { For, Show, createMemo, createSignal, onMount } from "solid-js";
+import { For, Show, createMemo, createSignal, onMount, type JSX } from "solid-js";
 import { useChat } from "../state/chat.ts";
 import { createLoad, messageOf } from "../state/load.ts";
+import { cut } from "../text/plain.ts";
 import { memberCount, presenceText, titleOf } from "../text/words.ts";
 import { Avatar } from "./Avatar.tsx";
 import { Icon } from "./Icon.tsx";
@@ -45,7 +46,7 @@ function Readers(props: { id: string; seq: number }) {
   const message = createMemo(() => chat.conversation(props.id).messages.find((each) => each.seq === props.seq));
   return (
     <>
-      <Show when={message()}>{(shown) => <blockquote class="quoted" dir="auto">{shown().content.slice(0, 400)}</blockquote>}</Show>
+      <Show when={message()}>{(shown) => <blockquote class="quoted" dir="auto">{cut(shown().content, 400)}</blockquote>}</Show>
       <p class="error" role="alert">{readers.error()}</p>
       <Show when={readers.value()} fallback={<p class="hint" role="status">{readers.error() ? "" : "Loading…"}</p>}>
         {(lists) => (
@@ -60,19 +61,31 @@ function Readers(props: { id: string; seq: number }) {
   );
 }
 
+/** A group may have thousands of members: a page of them at a time. */
+const LIST_PAGE = 100;
+
+function Paged<T>(props: { each: readonly T[]; label: string; children: (item: T) => JSX.Element }) {
+  const [limit, setLimit] = createSignal(LIST_PAGE);
+  const shown = createMemo(() => props.each.slice(0, limit()));
+  return (
+    <>
+      <ul class="people" aria-label={props.label}><For each={shown()}>{(item) => props.children(item)}</For></ul>
+      <Show when={props.each.length > limit()}>
+        <button type="button" class="button wide" onClick={() => setLimit(limit() + LIST_PAGE)}>Show more ({props.each.length - limit()} left)</button>
+      </Show>
+    </>
+  );
+}
+
 function PeopleList(props: { title: string; people: readonly string[] }) {
   const chat = useChat();
   return (
     <Show when={props.people.length > 0}>
       <section>
         <h3>{props.title} <span class="count">{props.people.length}</span></h3>
-        <ul class="people" aria-label={props.title}>
-          <For each={props.people}>
-            {(user) => (
-              <li><Avatar id={user} name={chat.nameOf(user)} /><span class="names"><span dir="auto">{chat.nameOf(user)}</span></span></li>
-            )}
-          </For>
-        </ul>
+        <Paged each={props.people} label={props.title}>
+          {(user) => <li><Avatar id={user} name={chat.nameOf(user)} /><span class="names"><span><bdi>{chat.nameOf(user)}</bdi></span></span></li>}
+        </Paged>
       </section>
     </Show>
   );
@@ -121,9 +134,9 @@ function About(props: { id: string }) {
     <>
       <div class="about">
         <Avatar id={entry()?.peer ?? props.id} name={title()} isGroup={isGroup()} />
-        <strong dir="auto">{title()}</strong>
+        <strong><bdi>{title()}</bdi></strong>
         <span class="hint">
-          <Show when={isGroup()} fallback={<>{entry()?.peer}<br />{presenceText(entry()?.peer ? conversation().presence(entry()?.peer ?? "") : undefined)}</>}>
+          <Show when={isGroup()} fallback={<>{entry()?.peer}<br />{presenceText(entry()?.peer ? conversation().presence(entry()?.peer ?? "") : undefined, chat.now())}</>}>
             {memberCount(entry()?.member_count ?? 0)}
           </Show>
         </span>
@@ -152,22 +165,20 @@ function About(props: { id: string }) {
             </div>
           </Show>
           <p class="error" role="alert">{members.error()}</p>
-          <ul class="people" aria-label="Members">
-            <For each={members.value() ?? []}>
-              {(member) => (
-                <li>
-                  <Avatar id={member.user_id} name={chat.nameOf(member.user_id)} />
-                  <span class="names">
-                    <span dir="auto">{chat.nameOf(member.user_id)}{member.user_id === chat.me ? " (you)" : ""}</span>
-                    <span class="hint">{member.role === "admin" ? `${member.user_id} · admin` : member.user_id}</span>
-                  </span>
-                  <Show when={isAdmin() && member.user_id !== chat.me}>
-                    <button type="button" class="button small" aria-label={`Remove ${chat.nameOf(member.user_id)}`} onClick={() => void remove(member.user_id)}>Remove</button>
-                  </Show>
-                </li>
-              )}
-            </For>
-          </ul>
+          <Paged each={members.value() ?? []} label="Members">
+            {(member) => (
+              <li>
+                <Avatar id={member.user_id} name={chat.nameOf(member.user_id)} />
+                <span class="names">
+                  <span><bdi>{chat.nameOf(member.user_id)}</bdi>{member.user_id === chat.me ? " (you)" : ""}</span>
+                  <span class="hint">{member.role === "admin" ? `${member.user_id} · admin` : member.user_id}</span>
+                </span>
+                <Show when={isAdmin() && member.user_id !== chat.me}>
+                  <button type="button" class="button small" aria-label={`Remove ${chat.nameOf(member.user_id)}`} onClick={() => void remove(member.user_id)}>Remove</button>
+                </Show>
+              </li>
+            )}
+          </Paged>
         </section>
         <Leave title={title()} onLeave={() => void attempt(async () => { await chat.client.conversation(props.id).leave(); chat.go(""); })} />
       </Show>

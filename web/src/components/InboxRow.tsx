@@ -3,6 +3,8 @@
 import { tickState, type InboxEntry } from "@bluetick/client";
 import { Show, createMemo, type Accessor } from "solid-js";
 import { useChat } from "../state/chat.ts";
+import type { TickState } from "../state/rows.ts";
+import { firstLine } from "../text/plain.ts";
 import { moment } from "../text/time.ts";
 import { countText, previewOf, titleOf, typingText } from "../text/words.ts";
 import { Avatar } from "./Avatar.tsx";
@@ -31,8 +33,14 @@ export function InboxRow(props: InboxRowProps) {
     const { typists } = conversation();
     return typists.length > 0 ? typingText(typists, isGroup(), chat.nameOf) : "";
   });
-  const preview = createMemo(() => previewOf(entry(), chat.me, chat.nameOf));
-  const ownTick = createMemo(() => {
+  // What waits here is the latest that one said, whatever the server has.
+  const waiting = createMemo(() => conversation().waiting.last);
+  const preview = createMemo(() => {
+    const last = waiting();
+    return last ? { by: "You", text: firstLine(last.content) } : previewOf(entry(), chat.me, chat.nameOf);
+  });
+  const ownTick = createMemo((): TickState | null => {
+    if (waiting()) return conversation().waiting.failed > 0 ? "failed" : "queued";
     const last = entry().last_message;
     if (!last || last.sender_id !== chat.me || last.content_type === "system") return null;
     const { last_delivered_seq, last_read_seq } = entry().peer_status;
@@ -64,13 +72,13 @@ export function InboxRow(props: InboxRowProps) {
         <Avatar id={entry().peer ?? id} name={title()} isGroup={isGroup()} online={isOnline()} />
         <span class="line">
           <span class="title"><bdi>{title()}</bdi></span>
-          <Show when={entry().last_message}><time>{moment(entry().last_at)}</time></Show>
+          <Show when={entry().last_message}><time>{moment(entry().last_at, chat.now())}</time></Show>
         </span>
         <span class="line">
           <span class="preview" classList={{ typing: typing() !== "" }}>
             <Show when={typing() === ""} fallback={typing()}>
               <Show when={ownTick()}>{(tick) => <Tick state={tick()} />}</Show>
-              <Show when={preview().by}><bdi class="by">{preview().by}: </bdi></Show>
+              <Show when={preview().by}><span class="by"><bdi>{preview().by}</bdi>: </span></Show>
               <bdi>{preview().text}</bdi>
             </Show>
           </span>

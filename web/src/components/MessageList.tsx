@@ -1,10 +1,11 @@
 // The messages of the open conversation as a virtual list, newest at the bottom. It owns where the person looks: staying
 // at the end, loading what lies beyond an end, the jump to the latest, and from that what has been read.
 
-import { Show, batch, createSignal, onCleanup, onMount, untrack } from "solid-js";
+import { Show, batch, createEffect, createSignal, on, onCleanup, onMount } from "solid-js";
 import { Virtualizer, type VirtualizerHandle } from "virtua/solid";
 import { useChat } from "../state/chat.ts";
-import { Rows, type Step } from "../state/rows.ts";
+import { Rows, type Row, type Step } from "../state/rows.ts";
+import { friendly } from "../text/plain.ts";
 import { countText } from "../text/words.ts";
 import { Icon } from "./Icon.tsx";
 import { MessageRow } from "./MessageRow.tsx";
@@ -23,12 +24,16 @@ const AHEAD_AT_END_PX = 700;
 const FETCH_WITHIN_PX = 2_400;
 const END_PX = 4;
 const FAR_PX = 240;
+/** So much of a message has to be on the screen. */
+const SEEN_PX = 24;
 /** A hand that just moved the list up is not taken for one that came to the end. */
 const HAND_MS = 400;
 
 interface MessageListProps {
   id: string;
   isGroup: boolean;
+  /** What is known of it is the server's word. */
+  isHeard: boolean;
   onShowReaders(seq: number): void;
   /** Hands out what leads to the latest message. */
   onReady(jumpToLatest: () => void): void;
@@ -46,11 +51,25 @@ export function MessageList(props: MessageListProps) {
   let isOpening = true;
   let movedUpAt = -Infinity;
   let lastTop = 0;
-
-  const entryAtOpen = untrack(() => conversation.entry);
-  let firstUnread = entryAtOpen && entryAtOpen.unread > 0 ? entryAtOpen.my_status.last_read_seq + 1 : null;
+  /** Somebody scrolls, so the first look is over. */
+  let hasHand = false;
+  /** At the very top, one page follows one arrival. */
+  let hasMoved = true;
+  /** Where the unread begin, until the first look has gone there. */
+  let firstUnread: number | null = null;
+  let isDecided = false;
   let hasAskedAround = false;
-  if (firstUnread !== null) rows.divideAfter(firstUnread - 1);
+
+  /** What is unread is known when the server has said so; what this browser remembers may be of yesterday. */
+  function decideUnread(): void {
+    if (isDecided || !props.isHeard) return;
+    isDecided = true;
+    const { entry } = conversation;
+    if (!entry || entry.unread === 0) return;
+    rows.divideAfter(entry.my_status.last_read_seq);
+    if (!hasHand) firstUnread = entry.my_status.last_read_seq + 1;
+  }
+  decideUnread();
 
   const [step, setStep] = createSignal<Step>(rows.update(conversation.messages, conversation.window.reachesStart).at(-1) ?? { rows: [], shift: false, isFresh: true });
   const [freshness, setFreshness] = createSignal({});
@@ -60,10 +79,14 @@ export function MessageList(props: MessageListProps) {
 
   // What changed
 
-  chat.listen(id, () => {
+  function takeNews(): void {
+    decideUnread();
     // Whoever came to the end without scrolling, in a short conversation, is at the end as well.
     if (!isAtEnd) notePlace();
+    const place = isAtEnd ? null : placeNow();
+    let isShifted = false;
     for (const next of rows.update(conversation.messages, conversation.window.reachesStart)) {
+      isShifted ||= next.shift;
       // Each on its own: the list reads from a step whether to hold its place from the start or from the end.
       batch(() => {
         setStep(next);
@@ -72,10 +95,41 @@ export function MessageList(props: MessageListProps) {
     }
     if (conversation.window.reachesHead) isOpening = false;
     if (isAtEnd) scrollToEnd();
-    else notePlace();
+    else {
+      if (place && isShifted) goBackTo(place);
+      notePlace();
+    }
     lookAtUnread();
     settle();
-  });
+  }
+
+  chat.listen(id, takeNews);
+  createEffect(on(() => props.isHeard, takeNews, { defer: true }));
+
+  // The list holds its place by what it knew of the scrolling, which at the very top, or within a long leap, is not where
+  // the person is by now. So the first row on the screen is brought back to where it was, and the list is told at once:
+  // measuring the new rows before the browser's own word of it, it would go back to the top.
+
+  interface Place {
+    row: Row;
+    /** How far above the upper edge it begins. */
+    above: number;
+  }
+
+  function placeNow(): Place | null {
+    const index = list?.findItemIndex(scroller.scrollTop) ?? -1;
+    const row = rows.shown[index];
+    return list && row ? { row, above: scroller.scrollTop - list.getItemOffset(index) } : null;
+  }
+
+  function goBackTo({ row, above }: Place): void {
+    const index = rows.shown.indexOf(row);
+    if (index < 0 || !list) return;
+    const top = list.getItemOffset(index) + above;
+    if (Math.abs(scroller.scrollTop - top) >= 1) scroller.scrollTop = top;
+    lastTop = scroller.scrollTop;
+    scroller.dispatchEvent(new Event("scroll"));
+  }
 
   /**
    * Bounded whatever arrives; only the end that is out of sight goes. Not under a hand that scrolls: until it rests, the
@@ -92,25 +146,49 @@ export function MessageList(props: MessageListProps) {
     const { loading, reachesStart, reachesHead, error } = conversation.window;
     if (loading || error || !list || rows.shown.length === 0) return;
     const below = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
-    if (!reachesStart && scroller.scrollTop < FETCH_WITHIN_PX) void conversation.loadOlder();
-    else if (!reachesHead && below < FETCH_WITHIN_PX) void conversation.loadNewer();
+    if (!reachesStart && scroller.scrollTop < FETCH_WITHIN_PX && (hasMoved || scroller.scrollTop > END_PX)) {
+      hasMoved = false;
+      void load("loadOlder");
+    } else if (!reachesHead && below < FETCH_WITHIN_PX) void load("loadNewer");
   }
+
+  // What could not be had is what is tried again: by the person, or when the connection is back.
+
+  let failed: "loadOlder" | "loadNewer" | "loadNewest" | null = null;
+  async function load(what: NonNullable<typeof failed>): Promise<void> {
+    failed = what;
+    await conversation[what]();
+    if (!conversation.window.error) failed = null;
+  }
+  const tryAgain = () => load(failed ?? "loadNewest");
+  createEffect(on(chat.connectionState, (state) => void (state === "online" && conversation.window.error && tryAgain())));
 
   /** What has been on the screen is read, as far as somebody is there to see it. */
   function markRead(): void {
     if (document.visibilityState !== "visible" || !list) return;
     // Until the first look has found its place, nothing was seen.
-    if (firstUnread !== null) return;
+    if (!isDecided || firstUnread !== null) return;
     if (isAtEnd && conversation.window.reachesHead) return conversation.markRead();
-    const index = list.findItemIndex(list.scrollOffset + list.viewportSize - 24);
-    const seq = rows.shown[index]?.message().seq;
-    if (seq) conversation.markRead(seq);
+    if (!conversation.entry?.unread) return;
+    // What is drawn tells what is seen; the list only believes until it has measured.
+    const { bottom } = scroller.getBoundingClientRect();
+    const drawn = [...scroller.querySelectorAll<HTMLElement>("[data-seq]")];
+    const seen = drawn.findLast((each) => each.getBoundingClientRect().top < bottom - SEEN_PX);
+    if (seen) conversation.markRead(Number(seen.dataset.seq));
   }
+
+  // When what is to be seen by now has been drawn.
+  let markFrame = 0;
+  function markSoon(): void {
+    cancelAnimationFrame(markFrame);
+    markFrame = requestAnimationFrame(markRead);
+  }
+  onCleanup(() => cancelAnimationFrame(markFrame));
 
   function settle(): void {
     trim(false);
     fetchBeyond();
-    markRead();
+    markSoon();
   }
 
   // Where the person looks
@@ -132,6 +210,7 @@ export function MessageList(props: MessageListProps) {
   }
 
   function onScroll(): void {
+    if (Math.abs(scroller.scrollTop - lastTop) >= 1) hasMoved = true;
     notePlace();
     settle();
   }
@@ -139,13 +218,17 @@ export function MessageList(props: MessageListProps) {
   function onResize(): void {
     if (isAtEnd) scrollToEnd();
     lookAtUnread();
+    markSoon();
   }
 
   function onHand(isUp: boolean): void {
     if (!isUp || scroller.scrollHeight <= scroller.clientHeight) return;
     movedUpAt = performance.now();
     isAtEnd = false;
+    hasHand = hasMoved = true;
     firstUnread = null;
+    // At the very top nothing scrolls any more; the wish for more is all there is to hear.
+    if (scroller.scrollTop <= END_PX) fetchBeyond();
   }
 
   let touchY = 0;
@@ -157,15 +240,17 @@ export function MessageList(props: MessageListProps) {
   };
 
   async function jumpToLatest(): Promise<void> {
-    if (!conversation.window.reachesHead) await conversation.loadNewest();
+    firstUnread = null;
+    hasHand = true;
+    // What is on its way may lead elsewhere.
+    if (!conversation.window.reachesHead || conversation.window.loading) await load("loadNewest");
     isAtEnd = true;
     movedUpAt = -Infinity;
-    firstUnread = null;
+    // The way to the unread may not be at its end; this ends it.
+    list?.scrollToIndex(rows.shown.length - 1, { align: "end" });
     scrollToEnd();
     setFar(false);
   }
-
-  const tryAgain = () => (rows.shown.length === 0 ? conversation.loadNewest() : conversation.loadOlder());
 
   /** The first look goes to where the unread begins, as soon as that is here; a hand on the list comes first. */
   function lookAtUnread(): void {
@@ -185,6 +270,8 @@ export function MessageList(props: MessageListProps) {
     const last = rows.shown.length - 1;
     if (list.getItemOffset(last) + list.getItemSize(last) - list.getItemOffset(index) <= list.viewportSize) return;
     isAtEnd = false;
+    // At once, so that nothing below counts as seen; then again as what is drawn there gets its measure.
+    scroller.scrollTop = list.getItemOffset(index) - 12;
     list.scrollToIndex(index, { align: "start", offset: -12 });
   }
 
@@ -219,12 +306,12 @@ export function MessageList(props: MessageListProps) {
         </Show>
       </div>
       <Show when={step().rows.length === 0}>
-        <p class="area-note" role="status">{window().loading ? "Loading…" : window().error ? "" : "No messages yet. Say hello."}</p>
+        <p class="area-note" role="status">{window().error ? "" : window().loading || !props.isHeard ? "Loading…" : "No messages yet. Say hello."}</p>
       </Show>
       <Show when={window().error}>
         {(error) => (
           <p class="area-error" role="alert">
-            {error()} <button type="button" class="button small" onClick={() => void tryAgain()}>Try again</button>
+            {friendly(error())} <button type="button" class="button small" onClick={() => void tryAgain()}>Try again</button>
           </p>
         )}
       </Show>

@@ -1,13 +1,20 @@
 // One message with what stands around it: the day that begins, the unread divider, who speaks. Everything that people
 // wrote becomes text nodes, so a message can never become markup.
 
-import { For, Match, Show, Switch, createMemo } from "solid-js";
+import { For, Match, Show, Switch, createMemo, createSignal } from "solid-js";
 import { useChat } from "../state/chat.ts";
+import { reasonText } from "../state/load.ts";
 import type { Row, TickState } from "../state/rows.ts";
 import { isEmojiOnly, splitLinks } from "../text/links.ts";
+import { cut, friendly } from "../text/plain.ts";
 import { clockTime, dayName, fullTime } from "../text/time.ts";
 import { hueOf, noticeText } from "../text/words.ts";
 import { Tick } from "./Tick.tsx";
+
+const CLOCKS_DIFFER_MS = 60_000;
+/** Of longer texts the beginning is shown, until somebody wants all of it. */
+const TEXT_LIMIT = 8_000;
+const TEXT_SHOWN = 4_000;
 
 interface MessageRowProps {
   row: Row;
@@ -19,9 +26,10 @@ interface MessageRowProps {
 export function MessageRow(props: MessageRowProps) {
   const message = () => props.row.message();
   const around = () => props.row.around();
+  const chat = useChat();
   return (
     <>
-      <Show when={around().day}>{(day) => <div class="day"><span>{dayName(day())}</span></div>}</Show>
+      <Show when={around().day}>{(day) => <div class="day"><span>{dayName(day(), chat.now())}</span></div>}</Show>
       <Show when={around().isUnreadStart}>
         <div class="unread-divider" role="separator" aria-label="New messages"><span>New messages</span></div>
       </Show>
@@ -47,6 +55,12 @@ function Bubble(props: MessageRowProps) {
   const around = () => props.row.around();
   const isOwn = () => message().sender_id === chat.me;
   const speaker = () => (isOwn() ? "You" : chat.nameOf(message().sender_id));
+  // Clocks of senders may be wrong; the server's is the same for all.
+  const time = () => message().received_at ?? message().timestamp;
+  const fullWords = () => {
+    const isOff = Math.abs(time() - message().timestamp) > CLOCKS_DIFFER_MS;
+    return isOff ? `${fullTime(time())} (by the sender’s clock: ${fullTime(message().timestamp)})` : fullTime(time());
+  };
   const state = createMemo((): TickState => {
     if (!isOwn() || message().state !== "sent") return message().state;
     return chat.conversation(props.conversationId).tick(message());
@@ -60,12 +74,12 @@ function Bubble(props: MessageRowProps) {
       data-state={state()}
     >
       <Show when={props.isGroup && !isOwn() && around().isFirst} fallback={<span class="visually-hidden">{speaker()}: </span>}>
-        <span class="sender" style={{ "--hue": hueOf(message().sender_id) }} dir="auto">{speaker()}</span>
+        <span class="sender" style={{ "--hue": hueOf(message().sender_id) }}><bdi>{speaker()}</bdi></span>
       </Show>
       <div class="text" classList={{ emoji: isEmojiOnly(message().content) }} dir="auto">
         <Content text={message().content} />
         <span class="meta">
-          <time dir="ltr" datetime={isoTime(message().timestamp)} title={fullTime(message().timestamp)}>{clockTime(message().timestamp)}</time>
+          <time dir="ltr" datetime={isoTime(time())} title={fullWords()}>{clockTime(time())}</time>
           <Show when={isOwn()}>
             <Show when={props.isGroup && message().seq !== null} fallback={<Tick state={state()} />}>
               <button type="button" class="tick-button" title="Who has read it?" onClick={() => props.onShowReaders(message().seq ?? 0)}>
@@ -92,13 +106,14 @@ function Decisions(props: MessageRowProps) {
     <Switch>
       <Match when={message().state === "failed"}>
         <div class="failure">
-          <span>Not sent: {message().failure}</span>
+          <span>Not sent: {friendly(message().failure ?? "")}</span>
           <button type="button" onClick={() => conversation().retry(message().message_id)}>Try again</button>
           <button type="button" onClick={cancel}>Discard</button>
         </div>
       </Match>
-      <Match when={message().state === "queued" && chat.connectionState() !== "online"}>
+      <Match when={message().seq === null && (message().waitingFor || (message().state === "queued" && chat.connectionState() !== "online"))}>
         <div class="failure quiet">
+          <Show when={message().waitingFor}>{(reason) => <span>Waiting: {reasonText(reason().code, reason().message)}</span>}</Show>
           <button type="button" onClick={cancel}>Cancel sending</button>
         </div>
       </Match>
@@ -107,7 +122,9 @@ function Decisions(props: MessageRowProps) {
 }
 
 function Content(props: { text: string }) {
-  const parts = createMemo(() => splitLinks(props.text));
+  const [isWhole, setWhole] = createSignal(false);
+  const isCut = () => props.text.length > TEXT_LIMIT && !isWhole();
+  const parts = createMemo(() => splitLinks(isCut() ? `${cut(props.text, TEXT_SHOWN)}…` : props.text));
   return (
     <span class="content">
       <For each={parts()}>
@@ -117,6 +134,7 @@ function Content(props: { text: string }) {
           </Show>
         )}
       </For>
+      <Show when={isCut()}> <button type="button" class="link" onClick={() => setWhole(true)}>Show all</button></Show>
     </span>
   );
 }

@@ -1,10 +1,10 @@
 // Chooses people: a field that finds them, and the chosen ones as chips.
 
-import { For, Show, createSignal, createUniqueId, onCleanup } from "solid-js";
+import { For, Show, createEffect, createSignal, createUniqueId, onCleanup } from "solid-js";
 import { useChat } from "../state/chat.ts";
 import { Avatar } from "./Avatar.tsx";
 import { Icon } from "./Icon.tsx";
-import { createPeopleSearch } from "../state/people-search.ts";
+import { createPeopleSearch, type FoundPerson } from "../state/people-search.ts";
 
 interface PeoplePickerProps {
   label: string;
@@ -20,14 +20,31 @@ export function PeoplePicker(props: PeoplePickerProps) {
   const [text, setText] = createSignal("");
   const [active, setActive] = createSignal(0);
   const found = createPeopleSearch(text);
-  const options = () => found().filter(({ userId }) => !props.chosen.includes(userId) && !props.exclude?.includes(userId));
+  /** Somebody unknown here, whom it takes two steps to choose. */
+  const [guess, setGuess] = createSignal("");
+  const [isAwaited, setAwaited] = createSignal(false);
+  const options = () => found.people().filter(({ userId }) => !props.chosen.includes(userId) && !props.exclude?.includes(userId));
 
-  function choose(userId: string): void {
+  function choose({ userId, isGuess }: FoundPerson): void {
+    if (isGuess && guess() !== userId) return void setGuess(userId);
+    setGuess("");
     props.onChange([...props.chosen, userId]);
     setText("");
     setActive(0);
     field.focus();
   }
+
+  // Enter means what belongs to the text in the field: where that is not here yet, it waits.
+  function enter(): void {
+    const option = options()[active()];
+    if (!found.isReady()) setAwaited(true);
+    else if (option) choose(option);
+  }
+  createEffect(() => {
+    if (!isAwaited() || !found.isReady()) return;
+    setAwaited(false);
+    enter();
+  });
 
   function onKeyDown(event: KeyboardEvent): void {
     const count = options().length;
@@ -35,15 +52,17 @@ export function PeoplePicker(props: PeoplePickerProps) {
     if (event.key === "ArrowDown" && count > 0) setActive((active() + 1) % count);
     else if (event.key === "ArrowUp" && count > 0) setActive((active() + count - 1) % count);
     else if (event.key === "Enter") {
-      const option = options()[active()];
-      if (!option) return;
-      choose(option.userId);
+      if (text().trim() === "") return;
+      enter();
     } else if (event.key === "Backspace" && text() === "" && props.chosen.length > 0) props.onChange(props.chosen.slice(0, -1));
     else if (event.key === "Escape" && text() !== "") setText("");
     else return;
     event.preventDefault();
     event.stopPropagation();
   }
+
+  const hintOf = ({ userId, isGuess }: FoundPerson) =>
+    !isGuess ? userId : guess() === userId ? `Nobody called ${userId} is known here. Add anyway?` : "Not known here";
 
   onCleanup(() => setText(""));
 
@@ -54,7 +73,7 @@ export function PeoplePicker(props: PeoplePickerProps) {
           <For each={props.chosen}>
             {(user) => (
               <li class="chip">
-                <span dir="auto">{chat.nameOf(user)}</span>
+                <span><bdi>{chat.nameOf(user)}</bdi></span>
                 <button type="button" aria-label={`Take out ${chat.nameOf(user)}`} onClick={() => props.onChange(props.chosen.filter((each) => each !== user))}><Icon name="close" /></button>
               </li>
             )}
@@ -74,16 +93,17 @@ export function PeoplePicker(props: PeoplePickerProps) {
           aria-controls={listId}
           aria-activedescendant={options()[active()] ? `${listId}-${active()}` : undefined}
           value={text()}
-          onInput={(event) => { setText(event.currentTarget.value); setActive(0); }}
+          onInput={(event) => { setText(event.currentTarget.value); setActive(0); setGuess(""); setAwaited(false); }}
           onKeyDown={onKeyDown}
         />
       </label>
+      <p class="visually-hidden" role="status">{guess() ? `Nobody called ${guess()} is known here. Enter again to add anyway.` : ""}</p>
       <ul class="options" id={listId} role="listbox" aria-label="People found">
         <For each={options()}>
-          {({ userId, name, isGuess }, index) => (
-            <li id={`${listId}-${index()}`} class="option" role="option" aria-selected={index() === active()} onPointerDown={(event) => event.preventDefault()} onClick={() => choose(userId)}>
-              <Avatar id={userId} name={name} />
-              <span class="names"><span dir="auto">{name}</span><span class="hint">{isGuess ? "exact user ID" : userId}</span></span>
+          {(person, index) => (
+            <li id={`${listId}-${index()}`} class="option" role="option" aria-selected={index() === active()} onPointerDown={(event) => event.preventDefault()} onClick={() => choose(person)}>
+              <Avatar id={person.userId} name={person.name} />
+              <span class="names"><span><bdi>{person.name}</bdi></span><span class="hint"><bdi>{hintOf(person)}</bdi></span></span>
             </li>
           )}
         </For>

@@ -34,6 +34,12 @@ export function RowMenu(props: { menu: OpenMenu; onClose(): void }) {
     const at = items.findIndex((item) => item === document.activeElement);
     const moves: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 };
     const to = moves[event.key];
+    if (event.key === "Escape") {
+      // The menu alone; the conversation stays open.
+      event.preventDefault();
+      event.stopPropagation();
+      return box.hidePopover();
+    }
     if (to === undefined) {
       if (event.key === "Tab") box.hidePopover();
       return;

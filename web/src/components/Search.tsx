@@ -1,15 +1,19 @@
 // The search field over the list, and what it finds: conversations at hand, and people to start one with.
 
 import type { InboxEntry } from "@bluetick/client";
-import { For, Show, createEffect, createMemo, createSignal, on } from "solid-js";
+import { For, Show, createEffect, createMemo, createSignal, on, onCleanup } from "solid-js";
 import { useChat } from "../state/chat.ts";
 import { messageOf } from "../state/load.ts";
-import { titleOf } from "../text/words.ts";
+import { memberCount, titleOf } from "../text/words.ts";
 import { Avatar } from "./Avatar.tsx";
 import { Icon } from "./Icon.tsx";
 import { createPeopleSearch } from "../state/people-search.ts";
 
 const MOST_CONVERSATIONS = 20;
+/** So much of the list is fetched to be searched. */
+const LIST_LIMIT = 1_000;
+const LIST_ROUNDS = 60;
+const LIST_PAUSE_MS = 200;
 
 interface Result {
   key: string;
@@ -33,6 +37,9 @@ export function Search(props: SearchProps) {
   let cameFrom: HTMLElement | null = null;
   const text = () => props.text;
   const found = createPeopleSearch(text);
+  /** Somebody unknown here, whom it takes two steps to write to. */
+  const [guess, setGuess] = createSignal("");
+  const [isAwaited, setAwaited] = createSignal(false);
 
   const conversations = createMemo((): Result[] => {
     const wanted = text().trim().toLocaleLowerCase();
@@ -46,7 +53,7 @@ export function Search(props: SearchProps) {
         key: entry.conversation_id,
         id: entry.peer ?? entry.conversation_id,
         name: titleOf(entry, chat.me, chat.nameOf),
-        hint: entry.kind === "group" ? `Group, ${entry.member_count} members` : (entry.peer ?? ""),
+        hint: entry.kind === "group" ? `Group, ${memberCount(entry.member_count)}` : (entry.peer ?? ""),
         isGroup: entry.kind === "group",
         choose: () => open(entry.conversation_id),
       }));
@@ -54,20 +61,54 @@ export function Search(props: SearchProps) {
 
   const people = createMemo((): Result[] => {
     const known = new Set(conversations().map(({ id }) => id));
-    return found()
+    return found.people()
       .filter(({ userId }) => !known.has(userId))
       .map(({ userId, name, isGuess }) => ({
         key: `person ${userId}`,
         id: userId,
         name,
-        hint: isGuess ? "exact user ID" : userId,
+        hint: !isGuess ? userId : guess() === userId ? `Nobody called ${userId} is known here. Start anyway?` : "Not known here",
         isGroup: false,
-        choose: () => startWith(userId),
+        choose: () => (isGuess && guess() !== userId ? void setGuess(userId) : startWith(userId)),
       }));
   });
 
   const results = createMemo(() => [...conversations(), ...people()]);
-  createEffect(on(text, () => setActive(0)));
+  createEffect(on(text, () => {
+    setActive(0);
+    setGuess("");
+    setAwaited(false);
+  }));
+
+  // Enter means what belongs to the text in the field: where that is not here yet, it waits.
+  function enter(): void {
+    if (active() < conversations().length || found.isReady()) void results()[active()]?.choose();
+    else setAwaited(true);
+  }
+  createEffect(() => {
+    if (!isAwaited() || !found.isReady()) return;
+    setAwaited(false);
+    enter();
+  });
+
+  // The list comes in pages; what is searched for may be on any of them.
+  const isSearching = createMemo(() => text().trim() !== "");
+  createEffect(() => {
+    if (!isSearching()) return;
+    let isOver = false;
+    onCleanup(() => (isOver = true));
+    void (async () => {
+      const { inbox } = chat.client;
+      for (const archived of [false, true]) {
+        for (let round = 0; round < LIST_ROUNDS && inbox.hasMore(archived) && inbox.entries(archived).length < LIST_LIMIT; round += 1) {
+          const before = inbox.entries(archived).length;
+          await inbox.loadMore(archived).catch(() => undefined);
+          if (isOver) return;
+          if (inbox.entries(archived).length === before) await new Promise((resume) => setTimeout(resume, LIST_PAUSE_MS));
+        }
+      }
+    })();
+  });
 
   /** Back to where the keyboard was. */
   function leave(): void {
@@ -94,7 +135,7 @@ export function Search(props: SearchProps) {
     if (event.isComposing) return;
     if (event.key === "ArrowDown" && count > 0) setActive((active() + 1) % count);
     else if (event.key === "ArrowUp" && count > 0) setActive((active() + count - 1) % count);
-    else if (event.key === "Enter") void results()[active()]?.choose();
+    else if (event.key === "Enter") enter();
     else if (event.key === "Escape") {
       if (text() === "") leave();
       props.onText("");
@@ -107,7 +148,7 @@ export function Search(props: SearchProps) {
   const option = (result: Result, index: () => number) => (
     <li id={`result-${index()}`} class="option" role="option" aria-selected={index() === active()} onPointerDown={(event) => event.preventDefault()} onClick={() => void result.choose()}>
       <Avatar id={result.id} name={result.name} isGroup={result.isGroup} />
-      <span class="names"><span dir="auto">{result.name}</span><span class="hint">{result.hint}</span></span>
+      <span class="names"><span><bdi>{result.name}</bdi></span><span class="hint"><bdi>{result.hint}</bdi></span></span>
     </li>
   );
 
@@ -137,6 +178,7 @@ export function Search(props: SearchProps) {
           <kbd aria-hidden="true">/</kbd>
         </Show>
       </div>
+      <p class="visually-hidden" role="status">{guess() ? `Nobody called ${guess()} is known here. Enter again to start anyway.` : ""}</p>
       <div id="results" class="results" role="listbox" aria-label="Search results" hidden={text() === ""}>
         <Show when={conversations().length > 0}>
           <ul role="group" aria-label="Conversations"><li class="group-title" role="presentation">Conversations</li><For each={conversations()}>{(result, index) => option(result, index)}</For></ul>
@@ -144,7 +186,7 @@ export function Search(props: SearchProps) {
         <Show when={people().length > 0}>
           <ul role="group" aria-label="People"><li class="group-title" role="presentation">People</li><For each={people()}>{(result, index) => option(result, () => conversations().length + index())}</For></ul>
         </Show>
-        <Show when={results().length === 0}><p class="empty" role="presentation">Nobody found yet.</p></Show>
+        <Show when={results().length === 0}><p class="empty" role="presentation">{found.hasFailed() ? "The search did not work. Check the connection." : found.isReady() ? "Nobody found." : "Searching…"}</p></Show>
       </div>
     </>
   );

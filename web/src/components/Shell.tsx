@@ -5,14 +5,14 @@ import type { Session } from "@bluetick/client";
 import { Match, Show, Switch, createEffect, createMemo, createSignal, onCleanup, onMount } from "solid-js";
 import { ChatContext, createChat } from "../state/chat.ts";
 import { ConversationPane } from "./ConversationPane.tsx";
-import { Help } from "./Help.tsx";
-import { NewGroup } from "./NewGroup.tsx";
-import { SettingsDialog } from "./SettingsDialog.tsx";
+import { Help, NewGroup, SettingsDialog } from "./later.ts";
 import { Sidebar } from "./Sidebar.tsx";
 
 type OpenDialog = "group" | "settings" | "help" | null;
 
 const TITLE_PAUSE_MS = 300;
+/** A shorter list is whole, or about to be. */
+const LIST_PAGE = 50;
 
 const isWriting = (target: EventTarget | null) => target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");
 
@@ -29,7 +29,8 @@ export function Shell(props: { session: Session; onEnd(note: string): void }) {
   onCleanup(() => void chat.client.stop());
 
   // A title is dear to set, and what is read at once comes and goes within a frame.
-  const title = createMemo(() => (chat.unreadTotal() > 0 ? `(${chat.unreadTotal()}) Bluetick` : "Bluetick"));
+  const isPart = () => chat.hasMore(false) && chat.entries(false).length >= LIST_PAGE;
+  const title = createMemo(() => (chat.unreadTotal() > 0 ? `(${chat.unreadTotal()}${isPart() ? "+" : ""}) Bluetick` : "Bluetick"));
   let titleTimer: ReturnType<typeof setTimeout> | undefined;
   let shownTitle = document.title;
   function showTitle(): void {

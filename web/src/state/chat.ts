@@ -3,19 +3,27 @@
 
 import { BluetickClient, indexedDbStorage, type Change, type Conversation, type InboxEntry, type Session, type TimelineMessage } from "@bluetick/client";
 import { batch, createContext, createSignal, onCleanup, useContext, type Accessor } from "solid-js";
-import { firstLine } from "../text/words.ts";
+import { firstLine } from "../text/plain.ts";
 
 /** In a hidden tab frames do not come; the title still has to tell of news. */
 const HIDDEN_FRAME_MS = 250;
 const RECONNECTING_AFTER_MS = 5_000;
 const TOAST_MS = 7_000;
 const SPEAK_AFTER_MS = 1_500;
+const MINUTE_MS = 60_000;
+const TOO_MANY_CONNECTIONS = 4409;
+
+/** Of a log-out by the person there is nothing to say. */
+const LOGGED_OUT: Readonly<Record<string, string>> = {
+  expired: "Your log-in has expired. Log in again; what you wrote is kept.",
+  wrong_user: "This log-in belongs to somebody else. Log in again.",
+};
 
 export interface Toast {
   text: string;
 }
 
-export type ConnectionWords = "" | "Waiting for network" | "Reconnecting…";
+export type ConnectionWords = "" | "Waiting for network" | "Reconnecting…" | "Too many tabs or devices are open";
 
 /** A value that says "look again". */
 function createVersion(): [track: () => void, bump: () => void] {
@@ -72,7 +80,10 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
   }
 
   // A frame that was asked for before the tab was hidden does not come.
-  const onVisibility = () => flush();
+  const onVisibility = () => {
+    flush();
+    tickClock();
+  };
   document.addEventListener("visibilitychange", onVisibility);
 
   // Connection
@@ -101,8 +112,20 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
 
   function connectionWords(): ConnectionWords {
     if (!isBrowserOnline()) return "Waiting for network";
+    if (connectionState() !== "online" && client.connection.closeCode === TOO_MANY_CONNECTIONS) return "Too many tabs or devices are open";
     return connectionState() !== "online" && isSlow() ? "Reconnecting…" : "";
   }
+
+  // What is said of times ages by the minute.
+
+  const [now, setNow] = createSignal(Date.now());
+  let clockTimer: ReturnType<typeof setTimeout> | undefined;
+  function tickClock(): void {
+    clearTimeout(clockTimer);
+    setNow(Date.now());
+    clockTimer = setTimeout(tickClock, MINUTE_MS - (Date.now() % MINUTE_MS) + 20);
+  }
+  tickClock();
 
   // Toasts and what is read out
 
@@ -133,7 +156,9 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     if (!lastUnspoken) return;
     const { sender_id, content } = lastUnspoken;
     const more = unspokenCount > 1 ? ` (and ${unspokenCount - 1} more)` : "";
-    setAnnouncement(`${client.people.name(sender_id)}: ${firstLine(content)}${more}`);
+    const words = `${client.people.name(sender_id)}: ${firstLine(content)}${more}`;
+    // Only what changes is read out: the same words again get a mark that nobody hears.
+    setAnnouncement((before) => (before === words ? `${words}\u200b` : words));
     lastUnspoken = null;
     unspokenCount = 0;
     speakTimer = setTimeout(speak, SPEAK_AFTER_MS);
@@ -154,7 +179,7 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     }),
     client.on("message", announce),
     client.on("trouble", (text) => tell(text)),
-    client.on("loggedOut", (reason) => onLoggedOut(reason === "expired" ? "Your log-in has expired. Log in again; what you wrote is kept." : "")),
+    client.on("loggedOut", (reason) => onLoggedOut(LOGGED_OUT[reason] ?? "")),
     client.on("gone", ({ conversationId }) => {
       if (openId() !== conversationId) return;
       tell("You are no longer in this conversation.");
@@ -167,16 +192,33 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
 
   const addressed = () => location.hash.match(/^#(\w+)$/)?.[1] ?? "";
   const [openId, setOpenId] = createSignal(addressed());
-  const onAddress = () => setOpenId(addressed());
+  const onAddress = () => isGoingBack || setOpenId(addressed());
   addEventListener("hashchange", onAddress);
+  /** The browser goes back in its own time; what is wanted meanwhile follows. */
+  let isGoingBack = false;
+  const onArrived = () => {
+    if (!isGoingBack) return;
+    isGoingBack = false;
+    const wanted = openId();
+    if (addressed() !== "") history.replaceState(null, "", location.pathname);
+    if (wanted !== "") history.pushState({ isFromList: true }, "", `#${wanted}`);
+  };
+  addEventListener("popstate", onArrived);
 
   function go(id: string): void {
     if (id === openId()) return;
     // From one conversation to another, "back" leads to the list and not through all of them.
-    const address = id === "" ? location.pathname : `#${id}`;
-    if (id !== "" && openId() === "") history.pushState(null, "", address);
-    else history.replaceState(null, "", address);
+    const before = openId();
     setOpenId(id);
+    if (isGoingBack) return;
+    const isFromList = (history.state as { isFromList?: boolean } | null)?.isFromList === true;
+    if (id === "" && isFromList) {
+      // The list is where one came from: no second entry for it.
+      isGoingBack = true;
+      history.back();
+    } else if (id === "") history.replaceState(null, "", location.pathname);
+    else if (before === "") history.pushState({ isFromList: true }, "", `#${id}`);
+    else history.replaceState(history.state, "", `#${id}`);
   }
 
   onCleanup(() => {
@@ -185,7 +227,9 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     removeEventListener("online", onNetwork);
     removeEventListener("offline", onNetwork);
     removeEventListener("hashchange", onAddress);
+    removeEventListener("popstate", onArrived);
     clearTimeout(slowTimer);
+    clearTimeout(clockTimer);
     clearTimeout(toastTimer);
     clearTimeout(speakTimer);
   });
@@ -196,6 +240,14 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     session,
     connectionState,
     connectionWords,
+    now: now as Accessor<number>,
+
+    /** Everything that was missed is here, or is being read. */
+    isCaughtUp(): boolean {
+      trackConnection();
+      return client.connection.caughtUp;
+    },
+
     toast,
     tell,
     announcement,

@@ -1,7 +1,8 @@
-// Finds people while somebody types.
+// Finds people while somebody types. What is found stays with the text it was found for, so that nobody acts on the
+// answer to an earlier one.
 
 import type { Person } from "@bluetick/client";
-import { createEffect, createSignal, onCleanup, type Accessor } from "solid-js";
+import { createEffect, createMemo, createSignal, onCleanup, type Accessor } from "solid-js";
 import { useChat } from "./chat.ts";
 
 const PAUSE_MS = 150;
@@ -11,24 +12,54 @@ export interface FoundPerson extends Person {
   readonly isGuess: boolean;
 }
 
-export function createPeopleSearch(text: Accessor<string>): Accessor<readonly FoundPerson[]> {
+export interface PeopleSearch {
+  readonly people: Accessor<readonly FoundPerson[]>;
+  /** What is found belongs to the text as it is now. */
+  readonly isReady: Accessor<boolean>;
+  readonly hasFailed: Accessor<boolean>;
+}
+
+interface Answer {
+  readonly text: string;
+  readonly people: readonly FoundPerson[];
+  readonly hasFailed: boolean;
+}
+
+export function createPeopleSearch(text: Accessor<string>): PeopleSearch {
   const chat = useChat();
-  const [found, setFound] = createSignal<readonly FoundPerson[]>([]);
+  const wanted = createMemo(() => text().trim());
+  const [answer, setAnswer] = createSignal<Answer>({ text: "", people: [], hasFailed: false });
+
+  async function find(asked: string): Promise<Answer> {
+    try {
+      const people = await chat.client.people.search(asked);
+      const others = people.filter(({ userId }) => userId !== chat.me).map((person) => ({ ...person, isGuess: false }));
+      const isExact = people.some(({ userId }) => userId === asked) || asked === chat.me || /\s/.test(asked);
+      return { text: asked, people: isExact ? others : [...others, { userId: asked, name: asked, isGuess: true }], hasFailed: false };
+    } catch {
+      // Whoever could not be looked for is not unknown.
+      return { text: asked, people: [], hasFailed: true };
+    }
+  }
+
   createEffect(() => {
-    const wanted = text().trim();
-    if (wanted === "") return void setFound([]);
+    const asked = wanted();
+    if (asked === "") return void setAnswer({ text: "", people: [], hasFailed: false });
     let isCurrent = true;
     const timer = setTimeout(async () => {
-      const people = await chat.client.people.search(wanted).catch(() => []);
-      if (!isCurrent) return;
-      const others = people.filter(({ userId }) => userId !== chat.me).map((person) => ({ ...person, isGuess: false }));
-      const isExact = people.some(({ userId }) => userId === wanted) || wanted === chat.me || /\s/.test(wanted);
-      setFound(isExact ? others : [...others, { userId: wanted, name: wanted, isGuess: true }]);
+      const found = await find(asked);
+      if (isCurrent) setAnswer(found);
     }, PAUSE_MS);
     onCleanup(() => {
       isCurrent = false;
       clearTimeout(timer);
     });
   });
-  return found;
+
+  const isReady = createMemo(() => answer().text === wanted());
+  return {
+    isReady,
+    hasFailed: () => isReady() && answer().hasFailed,
+    people: createMemo(() => (wanted() === "" ? [] : isReady() ? answer().people : answer().people.filter(({ isGuess }) => !isGuess))),
+  };
 }

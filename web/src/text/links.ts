@@ -8,14 +8,17 @@ export interface TextPart {
 }
 
 const ADDRESS = /\bhttps?:\/\/[^\s<>"“”«»]+/giu;
-const TRAILING = /[.,:;!?'’…*_~]+$/u;
-const PAIRS: Record<string, string> = { ")": "(", "]": "[", "}": "{" };
+/** What is longer is nothing to click on, and would only cost time. */
+const LINK_LIMIT = 2_000;
+const ENDS_SENTENCE = new Set(".,:;!?'’…*_~");
+const PAIRS: Readonly<Record<string, string>> = { ")": "(", "]": "[", "}": "{" };
 
 export function splitLinks(content: string): TextPart[] {
   if (!/https?:\/\//i.test(content)) return [{ text: content }];
   const parts: TextPart[] = [];
   let end = 0;
   for (const match of content.matchAll(ADDRESS)) {
+    if (match[0].length > LINK_LIMIT) continue;
     const text = withoutTrailing(match[0]);
     const href = addressOf(text);
     if (!href) continue;
@@ -29,15 +32,23 @@ export function splitLinks(content: string): TextPart[] {
 
 /** What ends a sentence, or closes a bracket that was opened before the link, is not of the link. */
 function withoutTrailing(found: string): string {
-  let text = found;
-  for (;;) {
-    const before = text;
-    text = text.replace(TRAILING, "");
-    const last = text.at(-1) ?? "";
-    const opening = PAIRS[last];
-    if (opening && text.split(last).length > text.split(opening).length) text = text.slice(0, -1);
-    if (text === before) return text;
+  // How many of each closing bracket have nothing in the link that they close.
+  const surplus: Record<string, number> = {};
+  for (const [closing, opening] of Object.entries(PAIRS)) surplus[closing] = count(found, closing) - count(found, opening);
+  let length = found.length;
+  for (; length > 0; length -= 1) {
+    const last = found.charAt(length - 1);
+    const open = surplus[last] ?? 0;
+    if (open > 0) surplus[last] = open - 1;
+    else if (!ENDS_SENTENCE.has(last)) break;
   }
+  return found.slice(0, length);
+}
+
+function count(text: string, letter: string): number {
+  let found = 0;
+  for (const each of text) if (each === letter) found += 1;
+  return found;
 }
 
 function addressOf(text: string): string | null {

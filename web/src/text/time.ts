@@ -33,31 +33,33 @@ export function startOfDay(ms: number): number {
   return knownStart;
 }
 
-const daysAgo = (ms: number) => Math.round((startOfDay(Date.now()) - startOfDay(ms)) / DAY_MS);
-const isThisYear = (ms: number) => new Date(ms).getFullYear() === new Date().getFullYear();
+const daysAgo = (ms: number, now: number) => Math.round((startOfDay(now) - startOfDay(ms)) / DAY_MS);
+const isThisYear = (ms: number, now: number) => new Date(ms).getFullYear() === new Date(now).getFullYear();
+
+// What is said of a moment changes with the time: whoever says it tells what time it is now.
 
 /** For the separators between days. */
-export function dayName(ms: number): string {
-  const ago = daysAgo(ms);
+export function dayName(ms: number, now: number): string {
+  const ago = daysAgo(ms, now);
   if (ago === 0) return "Today";
   if (ago === 1) return "Yesterday";
   if (ago > 1 && ago < 7) return format(weekday, ms);
-  return format(isThisYear(ms) ? dayOfYear : fullDay, ms);
+  return format(isThisYear(ms, now) ? dayOfYear : fullDay, ms);
 }
 
 /** As short as it can be said: the time of today, else the day. */
-export function moment(ms: number): string {
-  const ago = daysAgo(ms);
+export function moment(ms: number, now: number): string {
+  const ago = daysAgo(ms, now);
   if (ago === 0) return clockTime(ms);
   if (ago === 1) return "Yesterday";
   return ago > 1 && ago < 7 ? format(weekday, ms) : format(shortDay, ms);
 }
 
-export function lastSeen(ms: number): string {
-  const minutes = Math.floor((Date.now() - ms) / 60_000);
+export function lastSeen(ms: number, now: number): string {
+  const minutes = Math.floor((now - ms) / 60_000);
   if (minutes < 1) return "last seen just now";
   if (minutes < 60) return `last seen ${minutes} min ago`;
-  const ago = daysAgo(ms);
+  const ago = daysAgo(ms, now);
   if (ago === 0) return `last seen at ${clockTime(ms)}`;
-  return ago === 1 ? `last seen yesterday at ${clockTime(ms)}` : `last seen ${dayName(ms)}`;
+  return ago === 1 ? `last seen yesterday at ${clockTime(ms)}` : `last seen ${dayName(ms, now)}`;
 }

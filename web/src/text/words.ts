@@ -1,6 +1,7 @@
 // How facts are put into words. The server's notices carry facts; the wording is the client's.
 
 import { readNotice, type InboxEntry } from "@bluetick/client";
+import { firstLine } from "./plain.ts";
 import { lastSeen } from "./time.ts";
 
 /** A name for a user id. */
@@ -8,9 +9,10 @@ export type NameOf = (user: string) => string;
 
 export function noticeText(message: { content: string; content_type: string }, me: string, nameOf: NameOf): string {
   const { event, by, user_id, title, member_count = 0 } = readNotice(message) ?? {};
-  const name = (user = "somebody") => (user === me ? "you" : nameOf(user));
+  // A name may run the other way than the sentence; it is kept to itself.
+  const name = (user = "somebody") => (user === me ? "you" : `\u2068${nameOf(user)}\u2069`);
   const sentences: Record<string, string> = {
-    group_created: `${name(by)} created “${title}” with ${memberCount(member_count)}`,
+    group_created: `${name(by)} created “\u2068${title}\u2069” with ${memberCount(member_count)}`,
     member_added: `${name(by)} added ${name(user_id)}`,
     member_removed: `${name(by)} removed ${name(user_id)}`,
     member_left: `${name(user_id)} left`,
@@ -42,9 +44,6 @@ export function previewOf(entry: InboxEntry, me: string, nameOf: NameOf): Previe
   return { by: entry.kind === "group" ? nameOf(message.sender_id) : "", text };
 }
 
-/** Enough for one line, never cut within a character. */
-export const firstLine = (content: string): string => Array.from(content.slice(0, 240)).slice(0, 160).join("").replace(/\s+/gu, " ");
-
 export function typingText(typists: readonly string[], isGroup: boolean, nameOf: NameOf): string {
   const [first = "", second = ""] = typists;
   if (!isGroup) return "typing…";
@@ -53,9 +52,9 @@ export function typingText(typists: readonly string[], isGroup: boolean, nameOf:
 }
 
 /** Empty where nothing is known, or told. */
-export function presenceText(presence: { online: boolean; last_seen_at: number | null } | undefined): string {
+export function presenceText(presence: { online: boolean; last_seen_at: number | null } | undefined, now: number): string {
   if (presence?.online) return "online";
-  return presence?.last_seen_at ? lastSeen(presence.last_seen_at) : "";
+  return presence?.last_seen_at ? lastSeen(presence.last_seen_at, now) : "";
 }
 
 /** One or two letters that stand for a name. */

@@ -1,12 +1,14 @@
 // What a Node process remembers: for each scope one file, to which every write is one line. Reading it from the start gives
-// the records; a line that a crash cut short is the last one and counts as never written. One process at a time.
+// the records; a line that a crash cut short is the last one and counts as never written. One process at a time, which the
+// lock of the directory sees to.
 
 import { createHash } from "node:crypto";
-import { mkdir, open, readFile, rename, rm } from "node:fs/promises";
+import { appendFile, open, readFile, rename, rm } from "node:fs/promises";
 import type { FileHandle } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { isPrecious } from "../storage/storage.ts";
 import type { Storage, StorageChange, StorageKind } from "../storage/storage.ts";
+import { DirectoryLock } from "./directory-lock.ts";
 
 /** A file is written anew when it has grown to this many times what it has to say. */
 const WASTE_FACTOR = 4;
@@ -16,14 +18,20 @@ const keyOf = ({ kind, key }: StorageChange): string => `${kind} ${key}`;
 
 /** The records of one scope. All work on it is done one after the other. */
 class Journal {
+  #directory: string;
   #path: string;
+  #lock: DirectoryLock;
   #records: Map<string, StorageChange> | null = null;
   #file: FileHandle | null = null;
   #sizeBytes = 0;
   #usefulBytes = 0;
+  /** Lines that could not be read, until somebody was told. */
+  #damagedLines = 0;
   #queue: Promise<unknown> = Promise.resolve();
 
-  constructor(directory: string, scope: string) {
+  constructor(directory: string, scope: string, lock: DirectoryLock) {
+    this.#directory = directory;
+    this.#lock = lock;
     this.#path = join(directory, `${createHash("sha256").update(scope).digest("hex").slice(0, 32)}.jsonl`);
   }
 
@@ -55,8 +63,13 @@ class Journal {
 
   clear(): Promise<void> {
     return this.#inTurn(async () => {
-      await this.#close();
-      await rm(this.#path, { force: true });
+      await this.#lock.acquire();
+      try {
+        await this.#close();
+        for (const path of [this.#path, `${this.#path}.new`, `${this.#path}.damaged`]) await rm(path, { force: true });
+      } finally {
+        await this.#lock.release();
+      }
     });
   }
 
@@ -65,23 +78,49 @@ class Journal {
   }
 
   async #close(): Promise<void> {
+    const isOpen = this.#records !== null;
     await this.#file?.close();
     this.#file = null;
     this.#records = null;
+    if (isOpen) await this.#lock.release();
+  }
+
+  /** How many lines were damaged, said once. */
+  takeDamagedLines(): number {
+    const count = this.#damagedLines;
+    this.#damagedLines = 0;
+    return count;
   }
 
   async #load(): Promise<Map<string, StorageChange>> {
     if (this.#records) return this.#records;
+    await this.#lock.acquire();
+    try {
+      return (this.#records = await this.#readAll());
+    } catch (error) {
+      await this.#lock.release();
+      throw error;
+    }
+  }
+
+  async #readAll(): Promise<Map<string, StorageChange>> {
     const text = await readFile(this.#path, "utf8").catch((error: NodeJS.ErrnoException) => {
       if (error.code === "ENOENT") return "";
       throw error;
     });
     const end = text.lastIndexOf("\n") + 1;
     const records = new Map<string, StorageChange>();
-    for (const line of text.slice(0, end).split("\n")) if (line !== "") apply(records, JSON.parse(line) as StorageChange[]);
+    const damaged: string[] = [];
+    for (const line of text.slice(0, end).split("\n")) {
+      const changes = line === "" ? [] : changesOf(line);
+      if (changes) apply(records, changes);
+      else damaged.push(line);
+    }
+    // Put aside for whoever wants to look at them; the others stand.
+    if (damaged.length > 0) await appendFile(`${this.#path}.damaged`, `${damaged.join("\n")}\n`, { mode: 0o600 });
+    this.#damagedLines += damaged.length;
     // Always begins anew: without the cut line, and without what was written over.
     await this.#rewrite(records);
-    this.#records = records;
     return records;
   }
 
@@ -102,12 +141,12 @@ class Journal {
   async #rewrite(records: ReadonlyMap<string, StorageChange>): Promise<void> {
     const fresh = `${this.#path}.new`;
     const text = [...records.values()].map((record) => `${JSON.stringify([record])}\n`).join("");
-    await mkdir(join(this.#path, ".."), { recursive: true });
     const file = await open(fresh, "w", 0o600);
     try {
       await file.appendFile(text);
       await file.datasync();
       await rename(fresh, this.#path);
+      await syncDirectory(this.#directory);
     } catch (error) {
       await file.close();
       throw error;
@@ -115,6 +154,24 @@ class Journal {
     await this.#file?.close();
     this.#file = file;
     this.#sizeBytes = this.#usefulBytes = Buffer.byteLength(text);
+  }
+}
+
+/** The new name of a file lasts only when its directory was written. */
+async function syncDirectory(path: string): Promise<void> {
+  // Not every system opens directories; those that do not need no sync.
+  const directory = await open(path, "r").catch(() => null);
+  await directory?.sync().catch(() => {});
+  await directory?.close();
+}
+
+/** Null where the line is none of ours. */
+function changesOf(line: string): StorageChange[] | null {
+  try {
+    const changes = JSON.parse(line) as StorageChange[];
+    return changes.every(({ kind, key }) => typeof kind === "string" && typeof key === "string") ? changes : null;
+  } catch {
+    return null;
   }
 }
 
@@ -127,6 +184,7 @@ function apply(records: Map<string, StorageChange>, changes: readonly StorageCha
 
 /** Clients of one process that name the same directory see the same records. */
 const journals = new Map<string, Journal>();
+const locks = new Map<string, DirectoryLock>();
 
 class FileStorage implements Storage {
   readonly sharedName: string;
@@ -139,7 +197,9 @@ class FileStorage implements Storage {
 
   #journal(scope: string): Journal {
     const name = `${this.#directory}\n${scope}`;
-    const journal = journals.get(name) ?? new Journal(this.#directory, scope);
+    const lock = locks.get(this.#directory) ?? new DirectoryLock(this.#directory);
+    locks.set(this.#directory, lock);
+    const journal = journals.get(name) ?? new Journal(this.#directory, scope, lock);
     journals.set(name, journal);
     return journal;
   }
@@ -156,11 +216,22 @@ class FileStorage implements Storage {
     return this.#journal(scope).clear();
   }
 
+  troubles(): string[] {
+    const count = this.#journals.reduce((sum, journal) => sum + journal.takeDamagedLines(), 0);
+    if (count === 0) return [];
+    const lines = count === 1 ? "A line" : `${count} lines`;
+    return [`${lines} of what this device remembers could not be read. A message that was not sent yet may be among them.`];
+  }
+
   async close(): Promise<void> {
+    await Promise.all(this.#journals.map((journal) => journal.close()));
+  }
+
+  get #journals(): Journal[] {
     const prefix = `${this.#directory}\n`;
-    await Promise.all([...journals].filter(([name]) => name.startsWith(prefix)).map(([, journal]) => journal.close()));
+    return [...journals].filter(([name]) => name.startsWith(prefix)).map(([, journal]) => journal);
   }
 }
 
-/** In files of a directory, which one process uses at a time. */
+/** In files of a directory, which one process uses at a time; a second one is refused with `storage_in_use`. */
 export const fileStorage = (directory: string): Storage => new FileStorage(directory);

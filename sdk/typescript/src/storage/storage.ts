@@ -20,7 +20,9 @@ export const isPrecious = ({ kind, value }: StorageChange): boolean => kind === 
  *
  * - `write` is atomic: all its changes are kept or none. When it resolves they survive the end of the process, and every
  *   later `read` by anybody sees them. Writes of one caller take effect in the order they were made, awaited or not.
- * - Every method may reject. The client then goes on without what lasts; the adapter needs no fallback of its own.
+ * - Every method may reject. The client then goes on without what lasts; the adapter needs no fallback of its own. Where
+ *   somebody else has the storage to themselves, `read` rejects with a `BluetickError` of the code `storage_in_use`, and the
+ *   client does not start.
  * - Several clients may use one storage at a time, in one process or in several tabs.
  */
 export interface Storage {
@@ -34,6 +36,8 @@ export interface Storage {
   write(scope: string, changes: readonly StorageChange[]): Promise<void>;
   /** Removes every record of the scope. */
   clear(scope: string): Promise<void>;
+  /** What a person should know of the state in which the records were found; each sentence is said once. */
+  troubles?(): string[];
   /** Lets go of files and handles. A later call may open them again. */
   close(): Promise<void>;
 }

@@ -29,10 +29,15 @@ export class FakeSocket implements SocketLike {
 
   /** The server takes the connection and says hello back. */
   welcome(): void {
+    this.open();
+    this.say({ type: "caught_up" });
+  }
+
+  /** The same, with a backlog that is yet to come. */
+  open(user_id = "alice"): void {
     this.readyState = 1;
     this.onopen?.();
-    this.say({ type: "welcome", user_id: "alice", session_id: "s", epoch: 1, server_time: 0 });
-    this.say({ type: "caught_up" });
+    this.say({ type: "welcome", user_id, session_id: "s", epoch: 1, server_time: 0 });
   }
 
   say(frame: object): void {

@@ -1,0 +1,137 @@
+// Storages that fail, tokens of other people, and calls that make no sense: nothing hangs, and nothing is kept in silence.
+
+import assert from "node:assert/strict";
+import { mock, test } from "node:test";
+import { BluetickClient, memoryStorage } from "../src/index.ts";
+import type { ClientOptions, Storage } from "../src/index.ts";
+import { settled, started } from "./support/fake-server.ts";
+import { FakeSocket } from "./support/fake-socket.ts";
+
+const SCOPE = "alice at http://server";
+
+/** A memory of which the test says when it fails. */
+function fragile(faults: Partial<Storage>): Storage {
+  const memory = memoryStorage();
+  const whole: Storage = { read: (...given) => memory.read(...given), write: (...given) => memory.write(...given), clear: (...given) => memory.clear(...given), close: () => memory.close() };
+  return { ...whole, ...faults };
+}
+
+async function passing(seconds: number): Promise<void> {
+  for (let second = 0; second < seconds; second += 1) {
+    mock.timers.tick(1_000);
+    await settled();
+  }
+}
+
+test("logging out works although the storage rejects, throws or never answers", async (t) => {
+  const never = (): Promise<never> => new Promise(() => {});
+  const rejects = (): Promise<never> => Promise.reject(new Error("broken"));
+  const throws = (): never => {
+    throw new Error("broken");
+  };
+  for (const fault of [never, rejects, throws]) {
+    const client = await started(t, { storage: fragile({ write: fault, clear: fault, close: fault }) });
+    const troubles: string[] = [];
+    client.on("trouble", (text) => troubles.push(text));
+    FakeSocket.last.welcome();
+    client.conversation("d1").send("text");
+    await settled();
+    let isOut = false;
+    const out = client.forget().then(() => (isOut = true));
+    await passing(30);
+    assert(isOut, fault.name);
+    await out;
+    assert.equal(troubles.at(-1), "What this device remembers could not be deleted.");
+  }
+});
+
+test("what was taken back after the storage had failed does not come back at the next start", async (t) => {
+  for (const cancelAfter_s of [6, 10]) {
+    let isSlow = false;
+    const memory = memoryStorage();
+    const write: Storage["write"] = async (...given) => {
+      if (isSlow) await new Promise<void>((resolve) => setTimeout(resolve, 8_000, (isSlow = false)));
+      await memory.write(...given);
+    };
+    const client = await started(t, { storage: fragile({ write, read: (...given) => memory.read(...given) }) });
+    isSlow = true;
+    const { message_id } = client.conversation("d1").send("never mind");
+    await passing(cancelAfter_s);
+    assert.equal(client.conversation("d1").cancel(message_id), true);
+    await passing(10);
+    assert.equal((await memory.read(SCOPE, "outbox")).size, 0, `cancelled after ${cancelAfter_s} s`);
+  }
+});
+
+test("a token of somebody else ends it with a clear word, and nothing is kept or sent", async (t) => {
+  const storage = memoryStorage();
+  const client = await started(t, { storage });
+  const heard: string[] = [];
+  client.on("trouble", (text) => heard.push(text));
+  client.on("loggedOut", (reason) => heard.push(reason));
+  client.conversation("d1").send("in whose name?");
+  await settled();
+  FakeSocket.last.open("mallory");
+  FakeSocket.last.say({ type: "caught_up" });
+  await settled();
+  assert.deepEqual(heard, ["The token is that of mallory, not of alice.", "wrong_user"]);
+  assert.deepEqual(FakeSocket.last.sent.map(({ type }) => type), ["hello"]);
+  assert.equal(client.connection.state, "offline");
+  for (const kind of ["meta", "inbox", "messages", "people"] as const) assert.equal((await storage.read(SCOPE, kind)).size, 0, kind);
+});
+
+test("a client without a server, a token or a person is refused at once, in clear words", () => {
+  const whole: ClientOptions = { url: "http://server", token: "token", userId: "alice", webSocket: FakeSocket };
+  for (const name of ["url", "token", "userId"] as const) {
+    for (const value of [undefined, ""]) {
+      assert.throws(() => new BluetickClient({ ...whole, [name]: value } as ClientOptions), { code: "invalid_request", message: new RegExp(`^.${name}. `) });
+    }
+  }
+});
+
+test("nothing, or something that is no text, is not sent", async (t) => {
+  const client = await started(t);
+  for (const nothing of ["", undefined, null, 7, {}]) assert.throws(() => client.conversation("d1").send(nothing as string), { code: "invalid_request" });
+  assert.equal(client.waitingCount, 0);
+});
+
+const NOWHERE = { last_delivered_seq: 0, last_read_seq: 0 };
+const LINE = {
+  conversation_id: "d1", kind: "direct", peer: "bob", title: null, archived: false, pinned: false, muted: false, read_receipts: true, member_count: 2,
+  first_seq: 1, last_seq: 0, last_at: 0, last_message: null, preview: "", unread: 0, my_status: NOWHERE, peer_status: NOWHERE, peer_presence: null,
+};
+
+test("what is read is a place in the conversation, whatever is given", async (t) => {
+  for (const [given, told] of [[Number.NaN, []], [-3, []], [1.5, [1]], [99, [3]], [Number.POSITIVE_INFINITY, [3]]] as const) {
+    const client = await started(t);
+    FakeSocket.last.welcome();
+    FakeSocket.last.say({ type: "conversation", ...LINE, last_seq: 3, unread: 3, my_status: { last_delivered_seq: 3, last_read_seq: 0 } });
+    client.conversation("d1").markRead(given);
+    mock.timers.tick(100);
+    await settled();
+    const read = FakeSocket.last.sent.filter(({ type }) => type === "read").map((frame) => (frame as unknown as { seq: number }).seq);
+    assert.deepEqual(read, told, `${given}`);
+    await client.stop();
+  }
+});
+
+test("the line says what this device has told as delivered", async (t) => {
+  const client = await started(t);
+  FakeSocket.last.welcome();
+  FakeSocket.last.say({ type: "conversation", ...LINE });
+  const [sender_id, receiver_id, content_type] = ["bob", "alice", "text"];
+  FakeSocket.last.say({ type: "message", conversation_id: "d1", seq: 1, message_id: "m", sender_id, receiver_id, content: "hello", content_type, timestamp: 1, received_at: 1 });
+  mock.timers.tick(100);
+  assert.deepEqual(client.conversation("d1").entry?.my_status, { last_delivered_seq: 1, last_read_seq: 0 });
+  assert.equal(client.inbox.entries()[0], client.conversation("d1").entry);
+});
+
+test("stopping ends the calls that are under way", async (t) => {
+  const hangs: typeof fetch = (_, options) => new Promise((_, reject) => options?.signal?.addEventListener("abort", () => reject(new Error("aborted"))));
+  const client = await started(t, { fetch: hangs });
+  const opening = assert.rejects(client.openDirect("bob"), { code: "stopped" });
+  await settled();
+  await client.stop();
+  await opening;
+  await assert.rejects(client.openDirect("bob"), { code: "stopped" });
+});

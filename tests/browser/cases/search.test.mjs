@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { expectSoon } from "../harness/soon.mjs";
+import { inWorld } from "../harness/world.mjs";
+
+test("Enter means what is typed, not what was found for an earlier text", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice", { serviceWorkers: "block" });
+    for (const name of ["bob", "carol"]) await world.server.account(name);
+    const { page } = alice;
+    let answer;
+    const isAsked = new Promise((resolve) => void page.route(/people\?search=carol/, (route) => resolve((answer = () => route.continue()))));
+    await alice.search.fill("bo");
+    await page.getByRole("option").filter({ hasText: "bob" }).waitFor();
+    await alice.search.fill("carol");
+    await page.keyboard.press("Enter");
+    await isAsked;
+    assert.equal(await alice.composer.count(), 0, "nobody is written to yet");
+    await answer();
+    await page.getByRole("heading", { name: "carol" }).waitFor();
+
+    // Choosing people for a group is the same.
+    await page.unrouteAll();
+    const isAskedAgain = new Promise((resolve) => void page.route(/people\?search=carol/, (route) => resolve((answer = () => route.continue()))));
+    await page.getByRole("button", { name: "New group" }).click();
+    const field = page.getByRole("dialog").getByRole("combobox");
+    await field.fill("bo");
+    await page.getByRole("dialog").getByRole("option").filter({ hasText: "bob" }).waitFor();
+    await field.fill("carol");
+    await page.keyboard.press("Enter");
+    await isAskedAgain;
+    await answer();
+    await page.getByRole("list", { name: "Chosen" }).getByText("carol").waitFor();
+    assert.equal(await page.getByRole("list", { name: "Chosen" }).getByText("bob").count(), 0);
+  }));
+
+test("somebody who is not known here is written to only after a question", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice");
+    const { page } = alice;
+    await alice.search.fill("zed");
+    await page.keyboard.press("Enter");
+    await page.getByRole("option").getByText("Nobody called zed is known here. Start anyway?").waitFor();
+    assert.equal(await alice.composer.count(), 0);
+    await alice.search.fill("zedd");
+    await page.getByRole("option").getByText("Not known here").waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByRole("option").getByText("Nobody called zedd is known here").waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "zedd" }).waitFor();
+  }));
+
+test("a conversation far down the list is found, and the title says that there is more", () =>
+  inWorld(async (world) => {
+    const bob = await world.server.account("bob");
+    await world.server.account("alice");
+    for (let number = 1; number <= 70; number++) {
+      const group = { kind: "group", title: `Project ${number}.`, members: ["alice"] };
+      const { conversation_id } = await bob.call("POST", "/v1/conversations", group);
+      await bob.send(conversation_id, "hello");
+    }
+    const alice = await world.person("alice");
+    await alice.logIn();
+    await expectSoon("the title counts what is known", async () => {
+      const title = await alice.page.title();
+      return [/^\(\d+\+\) /.test(title), title];
+    });
+    await alice.search.fill("Project 1.");
+    await alice.page.getByRole("option").filter({ hasText: "Project 1." }).click();
+    await alice.page.getByRole("heading", { name: "Project 1." }).waitFor();
+    await alice.sees("hello");
+  }));

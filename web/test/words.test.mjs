@@ -1,0 +1,30 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { load } from "./load.mjs";
+
+const { dayName, lastSeen, moment } = await load("/src/text/time.ts");
+const { cut, firstLine, friendly } = await load("/src/text/plain.ts");
+
+const NOON = new Date(2026, 0, 15, 12).getTime();
+const HOUR = 3_600_000;
+
+test("what is said of a moment ages", () => {
+  assert.equal(dayName(NOON, NOON), "Today");
+  assert.equal(dayName(NOON, NOON + 13 * HOUR), "Yesterday");
+  assert.equal(moment(NOON, NOON + 13 * HOUR), "Yesterday");
+  assert.equal(lastSeen(NOON, NOON + 5_000), "last seen just now");
+  assert.equal(lastSeen(NOON, NOON + 5 * 60_000), "last seen 5 min ago");
+  assert.match(lastSeen(NOON, NOON + 24 * HOUR), /yesterday/);
+});
+
+test("no cut goes through a character", () => {
+  for (let length = 0; length < 8; length++) assert.ok(cut("a👍b👍c", length).isWellFormed(), String(length));
+  assert.equal(cut("short", 10), "short");
+  assert.ok(firstLine("a" + "👍".repeat(500)).isWellFormed());
+});
+
+test("a reason is a sentence, whoever gave it", () => {
+  assert.equal(friendly("the user_id is taken"), "The user_id is taken.");
+  assert.equal(friendly("Try again!"), "Try again!");
+  assert.equal(friendly(""), "");
+});
