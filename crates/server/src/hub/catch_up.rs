@@ -176,8 +176,11 @@ impl CatchUp {
         let mut state = self.state();
         let settled = match (state.stage, state.conversations.get(&conversation)) {
             (Stage::Live { .. }, _) | (Stage::Sending, None) => true,
-            (_, Some(progress)) => progress.live || progress.up_to.is_some_and(|up_to| seq <= up_to),
-            (Stage::Asking, None) => false,
+            (Stage::Sending, Some(progress)) => {
+                progress.live || progress.up_to.is_some_and(|up_to| seq <= up_to)
+            }
+            // What arrived live meanwhile does not tell what the device misses below it.
+            (Stage::Asking, _) => false,
         };
         if !settled {
             let progress = state.conversations.entry(conversation).or_default();

@@ -187,6 +187,18 @@ fn the_ack_of_a_resend_where_nothing_is_missing_goes_out_when_that_is_known() {
     assert_eq!(device.heard(), ["d2", "."]);
 }
 
+/// Seen under load: the ack of a new message was quicker than that of the resend before it.
+#[test]
+fn what_arrives_before_it_is_known_what_is_missing_lets_no_ack_of_a_resend_pass() {
+    let device = Device::new();
+    device.arrives(4, true);
+    assert!(!device.catch_up.arrive_again(chat(), Seq::new(2), &ack(2, true)));
+    device.begin(&[behind(0, 3)], &[Position { conversation: chat(), seq: Seq::ZERO }]);
+    device.pour(&page(Seq::ZERO, 4, 100, |seq| seq % 2 == 0), &[], 100);
+    device.finish();
+    assert_eq!(device.heard(), ["m1", "m2", "d2", "m3", "a4", "."]);
+}
+
 #[test]
 fn an_own_message_whose_ack_is_on_its_way_is_waited_for() {
     let device = Device::new();
