@@ -2,8 +2,8 @@
 // page itself comes from the server and from the cache only when the server cannot be reached. The API is never touched.
 // The build fills in the version and the files.
 
-const CACHE = "bluetick-5b004fef8545";
-const FILES = ["/","/assets/icon.svg","/assets/index-C2fM4ecf.js","/assets/index-BKQHKQzB.css","/assets/aside-C-8RlFWj.js"];
+const CACHE = "bluetick-cef1e6e34cfa";
+const FILES = ["/","/assets/icon.svg","/assets/index-BBuIV3NX.js","/assets/index-BKQHKQzB.css","/assets/aside-BZnOliI8.js"];
 const PATIENCE_MS = 3_000;
 
 self.addEventListener("install", (event) => {

@@ -12,6 +12,7 @@ import { Later } from "./later.ts";
 import { Listing } from "./listing.ts";
 import type { Outbox } from "./outbox.ts";
 import type { Signals } from "./signals.ts";
+import { SMALL_GROUP } from "./thread.ts";
 import type { Thread } from "./thread.ts";
 import type { Threads } from "./threads.ts";
 import { runOf, storedMessage } from "./timeline.ts";
@@ -293,7 +294,11 @@ export class Sync {
     const isWhole = thread.receive(message);
     if (wasLive && !thread.timeline.isLive) this.#ports.onWindowLost(thread);
     // The one who was furthest behind may have left.
-    if (message.content_type === "system") this.bringTicksUpToDate(thread);
+    if (message.content_type === "system") {
+      this.bringTicksUpToDate(thread);
+      // A count kept by hearsay drifts where a notice was only skipped over; of a large group the answer is large.
+      if (isCaughtUp() && (thread.entry?.member_count ?? 0) <= SMALL_GROUP) this.refreshSoon(thread);
+    }
     threads.used(thread);
     cache.messagesChanged(thread);
     changes.markConversation(thread.id);

@@ -76,6 +76,8 @@ export class Thread {
   #heard = new Map<string, Boundaries>();
   /** An answer that was asked for under another number is about other members, or misses what was not heard. */
   statusesNumber = 0;
+  /** The latest notice by which members were counted here. */
+  #membersSeq = 0;
   /** Counted here and not by the server's last word. */
   #arrived: number[] = [];
   #shown: readonly TimelineMessage[] | null = null;
@@ -190,10 +192,12 @@ export class Thread {
     const peer_status = known ? furthest(known.peer_status, word.peer_status) : word.peer_status;
     this.haveSeq = Math.max(this.haveSeq ?? word.my_status.last_delivered_seq, word.first_seq - 1);
     this.#arrived = this.#arrived.filter((seq) => seq > Math.max(word.last_seq, my_status.last_read_seq));
-    const overtaken: Partial<InboxEntry> = {};
+    const overtaken: { -readonly [Key in keyof InboxEntry]?: InboxEntry[Key] } = {};
     if (known && known.last_seq > word.last_seq) {
-      const { last_seq, last_at, last_message, preview, member_count } = known;
-      Object.assign(overtaken, { last_seq, last_at, last_message, preview, member_count });
+      const { last_seq, last_at, last_message, preview } = known;
+      Object.assign(overtaken, { last_seq, last_at, last_message, preview });
+      // Counted here by a notice that the word does not know of; otherwise the word is the better count.
+      if (this.#membersSeq > word.last_seq) overtaken.member_count = known.member_count;
     }
     // What was read here may not be with the server yet.
     const isReadFurther = my_status.last_read_seq > word.my_status.last_read_seq;
@@ -240,7 +244,10 @@ export class Thread {
     if (!isNews) return false;
     if (notice) {
       const change = MEMBERS_CHANGE[notice.event ?? ""] ?? 0;
-      if (change !== 0) this.#change({ member_count: entry.member_count + change });
+      if (change !== 0) {
+        this.#membersSeq = seq;
+        this.#change({ member_count: entry.member_count + change });
+      }
     } else if (sender_id === this.userId) {
       // A reply tells of having read what came before it.
       this.#read(seq - 1, 0);
@@ -384,6 +391,7 @@ export class Thread {
     this.isListed = false;
     this.haveSeq = null;
     this.forgetStatuses();
+    this.#membersSeq = 0;
     this.#arrived = [];
     this.timeline.clear();
     this.touch();

@@ -40,6 +40,18 @@ test("messages by others are unread, once; notices are not, and move the number 
   assert.deepEqual([entry?.unread, entry?.last_seq, entry?.member_count, entry?.preview], [2, 3, 3, ""]);
 });
 
+test("how many members there are is the server's word, unless a notice came after it", () => {
+  const notice = message(3, "bob", { content_type: "system", content: '{"event":"member_added"}' });
+  // The place of the notice was known before the notice itself, so nobody counted it.
+  const thread = threadWith({ last_seq: 3, member_count: 2 }, notice, message(4));
+  assert.equal(thread.entry?.member_count, 2);
+  thread.learn(line({ last_seq: 3, member_count: 3 }));
+  assert.equal(thread.entry?.member_count, 3, "though it does not know of the newest message");
+  thread.noteMessage(message(5, "bob", { content_type: "system", content: '{"event":"member_left"}' }));
+  thread.learn(line({ last_seq: 4, member_count: 3 }));
+  assert.equal(thread.entry?.member_count, 2, "nor of the notice");
+});
+
 test("a message of one's own, from whichever device, tells of having read what came before", () => {
   const { entry } = threadWith({ unread: 4, last_seq: 4 }, message(5), message(6, "alice"), message(7));
   assert.deepEqual([entry?.unread, entry?.my_status.last_read_seq], [1, 5]);
