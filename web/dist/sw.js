@@ -2,8 +2,8 @@
 // page itself comes from the server and from the cache only when the server cannot be reached. The API is never touched.
 // The build fills in the version and the files.
 
-const CACHE = "bluetick-cef1e6e34cfa";
-const FILES = ["/","/assets/icon.svg","/assets/index-BBuIV3NX.js","/assets/index-BKQHKQzB.css","/assets/aside-BZnOliI8.js"];
+const CACHE = "bluetick-986aa745da7e";
+const FILES = ["/","/assets/icon.svg","/assets/index-DDTtB1Mo.js","/assets/index-BKQHKQzB.css","/assets/aside-BF7HN5wp.js"];
 const PATIENCE_MS = 3_000;
 
 self.addEventListener("install", (event) => {

@@ -43,6 +43,9 @@ pub enum StoreError {
     /// What is stored does not match its checksum. Never served as truth.
     #[error("stored data is damaged: {0}")]
     Damaged(String),
+    /// The messages are in the archive, which does not answer now. A retry may work.
+    #[error("the archive cannot be read now: {0}")]
+    Unavailable(String),
     /// A read failed, or a write whose outcome is unknown; a retry with the same message_id is safe.
     #[error("the store failed: {0}")]
     Failed(String),

@@ -29,6 +29,11 @@ pub enum ContentType {
     Text,
     /// A notice by the server, such as a change of membership; it never counts as unread.
     System,
+    /// The content was deleted for good; the place and who wrote when stay.
+    Erased,
+    /// The content cannot be read: the part of the archive it is in is damaged or gone. Said when it is read and
+    /// never stored.
+    Lost,
     Other(Arc<str>),
 }
 
@@ -36,6 +41,8 @@ impl ContentType {
     pub const MAX_BYTES: usize = 64;
     const TEXT: &'static str = "text";
     const SYSTEM: &'static str = "system";
+    const ERASED: &'static str = "erased";
+    const LOST: &'static str = "lost";
     /// Reserved for the place of a message that was never written.
     const VOID: &'static str = "void";
 
@@ -43,6 +50,8 @@ impl ContentType {
         match self {
             ContentType::Text => ContentType::TEXT,
             ContentType::System => ContentType::SYSTEM,
+            ContentType::Erased => ContentType::ERASED,
+            ContentType::Lost => ContentType::LOST,
             ContentType::Other(name) => name,
         }
     }
@@ -52,6 +61,8 @@ impl ContentType {
         match name {
             ContentType::TEXT => ContentType::Text,
             ContentType::SYSTEM => ContentType::System,
+            ContentType::ERASED => ContentType::Erased,
+            ContentType::LOST => ContentType::Lost,
             other => ContentType::Other(other.into()),
         }
     }
@@ -64,7 +75,9 @@ impl fmt::Display for ContentType {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a content_type has 1 to 64 visible ASCII characters; \"system\" and \"void\" are the server's own")]
+#[error(
+    "a content_type has 1 to 64 visible ASCII characters; \"system\", \"erased\", \"lost\" and \"void\" are the server's own"
+)]
 pub struct InvalidContentType;
 
 /// What a client may ask for.
@@ -73,7 +86,8 @@ impl FromStr for ContentType {
 
     fn from_str(name: &str) -> Result<ContentType, InvalidContentType> {
         let length_fits = (1..=ContentType::MAX_BYTES).contains(&name.len());
-        let reserved = matches!(name, ContentType::SYSTEM | ContentType::VOID);
+        let reserved =
+            [ContentType::SYSTEM, ContentType::ERASED, ContentType::LOST, ContentType::VOID].contains(&name);
         if !length_fits || reserved || !name.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(InvalidContentType);
         }

@@ -86,6 +86,10 @@ impl From<StoreError> for Problem {
                 retry_after: Some(Duration::from_secs(5)),
                 ..Problem::new(ErrorCode::StoreUnavailable, "the store cannot write now")
             },
+            StoreError::Unavailable(_) => Problem {
+                retry_after: Some(Duration::from_secs(5)),
+                ..Problem::new(ErrorCode::ArchiveUnavailable, "older messages cannot be read now")
+            },
             StoreError::Overloaded => Problem::overloaded(),
             StoreError::Closing => Problem::draining(),
             StoreError::Damaged(_) | StoreError::Failed(_) => {

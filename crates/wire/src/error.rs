@@ -102,6 +102,10 @@ error_codes! {
         "The members of a direct conversation never change.";
     GroupFull = "group_full", 409, GiveUp,
         "The group would have more members than the operator allows.";
+    ArchiveOff = "archive_off", 409, GiveUp,
+        "The operator has not set up an archive.";
+    ArchiveBusy = "archive_busy", 409, Retry,
+        "Another job of the archive is under way.";
     ContentTooLarge = "content_too_large", 413, Fix,
         "The content of the message has more bytes than the operator allows.";
     BodyTooLarge = "body_too_large", 413, Fix,
@@ -114,6 +118,8 @@ error_codes! {
         "The server failed. It is not known whether the request had an effect; a resend with the same message_id is safe.";
     StoreUnavailable = "store_unavailable", 503, Retry,
         "The store cannot write now (a full disk, for example). Nothing was stored; reads go on.";
+    ArchiveUnavailable = "archive_unavailable", 503, Retry,
+        "The messages are in the archive, and its object store does not answer. Newer ones can be read, and everything can be sent.";
     Overloaded = "overloaded", 503, Retry,
         "More work is waiting than the server accepts. Nothing was done.";
     TooManyConnections = "too_many_connections", 503, Retry,

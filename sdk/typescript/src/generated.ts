@@ -154,7 +154,10 @@ export type MemberStatusBody = {
 export type MessageBody = {
   /** For `system` notices, JSON that says what happened. */
   content: string;
-  /** `text`, `system` for notices by the server, or what the sender called it. */
+  /**
+   * `text`, `system` for notices by the server, or what the sender called it. Without content: `erased`, when it was
+   * deleted for good, and `lost`, when the part of the archive it is in cannot be read.
+   */
   content_type: string;
   conversation_id: string;
   message_id: string;
@@ -627,12 +630,15 @@ export type ErrorCode =
   | "message_id_conflict"
   | "direct_is_fixed"
   | "group_full"
+  | "archive_off"
+  | "archive_busy"
   | "content_too_large"
   | "body_too_large"
   | "upgrade_required"
   | "rate_limited"
   | "internal"
   | "store_unavailable"
+  | "archive_unavailable"
   | "overloaded"
   | "too_many_connections"
   | "draining";
@@ -640,9 +646,11 @@ export type ErrorCode =
 /** After these the same request may succeed later. */
 export const RETRY_CODES: readonly string[] = [
   "request_timeout",
+  "archive_busy",
   "rate_limited",
   "internal",
   "store_unavailable",
+  "archive_unavailable",
   "overloaded",
   "too_many_connections",
   "draining",

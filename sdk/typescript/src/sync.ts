@@ -57,6 +57,8 @@ export class Sync {
   #told = new Set<string>();
   /** Unknown ones of which more was missed than was pushed. */
   #behind = new Set<string>();
+  /** Of conversations whose line is still on its way, the latest of each person: the line may be older. */
+  #early = new Map<string, Map<string, StatusFrame | ReceiptsFrame>>();
   #questions: Turns;
   /** Fetches what is missing, one conversation after the other. */
   #fetches: Turns;
@@ -116,6 +118,7 @@ export class Sync {
     const { cache, threads, inbox, outbox, changes } = this.#ports;
     this.#told.clear();
     this.#behind.clear();
+    this.#early.clear();
     this.lost();
     this.#questions.resume();
     this.#fetches.resume();
@@ -166,6 +169,25 @@ export class Sync {
     else if ((thread.haveSeq ?? 0) > word.my_status.last_delivered_seq) this.#acks.add(thread.id);
     this.fetchMissing(thread);
     if (isNews) this.#lineChanged(thread);
+    this.#noteEarly(thread.id);
+  }
+
+  #noteEarly(conversationId: string): void {
+    const early = this.#early.get(conversationId);
+    this.#early.delete(conversationId);
+    for (const frame of early?.values() ?? []) {
+      if (frame.type === "status") this.noteStatus(frame);
+      else this.noteReceipts(frame);
+    }
+  }
+
+  /** The thread of a frame; nothing where its line is not known yet, and the frame is kept for it. */
+  #placeOf(frame: StatusFrame | ReceiptsFrame): Thread | undefined {
+    const thread = this.#ports.threads.known(frame.conversation_id);
+    if (thread?.entry) return thread;
+    const early = this.#early.get(frame.conversation_id) ?? new Map<string, StatusFrame | ReceiptsFrame>();
+    this.#early.set(frame.conversation_id, early.set(frame.type === "status" ? frame.user_id : "", frame));
+    return undefined;
   }
 
   /** A frame told of the conversation, so that it stays in the list whatever an older page says. */
@@ -219,8 +241,7 @@ export class Sync {
   }
 
   noteStatus(frame: StatusFrame): void {
-    const { threads } = this.#ports;
-    const thread = threads.known(frame.conversation_id);
+    const thread = this.#placeOf(frame);
     if (!thread) return;
     const wish = thread.noteStatus(frame);
     this.#lineChanged(thread);
@@ -253,7 +274,7 @@ export class Sync {
   }
 
   noteReceipts(frame: ReceiptsFrame): void {
-    const thread = this.#ports.threads.known(frame.conversation_id);
+    const thread = this.#placeOf(frame);
     if (!thread) return;
     thread.noteReceipts(frame);
     this.#lineChanged(thread);
@@ -271,6 +292,7 @@ export class Sync {
     const thread = threads.known(conversationId);
     this.#told.delete(conversationId);
     this.#behind.delete(conversationId);
+    this.#early.delete(conversationId);
     this.#acks.forget(conversationId);
     if (!thread) return;
     cache.forget(thread);

@@ -80,6 +80,8 @@ export class Thread {
   #membersSeq = 0;
   /** Counted here and not by the server's last word. */
   #arrived: number[] = [];
+  /** How many messages the server's latest word knew of: answers may come in another order than they were given. */
+  #wordSeq = 0;
   #shown: readonly TimelineMessage[] | null = null;
   #window: TimelineWindow | null = null;
 
@@ -190,6 +192,11 @@ export class Thread {
     const known = this.entry;
     const my_status = known ? furthest(known.my_status, word.my_status) : word.my_status;
     const peer_status = known ? furthest(known.peer_status, word.peer_status) : word.peer_status;
+    if (known && word.last_seq < this.#wordSeq) {
+      this.#change({ my_status, peer_status });
+      return known.my_status !== my_status || known.peer_status !== peer_status;
+    }
+    this.#wordSeq = word.last_seq;
     this.haveSeq = Math.max(this.haveSeq ?? word.my_status.last_delivered_seq, word.first_seq - 1);
     this.#arrived = this.#arrived.filter((seq) => seq > Math.max(word.last_seq, my_status.last_read_seq));
     const overtaken: { -readonly [Key in keyof InboxEntry]?: InboxEntry[Key] } = {};
@@ -392,6 +399,7 @@ export class Thread {
     this.haveSeq = null;
     this.forgetStatuses();
     this.#membersSeq = 0;
+    this.#wordSeq = 0;
     this.#arrived = [];
     this.timeline.clear();
     this.touch();

@@ -67,6 +67,14 @@ test("an older answer of the server takes back neither a message nor a read", ()
   assert.deepEqual([thread.entry?.unread, thread.entry?.my_status.last_read_seq], [1, 2]);
 });
 
+test("an answer that was overtaken by a newer one counts nothing", () => {
+  const thread = threadWith({ last_seq: 2, unread: 2 });
+  thread.learn(line({ last_seq: 1, unread: 1, muted: true }));
+  assert.deepEqual([thread.entry?.unread, thread.entry?.last_seq, thread.entry?.muted], [2, 2, false]);
+  thread.learn(line({ last_seq: 3, unread: 3 }));
+  assert.equal(thread.entry?.unread, 3);
+});
+
 test("what is left unread is counted from the messages at hand, or else asked for", () => {
   const thread = threadWith({}, message(1), message(2), message(3, "bob", { content_type: "system", content: "{}" }), message(4));
   assert.equal(thread.readHere(1), "exact");

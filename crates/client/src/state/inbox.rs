@@ -25,11 +25,13 @@ pub struct Row {
     pub have_seq: Seq,
     /// What came in since the server last counted the unread ones.
     arrived: VecDeque<Seq>,
+    /// How much the server's latest word knew of: answers may come in another order than they were given.
+    told_seq: Seq,
 }
 
 impl Row {
     pub fn restored(entry: InboxEntry, have_seq: Seq) -> Row {
-        Row { entry, have_seq, arrived: VecDeque::new() }
+        Row { entry, have_seq, arrived: VecDeque::new(), told_seq: Seq::ZERO }
     }
 
     /// Whether the server has more of this conversation than this device.
@@ -106,9 +108,16 @@ impl Inbox {
         let told = entry.my_status;
         let (told_last_seq, told_unread, id) = (entry.last_seq, entry.unread, entry.conversation_id);
         let floor = entry.first_seq.previous();
+        if self.get(id).is_some_and(|row| told_last_seq < row.told_seq) {
+            let row = self.get_mut(id).expect("it is there");
+            row.entry.my_status = row.entry.my_status.furthest(told);
+            row.entry.peer_status = row.entry.peer_status.furthest(entry.peer_status);
+            return row;
+        }
         let before = self.rows.remove(&id);
         let known_have = before.as_ref().map_or(told.last_delivered_seq, |row| row.have_seq);
-        let mut row = Row { entry, have_seq: known_have.max(floor), arrived: VecDeque::new() };
+        let have_seq = known_have.max(floor);
+        let mut row = Row { entry, have_seq, arrived: VecDeque::new(), told_seq: told_last_seq };
         if let Some(before) = before {
             let line = &mut row.entry;
             if before.entry.last_seq > told_last_seq {

@@ -40,6 +40,15 @@ fn a_late_answer_of_the_server_does_not_take_back_what_came_in_since() {
 }
 
 #[test]
+fn an_answer_that_was_overtaken_by_a_newer_one_counts_nothing() {
+    let mut inbox = inbox(entry(4, 1, marks(3, 3)));
+    inbox.learn(entry(3, 0, marks(3, 3)), None);
+    assert_eq!((unread(&inbox), inbox.get(direct()).unwrap().entry.last_seq), (1, Seq::new(4)));
+    inbox.learn(entry(5, 2, marks(3, 3)), None);
+    assert_eq!(unread(&inbox), 2);
+}
+
+#[test]
 fn reading_a_part_leaves_exactly_the_rest_unread() {
     let mut inbox = inbox(entry(9, 4, marks(9, 5)));
     assert_eq!(inbox.read_here(direct(), Seq::new(7), Some(&timeline(6..=9))), Some(Enough::Yes));

@@ -122,6 +122,8 @@ pub struct State {
     strangers: HashMap<ConversationId, Seq>,
     /// Those of them of which more was missed than was pushed.
     behind: HashSet<ConversationId>,
+    /// Statuses of conversations whose line is still on its way, the latest of each person: the line may be older.
+    early: HashMap<ConversationId, HashMap<UserId, Status>>,
     looks: u64,
 }
 
@@ -142,6 +144,7 @@ impl State {
             dirty: HashSet::new(),
             told: HashSet::new(),
             strangers: HashMap::new(),
+            early: HashMap::new(),
             behind: HashSet::new(),
             looks: 0,
             user,
@@ -164,6 +167,7 @@ impl State {
         self.told.clear();
         self.strangers.clear();
         self.behind.clear();
+        self.early.clear();
         self.todo.missing.clear();
         if is_another {
             let all: Vec<ConversationId> = self.inbox.rows().map(|row| row.entry.conversation_id).collect();
@@ -190,7 +194,7 @@ impl State {
             ServerFrame::CaughtUp => self.caught_up(),
             ServerFrame::Message(message) => self.received(Arc::new(message), Origin::Pushed),
             ServerFrame::Ack(ack) => self.acknowledged(&ack),
-            ServerFrame::Status(status) => self.take_status(&status),
+            ServerFrame::Status(status) => self.take_status(status),
             ServerFrame::Receipts(all) => {
                 self.inbox.take_receipts(all.conversation_id, all.marks);
                 self.changed(all.conversation_id);
@@ -248,6 +252,8 @@ impl State {
         self.behind.remove(&id);
         self.want_missing(id);
         self.changed(id);
+        let early = self.early.remove(&id).unwrap_or_default();
+        early.into_values().for_each(|status| self.take_status(status));
     }
 
     /// Lines of which neither the list nor a frame speaks any more.
@@ -278,6 +284,7 @@ impl State {
         self.told.remove(&id);
         self.strangers.remove(&id);
         self.behind.remove(&id);
+        self.early.remove(&id);
         self.todo.acks.remove(&id);
         self.changed(id);
     }
@@ -366,8 +373,12 @@ impl State {
         self.received(Arc::new(message), Origin::SentHere);
     }
 
-    fn take_status(&mut self, status: &Status) {
+    fn take_status(&mut self, status: Status) {
         let id = status.conversation_id;
+        if self.inbox.get(id).is_none() {
+            self.early.entry(id).or_default().insert(status.user_id.clone(), status);
+            return;
+        }
         let (user, timelines) = (&self.user, &self.timelines);
         let waits = |row: &inbox::Row| {
             let read = row.entry.peer_status.last_read_seq;
@@ -376,7 +387,7 @@ impl State {
             last.is_some_and(|last| last.sender_id == *user && last.seq > read)
                 || held.take_while(|message| message.seq > read).any(|message| message.sender_id == *user)
         };
-        if self.inbox.take_status(status, waits) == Enough::Ask {
+        if self.inbox.take_status(&status, waits) == Enough::Ask {
             self.todo.refresh.insert(id);
         }
         self.changed(id);

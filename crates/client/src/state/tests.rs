@@ -216,6 +216,16 @@ fn reading_is_told_and_covers_only_what_is_here() {
 }
 
 #[test]
+fn a_status_that_overtakes_the_line_it_is_about_is_not_lost() {
+    let mut state = state();
+    let status =
+        Status { conversation_id: direct(), user_id: user("alice"), marks: marks(2, 2), unread: Some(1) };
+    hear(&mut state, ServerFrame::Status(status));
+    state.learn(entry(3, 3, marks(3, 0)));
+    assert_eq!(state.inbox.unread_total(), 1);
+}
+
+#[test]
 fn only_a_few_messages_are_held_of_a_conversation_nobody_looks_at() {
     let mut state = state();
     state.learn(entry(0, 0, marks(0, 0)));

@@ -34,6 +34,8 @@ pub fn remedy(code: &str) -> Remedy {
         "request_timeout"
         | "rate_limited"
         | "internal"
+        | "archive_busy"
+        | "archive_unavailable"
         | "store_unavailable"
         | "overloaded"
         | "too_many_connections" => Remedy::Retry,
@@ -48,6 +50,7 @@ pub fn remedy(code: &str) -> Remedy {
         | "user_not_found"
         | "message_not_found"
         | "member_not_found"
+        | "archive_off"
         | "direct_is_fixed"
         | "group_full" => Remedy::GiveUp,
         _ => Remedy::Fix,

@@ -1,10 +1,15 @@
 //! The few doors through which the rules reach the world.
 
+mod archive;
 mod commit;
 mod observer;
 mod random;
 mod store;
 
+pub use archive::{
+    Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, ColdCount, Erase, EraseReport,
+    EraseScope, NoProgress, Progress, RestoreReport, RunReport, Stage, VerifyReport,
+};
 pub use commit::{Change, CommitListener, Committed, Moved, NoListener, Origin};
 pub use observer::{CheckpointReport, CommitReport, NoObserver, StoreObserver};
 pub use random::{Random, SystemRandom};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use bluetick_core::ConversationView;
 use bluetick_wire::http::{
     ConversationBody, ConversationDetailBody, ErrorBody, OpenConversation, OpenConversationRequest,
 };
@@ -56,8 +57,10 @@ pub(super) async fn show(
     caller: Caller,
     ConversationPath(id): ConversationPath,
 ) -> Result<Response, Problem> {
-    let view = app.chat.conversation(&caller.user, id).await?;
+    // The head is the one that unread was counted up to; the members are at least those it tells of.
     let entry = app.chat.inbox_entry(&caller.user, id).await?;
+    let view = app.chat.conversation(&caller.user, id).await?;
+    let view = ConversationView { conversation: entry.conversation.clone(), ..view };
     let conversation = ConversationBody::new(&view, &caller.user);
     Ok(reply::json(StatusCode::OK, &ConversationDetailBody { conversation, own: (&entry).into() }))
 }

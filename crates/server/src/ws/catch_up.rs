@@ -131,6 +131,12 @@ impl Backlog {
                 catch_up.abandon(outbox, id);
                 return Ok(None);
             }
+            // The device pages it by itself when the archive is there again; all else goes on.
+            Err(ChatError::Store(StoreError::Unavailable(why))) => {
+                tracing::warn!(conversation = %id, %why, "a backlog is in the archive, which does not answer");
+                catch_up.pass_over(outbox, missing);
+                return Ok(None);
+            }
             Err(error) => return Err(failed(&error)),
         };
         // The acks of the session's own messages on this page: those whose sends are over are with the fan-out, and

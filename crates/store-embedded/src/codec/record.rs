@@ -14,6 +14,7 @@ const UUID: u8 = 0;
 const TEXT: u8 = 0;
 const SYSTEM: u8 = 1;
 const OTHER: u8 = 2;
+const ERASED: u8 = 3;
 
 /// What a record says. Borrowed from the bytes it was read from, so that looking costs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,8 @@ impl<'a> Record<'a> {
         let content_type = match reader.u8()? {
             TEXT => ContentType::Text,
             SYSTEM => ContentType::System,
-            OTHER => ContentType::Other(reader.str()?.into()),
+            OTHER => ContentType::from_stored(reader.str()?),
+            ERASED => ContentType::Erased,
             value => return Err(DecodeError::Unknown { what: "content type", value: value.into() }),
         };
         let content = std::str::from_utf8(reader.rest()).map_err(|_| DecodeError::Malformed("content"))?;
@@ -103,9 +105,10 @@ pub fn encode(
     match content_type {
         ContentType::Text => out.push(TEXT),
         ContentType::System => out.push(SYSTEM),
-        ContentType::Other(name) => {
+        ContentType::Erased => out.push(ERASED),
+        ContentType::Lost | ContentType::Other(_) => {
             out.push(OTHER);
-            put_bytes(out, name.as_bytes());
+            put_bytes(out, content_type.as_str().as_bytes());
         }
     }
     out.extend_from_slice(content.as_bytes());

@@ -131,7 +131,8 @@ pub struct MessageBody<'a> {
     pub receiver_id: Option<&'a str>,
     /// For `system` notices, JSON that says what happened.
     pub content: &'a str,
-    /// `text`, `system` for notices by the server, or what the sender called it.
+    /// `text`, `system` for notices by the server, or what the sender called it. Without content: `erased`, when it was
+    /// deleted for good, and `lost`, when the part of the archive it is in cannot be read.
     pub content_type: &'a str,
     /// The sender's clock, in milliseconds since the Unix epoch. Shown, never used for order.
     #[serde(serialize_with = "text::millis")]
