@@ -140,6 +140,7 @@ impl Checkpoint<'_> {
         if first_seq > Seq::FIRST
             && let Some((chunk_first, bytes)) = update.last_chunk(id)?
             && chunk::count_of(bytes) < chunk::MERGE_BELOW
+            && !chunk::is_cold(bytes)
             && bytes.len() < CHUNK_RAW_BYTES
         {
             match open_chunk(bytes, chunk_first, first_seq) {
@@ -271,7 +272,7 @@ fn stale_lines(state: &RoomState) -> Vec<(UserId, Shelf, Option<Seq>)> {
 }
 
 /// How many of `entries` go into the next chunk.
-fn chunk_length(entries: &[Entry<'_>]) -> usize {
+pub(crate) fn chunk_length(entries: &[Entry<'_>]) -> usize {
     let mut bytes = 0;
     let full = entries.iter().take(chunk::CAPACITY).position(|entry| {
         let closed = bytes >= CHUNK_RAW_BYTES;

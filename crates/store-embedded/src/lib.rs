@@ -8,8 +8,9 @@
 //!
 //! Where to look: [`log`] makes bytes durable, [`codec`] says what they mean, [`memory`] holds what the tables do not
 //! have yet, [`commit`] is the one thread that writes, [`checkpoint`] turns memory into [`tables`], [`recovery`] does
-//! it all again after a crash, and [`EmbeddedStore`] is the port the rest of the server sees.
+//! it all again after a crash, [`archive`] moves what is old to an object store, and [`EmbeddedStore`] is the port the rest of the server sees.
 
+pub mod archive;
 mod behind;
 pub mod checkpoint;
 pub mod codec;

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bluetick_archive::{ArchiveSettings, Vault};
 use bluetick_core::Epoch;
 use bluetick_core::ports::{
     CheckpointReport, CommitListener, NoObserver, Random, StoreObserver, SystemRandom,
@@ -15,6 +16,7 @@ use bluetick_core::ports::{
 use bluetick_core::time::{Clock, SystemClock};
 use thiserror::Error;
 
+use crate::archive::{Archivist, ArchivistState, OnArchiveStep};
 use crate::checkpoint::{Checkpoint, Step};
 use crate::codec::chunk::Fingerprinter;
 use crate::commit::{Committer, CommitterParts, Handover, HealthState, Queue, Sealed, Sequencer};
@@ -55,8 +57,12 @@ pub struct StoreParts {
     pub listener: Option<Arc<dyn CommitListener>>,
     pub observer: Arc<dyn StoreObserver>,
     pub disk: Disk,
+    /// Where old messages go; `None` while the archive is off.
+    pub vault: Option<Arc<Vault>>,
+    pub archive: ArchiveSettings,
     /// Called at each step of each checkpoint.
     pub on_checkpoint_step: Arc<dyn Fn(Step) + Send + Sync>,
+    pub on_archive_step: OnArchiveStep,
 }
 
 impl StoreParts {
@@ -68,7 +74,10 @@ impl StoreParts {
             listener: None,
             observer: Arc::new(NoObserver),
             disk: Disk::default(),
+            vault: None,
+            archive: ArchiveSettings::default(),
             on_checkpoint_step: Arc::new(|_| {}),
+            on_archive_step: Arc::new(|_| true),
         }
     }
 }
@@ -87,6 +96,7 @@ pub struct Running {
     pub identity: Identity,
     pub clock: Arc<dyn Clock>,
     pub settings: StoreSettings,
+    pub archivist: Arc<Archivist>,
     pub threads: Threads,
 }
 
@@ -163,6 +173,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
             users: Arc::clone(&users),
             profiles: Arc::clone(&profiles),
             dedupe_window_ms: parts.settings.dedupe_window_ms(),
+            fingerprinter: identity.fingerprinter,
         },
         users: Arc::clone(&users),
         profiles: Arc::clone(&profiles),
@@ -188,6 +199,18 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(log_io)
     };
+    let archivist = Arc::new(Archivist {
+        tables: Arc::clone(&tables),
+        rooms: Arc::clone(&rooms),
+        queue: Arc::clone(&queue),
+        handover: Arc::clone(&handover),
+        vault: parts.vault,
+        settings: parts.archive,
+        identity,
+        clock: Arc::clone(&parts.clock),
+        on_step: parts.on_archive_step,
+        state: ArchivistState::default(),
+    });
     let threads = Threads {
         committer: spawn("committer", Box::new(move || committer.run()))?,
         checkpoint: spawn("checkpoint", Box::new(move || checkpointer.run()))?,
@@ -222,6 +245,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         identity,
         clock: parts.clock,
         settings: parts.settings,
+        archivist,
         threads,
     })
 }
@@ -311,7 +335,7 @@ impl Checkpointer {
     }
 
     fn attempt(&self, generation: &mut Generation) -> Result<CheckpointReport, TablesError> {
-        let engine = self.tables.current()?;
+        let engine = self.tables.writing()?;
         let checkpoint = Checkpoint {
             tables: &engine,
             users: &self.users,

@@ -1,17 +1,18 @@
-//! Reading a page: the end of the conversation from memory, the rest from the tables.
+//! Reading a page: the end of the conversation from memory, the rest from the tables. What lies in the archive is named
+//! in a [`Draft`] and filled in by [`crate::archive`].
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use bluetick_core::{
-    ConversationId, ConversationKind, Members, Message, Page, PageRequest, Refusal, Seq, StoreError,
+    ConversationId, ConversationKind, Members, Message, Page, PageFrom, PageRequest, Refusal, Seq, StoreError,
 };
 use bytes::Bytes;
 
 use crate::codec::DecodeError;
 use crate::codec::record::Record;
 use crate::memory::Room;
-use crate::tables::{Snapshot, Tables, TablesError};
+use crate::tables::{ColdCell, Snapshot, Tables, TablesError};
 
 /// What memory says about a page.
 pub struct Plan {
@@ -62,42 +63,85 @@ impl Plan {
 
     /// The page, when memory alone has it.
     pub fn finish(self) -> Result<Page, StoreError> {
-        self.finish_with(Vec::new())
+        self.finish_with(Vec::new(), Vec::new())?.finish()
     }
 
     /// The page, with what the tables have to add. They are read after the memory was, so whatever a checkpoint took
     /// out of memory in between is there.
-    pub fn finish_from(self, tables: &Tables) -> Result<Page, StoreError> {
+    pub fn finish_from(self, tables: &Tables) -> Result<Draft, StoreError> {
         let tables = tables.current()?;
         let snapshot = tables.snapshot()?;
         self.finish_in(&snapshot)
     }
 
-    fn finish_in(self, snapshot: &Snapshot<'_>) -> Result<Page, StoreError> {
+    fn finish_in(self, snapshot: &Snapshot<'_>) -> Result<Draft, StoreError> {
         let id = self.request.conversation;
-        let mut messages = Vec::new();
+        let (mut messages, mut cold) = (Vec::new(), Vec::new());
         if self.needs_tables() {
-            snapshot.records(id, self.in_tables.clone(), |seq, record| {
-                messages.push(message(id, seq, record, self.pair.as_deref())?);
+            snapshot.cells(id, self.in_tables.clone(), |seq, cell| {
+                cold.extend(cell.cold.map(|cell| (messages.len(), cell)));
+                messages.push(message(id, seq, cell.record, self.pair.as_deref())?);
                 Ok(())
             })?;
         }
-        self.finish_with(messages)
+        self.finish_with(messages, cold)
     }
 
-    fn finish_with(self, mut messages: Vec<Message>) -> Result<Page, StoreError> {
+    fn finish_with(
+        self,
+        mut messages: Vec<Message>,
+        cold: Vec<(usize, ColdCell)>,
+    ) -> Result<Draft, StoreError> {
         let id = self.request.conversation;
         let first = (*self.in_tables.end()).max(self.in_tables.start().previous()).next();
         for (record, seq) in self.tail.iter().zip(first.get()..) {
             let decoded = message(id, Seq::new(seq), record, self.pair.as_deref());
             messages.push(decoded.map_err(|error| StoreError::Damaged(error.to_string()))?);
         }
-        Page::new(&self.request, self.first_visible, self.head, messages)
-            .map_err(|hole| StoreError::Damaged(format!("{id}: {hole}")))
+        let Plan { request, first_visible, head, .. } = self;
+        Ok(Draft { request, first_visible, head, messages, cold })
     }
 }
 
-pub fn page_from_tables(tables: &Tables, request: PageRequest) -> Result<Page, StoreError> {
+/// A page of which some messages may still lack their content.
+pub struct Draft {
+    request: PageRequest,
+    first_visible: Seq,
+    head: Seq,
+    /// Oldest first.
+    pub messages: Vec<Message>,
+    /// Which of them, and where it lies.
+    pub cold: Vec<(usize, ColdCell)>,
+}
+
+impl Draft {
+    /// Nothing is missing any more.
+    pub fn finish(self) -> Result<Page, StoreError> {
+        let id = self.request.conversation;
+        Page::new(&self.request, self.first_visible, self.head, self.messages)
+            .map_err(|hole| StoreError::Damaged(format!("{id}: {hole}")))
+    }
+
+    /// The page up to the first message that cannot be had now, seen from where the reader comes. `None` when that is
+    /// the first of all.
+    pub fn cut(mut self, unavailable: impl Fn(usize) -> bool) -> Option<Draft> {
+        let upward = matches!(self.request.from, PageFrom::After(_));
+        let count = self.messages.len();
+        let had = match upward {
+            true => (0..count).take_while(|index| !unavailable(*index)).count(),
+            false => (0..count).rev().take_while(|index| !unavailable(*index)).count(),
+        };
+        self.request.limit = i64::try_from(had).ok().and_then(|had| had.try_into().ok())?;
+        match upward {
+            true => self.messages.truncate(had),
+            false => drop(self.messages.drain(..count - had)),
+        }
+        self.cold.clear();
+        Some(self)
+    }
+}
+
+pub fn page_from_tables(tables: &Tables, request: PageRequest) -> Result<Draft, StoreError> {
     let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
     Plan::from_tables(&snapshot, request)?.finish_in(&snapshot)

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Health, Mark, MemberStatus, Missed, NewConversation, Opened, Position,
-    Prefer, RemoveMember, Statuses, Store, UserUpdate,
+    Accepted, AddMembers, Append, Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Erase,
+    EraseReport, Health, Mark, MemberStatus, Missed, NewConversation, Opened, Position, Prefer, Progress,
+    RemoveMember, RestoreReport, RunReport, Statuses, Store, UserUpdate, VerifyReport,
 };
 use bluetick_core::{
     Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
@@ -13,6 +14,7 @@ use bluetick_core::{
     UserId,
 };
 
+use crate::archive::{Archivist, Filled};
 use crate::codec::record;
 use crate::commit::{
     Answer, AppendCommand, CLOSING_PATIENCE, Command, Control, HealthState, MarkCommand, Queue, WritableRoom,
@@ -22,7 +24,7 @@ use crate::inbox::InboxReader;
 use crate::memory::{Profiles, Room, Rooms, Users};
 use crate::open::{OpenError, Running, StoreParts, Threads, open};
 use crate::people;
-use crate::read::{Plan, page_from_tables};
+use crate::read::{Draft, Plan, page_from_tables};
 use crate::tables::{Identity, Tables};
 use crate::wake::Waker;
 
@@ -39,6 +41,7 @@ pub struct EmbeddedStore {
     identity: Identity,
     clock: Arc<dyn bluetick_core::time::Clock>,
     dedupe_window_ms: i64,
+    archivist: Arc<Archivist>,
     threads: Mutex<Option<Threads>>,
     lock: crate::lock::DataLock,
 }
@@ -59,6 +62,7 @@ impl EmbeddedStore {
             identity: running.identity,
             clock: running.clock,
             dedupe_window_ms: running.settings.dedupe_window_ms(),
+            archivist: running.archivist,
             threads: Mutex::new(Some(running.threads)),
             lock: running.lock,
         })
@@ -96,10 +100,32 @@ impl EmbeddedStore {
         answer.await.unwrap_or(Err(StoreError::Closing))
     }
 
+    /// A page as memory and tables have it.
+    async fn draft(&self, request: PageRequest) -> Result<Drafted, StoreError> {
+        let Some(room) = self.rooms.get(request.conversation) else {
+            let tables = Arc::clone(&self.tables);
+            return blocking(move || page_from_tables(&tables, request)).await.map(Drafted::Draft);
+        };
+        let plan = Plan::from_room(&room, request)?;
+        if !plan.needs_tables() {
+            return plan.finish().map(Drafted::Page);
+        }
+        let tables = Arc::clone(&self.tables);
+        blocking(move || plan.finish_from(&tables)).await.map(Drafted::Draft)
+    }
+
     fn take_threads(&self) -> Option<Threads> {
         self.threads.lock().expect("nobody panics while holding the threads").take()
     }
 }
+
+enum Drafted {
+    Page(Page),
+    Draft(Draft),
+}
+
+/// How often rows are read when the object they name is gone: somebody may have rewritten it, or brought it back.
+const LOOKS_AT_ARCHIVE: u32 = 3;
 
 /// Waits for the threads to finish what was accepted, and for the last checkpoint.
 fn join(threads: Option<Threads>) {
@@ -226,16 +252,18 @@ impl Store for EmbeddedStore {
     }
 
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
-        let Some(room) = self.rooms.get(request.conversation) else {
-            let tables = Arc::clone(&self.tables);
-            return blocking(move || page_from_tables(&tables, request)).await;
-        };
-        let plan = Plan::from_room(&room, request)?;
-        if !plan.needs_tables() {
-            return plan.finish();
+        for look in 1.. {
+            let draft = match self.draft(request.clone()).await? {
+                Drafted::Page(page) => return Ok(page),
+                Drafted::Draft(draft) if draft.cold.is_empty() => return draft.finish(),
+                Drafted::Draft(draft) => draft,
+            };
+            match self.archivist.fill(draft, look == LOOKS_AT_ARCHIVE).await? {
+                Filled::Page(page) => return Ok(page),
+                Filled::LookAgain => {}
+            }
         }
-        let tables = Arc::clone(&self.tables);
-        blocking(move || plan.finish_from(&tables)).await
+        unreachable!("the last look gives a page")
     }
 
     async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
@@ -333,6 +361,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn close(&self) {
+        self.archivist.stop().await;
         self.queue.close();
         let threads = self.take_threads();
         if tokio::task::spawn_blocking(move || join(threads)).await.is_err() {
@@ -340,6 +369,37 @@ impl Store for EmbeddedStore {
                 "closing the store was interrupted; the log has everything that was acknowledged"
             );
         }
+    }
+}
+
+#[async_trait]
+impl Archive for EmbeddedStore {
+    async fn status(&self) -> Result<ArchiveStatus, ArchiveError> {
+        self.archivist.status().await
+    }
+
+    async fn run(&self, request: ArchiveRun, progress: Arc<dyn Progress>) -> Result<RunReport, ArchiveError> {
+        self.archivist.run(request, progress).await
+    }
+
+    async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
+        self.archivist.verify(progress).await
+    }
+
+    async fn restore(
+        &self,
+        conversation: ConversationId,
+        progress: Arc<dyn Progress>,
+    ) -> Result<RestoreReport, ArchiveError> {
+        self.archivist.restore(conversation, progress).await
+    }
+
+    async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError> {
+        self.archivist.erase(erase, progress).await
+    }
+
+    fn counters(&self) -> ArchiveCounters {
+        self.archivist.counters()
     }
 }
 

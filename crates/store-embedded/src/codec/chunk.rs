@@ -9,6 +9,8 @@
 //! newest received_at i64 | notices before u64 | fingerprint u32 × count | (length varint, record) × count, plain or in
 //! zstd
 //! ```
+//!
+//! The same header stands before a chunk whose content lies in the archive ([`super::cold`]).
 
 use std::cell::RefCell;
 use std::hash::Hasher;
@@ -23,6 +25,8 @@ const HEADER_BYTES: usize = 32;
 const COMPRESSION_LEVEL: i32 = 1;
 const PLAIN: u8 = 0;
 const ZSTD: u8 = 1;
+/// The content lies in the archive.
+pub(super) const COLD: u8 = 2;
 /// A handful of short messages gains little from compression, and is written again soon when the next ones join it.
 const PLAIN_BELOW_BYTES: usize = 768;
 /// A guard against a damaged length; 64 messages of 64 KiB and their records fit with room to spare.
@@ -63,6 +67,14 @@ impl Fingerprinter {
         let hash = hasher.finish();
         Fingerprint(((hash >> 32) as u32).max(1))
     }
+
+    /// Tells whether a message that is sent again has the content of one that lies in the archive.
+    pub fn of_content(&self, content: &str) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.0);
+        hasher.write(b"content");
+        hasher.write(content.as_bytes());
+        hasher.finish()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,9 +85,9 @@ pub struct Header<'a> {
     /// How many notices the conversation has before this chunk. They have no fingerprint, so that those in it can be
     /// counted without opening it.
     pub notices_before: u64,
-    packing: u8,
+    pub(super) packing: u8,
     body_checksum: u32,
-    raw_bytes: usize,
+    pub(super) raw_bytes: usize,
     fingerprints: &'a [u8],
     body: &'a [u8],
 }
@@ -117,6 +129,19 @@ impl<'a> Header<'a> {
         })
     }
 
+    /// Whether its content lies in the archive.
+    pub fn is_cold(&self) -> bool {
+        self.packing == COLD
+    }
+
+    /// The body, if it is what was written.
+    pub(super) fn checked_body(&self) -> Result<&'a [u8], DecodeError> {
+        match crc32fast::hash(self.body) == self.body_checksum {
+            true => Ok(self.body),
+            false => Err(DecodeError::Checksum),
+        }
+    }
+
     /// How many notices the conversation has up to the message at `index` of this chunk.
     pub fn notices_through(&self, index: usize) -> u64 {
         let here = self.fingerprints().take(index + 1).filter(|print| *print == Fingerprint::NONE);
@@ -132,6 +157,16 @@ impl<'a> Header<'a> {
 /// The count in a chunk's header, unverified: enough to decide whether to open it.
 pub fn count_of(chunk: &[u8]) -> usize {
     chunk.get(1).copied().map_or(0, usize::from)
+}
+
+/// How many bytes its records have before compression.
+pub fn raw_length(header: &Header<'_>) -> usize {
+    header.raw_bytes
+}
+
+/// Whether a chunk's content lies in the archive, unverified like the count: enough to leave it alone.
+pub fn is_cold(chunk: &[u8]) -> bool {
+    chunk.get(2) == Some(&COLD)
 }
 
 /// Of everything in the header but this checksum itself.
@@ -150,6 +185,10 @@ pub struct Unpacked {
 }
 
 impl Unpacked {
+    pub(super) fn new(raw: Vec<u8>, records: Vec<std::ops::Range<usize>>) -> Unpacked {
+        Unpacked { raw, records }
+    }
+
     pub fn records(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
         self.records.iter().map(|range| &self.raw[range.clone()])
     }
@@ -164,28 +203,38 @@ thread_local! {
         RefCell::new(zstd::bulk::Decompressor::new().expect("a decompressor needs memory only"));
 }
 
+/// The records of a chunk whose content is here.
 pub fn unpack(header: &Header<'_>) -> Result<Unpacked, DecodeError> {
-    if crc32fast::hash(header.body) != header.body_checksum {
-        return Err(DecodeError::Checksum);
-    }
+    let body = header.checked_body()?;
     let raw = match header.packing {
-        PLAIN => header.body.to_vec(),
-        ZSTD => DECOMPRESSOR
-            .with_borrow_mut(|zstd| zstd.decompress(header.body, header.raw_bytes))
-            .map_err(|_| DecodeError::Malformed("a compressed chunk"))?,
+        PLAIN => body.to_vec(),
+        ZSTD => decompress(body, header.raw_bytes)?,
         value => return Err(DecodeError::Unknown { what: "packing", value: value.into() }),
     };
     let mut records = Vec::with_capacity(header.count);
     let mut reader = Reader(&raw);
     while !reader.is_empty() {
-        let record = reader.bytes()?;
-        let end = raw.len() - reader.rest().len();
-        records.push(end - record.len()..end);
+        records.push(next_record(&raw, &mut reader)?);
     }
     if records.len() != header.count {
         return Err(DecodeError::Malformed("a chunk's count"));
     }
     Ok(Unpacked { raw, records })
+}
+
+pub(super) fn decompress(bytes: &[u8], raw_bytes: usize) -> Result<Vec<u8>, DecodeError> {
+    let raw = DECOMPRESSOR.with_borrow_mut(|zstd| zstd.decompress(bytes, raw_bytes));
+    raw.map_err(|_| DecodeError::Malformed("a compressed chunk"))
+}
+
+/// Where in `raw`, of which `reader` reads the rest, the next record lies.
+pub(super) fn next_record(
+    raw: &[u8],
+    reader: &mut Reader<'_>,
+) -> Result<std::ops::Range<usize>, DecodeError> {
+    let record = reader.bytes()?;
+    let end = raw.len() - reader.rest().len();
+    Ok(end - record.len()..end)
 }
 
 /// Packs chunks one after the other, with buffers that live as long as it does.
@@ -212,34 +261,59 @@ impl Packer {
     /// Appends one chunk to `out`. `newest` is at least the `received_at` of every message up to the last of these.
     pub fn pack(&mut self, entries: &[Entry<'_>], newest: Timestamp, notices_before: u64, out: &mut Vec<u8>) {
         assert!((1..=CAPACITY).contains(&entries.len()), "a chunk holds 1 to 64 messages");
-        let start = out.len();
         self.raw.clear();
         for entry in entries {
             put_varint(&mut self.raw, entry.record.len() as u64);
             self.raw.extend_from_slice(entry.record);
         }
         let packing = if self.raw.len() < PLAIN_BELOW_BYTES { PLAIN } else { ZSTD };
-        out.extend_from_slice(&[VERSION, entries.len() as u8, packing, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        out.extend_from_slice(&u32::try_from(self.raw.len()).expect("64 records are small").to_le_bytes());
-        out.extend_from_slice(&newest.millis().to_le_bytes());
-        out.extend_from_slice(&notices_before.to_le_bytes());
-        debug_assert_eq!(out.len() - start, HEADER_BYTES);
-        for entry in entries {
-            out.extend_from_slice(&entry.fingerprint.0.to_le_bytes());
-        }
-        let body = out.len();
-        if packing == PLAIN {
-            out.extend_from_slice(&self.raw);
-        } else {
-            out.resize(body + zstd::zstd_safe::compress_bound(self.raw.len()), 0);
-            let written = self.zstd.compress_to_buffer(&self.raw, &mut out[body..]);
-            out.truncate(body + written.expect("the buffer has the size zstd asks for"));
-        }
-        let body_checksum = crc32fast::hash(&out[body..]);
-        out[start + 8..start + 12].copy_from_slice(&body_checksum.to_le_bytes());
-        let checksum = header_checksum(&out[start..body]);
-        out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
+        let prints = entries.iter().map(|entry| entry.fingerprint);
+        let facts = Facts { packing, raw_bytes: self.raw.len(), newest, notices_before };
+        put_chunk(out, prints, facts, |out| match packing {
+            PLAIN => out.extend_from_slice(&self.raw),
+            _ => compress(&mut self.zstd, &self.raw, out),
+        });
     }
+}
+
+/// What a header says besides the fingerprints.
+pub(super) struct Facts {
+    pub packing: u8,
+    pub raw_bytes: usize,
+    pub newest: Timestamp,
+    pub notices_before: u64,
+}
+
+/// Writes the header, lets `put_body` write the body behind it, and adds the checksums.
+pub(super) fn put_chunk(
+    out: &mut Vec<u8>,
+    prints: impl ExactSizeIterator<Item = Fingerprint>,
+    facts: Facts,
+    put_body: impl FnOnce(&mut Vec<u8>),
+) {
+    let start = out.len();
+    let count = u8::try_from(prints.len()).expect("a chunk holds 1 to 64 messages");
+    out.extend_from_slice(&[VERSION, count, facts.packing, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&u32::try_from(facts.raw_bytes).expect("64 records are small").to_le_bytes());
+    out.extend_from_slice(&facts.newest.millis().to_le_bytes());
+    out.extend_from_slice(&facts.notices_before.to_le_bytes());
+    debug_assert_eq!(out.len() - start, HEADER_BYTES);
+    for print in prints {
+        out.extend_from_slice(&print.0.to_le_bytes());
+    }
+    let body = out.len();
+    put_body(out);
+    let body_checksum = crc32fast::hash(&out[body..]);
+    out[start + 8..start + 12].copy_from_slice(&body_checksum.to_le_bytes());
+    let checksum = header_checksum(&out[start..body]);
+    out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
+}
+
+pub(super) fn compress(zstd: &mut zstd::bulk::Compressor<'static>, raw: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + zstd::zstd_safe::compress_bound(raw.len()), 0);
+    let written = zstd.compress_to_buffer(raw, &mut out[start..]);
+    out.truncate(start + written.expect("the buffer has the size zstd asks for"));
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 //!
 //! Integers are LEB128 varints, signed ones zigzagged; strings and byte strings carry their length in front.
 
+pub mod archive;
 pub mod chunk;
+pub mod cold;
 pub mod event;
 pub mod record;
 pub mod rows;

@@ -205,8 +205,13 @@ impl Committer {
     fn seal_if_due(&mut self) {
         let idle = self.dirty_since.is_some_and(|since| since.elapsed() >= self.parts.checkpoint_idle);
         let full = self.parts.generation.log_bytes >= self.parts.checkpoint_bytes;
-        if (idle || full) && self.parts.handover.is_free() {
-            self.seal();
+        let wanted = self.parts.handover.is_wanted();
+        if !(idle || full || wanted) || !self.parts.handover.is_free() {
+            return;
+        }
+        match self.parts.generation.is_empty() && !idle && !full {
+            true => self.parts.handover.give_nothing(),
+            false => self.seal(),
         }
     }
 

@@ -22,6 +22,11 @@ struct State {
     closed: bool,
     /// When a checkpoint that is still being written has to stop.
     stop_at: Option<Instant>,
+    /// Somebody waits for what there is to be in the tables.
+    wanted: bool,
+    /// How many generations were handed over, and how many of them are in the tables.
+    given: u64,
+    written: u64,
 }
 
 #[derive(Default)]
@@ -51,7 +56,44 @@ impl Handover {
         let mut state = self.state();
         assert!(matches!(state.slot, Slot::Free), "one generation at a time");
         state.slot = Slot::Full(generation);
+        state.wanted = false;
+        state.given += 1;
         self.changed.notify_all();
+    }
+
+    /// There is nothing to hand over: everything is in the tables.
+    pub fn give_nothing(&self) {
+        let mut state = self.state();
+        assert!(matches!(state.slot, Slot::Free), "one generation at a time");
+        state.wanted = false;
+        state.given += 1;
+        state.written += 1;
+        self.changed.notify_all();
+    }
+
+    /// Whether somebody waits for the next generation.
+    pub fn is_wanted(&self) -> bool {
+        self.state().wanted
+    }
+
+    /// Asks for a checkpoint without waiting for the next one. The number is for [`Handover::wait_for`].
+    pub fn want(&self) -> u64 {
+        let mut state = self.state();
+        state.wanted = true;
+        state.given + 1
+    }
+
+    /// Waits until the generation with this number is in the tables: all that was durable when it was asked for.
+    /// Otherwise, why not.
+    pub fn wait_for(&self, number: u64, patience: Duration) -> Result<(), String> {
+        let waiting = |state: &mut State| state.written < number && !state.closed;
+        let waited = self.changed.wait_timeout_while(self.state(), patience, waiting);
+        let (state, _) = waited.expect("nobody panics while holding the handover");
+        match (state.written >= number, &state.failing) {
+            (true, _) => Ok(()),
+            (false, Some(why)) => Err(why.clone()),
+            (false, None) => Err("the tables are not written in time".to_owned()),
+        }
     }
 
     /// Waits for a generation.
@@ -76,6 +118,7 @@ impl Handover {
     pub fn finished(&self, through: BatchNumber) {
         let mut state = self.state();
         state.slot = Slot::Free;
+        state.written = state.given;
         state.done = through;
         state.failing = None;
         self.changed.notify_all();

@@ -5,23 +5,25 @@ use std::sync::Arc;
 use bluetick_core::decide;
 use bluetick_core::ports::{AddMembers, Appended, NewConversation, Opened, Prefer, RemoveMember, UserUpdate};
 use bluetick_core::{
-    ConversationView, Message, Profile, ProfileUpdate, Refusal, Seq, StoreError, User, UserId,
+    ContentType, ConversationView, Message, Profile, ProfileUpdate, Refusal, Seq, StoreError, User, UserId,
 };
 
 use super::batch::{
     AppendCommand, Batch, Command, Control, MarkCommand, Planned, PlannedMessage, Subject, answer,
 };
 use super::{Reply, WritableRoom};
+use crate::codec::chunk::Fingerprinter;
 use crate::codec::record::Record;
 use crate::codec::{event, record};
 use crate::memory::{Profiles, Room, RoomState, Users};
-use crate::tables::Tables;
+use crate::tables::{Cell, Tables};
 
 pub struct Sequencer {
     pub tables: Arc<Tables>,
     pub users: Arc<Users>,
     pub profiles: Arc<Profiles>,
     pub dedupe_window_ms: i64,
+    pub fingerprinter: Fingerprinter,
 }
 
 impl Sequencer {
@@ -100,12 +102,12 @@ impl Sequencer {
             return Ok(Comparison::Same(Appended { seq, received_at, duplicate: true }));
         }
         if let Some(record) = state.tail_record(seq) {
-            return compare_record(record, seq, append);
+            return compare_cell(&Cell { record, cold: None }, seq, append, &self.fingerprinter);
         }
         let mut found = Comparison::Other;
         let mut failure = None;
-        self.tables.current()?.snapshot()?.records(room.id, seq..=seq, |seq, record| {
-            match compare_record(record, seq, append) {
+        self.tables.current()?.snapshot()?.cells(room.id, seq..=seq, |seq, cell| {
+            match compare_cell(&cell, seq, append, &self.fingerprinter) {
                 Ok(comparison) => found = comparison,
                 Err(error) => failure = Some(error),
             }
@@ -277,16 +279,24 @@ enum Comparison {
     Conflict,
 }
 
-fn compare_record(
-    record: &[u8],
+/// The content of what lies in the archive is known by its hash: nobody waits for the archive here.
+fn compare_cell(
+    cell: &Cell<'_>,
     seq: Seq,
     append: &bluetick_core::ports::Append,
+    hasher: &Fingerprinter,
 ) -> Result<Comparison, StoreError> {
-    let stored = Record::decode(record).map_err(|error| StoreError::Damaged(error.to_string()))?;
+    let stored = Record::decode(cell.record).map_err(|error| StoreError::Damaged(error.to_string()))?;
     if stored.sender != append.sender.as_str() || stored.message_id != append.message_id {
         return Ok(Comparison::Other);
     }
-    if stored.content != &*append.content || stored.content_type != append.content_type {
+    let same_content = match cell.cold {
+        Some(cold) => hasher.of_content(&append.content) == cold.content_hash,
+        None => stored.content == &*append.content,
+    };
+    // What was erased stays erased, whoever sends it again.
+    let erased = stored.content_type == ContentType::Erased;
+    if !erased && (!same_content || stored.content_type != append.content_type) {
         return Ok(Comparison::Conflict);
     }
     Ok(Comparison::Same(Appended { seq, received_at: stored.received_at, duplicate: true }))

@@ -12,21 +12,28 @@
 //! | `pending` | user, conversation | the last place before what no device has acknowledged |
 //! | `users`, `profiles` | user | account; presence |
 //! | `names` | what a user is found by, user | nothing. Made again from `users` where it was never made |
-//! | `meta` | name | identity, position in the log |
+//! | `segments` | conversation, first seq | an object of the archive that chunks refer to |
+//! | `progress` | conversation | how far it has come on its way to the archive |
+//! | `erasures` | conversation, sender | what is being erased |
+//! | `meta` | name | identity, position in the log, how much lies in the archive |
 
+mod archive;
+mod compact;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 mod update;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+pub use archive::{ChunkKey, HotChunk, end_of};
 use bluetick_core::{ConversationId, Epoch, Person, StoreError};
+pub use compact::Space;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, WithoutTls};
-pub use snapshot::Snapshot;
+pub use snapshot::{Cell, ColdCell, Snapshot};
 use thiserror::Error;
 pub use update::{InboxChange, Update};
 
@@ -93,6 +100,22 @@ type Table = Database<Bytes, Bytes>;
 pub struct Tables {
     directory: PathBuf,
     engine: RwLock<Option<Arc<Engine>>>,
+    /// Held by whoever writes, for as long as the engine must stay the same one.
+    writing: Mutex<()>,
+}
+
+/// The right to write. While somebody has it, the engine is not replaced.
+pub struct Writing<'t> {
+    engine: Arc<Engine>,
+    _turn: MutexGuard<'t, ()>,
+}
+
+impl std::ops::Deref for Writing<'_> {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
 }
 
 /// How long [`Tables::reopen`] waits for reads that are under way.
@@ -100,17 +123,31 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Tables {
     pub fn open(directory: &Path) -> Result<Tables, TablesError> {
+        Tables::remove_leftovers(directory);
         let engine = RwLock::new(Some(Arc::new(Engine::open(directory)?)));
-        Ok(Tables { directory: directory.to_owned(), engine })
+        let directory = directory.to_owned();
+        Ok(Tables { directory, engine, writing: Mutex::new(()) })
     }
 
-    /// What to read and write with. Held for one read or one checkpoint, never longer.
+    /// What to read with. Held for one read, never longer.
     pub fn current(&self) -> Result<Arc<Engine>, TablesError> {
         self.engine.read().expect("nobody panics while holding the engine").clone().ok_or(TablesError::Closed)
     }
 
+    /// What to write with, when it is one's turn. Held for one checkpoint, or one change by the archive.
+    pub fn writing(&self) -> Result<Writing<'_>, TablesError> {
+        let turn = self.turn();
+        Ok(Writing { engine: self.current()?, _turn: turn })
+    }
+
+    /// Nobody else writes meanwhile. What a writer that panicked left was never committed.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Closes the engine and opens it again: the way out when it has shut itself off.
     pub fn reopen(&self) -> Result<(), TablesError> {
+        let _turn = self.turn();
         let mut slot = self.engine.write().expect("nobody panics while holding the engine");
         if let Some(engine) = slot.take() {
             let closing = engine.env.clone().prepare_for_closing();
@@ -134,6 +171,9 @@ pub struct Engine {
     users: Table,
     profiles: Table,
     names: Table,
+    segments: Table,
+    progress: Table,
+    erasures: Table,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -155,6 +195,7 @@ const IDENTITY_KEY: &[u8] = b"identity";
 const CHECKPOINT_KEY: &[u8] = b"checkpoint";
 const LOG_STARTED_KEY: &[u8] = b"log started";
 const NAMES_MADE_KEY: &[u8] = b"names made";
+const COLD_COUNT_KEY: &[u8] = b"cold count";
 
 impl Engine {
     #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
@@ -179,6 +220,9 @@ impl Engine {
         let users = env.create_database(&mut txn, Some("users"))?;
         let profiles = env.create_database(&mut txn, Some("profiles"))?;
         let names = env.create_database(&mut txn, Some("names"))?;
+        let segments = env.create_database(&mut txn, Some("segments"))?;
+        let progress = env.create_database(&mut txn, Some("progress"))?;
+        let erasures = env.create_database(&mut txn, Some("erasures"))?;
         txn.commit()?;
         Ok(Engine {
             env,
@@ -192,6 +236,9 @@ impl Engine {
             users,
             profiles,
             names,
+            segments,
+            progress,
+            erasures,
         })
     }
 
@@ -310,6 +357,9 @@ impl Engine {
             ("users", self.users),
             ("profiles", self.profiles),
             ("names", self.names),
+            ("segments", self.segments),
+            ("progress", self.progress),
+            ("erasures", self.erasures),
         ];
         let measure = |(name, table): (&'static str, Table)| {
             let stat = table.stat(&txn)?;

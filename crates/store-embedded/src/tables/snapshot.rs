@@ -7,8 +7,25 @@ use bluetick_core::{ConversationId, Member, Members, NamePrefix, Profile, Seq, S
 use heed::{RoTxn, WithoutTls};
 
 use super::{Engine, TablesError, in_table};
+use crate::codec::cold::{ColdChunk, ColdPlace};
 use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, chunk, rows};
+
+/// What is at one place.
+pub struct Cell<'a> {
+    /// Without its content where that lies in the archive.
+    pub record: &'a [u8],
+    pub cold: Option<ColdCell>,
+}
+
+/// Where the content of a message lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColdCell {
+    pub place: ColdPlace,
+    /// In the frame.
+    pub index: usize,
+    pub content_hash: u64,
+}
 
 /// The tables at one moment.
 pub struct Snapshot<'t> {
@@ -123,11 +140,11 @@ impl Snapshot<'_> {
         count().map_err(in_table("chunks"))
     }
 
-    /// The record at `seq`.
+    /// The record at `seq`, without its content where that lies in the archive.
     pub fn record(&self, id: ConversationId, seq: Seq) -> Result<Option<Vec<u8>>, TablesError> {
         let mut record = None;
-        self.records(id, seq..=seq, |_, found| {
-            record = Some(found.to_vec());
+        self.cells(id, seq..=seq, |_, cell| {
+            record = Some(cell.record.to_vec());
             Ok(())
         })?;
         Ok(record)
@@ -138,12 +155,12 @@ impl Snapshot<'_> {
         Ok(self.tables.inbox.get(&self.txn, &rows::inbox_key(user, id))?.map(<[u8]>::to_vec))
     }
 
-    /// Gives each record of `range` to `visit`, oldest first.
-    pub fn records(
+    /// Gives what is at each place of `range` to `visit`, oldest first.
+    pub fn cells(
         &self,
         id: ConversationId,
         range: RangeInclusive<Seq>,
-        mut visit: impl FnMut(Seq, &[u8]) -> Result<(), DecodeError>,
+        mut visit: impl FnMut(Seq, Cell<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), TablesError> {
         let below = rows::chunk_key(id, *range.start());
         let lowest = rows::chunk_key(id, Seq::ZERO);
@@ -155,11 +172,22 @@ impl Snapshot<'_> {
         for found in self.tables.chunks.range(&self.txn, &bounds)? {
             let (key, bytes) = found?;
             let mut read = || -> Result<(), DecodeError> {
-                let first_seq = rows::chunk_first_seq(key)?;
-                let unpacked = chunk::unpack(&chunk::Header::read(bytes)?)?;
-                for (record, seq) in unpacked.records().zip(first_seq.get()..) {
-                    if range.contains(&Seq::new(seq)) {
-                        visit(Seq::new(seq), record)?;
+                let header = chunk::Header::read(bytes)?;
+                let places = (rows::chunk_first_seq(key)?.get()..).map(Seq::new);
+                if header.is_cold() {
+                    let chunk = ColdChunk::read(&header)?;
+                    for ((index, (record, content_hash)), seq) in chunk.cells().enumerate().zip(places) {
+                        let index = chunk.place.index as usize + index;
+                        let cold = ColdCell { place: chunk.place, index, content_hash };
+                        if range.contains(&seq) {
+                            visit(seq, Cell { record, cold: Some(cold) })?;
+                        }
+                    }
+                    return Ok(());
+                }
+                for (record, seq) in chunk::unpack(&header)?.records().zip(places) {
+                    if range.contains(&seq) {
+                        visit(seq, Cell { record, cold: None })?;
                     }
                 }
                 Ok(())

@@ -37,8 +37,8 @@ fn read(tables: &Engine, id: ConversationId, range: RangeInclusive<u64>) -> Vec<
     let range = Seq::new(*range.start())..=Seq::new(*range.end());
     let snapshot = tables.snapshot().unwrap();
     snapshot
-        .records(id, range, |seq, record| {
-            assert_eq!(record, seq.to_string().as_bytes());
+        .cells(id, range, |seq, cell| {
+            assert_eq!(cell.record, seq.to_string().as_bytes());
             seen.push(seq.get());
             Ok(())
         })

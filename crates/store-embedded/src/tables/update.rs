@@ -7,6 +7,7 @@ use bluetick_core::{ConversationId, Member, Person, Profile, Seq, Standing, Time
 use heed::RwTxn;
 
 use super::{CHECKPOINT_KEY, Engine, Table, TablesError, in_table, order_key_of};
+use crate::codec::cold::ColdChunk;
 use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, chunk, record, rows};
 use crate::log::BatchNumber;
@@ -126,9 +127,14 @@ impl Update<'_> {
     fn preview_at(&self, id: ConversationId, head: Seq) -> Result<Vec<u8>, TablesError> {
         let Some((first, bytes)) = self.last_chunk(id)? else { return Ok(Vec::new()) };
         let read = || {
-            let unpacked = chunk::unpack(&chunk::Header::read(bytes)?)?;
+            let header = chunk::Header::read(bytes)?;
             let index = usize::try_from(head.distance_from(first)).unwrap_or(usize::MAX);
-            unpacked.get(index).map_or(Ok(Vec::new()), record::cut)
+            // An inbox does without the words of a message that lies in the archive.
+            let records = match header.is_cold() {
+                true => ColdChunk::read(&header)?.stubs,
+                false => chunk::unpack(&header)?,
+            };
+            records.get(index).map_or(Ok(Vec::new()), record::cut)
         };
         read().map_err(in_table("chunks"))
     }
@@ -156,7 +162,7 @@ impl Update<'_> {
         self.put(self.tables.meta, CHECKPOINT_KEY, &through.0.to_le_bytes())
     }
 
-    fn put(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
+    pub(super) fn put(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
         self.bytes += key.len() + row.len();
         Ok(table.put(&mut self.txn, key, row)?)
     }

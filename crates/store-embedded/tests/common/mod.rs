@@ -3,12 +3,15 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::path::Path;
+use std::sync::Arc;
 
+use bluetick_archive::Vault;
 use bluetick_core::ports::{Append, Creation, NewConversation, Store};
 use bluetick_core::{
     ContentType, ConversationId, PageFrom, PageLimit, PageRequest, Seq, StoreError, Timestamp, UserId,
 };
 use bluetick_store_embedded::StoreSettings;
+use object_store::memory::InMemory;
 use tempfile::TempDir;
 
 pub const NOW: Timestamp = Timestamp::from_millis(1_750_000_000_000);
@@ -43,6 +46,12 @@ pub fn copy_into(from: &Path, to: &Path) {
             let _ = std::fs::copy(entry.path(), target);
         }
     }
+}
+
+/// An archive in memory, and the objects in it.
+pub fn memory_vault() -> (Arc<Vault>, Arc<InMemory>) {
+    let objects = Arc::new(InMemory::new());
+    (Arc::new(Vault::over(Arc::clone(&objects) as _, "test", 1 << 20)), objects)
 }
 
 pub fn user(name: &str) -> UserId {

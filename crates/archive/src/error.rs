@@ -1,0 +1,127 @@
+//! What can go wrong with an object, and how the object store's own errors are told: in few words, without secrets.
+
+use std::error::Error as StdError;
+
+use object_store::Error as ObjectError;
+use object_store::client::HttpError;
+use thiserror::Error;
+
+/// Only [`Missing`](VaultError::Missing) and [`Damaged`](VaultError::Damaged) say something about the object; after any
+/// other the same call may work later.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum VaultError {
+    /// The object store answered, and has no such object.
+    #[error("segment {name} is not there")]
+    Missing { name: String },
+    /// It was fetched, and is not what was put.
+    #[error("segment {name} is damaged: {why}")]
+    Damaged { name: String, why: String },
+    /// The object store is down, slow, full, or refuses.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A sentence that names the key.
+    #[error("{0}")]
+    Settings(String),
+}
+
+/// The last link of the chain of causes, which says what really happened.
+fn root_of(error: &ObjectError) -> &(dyn StdError + 'static) {
+    chain(error).last().expect("a chain has its first link")
+}
+
+fn chain(error: &ObjectError) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+    let first: &(dyn StdError + 'static) = error;
+    std::iter::successors(Some(first), |link| (*link).source())
+}
+
+/// Whether no answer came at all, as opposed to one that was not liked.
+pub(crate) fn is_transport(error: &ObjectError) -> bool {
+    chain(error).any(|link| link.is::<HttpError>())
+}
+
+/// What an HTTP answer was, such as `(403, "403 Forbidden (InvalidAccessKeyId)")`. Never its whole body: S3 repeats the
+/// signed request there, session token included.
+fn http_answer(text: &str) -> Option<(u16, String)> {
+    let (_, rest) = text.split_once("status code: ")?;
+    let (status, body) = rest.split_once(':').unwrap_or((rest, ""));
+    let number = status.get(..3)?.parse().ok()?;
+    Some(match code_in(body) {
+        Some(code) => (number, format!("{} ({code})", status.trim())),
+        None => (number, status.trim().to_owned()),
+    })
+}
+
+/// The error code S3 names in its answer.
+fn code_in(body: &str) -> Option<&str> {
+    let (_, rest) = body.split_once("<Code>")?;
+    let (code, _) = rest.split_once("</Code>")?;
+    let is_code =
+        !code.is_empty() && code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_code.then_some(code)
+}
+
+pub(crate) fn status_of(error: &ObjectError) -> Option<u16> {
+    http_answer(&root_of(error).to_string()).map(|(status, _)| status)
+}
+
+/// A bucket that is not there answers as an object that is not there does; the one is a setting, the other a loss.
+pub(crate) fn is_missing_bucket(error: &ObjectError) -> bool {
+    code_in(&root_of(error).to_string()) == Some("NoSuchBucket")
+}
+
+/// The error in few words.
+pub(crate) fn in_words(error: &ObjectError) -> String {
+    const MAX_BYTES: usize = 200;
+    let text = root_of(error).to_string();
+    if let Some((_, words)) = http_answer(&text) {
+        return format!("it answered {words}");
+    }
+    if let Some(code) = code_in(&text) {
+        return format!("it answered {code}");
+    }
+    // Whatever else an answer brought stays where it is.
+    let plain = text.split('<').next().unwrap_or_default();
+    plain[..plain.floor_char_boundary(MAX_BYTES)].trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(text: &str) -> ObjectError {
+        ObjectError::Generic { store: "S3", source: text.to_owned().into() }
+    }
+
+    #[test]
+    fn what_s3_repeats_of_the_request_is_not_told() {
+        let error = generic(
+            "Server returned non-2xx status code: 403 Forbidden: <?xml version=\"1.0\"?><Error><Code>SignatureDoesNotMatch\
+             </Code><AWSAccessKeyId>AKIA</AWSAccessKeyId><CanonicalRequest>x-amz-security-token:tell-nobody</CanonicalRequest></Error>",
+        );
+        assert_eq!(in_words(&error), "it answered 403 Forbidden (SignatureDoesNotMatch)");
+        assert_eq!(status_of(&error), Some(403));
+        let error = generic("Server returned error response: <Error><Code>SlowDown</Code>secret</Error>");
+        assert_eq!(in_words(&error), "it answered SlowDown");
+        assert_eq!(in_words(&generic("cannot read <Secret>x</Secret>")), "cannot read");
+    }
+
+    #[test]
+    fn an_answer_without_a_body_is_told_by_its_status() {
+        assert_eq!(
+            in_words(&generic("Server returned non-2xx status code: 503 Service Unavailable: ")),
+            "it answered 503 Service Unavailable"
+        );
+        assert_eq!(
+            in_words(&generic("No space left on device (os error 28)")),
+            "No space left on device (os error 28)"
+        );
+    }
+
+    #[test]
+    fn a_missing_bucket_is_told_from_a_missing_object() {
+        let answer =
+            |code: &str| generic(&format!("status code: 404 Not Found: <Error><Code>{code}</Code></Error>"));
+        assert!(is_missing_bucket(&answer("NoSuchBucket")));
+        assert!(!is_missing_bucket(&answer("NoSuchKey")));
+    }
+}

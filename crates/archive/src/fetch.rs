@@ -1,0 +1,108 @@
+//! One request to the object store: bounded in time, and its failure sorted into what lasts and what passes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{Error as ObjectError, GetOptions, ObjectStore, ObjectStoreExt};
+
+use crate::engine::Engine;
+use crate::error::{in_words, is_missing_bucket, is_transport, status_of};
+use crate::{FrameRef, VaultError};
+
+/// An object store with a deadline.
+pub(crate) struct Remote {
+    engine: Engine,
+    timeout: Duration,
+}
+
+/// An object store's own answer, before it is sorted.
+type Answer<T> = Result<T, ObjectError>;
+
+impl Remote {
+    pub(crate) fn new(engine: Engine, timeout: Duration) -> Remote {
+        Remote { engine, timeout }
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn objects(&self) -> &dyn ObjectStore {
+        &*self.engine.objects
+    }
+
+    /// Waits for one request and its retries together.
+    pub(crate) async fn ask<T>(
+        &self,
+        request: impl Future<Output = Answer<T>>,
+    ) -> Result<Answer<T>, VaultError> {
+        match tokio::time::timeout(self.timeout, request).await {
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(self.unavailable(&format!("no answer within {} s", self.timeout.as_secs_f64()))),
+        }
+    }
+
+    /// One frame's bytes, as many as there are.
+    pub(crate) async fn range(&self, path: &Path, name: &str, frame: &FrameRef) -> Result<Bytes, VaultError> {
+        let end = frame.offset.saturating_add(frame.length.into());
+        let request = async {
+            let error = match self.objects().get_range(path, frame.offset..end).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => error,
+            };
+            // Every store has its own words for a range beyond the end; all know how long the object is.
+            let is_other = matches!(error, ObjectError::Generic { .. }) && !is_transport(&error);
+            if is_other && self.objects().head(path).await.is_ok_and(|meta| meta.size < end) {
+                return Ok(Bytes::new());
+            }
+            Err(error)
+        };
+        let bytes = self.ask(request).await?.map_err(|error| self.sorted(&error, name))?;
+        if bytes.len() != frame.length as usize {
+            let why = format!("it ends before byte {end}");
+            return Err(VaultError::Damaged { name: name.to_owned(), why });
+        }
+        Ok(bytes)
+    }
+
+    /// A whole object, however long it is.
+    pub(crate) async fn whole(&self, path: &Path, name: &str) -> Result<Bytes, VaultError> {
+        let request = async { self.objects().get_opts(path, GetOptions::default()).await?.bytes().await };
+        self.ask(request).await?.map_err(|error| self.sorted(&error, name))
+    }
+
+    /// What a failure means for the object.
+    pub(crate) fn sorted(&self, error: &ObjectError, name: &str) -> VaultError {
+        match error {
+            ObjectError::NotFound { .. } if is_missing_bucket(error) => {
+                self.unavailable("there is no such bucket")
+            }
+            // A volume that is not mounted has lost nothing.
+            ObjectError::NotFound { .. }
+                if self.engine.directory.as_ref().is_some_and(|root| !root.is_dir()) =>
+            {
+                self.unavailable("it is not there")
+            }
+            ObjectError::NotFound { .. } => VaultError::Missing { name: name.to_owned() },
+            _ => self.unavailable(&in_words(error)),
+        }
+    }
+
+    pub(crate) fn unavailable(&self, why: &str) -> VaultError {
+        let Engine { place, hint, .. } = &self.engine;
+        VaultError::Unavailable(format!("{place}: {why}{hint}"))
+    }
+}
+
+/// Whether the store said that something is there already, or that it knows no such condition.
+pub(crate) fn was_not_new(error: &ObjectError) -> bool {
+    const NOT_IMPLEMENTED: u16 = 501;
+    matches!(
+        error,
+        ObjectError::AlreadyExists { .. }
+            | ObjectError::Precondition { .. }
+            | ObjectError::NotImplemented { .. }
+            | ObjectError::NotSupported { .. }
+    ) || status_of(error) == Some(NOT_IMPLEMENTED)
+}

@@ -1,0 +1,25 @@
+//! Where old messages lie: sealed segments in a directory or an S3 bucket, read a part at a time.
+//!
+//! [`segment`] knows the bytes, [`Vault`] knows where they are kept and what of them is in memory. Which messages are
+//! old, which rows refer to them and what is an orphan belongs to the store; what a record says, too.
+
+mod between;
+mod engine;
+mod error;
+mod fetch;
+mod frames;
+mod name;
+pub mod segment;
+mod settings;
+mod staging;
+mod vault;
+
+pub use between::{Between, InvalidBetween};
+pub use error::VaultError;
+pub use name::{InvalidSegmentName, SegmentName};
+pub use segment::{FRAME_MESSAGES, FRAME_RAW_BYTES, FrameRef};
+pub use settings::{ArchiveEngine, ArchiveSettings};
+pub use vault::{Put, Vault, VaultCounters};
+
+/// For tests that bring their own object store, such as one that fails.
+pub use object_store;

@@ -1,0 +1,126 @@
+//! One frame: some messages, compressed together and checked by themselves.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use super::{Damage, FrameRef, Reader, length_u32};
+
+const COMPRESSION_LEVEL: i32 = 9;
+/// A guard against a damaged length; a frame of the largest messages fits with room to spare.
+const MAX_RAW_BYTES: usize = 64 << 20;
+
+/// The records of a frame, unpacked.
+#[derive(Debug)]
+pub struct Frame {
+    raw: Vec<u8>,
+    records: Vec<Range<u32>>,
+}
+
+impl Frame {
+    /// How many records it holds.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The record at `index`, from 0.
+    pub fn record(&self, index: usize) -> Option<&[u8]> {
+        self.records.get(index).map(|range| self.bytes(range))
+    }
+
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
+        self.records.iter().map(|range| self.bytes(range))
+    }
+
+    /// What it takes in memory, in bytes.
+    pub fn weight(&self) -> usize {
+        size_of::<Frame>() + self.raw.capacity() + self.records.capacity() * size_of::<Range<u32>>()
+    }
+
+    fn bytes(&self, range: &Range<u32>) -> &[u8] {
+        &self.raw[range.start as usize..range.end as usize]
+    }
+}
+
+/// Packs frames one after the other, with buffers that live as long as it does.
+pub(super) struct Packer {
+    zstd: zstd::bulk::Compressor<'static>,
+    raw: Vec<u8>,
+}
+
+impl Default for Packer {
+    fn default() -> Packer {
+        let zstd = zstd::bulk::Compressor::new(COMPRESSION_LEVEL).expect("a compressor needs memory only");
+        Packer { zstd, raw: Vec::new() }
+    }
+}
+
+impl Packer {
+    /// Appends one frame to `out`.
+    pub(super) fn pack(&mut self, records: &[&[u8]], out: &mut Vec<u8>) -> FrameRef {
+        assert!(!records.is_empty(), "a frame holds something");
+        self.raw.clear();
+        for record in records {
+            put_varint(&mut self.raw, record.len() as u64);
+            self.raw.extend_from_slice(record);
+        }
+        assert!(self.raw.len() <= MAX_RAW_BYTES, "a frame holds a few hundred messages");
+        let start = out.len();
+        out.resize(start + zstd::zstd_safe::compress_bound(self.raw.len()), 0);
+        let written = self.zstd.compress_to_buffer(&self.raw, &mut out[start..]);
+        out.truncate(start + written.expect("the buffer has the size zstd asks for"));
+        FrameRef {
+            offset: start as u64,
+            length: length_u32(out.len() - start),
+            raw_length: length_u32(self.raw.len()),
+            checksum: crc32fast::hash(&out[start..]),
+        }
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value as u8) | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
+        RefCell::new(zstd::bulk::Decompressor::new().expect("a decompressor needs memory only"));
+}
+
+/// One frame's bytes, as a range read brings them.
+pub fn decode_frame(bytes: &[u8], frame: &FrameRef) -> Result<Frame, Damage> {
+    if bytes.len() != frame.length as usize {
+        return Err(Damage::Short);
+    }
+    if crc32fast::hash(bytes) != frame.checksum {
+        return Err(Damage::Checksum("a frame"));
+    }
+    let raw_length = frame.raw_length as usize;
+    // Asked before anything is reserved: a wrong length costs an error, not memory.
+    let promised = zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten();
+    if raw_length > MAX_RAW_BYTES || promised != Some(raw_length as u64) {
+        return Err(Damage::Malformed("the length of a frame"));
+    }
+    let raw = DECOMPRESSOR
+        .with_borrow_mut(|zstd| zstd.decompress(bytes, raw_length))
+        .map_err(|_| Damage::Malformed("a compressed frame"))?;
+    if raw.len() != raw_length {
+        return Err(Damage::Malformed("the length of a frame"));
+    }
+    let mut records = Vec::new();
+    let mut reader = Reader(&raw);
+    while !reader.0.is_empty() {
+        let length = usize::try_from(reader.varint()?).map_err(|_| Damage::Short)?;
+        let record = reader.take(length)?;
+        let end = length_u32(raw.len() - reader.0.len());
+        records.push(end - length_u32(record.len())..end);
+    }
+    if records.is_empty() { Err(Damage::Malformed("an empty frame")) } else { Ok(Frame { raw, records }) }
+}

@@ -1,0 +1,210 @@
+//! Section `[archive]`: where old messages go, when, and how fast.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Between;
+
+/// Where segments are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArchiveEngine {
+    #[default]
+    Off,
+    Directory,
+    S3,
+}
+
+/// Section `[archive]`. Keys of the object store are no settings: they come from the environment
+/// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), a web identity, or the machine's own role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArchiveSettings {
+    pub engine: ArchiveEngine,
+    /// For `directory`: where; `archive` in the data directory when not given. A relative one is below the data
+    /// directory.
+    pub directory: Option<PathBuf>,
+    /// For `s3`: the bucket. It has to exist.
+    pub bucket: String,
+    pub region: String,
+    /// An S3 server other than Amazon's, with its scheme; `http://` is taken at its word.
+    pub endpoint: Option<String>,
+    /// What every key in the bucket starts with.
+    pub prefix: String,
+    /// How long one request may take, its retries included.
+    pub timeout_seconds: u64,
+    /// How long ago a message was received before it moves.
+    pub age_seconds: u64,
+    /// What is too little for a segment waits until its oldest message is this much past the age.
+    pub patience_seconds: u64,
+    /// How many messages make a segment.
+    pub segment_messages: u64,
+    /// How many messages move in a second at most; 0: as fast as it goes.
+    pub messages_per_second: u64,
+    /// How often a run starts by itself; 0: only by command.
+    pub every_seconds: u64,
+    /// Runs start by themselves only in this part of the day (UTC), such as "02:00-05:00".
+    pub between: Option<String>,
+    /// How long after it was received a message's content is erased; 0: never.
+    pub retention_seconds: u64,
+    /// How many bytes of archived messages stay in memory for the next reader.
+    pub cache_bytes: u64,
+    /// A run that moved much gives the space back to the file system.
+    pub compact: bool,
+}
+
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+
+impl Default for ArchiveSettings {
+    fn default() -> Self {
+        ArchiveSettings {
+            engine: ArchiveEngine::Off,
+            directory: None,
+            bucket: String::new(),
+            region: "us-east-1".to_owned(),
+            endpoint: None,
+            prefix: "bluetick".to_owned(),
+            timeout_seconds: 10,
+            age_seconds: 90 * DAY_SECONDS,
+            patience_seconds: 30 * DAY_SECONDS,
+            segment_messages: 1000,
+            messages_per_second: 20_000,
+            every_seconds: 3600,
+            between: None,
+            retention_seconds: 0,
+            cache_bytes: 64 << 20,
+            compact: true,
+        }
+    }
+}
+
+impl ArchiveSettings {
+    /// A whole segment is in memory when it is sealed, checked and brought back.
+    pub const MAX_SEGMENT_MESSAGES: u64 = 100_000;
+    const MAX_TIMEOUT_SECONDS: u64 = 600;
+
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout_seconds)
+    }
+
+    /// The part of the day in which runs start by themselves; `None`: the whole day.
+    pub fn hours(&self) -> Option<Between> {
+        self.between.as_ref().and_then(|text| text.parse().ok())
+    }
+
+    /// What is wrong with the settings, in a sentence.
+    pub fn problem(&self) -> Option<String> {
+        let wrong = |sentence: &str| Some(sentence.to_owned());
+        if self.timeout_seconds == 0 || self.timeout_seconds > ArchiveSettings::MAX_TIMEOUT_SECONDS {
+            return Some(format!(
+                "archive.timeout_seconds must be 1 to {}",
+                ArchiveSettings::MAX_TIMEOUT_SECONDS
+            ));
+        }
+        if self.segment_messages == 0 || self.segment_messages > ArchiveSettings::MAX_SEGMENT_MESSAGES {
+            return Some(format!(
+                "archive.segment_messages must be 1 to {}",
+                ArchiveSettings::MAX_SEGMENT_MESSAGES
+            ));
+        }
+        if let Some(Err(why)) = self.between.as_ref().map(|text| text.parse::<Between>()) {
+            return Some(format!("archive.between is {why}"));
+        }
+        if self.directory.as_ref().is_some_and(|directory| directory.as_os_str().is_empty()) {
+            return wrong("archive.directory must not be empty");
+        }
+        if self.engine == ArchiveEngine::S3 { self.problem_of_s3() } else { None }
+    }
+
+    fn problem_of_s3(&self) -> Option<String> {
+        let wrong = |sentence: &str| Some(sentence.to_owned());
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if self.bucket.is_empty() {
+            return wrong("archive.bucket must be given when archive.engine is \"s3\"");
+        }
+        if !self.bucket.chars().all(is_plain) {
+            return wrong("archive.bucket may hold letters, digits, '-', '_' and '.' only");
+        }
+        if self.region.is_empty() || !self.region.chars().all(is_plain) {
+            return wrong("archive.region must be the name of a region, such as \"us-east-1\"");
+        }
+        let is_part =
+            |part: &str| !part.is_empty() && part.chars().all(is_plain) && part != "." && part != "..";
+        if !self.prefix.is_empty() && !self.prefix.split('/').all(is_part) {
+            return wrong(
+                "archive.prefix may hold letters, digits, '-', '_' and '.' only, in parts separated by single slashes",
+            );
+        }
+        let host = match &self.endpoint {
+            None => return None,
+            Some(endpoint) => endpoint.strip_prefix("http://").or(endpoint.strip_prefix("https://")),
+        };
+        match host {
+            Some(host) if host.contains('@') => wrong("archive.endpoint must not hold a name or a password"),
+            Some(host) if !host.is_empty() && host.chars().all(|c| is_plain(c) || "[]:/".contains(c)) => None,
+            _ => wrong("archive.endpoint must be an address such as \"https://s3.example.org\""),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s3() -> ArchiveSettings {
+        ArchiveSettings {
+            engine: ArchiveEngine::S3,
+            bucket: "old-messages".to_owned(),
+            ..ArchiveSettings::default()
+        }
+    }
+
+    #[test]
+    fn the_archive_is_off_until_somebody_turns_it_on() {
+        let settings = ArchiveSettings::default();
+        assert_eq!((settings.engine, settings.problem()), (ArchiveEngine::Off, None));
+        assert_eq!(s3().problem(), None);
+    }
+
+    #[test]
+    fn every_problem_names_its_key() {
+        let wrong = [
+            ("bucket", ArchiveSettings { bucket: String::new(), ..s3() }),
+            ("bucket", ArchiveSettings { bucket: "a/b".to_owned(), ..s3() }),
+            ("region", ArchiveSettings { region: String::new(), ..s3() }),
+            ("prefix", ArchiveSettings { prefix: "a//b".to_owned(), ..s3() }),
+            ("prefix", ArchiveSettings { prefix: "/a".to_owned(), ..s3() }),
+            ("prefix", ArchiveSettings { prefix: "a/..".to_owned(), ..s3() }),
+            ("endpoint", ArchiveSettings { endpoint: Some("s3.example.org".to_owned()), ..s3() }),
+            ("endpoint", ArchiveSettings { endpoint: Some("https://".to_owned()), ..s3() }),
+            (
+                "endpoint",
+                ArchiveSettings { endpoint: Some("https://me:word@example.org".to_owned()), ..s3() },
+            ),
+            ("timeout_seconds", ArchiveSettings { timeout_seconds: 0, ..s3() }),
+            ("segment_messages", ArchiveSettings { segment_messages: 0, ..s3() }),
+            ("between", ArchiveSettings { between: Some("at night".to_owned()), ..s3() }),
+            ("directory", ArchiveSettings { directory: Some(PathBuf::new()), ..s3() }),
+        ];
+        for (key, settings) in wrong {
+            let problem = settings.problem().unwrap_or_else(|| panic!("nothing wrong with {settings:?}"));
+            assert!(problem.contains(&format!("archive.{key}")), "{problem}");
+            assert!(!problem.contains("word"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn endpoints_of_other_servers_are_taken() {
+        for endpoint in
+            ["http://127.0.0.1:9000", "https://s3.example.org/", "http://[::1]:9000", "https://a/b"]
+        {
+            assert_eq!(
+                ArchiveSettings { endpoint: Some(endpoint.to_owned()), ..s3() }.problem(),
+                None,
+                "{endpoint}"
+            );
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The place where segments are kept, as the rest of Bluetick sees it: put, read a part, list, delete.
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bluetick_core::ConversationId;
+use bytes::Bytes;
+use futures_util::stream::{BoxStream, StreamExt};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+
+use crate::engine::{self, Engine};
+use crate::fetch::{Remote, was_not_new};
+use crate::frames::Frames;
+use crate::name::StoreText;
+use crate::segment::{Frame, decode_frame};
+use crate::{ArchiveSettings, FrameRef, SegmentName, VaultError};
+
+/// Where segments are kept, with what of them is in memory. A clone is the same vault.
+#[derive(Clone)]
+pub struct Vault(Arc<Inner>);
+
+struct Inner {
+    remote: Remote,
+    frames: Frames,
+    counts: Counts,
+}
+
+/// What became of a [`put`](Vault::put).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    New,
+    /// The same bytes, from a run that was interrupted.
+    AlreadyThere,
+    /// Others, to which no row referred.
+    Replaced,
+}
+
+/// What happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VaultCounters {
+    /// Calls of [`Vault::frame`].
+    pub frame_reads: u64,
+    /// Those that were answered from memory, or shared a fetch that was under way.
+    pub from_memory: u64,
+    /// Reads from the object store, of a frame or a whole segment.
+    pub fetches: u64,
+    pub fetched_bytes: u64,
+    /// Fetches that got no answer, or none of use.
+    pub failed_fetches: u64,
+    /// Fetches that found the object missing or damaged.
+    pub damaged: u64,
+    /// Names below a store's own prefix that are no segment's.
+    pub foreign_names: u64,
+}
+
+#[derive(Default)]
+struct Counts {
+    frame_reads: AtomicU64,
+    from_memory: AtomicU64,
+    fetches: AtomicU64,
+    fetched_bytes: AtomicU64,
+    failed_fetches: AtomicU64,
+    damaged: AtomicU64,
+    foreign_names: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Vault {
+    /// As the settings say; `None` when the archive is off. The object store is not asked: one that is down now may be
+    /// up when it is needed.
+    pub fn open(settings: &ArchiveSettings, data_dir: &FilePath) -> Result<Option<Vault>, VaultError> {
+        let engine = engine::open(settings, data_dir)?;
+        Ok(engine.map(|engine| Vault::with(engine, settings.timeout(), settings.cache_bytes)))
+    }
+
+    /// Over any object store, such as one that fails.
+    pub fn over(objects: Arc<dyn ObjectStore>, prefix: &str, cache_bytes: u64) -> Vault {
+        let place = format!("object store {objects}");
+        let engine = Engine { objects, place, prefix: prefix.to_owned(), directory: None, hint: "" };
+        Vault::with(engine, DEFAULT_TIMEOUT, cache_bytes)
+    }
+
+    fn with(engine: Engine, timeout: Duration, cache_bytes: u64) -> Vault {
+        let remote = Remote::new(engine, timeout);
+        Vault(Arc::new(Inner { remote, frames: Frames::new(cache_bytes), counts: Counts::default() }))
+    }
+
+    /// In words, without secrets: "directory /x", "s3 bucket/prefix at http://…".
+    pub fn place(&self) -> String {
+        self.0.remote.engine().place.clone()
+    }
+
+    /// Puts if absent. Where the same bytes are there already, that is fine; where others are, they are replaced:
+    /// callers put only what no row refers to yet. The object is read back and compared, so that `Ok` means it is whole
+    /// and durable.
+    pub async fn put(&self, name: &SegmentName, bytes: Bytes) -> Result<Put, VaultError> {
+        let text = name.to_string();
+        let path = self.0.path(&text);
+        match self.0.write(&path, &bytes, PutMode::Create).await? {
+            Ok(()) => {
+                self.0.compare(&path, &text, &bytes).await?;
+                return Ok(Put::New);
+            }
+            Err(error) if was_not_new(&error) => {}
+            Err(error) => return Err(self.0.failed(&error)),
+        }
+        let result = match self.0.remote.whole(&path, &text).await {
+            Ok(there) if there == bytes => return Ok(Put::AlreadyThere),
+            Ok(_) => Put::Replaced,
+            // The store knows no condition, or somebody deleted it in between.
+            Err(VaultError::Missing { .. }) => Put::New,
+            Err(error) => return Err(error),
+        };
+        self.0.write(&path, &bytes, PutMode::Overwrite).await?.map_err(|error| self.0.failed(&error))?;
+        self.0.frames.forget(name);
+        self.0.compare(&path, &text, &bytes).await?;
+        Ok(result)
+    }
+
+    /// One frame. Kept in memory, within bounds; those who ask at the same time share one fetch and its failure, which
+    /// is not kept.
+    pub async fn frame(&self, name: &SegmentName, frame: FrameRef) -> Result<Arc<Frame>, VaultError> {
+        let counts = &self.0.counts;
+        add(&counts.frame_reads, 1);
+        let inner = Arc::clone(&self.0);
+        let name = *name;
+        let fetch = async move { inner.fetch_frame(&name, &frame).await };
+        let (answer, from_memory) = self.0.frames.get(name, frame, fetch).await;
+        add(&counts.from_memory, from_memory.into());
+        answer
+    }
+
+    /// A whole object, as it is: [`segment::open`](crate::segment::open) checks it.
+    pub async fn segment(&self, name: &SegmentName) -> Result<Bytes, VaultError> {
+        let text = name.to_string();
+        let fetched = self.0.remote.whole(&self.0.path(&text), &text).await;
+        self.0.count(&fetched);
+        fetched
+    }
+
+    /// Deletes for good, from memory too. One that is not there is fine.
+    pub async fn delete(&self, name: &SegmentName) -> Result<(), VaultError> {
+        let text = name.to_string();
+        let path = self.0.path(&text);
+        let remote = &self.0.remote;
+        let deleted = remote.ask(remote.objects().delete(&path)).await?;
+        match deleted.map_err(|error| remote.sorted(&error, &text)) {
+            Ok(()) | Err(VaultError::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        // After the object, so that nobody can fetch it again in between.
+        self.0.frames.forget(name);
+        self.0.on_directory(move |root| crate::staging::settle_deletion(root, path.as_ref())).await.map(drop)
+    }
+
+    /// Everything below one store's own prefix, or one conversation of it, with its size. Names that are not ours are
+    /// passed over: counted, never touched.
+    pub fn list(
+        &self,
+        store: [u8; 8],
+        conversation: Option<ConversationId>,
+    ) -> BoxStream<'_, Result<(SegmentName, u64), VaultError>> {
+        let below = match conversation {
+            None => StoreText(store).to_string(),
+            Some(conversation) => format!("{}/{conversation}", StoreText(store)),
+        };
+        let inner = &*self.0;
+        let listed = inner.remote.objects().list(Some(&inner.path(&below)));
+        let answers = futures_util::stream::unfold(Some(listed), move |listed| async move {
+            let mut listed = listed?;
+            match inner.remote.ask(async { listed.next().await.transpose() }).await {
+                Ok(Ok(None)) => None,
+                Ok(Ok(Some(meta))) => Some((Ok(meta), Some(listed))),
+                Ok(Err(error)) => Some((Err(inner.failed(&error)), None)),
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        let named = answers.filter_map(move |answer| async move {
+            let meta = match answer {
+                Ok(meta) => meta,
+                Err(error) => return Some(Err(error)),
+            };
+            let name = inner.name_of(&meta.location);
+            add(&inner.counts.foreign_names, name.is_none().into());
+            name.map(|name| Ok((name, meta.size)))
+        });
+        named.boxed()
+    }
+
+    /// Deletes what puts that were cut off left below a store's own prefix, which no list shows. Only while this store
+    /// puts nothing. Returns how many there were.
+    pub async fn sweep_unfinished(&self, store: [u8; 8]) -> Result<u64, VaultError> {
+        let below = self.0.path(&StoreText(store).to_string());
+        self.0.on_directory(move |root| crate::staging::sweep(root, below.as_ref())).await
+    }
+
+    pub fn counters(&self) -> VaultCounters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = &self.0.counts;
+        VaultCounters {
+            frame_reads: read(&counts.frame_reads),
+            from_memory: read(&counts.from_memory),
+            fetches: read(&counts.fetches),
+            fetched_bytes: read(&counts.fetched_bytes),
+            failed_fetches: read(&counts.failed_fetches),
+            damaged: read(&counts.damaged),
+            foreign_names: read(&counts.foreign_names),
+        }
+    }
+}
+
+impl Inner {
+    fn path(&self, text: &str) -> Path {
+        let prefix = &self.remote.engine().prefix;
+        if prefix.is_empty() { Path::from(text) } else { Path::from(format!("{prefix}/{text}")) }
+    }
+
+    fn name_of(&self, path: &Path) -> Option<SegmentName> {
+        let prefix = &self.remote.engine().prefix;
+        let text = path.as_ref();
+        let below = if prefix.is_empty() { text } else { text.strip_prefix(prefix)?.strip_prefix('/')? };
+        below.parse().ok()
+    }
+
+    async fn write(
+        &self,
+        path: &Path,
+        bytes: &Bytes,
+        mode: PutMode,
+    ) -> Result<Result<(), object_store::Error>, VaultError> {
+        let put = self.remote.objects().put_opts(path, bytes.clone().into(), PutOptions::from(mode));
+        self.remote.ask(async { put.await.map(drop) }).await
+    }
+
+    /// Where no object is looked for, none can be missing; a store that says so lacks the place itself.
+    fn failed(&self, error: &object_store::Error) -> VaultError {
+        match self.remote.sorted(error, "") {
+            VaultError::Missing { .. } => self.remote.unavailable(&crate::error::in_words(error)),
+            other => other,
+        }
+    }
+
+    async fn compare(&self, path: &Path, name: &str, bytes: &Bytes) -> Result<(), VaultError> {
+        match self.remote.whole(path, name).await {
+            Ok(there) if there == *bytes => Ok(()),
+            // Nothing refers to it yet, so that nothing is lost: the put has failed, and can be done again.
+            Ok(_) => Err(self.remote.unavailable("what was put came back otherwise")),
+            Err(VaultError::Missing { .. }) => Err(self.remote.unavailable("what was put is not there")),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn fetch_frame(&self, name: &SegmentName, frame: &FrameRef) -> Result<Arc<Frame>, VaultError> {
+        let text = name.to_string();
+        let fetched = self.remote.range(&self.path(&text), &text, frame).await;
+        self.count(&fetched);
+        let decoded = decode_frame(&fetched?, frame);
+        add(&self.counts.damaged, decoded.is_err().into());
+        decoded.map(Arc::new).map_err(|why| VaultError::Damaged { name: text, why: why.to_string() })
+    }
+
+    fn count(&self, fetched: &Result<Bytes, VaultError>) {
+        add(&self.counts.fetches, 1);
+        match fetched {
+            Ok(bytes) => add(&self.counts.fetched_bytes, bytes.len() as u64),
+            Err(VaultError::Missing { .. } | VaultError::Damaged { .. }) => add(&self.counts.damaged, 1),
+            Err(VaultError::Unavailable(_) | VaultError::Settings(_)) => add(&self.counts.failed_fetches, 1),
+        }
+    }
+
+    /// Does with the files what the object store does not; elsewhere there is nothing to do.
+    async fn on_directory(
+        &self,
+        work: impl FnOnce(&FilePath) -> std::io::Result<u64> + Send + 'static,
+    ) -> Result<u64, VaultError> {
+        let Some(root) = self.remote.engine().directory.clone() else { return Ok(0) };
+        let done = tokio::task::spawn_blocking(move || work(&root)).await;
+        let done = done.map_err(|_| self.remote.unavailable("the work on its files was stopped"))?;
+        done.map_err(|error| self.remote.unavailable(&error.to_string()))
+    }
+}

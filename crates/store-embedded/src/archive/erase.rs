@@ -1,0 +1,350 @@
+//! Deleting content for good. What is to go is written down first, so that a crash does not leave half of it; then it
+//! goes from the segments, from the chunks, and from the lines of the inboxes; then the note goes.
+//!
+//! A segment is rewritten under its next revision, since others' messages lie in it too; one of which nothing is left
+//! is deleted. ([ADR 12](../../../../docs/adr/0012-erasure.md))
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bluetick_archive::segment;
+use bluetick_core::ports::{ArchiveError, Erase, EraseReport, EraseScope, Progress, Stage};
+use bluetick_core::{ContentType, ConversationId, Seq, UserId};
+
+use super::job::{Stub, damaged, moved_meanwhile, records_of, stubs_of};
+use super::move_out::lay_out;
+use super::restore::drop_segment;
+use super::{ArchiveStep, Archivist, blocking, in_vault};
+use crate::codec::archive::{Erasure, SegmentRow};
+use crate::codec::chunk::{self, Entry, Header, Packer};
+use crate::codec::record::Record;
+use crate::codec::{DecodeError, cold};
+use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError};
+
+/// What is rewritten in one transaction.
+const TRANSACTION_BYTES: usize = 2 << 20;
+
+impl Erasure {
+    /// Whether the content of this message goes. What the server itself said stays: it tells who came and went.
+    fn takes(&self, seq: Seq, record: &Record<'_>) -> bool {
+        seq <= self.through
+            && !matches!(record.content_type, ContentType::System | ContentType::Erased)
+            && self.sender.as_ref().is_none_or(|sender| sender.as_str() == record.sender)
+    }
+}
+
+impl Archivist {
+    pub async fn erase(
+        &self,
+        erase: Erase,
+        progress: Arc<dyn Progress>,
+    ) -> Result<EraseReport, ArchiveError> {
+        let _job = self.begin()?;
+        let started = Instant::now();
+        let only = match &erase.scope {
+            EraseScope::Conversation(id) => Some(*id),
+            EraseScope::User { conversation, .. } => *conversation,
+        };
+        if let Some(id) = only {
+            self.must_exist(id).await?;
+        }
+        self.checkpoint().await?;
+        let sender = match erase.scope {
+            EraseScope::Conversation(_) => None,
+            EraseScope::User { user, .. } => Some(user),
+        };
+        let erasures = self.find(only, sender, erase.through, &*progress).await?;
+        let noted = erasures.clone();
+        let tables = Arc::clone(&self.tables);
+        blocking(move || {
+            let engine = tables.writing()?;
+            let mut update = engine.update()?;
+            for erasure in &noted {
+                update.put_erasure(erasure)?;
+            }
+            Ok(update.commit()?)
+        })
+        .await?;
+        let mut report = EraseReport { conversations: erasures.len() as u64, ..EraseReport::default() };
+        for erasure in &erasures {
+            let part = self.erase_one(erasure).await?;
+            report.messages += part.messages;
+            report.segments_rewritten += part.segments_rewritten;
+            report.segments_deleted += part.segments_deleted;
+        }
+        report.took = started.elapsed();
+        Ok(report)
+    }
+
+    pub(super) async fn unfinished_erasures(&self) -> Result<Vec<Erasure>, ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        blocking(move || Ok(tables.current()?.snapshot()?.erasures()?)).await
+    }
+
+    /// In which conversations there is something to erase. One that was erased before stays out.
+    async fn find(
+        &self,
+        only: Option<ConversationId>,
+        sender: Option<UserId>,
+        through: Option<Seq>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Erasure>, ArchiveError> {
+        let mut erasures = Vec::new();
+        let mut walk = self.walk(only).await?;
+        while let Some(id) = self.next(&mut walk).await? {
+            let (tables, sender) = (Arc::clone(&self.tables), sender.clone());
+            let found = blocking(move || {
+                let engine = tables.current()?;
+                let Some(stored) = engine.snapshot()?.conversation(id)? else { return Ok(None) };
+                let head = stored.conversation.head;
+                let through = through.map_or(head, |through| through.min(head));
+                let erasure = Erasure { conversation: id, sender, through };
+                Ok(is_needed(&engine, &erasure)?.then_some(erasure))
+            });
+            erasures.extend(found.await?);
+            progress.advanced(Stage::Erasing, walk.done, walk.total);
+        }
+        Ok(erasures)
+    }
+
+    /// Does all of it, also where some was done before.
+    pub(super) async fn erase_one(&self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
+        let mut report = EraseReport::default();
+        let (tables, id) = (Arc::clone(&self.tables), erasure.conversation);
+        let segments =
+            blocking(move || Ok(tables.current()?.snapshot()?.segments(Some(id), None, usize::MAX)?));
+        for (key, row) in segments.await?.into_iter().filter(|(key, _)| key.first <= erasure.through) {
+            self.erase_in_segment(key, row, erasure, &mut report).await?;
+        }
+        let (tables, here) = (Arc::clone(&self.tables), erasure.clone());
+        report.messages += blocking(move || Ok(erase_in_tables(&tables, &here)?)).await?;
+        self.state.erased.store(true, Ordering::Relaxed);
+        // Objects of an attempt that was interrupted hold what is erased now.
+        if self.vault.is_some() {
+            self.sweep(Some(id), &bluetick_core::ports::NoProgress).await?;
+        }
+        let (tables, done) = (Arc::clone(&self.tables), erasure.clone());
+        blocking(move || {
+            let engine = tables.writing()?;
+            let mut update = engine.update()?;
+            update.delete_erasure(&done)?;
+            Ok(update.commit()?)
+        })
+        .await?;
+        Ok(report)
+    }
+
+    async fn erase_in_segment(
+        &self,
+        key: ChunkKey,
+        row: SegmentRow,
+        erasure: &Erasure,
+        report: &mut EraseReport,
+    ) -> Result<(), ArchiveError> {
+        let (tables, here) = (Arc::clone(&self.tables), erasure.clone());
+        let looked = blocking(move || {
+            let stubs = stubs_of(&*tables.current()?, key, &row)?;
+            Ok((look(&stubs, &here)?, stubs))
+        });
+        let (Look { taken, left }, stubs) = looked.await?;
+        if taken == 0 {
+            return Ok(());
+        }
+        let vault = self.vault()?;
+        let old = self.name(key, &row);
+        report.messages += taken;
+        let tables = Arc::clone(&self.tables);
+        if left == 0 {
+            // Nothing is needed from the object, so it does not matter whether it can be read.
+            blocking(move || {
+                let erased = stubs.iter().map(|stub| stub.chunk.stubs.records().map(cold::erased).collect());
+                let erased: Vec<Vec<Vec<u8>>> = erased.collect::<Result<_, _>>().map_err(in_chunks)?;
+                drop_segment(&tables, key, &stubs, &erased)
+            })
+            .await?;
+            report.segments_deleted += 1;
+        } else {
+            let object = vault.segment(&old).await.map_err(in_vault)?;
+            let (here, hasher) = (erasure.clone(), self.identity.fingerprinter);
+            let name = bluetick_archive::SegmentName { revision: row.revision + 1, ..old };
+            let rewritten = blocking(move || {
+                let opened = segment::open(&object).map_err(|damage| damaged(&old, damage))?;
+                let records = stubs.iter().map(|stub| records_of(stub, &opened, &hasher));
+                let records: Vec<_> = records.collect::<Result<_, _>>().map_err(|why| damaged(&old, why))?;
+                rewrite(&name, row, stubs, &records, &here, &hasher).map_err(ArchiveError::from)
+            })
+            .await?;
+            self.go_on(ArchiveStep::BeforePut)?;
+            vault.put(&name, rewritten.object.clone()).await.map_err(in_vault)?;
+            self.go_on(ArchiveStep::AfterPut)?;
+            blocking(move || flip(&tables, key, &rewritten)).await?;
+            report.segments_rewritten += 1;
+        }
+        self.go_on(ArchiveStep::AfterFlip)?;
+        self.go_on(ArchiveStep::BeforeDelete)?;
+        vault.delete(&old).await.map_err(in_vault)?;
+        self.go_on(ArchiveStep::AfterDelete)
+    }
+}
+
+fn in_chunks(error: DecodeError) -> TablesError {
+    TablesError::Damaged { table: "chunks", error }
+}
+
+/// How many messages of a segment go, and how many keep a content.
+struct Look {
+    taken: u64,
+    left: u64,
+}
+
+fn look(stubs: &[Stub], erasure: &Erasure) -> Result<Look, TablesError> {
+    let (mut taken, mut left) = (0, 0);
+    for stub in stubs {
+        for (record, seq) in stub.chunk.stubs.records().zip(stub.first.get()..) {
+            let record = Record::decode(record).map_err(in_chunks)?;
+            let takes = erasure.takes(Seq::new(seq), &record);
+            taken += u64::from(takes);
+            left += u64::from(!takes && record.content_type != ContentType::Erased);
+        }
+    }
+    Ok(Look { taken, left })
+}
+
+struct Rewritten {
+    object: bytes::Bytes,
+    row: SegmentRow,
+    /// Each chunk as it is, and as it becomes.
+    chunks: Vec<(HotChunk, Vec<u8>)>,
+}
+
+fn rewrite(
+    name: &bluetick_archive::SegmentName,
+    row: SegmentRow,
+    stubs: Vec<Stub>,
+    records: &[Vec<&[u8]>],
+    erasure: &Erasure,
+    hasher: &chunk::Fingerprinter,
+) -> Result<Rewritten, TablesError> {
+    let mut changed: Vec<Vec<Vec<u8>>> = Vec::with_capacity(stubs.len());
+    for (stub, records) in stubs.iter().zip(records) {
+        let records = records.iter().zip(stub.first.get()..);
+        let records = records.map(|(record, seq)| without_content(Seq::new(seq), record, erasure));
+        changed.push(records.collect::<Result<_, _>>().map_err(in_chunks)?);
+    }
+    let borrowed: Vec<Vec<&[u8]>> =
+        changed.iter().map(|chunk| chunk.iter().map(Vec::as_slice).collect()).collect();
+    let laid = lay_out(name, &borrowed);
+    let mut chunks = Vec::with_capacity(stubs.len());
+    for ((stub, records), place) in stubs.into_iter().zip(&borrowed).zip(&laid.places) {
+        let kept = records.iter().map(|record| cold::stub_of(record, hasher));
+        let kept: Vec<_> = kept.collect::<Result<_, _>>().map_err(in_chunks)?;
+        let becomes = cold::pack(&stub.header()?, place, &kept);
+        chunks.push((HotChunk { first: stub.first, bytes: stub.bytes }, becomes));
+    }
+    let row = SegmentRow {
+        revision: name.revision,
+        bytes: laid.sealed.bytes.len() as u64,
+        raw_bytes: laid.sealed.raw_bytes,
+        ..row
+    };
+    Ok(Rewritten { object: laid.sealed.bytes, row, chunks })
+}
+
+fn without_content(seq: Seq, record: &[u8], erasure: &Erasure) -> Result<Vec<u8>, DecodeError> {
+    match erasure.takes(seq, &Record::decode(record)?) {
+        true => cold::erased(record),
+        false => Ok(record.to_vec()),
+    }
+}
+
+fn flip(tables: &Tables, key: ChunkKey, rewritten: &Rewritten) -> Result<(), ArchiveError> {
+    let engine = tables.writing()?;
+    let mut update = engine.update()?;
+    for (chunk, becomes) in &rewritten.chunks {
+        if update.chunk(ChunkKey { first: chunk.first, ..key })? != Some(&chunk.bytes[..]) {
+            return Err(moved_meanwhile(key));
+        }
+        update.put_chunk(key.conversation, chunk.first, becomes)?;
+    }
+    update.set_segment(key, Some(&rewritten.row))?;
+    Ok(update.commit()?)
+}
+
+fn is_needed(engine: &Engine, erasure: &Erasure) -> Result<bool, TablesError> {
+    let mut needed = false;
+    engine.snapshot()?.cells(erasure.conversation, Seq::FIRST..=erasure.through, |seq, cell| {
+        needed = needed || erasure.takes(seq, &Record::decode(cell.record)?);
+        Ok(())
+    })?;
+    Ok(needed)
+}
+
+/// Rewrites the chunks whose content is here, and the lines of the inboxes. Returns how many messages went.
+fn erase_in_tables(tables: &Tables, erasure: &Erasure) -> Result<u64, TablesError> {
+    let id = erasure.conversation;
+    let engine = tables.writing()?;
+    let (mut erased, mut from) = (0, Some(Seq::FIRST));
+    while let Some(start) = from {
+        let mut rewritten = Vec::new();
+        let (count, next) = rewrite_some(&engine, start, erasure, &mut rewritten)?;
+        let mut update = engine.update()?;
+        for chunk in &rewritten {
+            update.put_chunk(id, chunk.first, &chunk.bytes)?;
+        }
+        update.commit()?;
+        erased += count;
+        from = next;
+    }
+    let mut update = engine.update()?;
+    update.change_previews(id, erasure.through, |record| {
+        // Only the newest message is looked at, and it is one of those up to the end of what is erased.
+        match erasure.takes(Seq::ZERO, &Record::decode(record)?) {
+            true => cold::erased(record).map(Some),
+            false => Ok(None),
+        }
+    })?;
+    update.commit()?;
+    Ok(erased)
+}
+
+/// As much as one transaction takes; returns how many messages, and where to go on.
+fn rewrite_some(
+    engine: &Engine,
+    start: Seq,
+    erasure: &Erasure,
+    rewritten: &mut Vec<HotChunk>,
+) -> Result<(u64, Option<Seq>), TablesError> {
+    let (mut count, mut bytes, mut next) = (0, 0, None);
+    let mut packer = Packer::default();
+    engine.snapshot()?.chunks(erasure.conversation, start, |first, stored| {
+        if bytes >= TRANSACTION_BYTES {
+            next = Some(first);
+            return Ok(false);
+        }
+        if first > erasure.through || chunk::is_cold(stored) {
+            return Ok(first <= erasure.through);
+        }
+        let header = Header::read(stored)?;
+        let unpacked = chunk::unpack(&header)?;
+        let mut taken = 0;
+        let mut records = Vec::with_capacity(header.count);
+        for (record, seq) in unpacked.records().zip(first.get()..) {
+            taken += u64::from(erasure.takes(Seq::new(seq), &Record::decode(record)?));
+            records.push(without_content(Seq::new(seq), record, erasure)?);
+        }
+        if taken > 0 {
+            let prints = header.fingerprints();
+            let entries =
+                records.iter().zip(prints).map(|(record, fingerprint)| Entry { record, fingerprint });
+            let entries: Vec<Entry<'_>> = entries.collect();
+            let mut packed = Vec::new();
+            packer.pack(&entries, header.newest_received_at, header.notices_before, &mut packed);
+            bytes += packed.len();
+            count += taken;
+            rewritten.push(HotChunk { first, bytes: packed });
+        }
+        Ok(true)
+    })?;
+    Ok((count, next))
+}

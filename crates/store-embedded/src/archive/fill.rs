@@ -1,0 +1,102 @@
+//! Giving the messages of a page their content from the archive.
+
+use std::sync::Arc;
+
+use bluetick_archive::segment::Frame;
+use bluetick_archive::{FrameRef, SegmentName, VaultError};
+use bluetick_core::{ContentType, Message, Page, StoreError};
+use futures_util::future::join_all;
+
+use super::Archivist;
+use crate::codec::record::Record;
+use crate::read::Draft;
+use crate::tables::ColdCell;
+
+/// What came of a page.
+pub enum Filled {
+    Page(Page),
+    /// An object was not there any more: the rows may say something else by now.
+    LookAgain,
+}
+
+type Fetched = Result<Arc<Frame>, VaultError>;
+
+impl Archivist {
+    /// Each frame is fetched once, all side by side. What is damaged or gone is served without its content, as `lost`;
+    /// where the object store does not answer, the page ends before. Unless it is `final_look`, a missing object is a
+    /// reason to look at the rows again.
+    pub async fn fill(&self, mut draft: Draft, final_look: bool) -> Result<Filled, StoreError> {
+        let frames = self.fetch(&draft).await?;
+        let frame_of = |cell: &ColdCell, message: &Message| {
+            let name = cell.place.segment(self.identity.tag.0, message.conversation);
+            frames
+                .iter()
+                .find(|(of, frame, _)| *of == name && *frame == cell.place.frame)
+                .map(|found| &found.2)
+        };
+        let mut unavailable = Vec::new();
+        for (index, cell) in &draft.cold {
+            let message = &mut draft.messages[*index];
+            match frame_of(cell, message) {
+                Some(Ok(frame)) => self.put_content(message, cell, frame),
+                Some(Err(VaultError::Missing { .. })) if !final_look => return Ok(Filled::LookAgain),
+                Some(Err(VaultError::Missing { .. } | VaultError::Damaged { .. })) => lose(message),
+                Some(Err(_)) | None => unavailable.push(*index),
+            }
+        }
+        if unavailable.is_empty() {
+            return draft.finish().map(Filled::Page);
+        }
+        let why = frames.iter().find_map(|(_, _, fetched)| match fetched {
+            Err(error @ VaultError::Unavailable(_)) => Some(error.to_string()),
+            _ => None,
+        });
+        let why = StoreError::Unavailable(why.unwrap_or_default());
+        draft.cut(|index| unavailable.contains(&index)).ok_or(why)?.finish().map(Filled::Page)
+    }
+
+    async fn fetch(&self, draft: &Draft) -> Result<Vec<(SegmentName, FrameRef, Fetched)>, StoreError> {
+        let Some(vault) = &self.vault else {
+            return Err(StoreError::Unavailable(
+                "these messages are in an archive, and the settings name none (archive.engine)".to_owned(),
+            ));
+        };
+        let mut wanted: Vec<(SegmentName, FrameRef)> = Vec::new();
+        for (index, cell) in &draft.cold {
+            let name = cell.place.segment(self.identity.tag.0, draft.messages[*index].conversation);
+            if wanted.last() != Some(&(name, cell.place.frame)) {
+                wanted.push((name, cell.place.frame));
+            }
+        }
+        let fetches = wanted.into_iter().map(|(name, frame)| async move {
+            let fetched = vault.frame(&name, frame).await;
+            if let Err(error @ (VaultError::Missing { .. } | VaultError::Damaged { .. })) = &fetched {
+                tracing::error!(%error, "messages cannot be read from the archive");
+            }
+            (name, frame, fetched)
+        });
+        Ok(join_all(fetches).await)
+    }
+
+    /// The frame is what was written, and yet it is looked at whether it holds this very message.
+    fn put_content(&self, message: &mut Message, cell: &ColdCell, frame: &Frame) {
+        let record = frame.record(cell.index).map(Record::decode);
+        let Some(Ok(record)) = record else { return lose(message) };
+        let same = record.message_id == message.message_id
+            && record.sender == message.sender.as_str()
+            && self.identity.fingerprinter.of_content(record.content) == cell.content_hash;
+        if !same {
+            tracing::error!(
+                conversation = %message.conversation, seq = %message.seq,
+                "the archive holds another message than the row says"
+            );
+            return lose(message);
+        }
+        message.content = record.shared_content();
+    }
+}
+
+fn lose(message: &mut Message) {
+    message.content_type = ContentType::Lost;
+    message.content = "".into();
+}

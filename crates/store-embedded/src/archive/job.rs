@@ -1,0 +1,135 @@
+//! What several jobs need: walking through all conversations, and one segment with the rows that refer to it.
+
+use std::sync::Arc;
+
+use bluetick_archive::SegmentName;
+use bluetick_archive::segment::Opened;
+use bluetick_core::ports::ArchiveError;
+use bluetick_core::{ConversationId, Seq, StoreError};
+
+use super::{Archivist, blocking};
+use crate::codec::archive::SegmentRow;
+use crate::codec::chunk::{Fingerprint, Header};
+use crate::codec::cold::ColdChunk;
+use crate::tables::{ChunkKey, Engine, TablesError};
+
+/// Conversations that are taken down at a time.
+const BATCH: usize = 1_000;
+
+/// Walks through all conversations without holding a snapshot meanwhile.
+pub struct Walk {
+    pub total: u64,
+    pub done: u64,
+    after: Option<ConversationId>,
+    batch: std::vec::IntoIter<ConversationId>,
+    only: bool,
+}
+
+impl Archivist {
+    /// Through all conversations, or through one.
+    pub(super) async fn walk(&self, only: Option<ConversationId>) -> Result<Walk, ArchiveError> {
+        if let Some(id) = only {
+            return Ok(Walk { total: 1, done: 0, after: None, batch: vec![id].into_iter(), only: true });
+        }
+        let tables = Arc::clone(&self.tables);
+        let total = blocking(move || Ok(tables.current()?.snapshot()?.conversation_count()?)).await?;
+        Ok(Walk { total, done: 0, after: None, batch: Vec::new().into_iter(), only: false })
+    }
+
+    pub(super) async fn next(&self, walk: &mut Walk) -> Result<Option<ConversationId>, ArchiveError> {
+        if walk.batch.len() == 0 && !walk.only {
+            let (tables, after) = (Arc::clone(&self.tables), walk.after);
+            let batch = blocking(move || {
+                let mut batch = Vec::new();
+                tables.current()?.snapshot()?.conversations(after, |id| {
+                    batch.push(id);
+                    batch.len() < BATCH
+                })?;
+                Ok(batch)
+            });
+            walk.batch = batch.await?.into_iter();
+        }
+        let next = walk.batch.next();
+        walk.after = next.or(walk.after);
+        walk.done += u64::from(next.is_some());
+        Ok(next)
+    }
+
+    pub(super) fn name(&self, key: ChunkKey, row: &SegmentRow) -> SegmentName {
+        SegmentName {
+            store: self.identity.tag.0,
+            conversation: key.conversation,
+            first: key.first,
+            last: row.last,
+            revision: row.revision,
+        }
+    }
+}
+
+/// A chunk whose content lies in a segment.
+pub struct Stub {
+    pub first: Seq,
+    pub bytes: Vec<u8>,
+    pub chunk: ColdChunk,
+    pub prints: Vec<Fingerprint>,
+}
+
+impl Stub {
+    pub fn header(&self) -> Result<Header<'_>, TablesError> {
+        Header::read(&self.bytes).map_err(|error| TablesError::Damaged { table: "chunks", error })
+    }
+}
+
+/// The chunks that refer to a segment, oldest first.
+pub fn stubs_of(engine: &Engine, key: ChunkKey, row: &SegmentRow) -> Result<Vec<Stub>, TablesError> {
+    let mut stubs = Vec::new();
+    engine.snapshot()?.chunks(key.conversation, key.first, |first, bytes| {
+        if first > row.last {
+            return Ok(false);
+        }
+        let header = Header::read(bytes)?;
+        if header.is_cold() {
+            let chunk = ColdChunk::read(&header)?;
+            let prints = header.fingerprints().collect();
+            stubs.push(Stub { first, bytes: bytes.to_vec(), chunk, prints });
+        }
+        Ok(true)
+    })?;
+    Ok(stubs)
+}
+
+/// The record of each message of `stub`, from the segment it lies in; an error where the two do not agree.
+pub fn records_of<'o>(
+    stub: &Stub,
+    opened: &'o Opened,
+    hasher: &crate::codec::chunk::Fingerprinter,
+) -> Result<Vec<&'o [u8]>, String> {
+    let place = &stub.chunk.place;
+    let (_, frame) = opened
+        .frames
+        .iter()
+        .find(|(frame, _)| *frame == place.frame)
+        .ok_or_else(|| format!("it has no frame for seq {}", stub.first))?;
+    let mut records = Vec::with_capacity(stub.prints.len());
+    for ((kept, hash), index) in stub.chunk.cells().zip(place.index as usize..) {
+        let seq = stub.first.plus((index - place.index as usize) as u64);
+        let record = frame.record(index).ok_or_else(|| format!("it has no record for seq {seq}"))?;
+        let agrees = crate::codec::cold::stub_of(record, hasher)
+            .is_ok_and(|(stub, content_hash)| stub == kept && content_hash == hash);
+        if !agrees {
+            return Err(format!("it holds something else for seq {seq}"));
+        }
+        records.push(record);
+    }
+    Ok(records)
+}
+
+pub fn damaged(name: &SegmentName, why: impl std::fmt::Display) -> ArchiveError {
+    ArchiveError::Damaged(format!("{name}: {why}"))
+}
+
+/// The rows are not what they were when the job read them.
+pub fn moved_meanwhile(key: ChunkKey) -> ArchiveError {
+    let text = format!("{} was changed by somebody else from seq {} on", key.conversation, key.first);
+    StoreError::Failed(text).into()
+}

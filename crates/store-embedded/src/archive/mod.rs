@@ -1,0 +1,294 @@
+//! The cold tier of this store. Whole chunks move: their records into a sealed segment in the object store, and in the
+//! tables a chunk without content takes their place ([`crate::codec::cold`]).
+//!
+//! What every job keeps to:
+//! - **An object is whole and durable before a row refers to it**, and no row refers to it before it was read back.
+//! - **Rows are flipped in one transaction a segment, and only if they still are what was packed.** Everything before the
+//!   flip can be done again; what it leaves in the object store is an orphan, which [`sweep`] finds.
+//! - **An object is deleted only after no row refers to it.**
+//!
+//! Only the tables are touched: messages that are still in memory are young.
+
+mod erase;
+mod fill;
+mod job;
+mod move_out;
+mod restore;
+mod retention;
+mod sweep;
+mod verify;
+
+pub use fill::Filled;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bluetick_archive::{ArchiveSettings, Vault, VaultError};
+use bluetick_core::ports::{
+    ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Progress, RunReport, Stage,
+};
+use bluetick_core::time::Clock;
+use bluetick_core::{ConversationId, StoreError, Timestamp};
+
+use crate::commit::{Handover, Queue};
+use crate::memory::Rooms;
+use crate::tables::{Identity, Tables, TablesError};
+
+/// Where a job stands; tests stop it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ArchiveStep {
+    BeforePut,
+    AfterPut,
+    BeforeFlip,
+    AfterFlip,
+    BeforeDelete,
+    AfterDelete,
+}
+
+/// Called at each step; `false` ends the job there, as a crash would.
+pub type OnArchiveStep = Arc<dyn Fn(ArchiveStep) -> bool + Send + Sync>;
+
+/// Tables are written anew when this much of them is free, and at least that part of the file.
+const COMPACT_FROM_BYTES: u64 = 8 << 20;
+const COMPACT_FROM_PART: u64 = 4;
+/// What nobody refers to is looked for at the first run, and then once a day.
+const SWEEP_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// How long a job that runs is waited for when the store closes.
+const STOPPING_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a job waits for the messages to be in the tables.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Archivist {
+    pub tables: Arc<Tables>,
+    pub rooms: Arc<Rooms>,
+    pub queue: Arc<Queue>,
+    pub handover: Arc<Handover>,
+    pub vault: Option<Arc<Vault>>,
+    pub settings: ArchiveSettings,
+    pub identity: Identity,
+    pub clock: Arc<dyn Clock>,
+    pub on_step: OnArchiveStep,
+    pub state: ArchivistState,
+}
+
+/// What an archivist remembers while it is awake.
+#[derive(Default)]
+pub struct ArchivistState {
+    /// Held by the one job that runs.
+    job: tokio::sync::Mutex<()>,
+    stopping: AtomicBool,
+    /// Freed pages still hold what was erased.
+    erased: AtomicBool,
+    moved_messages: AtomicU64,
+    moved_segments: AtomicU64,
+    runs: AtomicU64,
+    failed_runs: AtomicU64,
+    last: Mutex<LastRun>,
+}
+
+#[derive(Default)]
+struct LastRun {
+    paused: Option<String>,
+    at: Option<Timestamp>,
+    swept: Option<Instant>,
+}
+
+impl From<TablesError> for ArchiveError {
+    fn from(error: TablesError) -> ArchiveError {
+        StoreError::from(error).into()
+    }
+}
+
+/// What a failure of the object store means for a job.
+fn in_vault(error: VaultError) -> ArchiveError {
+    match error {
+        VaultError::Missing { .. } | VaultError::Damaged { .. } => ArchiveError::Damaged(error.to_string()),
+        VaultError::Unavailable(_) | VaultError::Settings(_) => ArchiveError::Unavailable(error.to_string()),
+    }
+}
+
+impl Archivist {
+    fn vault(&self) -> Result<&Arc<Vault>, ArchiveError> {
+        self.vault.as_ref().ok_or(ArchiveError::Off)
+    }
+
+    /// The turn of one job, until it is dropped.
+    fn begin(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, ArchiveError> {
+        if self.state.stopping.load(Ordering::Relaxed) {
+            return Err(ArchiveError::Stopped);
+        }
+        self.state.job.try_lock().map_err(|_| ArchiveError::Busy)
+    }
+
+    fn last(&self) -> MutexGuard<'_, LastRun> {
+        self.state.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asked between the steps of a job.
+    fn go_on(&self, step: ArchiveStep) -> Result<(), ArchiveError> {
+        let stopping = self.state.stopping.load(Ordering::Relaxed);
+        if stopping || !(self.on_step)(step) { Err(ArchiveError::Stopped) } else { Ok(()) }
+    }
+
+    /// No job begins any more, and the one that runs comes to an end soon. One that waits for the object store is not
+    /// waited for: wherever it stops, nothing is lost.
+    pub async fn stop(&self) {
+        self.state.stopping.store(true, Ordering::Relaxed);
+        if tokio::time::timeout(STOPPING_PATIENCE, self.state.job.lock()).await.is_err() {
+            tracing::warn!("a job of the archive is cut off; the next run goes on where it was");
+        }
+    }
+
+    pub async fn status(&self) -> Result<ArchiveStatus, ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        let place = self.vault.as_ref().map_or_else(String::new, |vault| vault.place());
+        blocking(move || {
+            let engine = tables.current()?;
+            let (space, snapshot) = (engine.space()?, engine.snapshot()?);
+            Ok(ArchiveStatus {
+                place,
+                cold: engine.cold_count()?,
+                hot_file_bytes: space.file_bytes,
+                hot_free_bytes: space.free_bytes,
+                kept_hot: snapshot.kept_hot()?,
+                unfinished_erasures: snapshot.erasures()?.len() as u64,
+            })
+        })
+        .await
+    }
+
+    pub fn counters(&self) -> ArchiveCounters {
+        let vault = self.vault.as_ref().map(|vault| vault.counters()).unwrap_or_default();
+        let last = self.last();
+        ArchiveCounters {
+            moved_messages: self.state.moved_messages.load(Ordering::Relaxed),
+            moved_segments: self.state.moved_segments.load(Ordering::Relaxed),
+            frame_reads: vault.frame_reads,
+            frame_reads_from_memory: vault.from_memory,
+            fetches: vault.fetches,
+            fetched_bytes: vault.fetched_bytes,
+            failed_fetches: vault.failed_fetches,
+            damaged_frames: vault.damaged,
+            runs: self.state.runs.load(Ordering::Relaxed),
+            failed_runs: self.state.failed_runs.load(Ordering::Relaxed),
+            paused: last.paused.clone(),
+            last_run_at: last.at,
+        }
+    }
+
+    pub async fn run(
+        &self,
+        request: ArchiveRun,
+        progress: Arc<dyn Progress>,
+    ) -> Result<RunReport, ArchiveError> {
+        let _job = self.begin()?;
+        self.state.runs.fetch_add(1, Ordering::Relaxed);
+        let outcome = self.run_in_turn(&request, &*progress).await;
+        let mut last = self.last();
+        last.at = Some(self.clock.now());
+        last.paused = match &outcome {
+            Ok(_) | Err(ArchiveError::Stopped | ArchiveError::Off) => None,
+            Err(error) => {
+                self.state.failed_runs.fetch_add(1, Ordering::Relaxed);
+                Some(error.to_string())
+            }
+        };
+        outcome
+    }
+
+    async fn run_in_turn(
+        &self,
+        request: &ArchiveRun,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, ArchiveError> {
+        let started = Instant::now();
+        if let Some(only) = request.only {
+            self.must_exist(only).await?;
+        }
+        self.checkpoint().await?;
+        let space = Arc::clone(&self.tables);
+        let before = blocking(move || Ok(space.current()?.space()?)).await?;
+        let mut report = RunReport { hot_file_bytes_before: before.file_bytes, ..RunReport::default() };
+        let mut has_work = self.vault.is_some();
+        for erasure in self.unfinished_erasures().await? {
+            has_work = true;
+            report.erased_messages += self.erase_one(&erasure).await?.messages;
+        }
+        if self.settings.retention_seconds > 0 {
+            has_work = true;
+            report.erased_messages += self.expire(request.only, progress).await?;
+        }
+        if !has_work {
+            return Err(ArchiveError::Off);
+        }
+        if self.vault.is_some() {
+            self.move_out(request, progress, &mut report).await?;
+            if request.only.is_some() || self.is_time_to_sweep() {
+                report.orphans_swept = self.sweep(request.only, progress).await?;
+            }
+        }
+        report.hot_file_bytes_after = self.give_space_back(progress).await?;
+        report.took = started.elapsed();
+        Ok(report)
+    }
+
+    fn is_time_to_sweep(&self) -> bool {
+        self.last().swept.is_none_or(|swept| swept.elapsed() > SWEEP_EVERY)
+    }
+
+    /// Returns how many bytes the tables take then.
+    async fn give_space_back(&self, progress: &dyn Progress) -> Result<u64, ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        let space = blocking(move || Ok(tables.current()?.space()?)).await?;
+        let much = space.free_bytes >= COMPACT_FROM_BYTES
+            && space.free_bytes >= space.file_bytes / COMPACT_FROM_PART;
+        let erased = self.state.erased.load(Ordering::Relaxed);
+        if !self.settings.compact || !(much || erased) {
+            return Ok(space.file_bytes);
+        }
+        let total = space.file_bytes - space.free_bytes;
+        progress.advanced(Stage::Compacting, 0, total);
+        let tables = Arc::clone(&self.tables);
+        let after = blocking(move || {
+            // It costs time and space only; the next run tries again.
+            if let Err(error) = tables.compact() {
+                tracing::warn!(%error, "the space that the archive made free could not be given back yet");
+            }
+            Ok(tables.current()?.space()?.file_bytes)
+        })
+        .await?;
+        self.state.erased.store(false, Ordering::Relaxed);
+        progress.advanced(Stage::Compacting, total, total);
+        Ok(after)
+    }
+
+    async fn must_exist(&self, id: ConversationId) -> Result<(), ArchiveError> {
+        if self.rooms.get(id).is_some_and(|room| room.state().conversation.is_some()) {
+            return Ok(());
+        }
+        let tables = Arc::clone(&self.tables);
+        let found = blocking(move || Ok(tables.current()?.snapshot()?.conversation(id)?)).await?;
+        found.map(drop).ok_or(ArchiveError::NoSuchConversation)
+    }
+
+    /// Waits until all that was acknowledged before is in the tables.
+    async fn checkpoint(&self) -> Result<(), ArchiveError> {
+        let handover = Arc::clone(&self.handover);
+        let number = handover.want();
+        self.queue.nudge();
+        blocking(move || {
+            handover.wait_for(number, CHECKPOINT_PATIENCE).map_err(|why| StoreError::Failed(why).into())
+        })
+        .await
+    }
+}
+
+/// Runs what reads or writes the disk where it holds nobody up.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ArchiveError> + Send + 'static,
+) -> Result<T, ArchiveError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(StoreError::Failed(error.to_string()).into()),
+    }
+}

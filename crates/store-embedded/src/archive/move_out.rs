@@ -1,0 +1,311 @@
+//! Moving what is old enough: plan a segment, seal it, put it, flip its rows.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bluetick_archive::segment::{self, Sealed};
+use bluetick_archive::{FRAME_MESSAGES, FRAME_RAW_BYTES, SegmentName};
+use bluetick_core::ports::{ArchiveError, ArchiveRun, Progress, RunReport, Stage};
+use bluetick_core::{ConversationId, Seq, Timestamp};
+
+use super::job::moved_meanwhile;
+use super::{ArchiveStep, Archivist, blocking, in_vault};
+use crate::codec::DecodeError;
+use crate::codec::archive::SegmentRow;
+use crate::codec::chunk::{self, Fingerprinter, Header};
+use crate::codec::cold::{self, ColdPlace};
+use crate::codec::record::Record;
+use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError, end_of};
+
+/// A segment is closed early when its messages are large.
+const SEGMENT_RAW_BYTES: usize = 8 << 20;
+
+/// What counts as old.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    /// Whatever was received before.
+    pub before: Timestamp,
+    pub now: Timestamp,
+    pub segment_messages: u64,
+    /// What does not fill a segment goes when its first message is older than this; `None`: at once.
+    pub partial_before: Option<Timestamp>,
+}
+
+/// Chunks that make one segment.
+struct Planned {
+    key: ChunkKey,
+    last: Seq,
+    chunks: Vec<HotChunk>,
+}
+
+/// A segment, and what its chunks become.
+struct Packed {
+    planned: Planned,
+    name: SegmentName,
+    row: SegmentRow,
+    object: bytes::Bytes,
+    cold: Vec<Vec<u8>>,
+}
+
+impl Archivist {
+    pub(super) async fn move_out(
+        &self,
+        request: &ArchiveRun,
+        progress: &dyn Progress,
+        report: &mut RunReport,
+    ) -> Result<(), ArchiveError> {
+        let rules = self.rules(request.partial);
+        let mut pace = Pace::new(self.settings.messages_per_second);
+        let mut walk = self.walk(request.only).await?;
+        if let Some(id) = request.only {
+            self.release(id).await?;
+        }
+        while let Some(id) = self.next(&mut walk).await? {
+            let moved = self.move_conversation(id, rules, &mut pace, report).await?;
+            report.conversations += u64::from(moved);
+            progress.advanced(Stage::Moving, walk.done, walk.total);
+        }
+        Ok(())
+    }
+
+    fn rules(&self, partial: bool) -> Rules {
+        let now = self.clock.now();
+        let ago = |seconds: u64| {
+            let millis = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
+            Timestamp::from_millis(now.millis().saturating_sub(millis))
+        };
+        let patience = self.settings.age_seconds.saturating_add(self.settings.patience_seconds);
+        Rules {
+            before: ago(self.settings.age_seconds),
+            now,
+            segment_messages: self.settings.segment_messages.max(1),
+            partial_before: (!partial).then(|| ago(patience)),
+        }
+    }
+
+    /// A conversation that was brought back may go again.
+    async fn release(&self, id: ConversationId) -> Result<(), ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        blocking(move || {
+            let engine = tables.writing()?;
+            let mut update = engine.update()?;
+            let mut progress = update.progress(id)?;
+            if progress.kept_hot {
+                progress.kept_hot = false;
+                update.put_progress(id, &progress)?;
+                update.commit()?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Returns whether anything of it moved. A conversation with a damaged row is left alone, and told of.
+    async fn move_conversation(
+        &self,
+        id: ConversationId,
+        rules: Rules,
+        pace: &mut Pace,
+        report: &mut RunReport,
+    ) -> Result<bool, ArchiveError> {
+        let mut moved = false;
+        loop {
+            let tables = Arc::clone(&self.tables);
+            let (store, hasher) = (self.identity.tag.0, self.identity.fingerprinter);
+            let packed = blocking(move || {
+                let Some(planned) = plan(&*tables.current()?, id, rules)? else { return Ok(None) };
+                Ok(Some(pack(planned, store, &hasher)?))
+            });
+            let packed = match packed.await {
+                Ok(Some(packed)) => packed,
+                Ok(None) => return Ok(moved),
+                Err(ArchiveError::Store(bluetick_core::StoreError::Damaged(why))) => {
+                    tracing::error!(conversation = %id, %why, "a conversation cannot be moved to the archive");
+                    return Ok(moved);
+                }
+                Err(error) => return Err(error),
+            };
+            self.go_on(ArchiveStep::BeforePut)?;
+            self.vault()?.put(&packed.name, packed.object.clone()).await.map_err(in_vault)?;
+            self.go_on(ArchiveStep::AfterPut)?;
+            let count = packed.row.count();
+            let (tables, on_step) = (Arc::clone(&self.tables), Arc::clone(&self.on_step));
+            blocking(move || flip(&tables, &packed, || on_step(ArchiveStep::BeforeFlip))).await?;
+            self.state.moved_messages.fetch_add(count.messages, Ordering::Relaxed);
+            self.state.moved_segments.fetch_add(1, Ordering::Relaxed);
+            report.moved.segments += 1;
+            report.moved.messages += count.messages;
+            report.moved.bytes += count.bytes;
+            report.moved.raw_bytes += count.raw_bytes;
+            moved = true;
+            self.go_on(ArchiveStep::AfterFlip)?;
+            pace.moved(count.messages).await;
+        }
+    }
+}
+
+/// The next chunks of the conversation that are old enough, if they make a segment.
+fn plan(engine: &Engine, id: ConversationId, rules: Rules) -> Result<Option<Planned>, TablesError> {
+    let snapshot = engine.snapshot()?;
+    let progress = snapshot.progress(id)?;
+    if progress.kept_hot {
+        return Ok(None);
+    }
+    let (mut chunks, mut messages, mut bytes) = (Vec::new(), 0, 0);
+    snapshot.chunks(id, progress.moved_through.next(), |first, chunk| {
+        let header = Header::read(chunk)?;
+        // What lies between two runs is not skipped: a segment is one run.
+        if header.is_cold() {
+            return Ok(chunks.is_empty());
+        }
+        if !is_old(&header, rules)? {
+            return Ok(false);
+        }
+        messages += header.count as u64;
+        bytes += chunk::raw_length(&header);
+        chunks.push(HotChunk { first, bytes: chunk.to_vec() });
+        Ok(messages < rules.segment_messages && bytes < SEGMENT_RAW_BYTES)
+    })?;
+    let full = messages >= rules.segment_messages || bytes >= SEGMENT_RAW_BYTES;
+    let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else { return Ok(None) };
+    let in_chunks = |error| TablesError::Damaged { table: "chunks", error };
+    if !full
+        && let Some(partial_before) = rules.partial_before
+        && oldest(&first.bytes).map_err(in_chunks)? >= partial_before
+    {
+        return Ok(None);
+    }
+    let last = end_of(last.first, &last.bytes).map_err(in_chunks)?;
+    let key = ChunkKey { conversation: id, first: first.first };
+    Ok(Some(Planned { key, last, chunks }))
+}
+
+/// The header has a bound that never goes back. Where a clock that was ahead set it, the messages themselves decide.
+fn is_old(header: &Header<'_>, rules: Rules) -> Result<bool, DecodeError> {
+    if header.newest_received_at <= rules.now {
+        return Ok(header.newest_received_at < rules.before);
+    }
+    for record in chunk::unpack(header)?.records() {
+        if Record::decode(record)?.received_at >= rules.before {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn oldest(chunk: &[u8]) -> Result<Timestamp, DecodeError> {
+    let unpacked = chunk::unpack(&Header::read(chunk)?)?;
+    let first = unpacked.get(0).ok_or(DecodeError::Short)?;
+    Ok(Record::decode(first)?.received_at)
+}
+
+fn pack(planned: Planned, store: [u8; 8], hasher: &Fingerprinter) -> Result<Packed, TablesError> {
+    let in_chunks = |error| TablesError::Damaged { table: "chunks", error };
+    let ChunkKey { conversation, first } = planned.key;
+    let name = SegmentName { store, conversation, first, last: planned.last, revision: 1 };
+    let unpacked: Vec<_> = planned
+        .chunks
+        .iter()
+        .map(|chunk| chunk::unpack(&Header::read(&chunk.bytes)?))
+        .collect::<Result<_, _>>()
+        .map_err(in_chunks)?;
+    let records: Vec<Vec<&[u8]>> = unpacked.iter().map(|chunk| chunk.records().collect()).collect();
+    let Laid { sealed, places } = lay_out(&name, &records);
+    let mut cold = Vec::with_capacity(planned.chunks.len());
+    for ((chunk, records), place) in planned.chunks.iter().zip(&records).zip(&places) {
+        let stubs: Vec<_> = records
+            .iter()
+            .map(|record| cold::stub_of(record, hasher))
+            .collect::<Result<_, _>>()
+            .map_err(in_chunks)?;
+        cold.push(cold::pack(&Header::read(&chunk.bytes).map_err(in_chunks)?, place, &stubs));
+    }
+    let row = SegmentRow {
+        last: planned.last,
+        revision: name.revision,
+        messages: records.iter().map(Vec::len).sum::<usize>() as u64,
+        bytes: sealed.bytes.len() as u64,
+        raw_bytes: sealed.raw_bytes,
+    };
+    Ok(Packed { planned, name, row, object: sealed.bytes, cold })
+}
+
+/// A sealed segment, and where in it each chunk lies.
+pub struct Laid {
+    pub sealed: Sealed,
+    pub places: Vec<ColdPlace>,
+}
+
+/// Puts whole chunks, given by their records, together into frames and these into a segment.
+pub fn lay_out(name: &SegmentName, chunks: &[Vec<&[u8]>]) -> Laid {
+    let mut frames: Vec<Vec<&[u8]>> = Vec::new();
+    let mut within = Vec::with_capacity(chunks.len());
+    let mut bytes = 0;
+    for chunk in chunks {
+        let full = frames
+            .last()
+            .is_none_or(|frame| frame.len() + chunk.len() > FRAME_MESSAGES || bytes >= FRAME_RAW_BYTES);
+        if full {
+            frames.push(Vec::new());
+            bytes = 0;
+        }
+        let number = frames.len() - 1;
+        let frame = &mut frames[number];
+        within.push((number, u32::try_from(frame.len()).expect("a frame has few messages")));
+        frame.extend_from_slice(chunk);
+        bytes += chunk.iter().map(|record| record.len()).sum::<usize>();
+    }
+    let sealed = segment::seal(name, &frames);
+    let place = |(number, index): (usize, u32)| ColdPlace {
+        first: name.first,
+        last: name.last,
+        revision: name.revision,
+        frame: sealed.frames[number],
+        index,
+    };
+    let places = within.into_iter().map(place).collect();
+    Laid { sealed, places }
+}
+
+/// In one transaction, and only if each chunk still is what was packed.
+fn flip(tables: &Tables, packed: &Packed, go_on: impl Fn() -> bool) -> Result<(), ArchiveError> {
+    let key = packed.planned.key;
+    let engine = tables.writing()?;
+    let mut update = engine.update()?;
+    for (chunk, cold) in packed.planned.chunks.iter().zip(&packed.cold) {
+        if update.chunk(ChunkKey { first: chunk.first, ..key })? != Some(&chunk.bytes[..]) {
+            return Err(moved_meanwhile(key));
+        }
+        update.put_chunk(key.conversation, chunk.first, cold)?;
+    }
+    update.set_segment(key, Some(&packed.row))?;
+    let mut progress = update.progress(key.conversation)?;
+    progress.moved_through = progress.moved_through.max(packed.planned.last);
+    update.put_progress(key.conversation, &progress)?;
+    if !go_on() {
+        return Err(ArchiveError::Stopped);
+    }
+    Ok(update.commit()?)
+}
+
+/// Holds a job back, so that live traffic does not feel it.
+struct Pace {
+    messages_per_second: u64,
+    started: Instant,
+    moved: u64,
+}
+
+impl Pace {
+    fn new(messages_per_second: u64) -> Pace {
+        Pace { messages_per_second, started: Instant::now(), moved: 0 }
+    }
+
+    async fn moved(&mut self, messages: u64) {
+        self.moved += messages;
+        if self.messages_per_second > 0 {
+            let due = Duration::from_secs_f64(self.moved as f64 / self.messages_per_second as f64);
+            tokio::time::sleep(due.saturating_sub(self.started.elapsed())).await;
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Deleting objects that no row refers to: what an interrupted job left, and what was brought back.
+
+use std::sync::Arc;
+
+use bluetick_archive::SegmentName;
+use bluetick_core::ConversationId;
+use bluetick_core::ports::{ArchiveError, Progress, Stage};
+use futures_util::StreamExt;
+
+use super::{ArchiveStep, Archivist, blocking, in_vault};
+use crate::tables::ChunkKey;
+
+/// Objects that are compared with the rows at a time.
+const BATCH: usize = 1_000;
+
+impl Archivist {
+    /// Returns how many were deleted. Runs within a job, so nobody puts objects meanwhile.
+    pub(super) async fn sweep(
+        &self,
+        only: Option<ConversationId>,
+        progress: &dyn Progress,
+    ) -> Result<u64, ArchiveError> {
+        let vault = self.vault()?;
+        let (mut looked_at, mut swept) = (0, 0);
+        let mut objects = vault.list(self.identity.tag.0, only).chunks(BATCH);
+        while let Some(batch) = objects.next().await {
+            let mut names = Vec::with_capacity(batch.len());
+            for object in batch {
+                names.push(object.map_err(in_vault)?.0);
+            }
+            looked_at += names.len() as u64;
+            for name in self.orphans(names).await? {
+                self.go_on(ArchiveStep::BeforeDelete)?;
+                vault.delete(&name).await.map_err(in_vault)?;
+                tracing::info!(segment = %name, "deleted an object of the archive that nothing refers to");
+                swept += 1;
+                self.go_on(ArchiveStep::AfterDelete)?;
+            }
+            progress.advanced(Stage::Sweeping, looked_at, looked_at);
+        }
+        if only.is_none() {
+            self.last().swept = Some(std::time::Instant::now());
+        }
+        Ok(swept)
+    }
+
+    async fn orphans(&self, mut names: Vec<SegmentName>) -> Result<Vec<SegmentName>, ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        blocking(move || {
+            let engine = tables.current()?;
+            let snapshot = engine.snapshot()?;
+            let mut orphans = Vec::new();
+            for name in names.drain(..) {
+                let row =
+                    snapshot.segment(ChunkKey { conversation: name.conversation, first: name.first })?;
+                let wanted = row.is_some_and(|row| row.last == name.last && row.revision == name.revision);
+                if !wanted {
+                    orphans.push(name);
+                }
+            }
+            Ok(orphans)
+        })
+        .await
+    }
+}

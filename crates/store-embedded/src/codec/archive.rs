@@ -1,0 +1,167 @@
+//! Rows about the archive: which segments there are, how far each conversation has come, and what is to be erased.
+
+use bluetick_core::ports::ColdCount;
+use bluetick_core::{ConversationId, Seq, UserId};
+
+use super::rows::{seal, unseal};
+use super::{DecodeError, Reader, put_bytes, put_varint};
+
+/// One object that rows refer to. Its key is that of a chunk: conversation and first place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentRow {
+    pub last: Seq,
+    pub revision: u32,
+    pub messages: u64,
+    /// The size of the object.
+    pub bytes: u64,
+    /// Before compression.
+    pub raw_bytes: u64,
+}
+
+impl SegmentRow {
+    pub fn encode(&self) -> Vec<u8> {
+        seal(|out| {
+            put_varint(out, self.last.get());
+            put_varint(out, self.revision.into());
+            put_varint(out, self.messages);
+            put_varint(out, self.bytes);
+            put_varint(out, self.raw_bytes);
+        })
+    }
+
+    pub fn read(row: &[u8]) -> Result<SegmentRow, DecodeError> {
+        let mut reader = unseal(row)?;
+        Ok(SegmentRow {
+            last: Seq::new(reader.varint()?),
+            revision: read_small(&mut reader)?,
+            messages: reader.varint()?,
+            bytes: reader.varint()?,
+            raw_bytes: reader.varint()?,
+        })
+    }
+
+    pub fn count(&self) -> ColdCount {
+        ColdCount { segments: 1, messages: self.messages, bytes: self.bytes, raw_bytes: self.raw_bytes }
+    }
+}
+
+/// How far a conversation has come on its way to the archive. One without a row has not begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Nothing up to here has its content in the hot store, but for what was brought back.
+    pub moved_through: Seq,
+    /// Everything up to here is past its retention and erased.
+    pub expired_through: Seq,
+    /// It was brought back to stay.
+    pub kept_hot: bool,
+}
+
+impl Progress {
+    pub fn encode(&self) -> Vec<u8> {
+        seal(|out| {
+            put_varint(out, self.moved_through.get());
+            put_varint(out, self.expired_through.get());
+            out.push(self.kept_hot.into());
+        })
+    }
+
+    pub fn read(row: &[u8]) -> Result<Progress, DecodeError> {
+        let mut reader = unseal(row)?;
+        Ok(Progress {
+            moved_through: Seq::new(reader.varint()?),
+            expired_through: Seq::new(reader.varint()?),
+            kept_hot: reader.u8()? != 0,
+        })
+    }
+}
+
+/// Something that is being erased: written before anything is, and taken away after everything was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Erasure {
+    pub conversation: ConversationId,
+    /// Only what this user wrote.
+    pub sender: Option<UserId>,
+    pub through: Seq,
+}
+
+impl Erasure {
+    pub fn key(&self) -> Vec<u8> {
+        let mut key = self.conversation.as_bytes().to_vec();
+        key.extend_from_slice(self.sender.as_ref().map_or("", UserId::as_str).as_bytes());
+        key
+    }
+
+    pub fn row(&self) -> Vec<u8> {
+        seal(|out| {
+            put_varint(out, self.through.get());
+            put_bytes(out, self.sender.as_ref().map_or("", UserId::as_str).as_bytes());
+        })
+    }
+
+    pub fn read(key: &[u8], row: &[u8]) -> Result<Erasure, DecodeError> {
+        let conversation = key.first_chunk().and_then(|bytes| ConversationId::from_bytes(*bytes));
+        let conversation = conversation.ok_or(DecodeError::Malformed("a conversation id"))?;
+        let mut reader = unseal(row)?;
+        let through = Seq::new(reader.varint()?);
+        let sender = match reader.str()? {
+            "" => None,
+            name => Some(name.parse().map_err(|_| DecodeError::Malformed("a user id"))?),
+        };
+        Ok(Erasure { conversation, sender, through })
+    }
+}
+
+pub fn count_row(count: &ColdCount) -> Vec<u8> {
+    seal(|out| {
+        for number in [count.segments, count.messages, count.bytes, count.raw_bytes] {
+            put_varint(out, number);
+        }
+    })
+}
+
+pub fn read_count(row: &[u8]) -> Result<ColdCount, DecodeError> {
+    let mut reader = unseal(row)?;
+    Ok(ColdCount {
+        segments: reader.varint()?,
+        messages: reader.varint()?,
+        bytes: reader.varint()?,
+        raw_bytes: reader.varint()?,
+    })
+}
+
+fn read_small(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    u32::try_from(reader.varint()?).map_err(|_| DecodeError::Malformed("a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::hex;
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_version_1() {
+        let segment = SegmentRow {
+            last: Seq::new(1000),
+            revision: 1,
+            messages: 1000,
+            bytes: 40_000,
+            raw_bytes: 120_000,
+        };
+        assert_eq!(SegmentRow::read(&segment.encode()), Ok(segment));
+        let progress =
+            Progress { moved_through: Seq::new(1000), expired_through: Seq::new(3), kept_hot: true };
+        assert_eq!(Progress::read(&progress.encode()), Ok(progress));
+        let count = ColdCount { segments: 3, messages: 3000, bytes: 1, raw_bytes: 2 };
+        assert_eq!(read_count(&count_row(&count)), Ok(count));
+        let erasure = Erasure {
+            conversation: ConversationId::group([1; 15]),
+            sender: Some("alice".parse().unwrap()),
+            through: Seq::new(9),
+        };
+        assert_eq!(Erasure::read(&erasure.key(), &erasure.row()), Ok(erasure.clone()));
+        let everybody = Erasure { sender: None, ..erasure.clone() };
+        assert_eq!(Erasure::read(&everybody.key(), &everybody.row()), Ok(everybody));
+        assert_eq!(hex(&progress.encode()), "02e80703 017ab84c f6");
+        assert_eq!(hex(&erasure.row()), "02090561 6c696365 2e47fe03");
+    }
+}

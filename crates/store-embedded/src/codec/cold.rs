@@ -1,0 +1,233 @@
+//! A chunk whose content lies in the archive: everything else of its messages, and where the content is.
+//!
+//! It stands where the chunk stood, under the same key and with the same header: ids are recognised, notices are counted
+//! and places are dense as before. The body:
+//!
+//! ```text
+//! segment first, last, revision (varints) | frame offset, length, raw length (varints), checksum u32
+//! index of the first message in the frame (varint)
+//! zstd of: (length varint, record without content) × count, then a hash of each content u64 × count
+//! ```
+
+use bluetick_archive::{FrameRef, SegmentName};
+use bluetick_core::{ConversationId, Seq};
+
+use super::chunk::{self, COLD, Facts, Fingerprint, Fingerprinter, Header, Unpacked};
+use super::record::Record;
+use super::{DecodeError, Reader, put_varint};
+
+/// Where a chunk's content lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColdPlace {
+    /// The segment holds the places from here …
+    pub first: Seq,
+    /// … to here.
+    pub last: Seq,
+    pub revision: u32,
+    pub frame: FrameRef,
+    /// Where in the frame the chunk's first message is.
+    pub index: u32,
+}
+
+impl ColdPlace {
+    pub fn segment(&self, store: [u8; 8], conversation: ConversationId) -> SegmentName {
+        SegmentName { store, conversation, first: self.first, last: self.last, revision: self.revision }
+    }
+}
+
+/// What is left of a chunk in the hot store.
+#[derive(Debug)]
+pub struct ColdChunk {
+    pub place: ColdPlace,
+    /// The records, without their content.
+    pub stubs: Unpacked,
+    hashes: Vec<u64>,
+}
+
+impl ColdChunk {
+    pub fn read(header: &Header<'_>) -> Result<ColdChunk, DecodeError> {
+        if header.packing != COLD {
+            return Err(DecodeError::Unknown { what: "packing", value: header.packing.into() });
+        }
+        let mut reader = Reader(header.checked_body()?);
+        let place = read_place(&mut reader)?;
+        let raw = chunk::decompress(reader.rest(), header.raw_bytes)?;
+        let mut stubs = Reader(&raw);
+        let mut records = Vec::with_capacity(header.count);
+        for _ in 0..header.count {
+            records.push(chunk::next_record(&raw, &mut stubs)?);
+        }
+        let hashes = (0..header.count).map(|_| stubs.u64()).collect::<Result<_, _>>()?;
+        if !stubs.is_empty() {
+            return Err(DecodeError::Malformed("a chunk's count"));
+        }
+        Ok(ColdChunk { place, stubs: Unpacked::new(raw, records), hashes })
+    }
+
+    /// The record without its content, and a hash of the content.
+    pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
+        Some((self.stubs.get(index)?, *self.hashes.get(index)?))
+    }
+
+    pub fn cells(&self) -> impl ExactSizeIterator<Item = (&[u8], u64)> {
+        self.stubs.records().zip(self.hashes.iter().copied())
+    }
+}
+
+fn read_place(reader: &mut Reader<'_>) -> Result<ColdPlace, DecodeError> {
+    let small =
+        |value: u64| u32::try_from(value).map_err(|_| DecodeError::Malformed("a place in the archive"));
+    Ok(ColdPlace {
+        first: Seq::new(reader.varint()?),
+        last: Seq::new(reader.varint()?),
+        revision: small(reader.varint()?)?,
+        frame: FrameRef {
+            offset: reader.varint()?,
+            length: small(reader.varint()?)?,
+            raw_length: small(reader.varint()?)?,
+            checksum: reader.u32()?,
+        },
+        index: small(reader.varint()?)?,
+    })
+}
+
+/// A record as it stays in the hot store, and the hash of the content that leaves it.
+pub fn stub_of(record: &[u8], hasher: &Fingerprinter) -> Result<(Vec<u8>, u64), DecodeError> {
+    let decoded = Record::decode(record)?;
+    let kept = record.len() - decoded.content.len();
+    Ok((record[..kept].to_vec(), hasher.of_content(decoded.content)))
+}
+
+/// What the message at `record` leaves behind when its content is deleted for good.
+pub fn erased(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let decoded = Record::decode(record)?;
+    let mut out = Vec::with_capacity(record.len() - decoded.content.len());
+    Record { content_type: bluetick_core::ContentType::Erased, content: "", ..decoded }.encode(&mut out);
+    Ok(out)
+}
+
+/// Writes what stays of the chunk that `header` heads.
+pub fn pack(header: &Header<'_>, place: &ColdPlace, stubs: &[(Vec<u8>, u64)]) -> Vec<u8> {
+    let prints: Vec<Fingerprint> = header.fingerprints().collect();
+    assert_eq!(prints.len(), stubs.len(), "each message leaves something behind");
+    let mut raw = Vec::new();
+    for (stub, _) in stubs {
+        put_varint(&mut raw, stub.len() as u64);
+        raw.extend_from_slice(stub);
+    }
+    for (_, hash) in stubs {
+        raw.extend_from_slice(&hash.to_le_bytes());
+    }
+    let facts = Facts {
+        packing: COLD,
+        raw_bytes: raw.len(),
+        newest: header.newest_received_at,
+        notices_before: header.notices_before,
+    };
+    let mut out = Vec::new();
+    chunk::put_chunk(&mut out, prints.into_iter(), facts, |out| {
+        put_varint(out, place.first.get());
+        put_varint(out, place.last.get());
+        put_varint(out, place.revision.into());
+        put_varint(out, place.frame.offset);
+        put_varint(out, place.frame.length.into());
+        put_varint(out, place.frame.raw_length.into());
+        out.extend_from_slice(&place.frame.checksum.to_le_bytes());
+        put_varint(out, place.index.into());
+        // Written once and kept for long: worth the time.
+        let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL).expect("a compressor needs memory only");
+        chunk::compress(&mut zstd, &raw, out);
+    });
+    out
+}
+
+const STUB_LEVEL: i32 = 9;
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::{ContentType, Timestamp};
+
+    use super::super::chunk::{Entry, Packer};
+    use super::*;
+
+    const HASHER: Fingerprinter = Fingerprinter([7; 16]);
+
+    fn record(number: u64, content: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Record {
+            received_at: Timestamp::from_millis(1_000 + number as i64),
+            timestamp: Timestamp::from_millis(5),
+            sender: "alice",
+            message_id: format!("m{number}").parse().unwrap(),
+            content_type: ContentType::Text,
+            content,
+        }
+        .encode(&mut bytes);
+        bytes
+    }
+
+    fn hot() -> Vec<u8> {
+        let records = [record(1, "one"), record(2, "two words"), record(3, "")];
+        let entries: Vec<_> = records
+            .iter()
+            .zip([9, 0, 8])
+            .map(|(record, print)| Entry { record, fingerprint: Fingerprint(print) })
+            .collect();
+        let mut chunk = Vec::new();
+        Packer::default().pack(&entries, Timestamp::from_millis(77), 5, &mut chunk);
+        chunk
+    }
+
+    fn place() -> ColdPlace {
+        let frame = FrameRef { offset: 4_000, length: 900, raw_length: 2_000, checksum: 0xdead_beef };
+        ColdPlace { first: Seq::new(1), last: Seq::new(1_000), revision: 2, frame, index: 64 }
+    }
+
+    fn cold() -> Vec<u8> {
+        let hot = hot();
+        let header = Header::read(&hot).unwrap();
+        let unpacked = chunk::unpack(&header).unwrap();
+        let stubs: Vec<_> = unpacked.records().map(|record| stub_of(record, &HASHER).unwrap()).collect();
+        pack(&header, &place(), &stubs)
+    }
+
+    #[test]
+    fn everything_but_the_content_stays() {
+        let (hot, cold) = (hot(), cold());
+        let (before, after) = (Header::read(&hot).unwrap(), Header::read(&cold).unwrap());
+        assert_eq!((after.is_cold(), chunk::is_cold(&cold), chunk::is_cold(&hot)), (true, true, false));
+        assert_eq!(after.count, before.count);
+        assert_eq!(after.newest_received_at, before.newest_received_at);
+        assert_eq!(after.notices_through(2), before.notices_through(2));
+        assert!(after.fingerprints().eq(before.fingerprints()));
+        let read = ColdChunk::read(&after).unwrap();
+        assert_eq!(read.place, place());
+        for ((stub, hash), number) in read.cells().zip(1..) {
+            let (stub, whole) = (
+                Record::decode(stub).unwrap(),
+                record(number, ["", "one", "two words", ""][number as usize]),
+            );
+            let whole = Record::decode(&whole).unwrap();
+            assert_eq!((stub.content, hash), ("", HASHER.of_content(whole.content)));
+            assert_eq!(Record { content: whole.content, ..stub }, whole);
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_seen() {
+        let chunk = cold();
+        for bit in 0..chunk.len() * 8 {
+            let mut damaged = chunk.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::read(&damaged).and_then(|header| ColdChunk::read(&header)).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn what_is_erased_keeps_its_place_and_loses_its_content() {
+        let erased = erased(&record(2, "two words")).unwrap();
+        let read = Record::decode(&erased).unwrap();
+        assert_eq!((read.content, read.content_type, read.sender), ("", ContentType::Erased, "alice"));
+        assert_eq!(read.received_at, Timestamp::from_millis(1_002));
+    }
+}

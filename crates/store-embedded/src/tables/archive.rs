@@ -1,0 +1,233 @@
+//! What the archive reads and writes here: chunks on their way out and back, and its own rows.
+
+use bluetick_core::ports::ColdCount;
+use bluetick_core::{ConversationId, Seq, UserId};
+
+use super::{COLD_COUNT_KEY, Engine, Snapshot, TablesError, Update, in_table};
+use crate::codec::archive::{Erasure, Progress, SegmentRow, count_row, read_count};
+use crate::codec::{DecodeError, chunk, rows};
+
+/// A chunk as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HotChunk {
+    pub first: Seq,
+    pub bytes: Vec<u8>,
+}
+
+/// Which chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkKey {
+    pub conversation: ConversationId,
+    pub first: Seq,
+}
+
+impl Snapshot<'_> {
+    /// Gives conversations above `after` to `visit`, in the order of their ids, until it answers `false`.
+    pub fn conversations(
+        &self,
+        after: Option<ConversationId>,
+        mut visit: impl FnMut(ConversationId) -> bool,
+    ) -> Result<(), TablesError> {
+        let start = after.map_or_else(Vec::new, |after| after.as_bytes().to_vec());
+        let bounds = (std::ops::Bound::Excluded(&start[..]), std::ops::Bound::Unbounded);
+        for found in self.tables.conversations.range(&self.txn, &bounds)? {
+            let (key, _) = found?;
+            let id = key.try_into().ok().and_then(ConversationId::from_bytes);
+            let id = id.ok_or(DecodeError::Malformed("a conversation id"));
+            if !visit(id.map_err(in_table("conversations"))?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn conversation_count(&self) -> Result<u64, TablesError> {
+        Ok(self.tables.conversations.len(&self.txn)?)
+    }
+
+    /// Gives the chunks of a conversation from the one that may hold `from` on to `visit`, oldest first, until it
+    /// answers `false`.
+    pub fn chunks(
+        &self,
+        id: ConversationId,
+        from: Seq,
+        mut visit: impl FnMut(Seq, &[u8]) -> Result<bool, DecodeError>,
+    ) -> Result<(), TablesError> {
+        let (lowest, end) = (rows::chunk_key(id, Seq::ZERO), rows::chunk_key(id, Seq::MAX));
+        let start = rows::chunk_key(id, from);
+        let below = (std::ops::Bound::Included(&lowest[..]), std::ops::Bound::Included(&start[..]));
+        let below = self.tables.chunks.rev_range(&self.txn, &below)?.next().transpose()?;
+        let start = below.map_or(&start[..], |(key, _)| key).to_vec();
+        let bounds = (std::ops::Bound::Included(&start[..]), std::ops::Bound::Included(&end[..]));
+        for found in self.tables.chunks.range(&self.txn, &bounds)? {
+            let (key, bytes) = found?;
+            let first = rows::chunk_first_seq(key).map_err(in_table("chunks"))?;
+            if !visit(first, bytes).map_err(in_table("chunks"))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn progress(&self, id: ConversationId) -> Result<Progress, TablesError> {
+        let row = self.tables.progress.get(&self.txn, id.as_bytes())?;
+        row.map_or(Ok(Progress::default()), Progress::read).map_err(in_table("progress"))
+    }
+
+    /// How many conversations were brought back to stay.
+    pub fn kept_hot(&self) -> Result<u64, TablesError> {
+        let mut kept = 0;
+        for found in self.tables.progress.iter(&self.txn)? {
+            kept += u64::from(Progress::read(found?.1).map_err(in_table("progress"))?.kept_hot);
+        }
+        Ok(kept)
+    }
+
+    pub fn segment(&self, key: ChunkKey) -> Result<Option<SegmentRow>, TablesError> {
+        let row = self.tables.segments.get(&self.txn, &rows::chunk_key(key.conversation, key.first))?;
+        row.map(SegmentRow::read).transpose().map_err(in_table("segments"))
+    }
+
+    /// The next `limit` segments behind `after`, of one conversation or of all.
+    pub fn segments(
+        &self,
+        only: Option<ConversationId>,
+        after: Option<ChunkKey>,
+        limit: usize,
+    ) -> Result<Vec<(ChunkKey, SegmentRow)>, TablesError> {
+        let start = match (after, only) {
+            (Some(after), _) => rows::chunk_key(after.conversation, after.first).to_vec(),
+            (None, Some(only)) => only.as_bytes().to_vec(),
+            (None, None) => Vec::new(),
+        };
+        let bounds = (std::ops::Bound::Excluded(&start[..]), std::ops::Bound::Unbounded);
+        let mut segments = Vec::new();
+        for found in self.tables.segments.range(&self.txn, &bounds)?.take(limit) {
+            let (key, row) = found?;
+            let read = || {
+                let id = key.first_chunk().and_then(|id| ConversationId::from_bytes(*id));
+                let conversation = id.ok_or(DecodeError::Malformed("a conversation id"))?;
+                Ok((ChunkKey { conversation, first: rows::chunk_first_seq(key)? }, SegmentRow::read(row)?))
+            };
+            let (key, row) = read().map_err(in_table("segments"))?;
+            if only.is_some_and(|only| only != key.conversation) {
+                break;
+            }
+            segments.push((key, row));
+        }
+        Ok(segments)
+    }
+
+    pub fn erasures(&self) -> Result<Vec<Erasure>, TablesError> {
+        let mut all = Vec::new();
+        for found in self.tables.erasures.iter(&self.txn)? {
+            let (key, row) = found?;
+            all.push(Erasure::read(key, row).map_err(in_table("erasures"))?);
+        }
+        Ok(all)
+    }
+
+    /// Whether somebody has a line of the conversation in the inbox.
+    pub fn inbox_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>, TablesError> {
+        let mut all = Vec::new();
+        for found in self.tables.inbox.prefix_iter(&self.txn, &rows::user_prefix(user))? {
+            all.push(rows::key_conversation(found?.0).map_err(in_table("inbox"))?);
+        }
+        Ok(all)
+    }
+}
+
+impl Update<'_> {
+    /// The chunk as it is now.
+    pub fn chunk(&self, key: ChunkKey) -> Result<Option<&[u8]>, TablesError> {
+        Ok(self.tables.chunks.get(&self.txn, &rows::chunk_key(key.conversation, key.first))?)
+    }
+
+    pub fn progress(&self, id: ConversationId) -> Result<Progress, TablesError> {
+        let row = self.tables.progress.get(&self.txn, id.as_bytes())?;
+        row.map_or(Ok(Progress::default()), Progress::read).map_err(in_table("progress"))
+    }
+
+    pub fn put_progress(&mut self, id: ConversationId, progress: &Progress) -> Result<(), TablesError> {
+        self.put(self.tables.progress, id.as_bytes(), &progress.encode())
+    }
+
+    /// Puts a segment, or takes it away, and counts it.
+    pub fn set_segment(&mut self, key: ChunkKey, row: Option<&SegmentRow>) -> Result<(), TablesError> {
+        let stored = rows::chunk_key(key.conversation, key.first);
+        let before = self.tables.segments.get(&self.txn, &stored)?;
+        let before = before.map(SegmentRow::read).transpose().map_err(in_table("segments"))?;
+        match row {
+            Some(row) => self.put(self.tables.segments, &stored, &row.encode())?,
+            None => {
+                self.tables.segments.delete(&mut self.txn, &stored)?;
+            }
+        }
+        let total = self.cold_count()?;
+        let (gone, come) = (before.map(|row| row.count()), row.map(SegmentRow::count));
+        let (gone, come) = (gone.unwrap_or_default(), come.unwrap_or_default());
+        let count = ColdCount {
+            segments: (total.segments + come.segments).saturating_sub(gone.segments),
+            messages: (total.messages + come.messages).saturating_sub(gone.messages),
+            bytes: (total.bytes + come.bytes).saturating_sub(gone.bytes),
+            raw_bytes: (total.raw_bytes + come.raw_bytes).saturating_sub(gone.raw_bytes),
+        };
+        self.put(self.tables.meta, COLD_COUNT_KEY, &count_row(&count))
+    }
+
+    fn cold_count(&self) -> Result<ColdCount, TablesError> {
+        let row = self.tables.meta.get(&self.txn, COLD_COUNT_KEY)?;
+        row.map_or(Ok(ColdCount::default()), read_count).map_err(in_table("meta"))
+    }
+
+    pub fn put_erasure(&mut self, erasure: &Erasure) -> Result<(), TablesError> {
+        self.put(self.tables.erasures, &erasure.key(), &erasure.row())
+    }
+
+    pub fn delete_erasure(&mut self, erasure: &Erasure) -> Result<(), TablesError> {
+        self.tables.erasures.delete(&mut self.txn, &erasure.key())?;
+        Ok(())
+    }
+
+    /// Lets `change` give the newest message in each member's inbox another form, where it is one of those up to
+    /// `through`. It answers `None` for what stays.
+    pub fn change_previews(
+        &mut self,
+        id: ConversationId,
+        through: Seq,
+        change: impl Fn(&[u8]) -> Result<Option<Vec<u8>>, DecodeError>,
+    ) -> Result<(), TablesError> {
+        let mut changed = Vec::new();
+        for found in self.tables.members.prefix_iter(&self.txn, id.as_bytes())? {
+            let (key, row) = found?;
+            let (member, _) = rows::read_member(key, row).map_err(in_table("members"))?;
+            let key = rows::inbox_key(&member.user, id);
+            let Some(row) = self.tables.inbox.get(&self.txn, &key)? else { continue };
+            // One that is damaged is made again from the message.
+            let Ok(line) = rows::read_inbox(row) else { continue };
+            if line.last_seq > through || line.record.is_empty() {
+                continue;
+            }
+            if let Some(record) = change(line.record).map_err(in_table("inbox"))? {
+                changed.push((key, rows::InboxRow { record: &record, ..line }.encode()));
+            }
+        }
+        for (key, row) in changed {
+            self.put(self.tables.inbox, &key, &row)?;
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    pub fn cold_count(&self) -> Result<ColdCount, TablesError> {
+        let txn = self.env.read_txn()?;
+        let row = self.meta.get(&txn, COLD_COUNT_KEY)?;
+        row.map_or(Ok(ColdCount::default()), read_count).map_err(in_table("meta"))
+    }
+}
+
+/// How many messages a stored chunk holds, as its header says.
+pub fn end_of(first: Seq, bytes: &[u8]) -> Result<Seq, DecodeError> {
+    Ok(first.plus(chunk::Header::read(bytes)?.count as u64).previous())
+}

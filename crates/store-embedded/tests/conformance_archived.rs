@@ -1,0 +1,79 @@
+//! The same suite, while everything is moved to the archive as soon as it is in the tables: nobody notices.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bluetick_archive::{ArchiveSettings, Vault};
+use bluetick_conformance::{Harness, NOW};
+use bluetick_core::ports::{Archive, ArchiveRun, CommitListener, NoProgress, Store};
+use bluetick_core::time::ManualClock;
+use bluetick_store_embedded::{EmbeddedStore, StoreParts};
+use common::{copy_of, memory_vault, small};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+struct Archived {
+    store: Arc<EmbeddedStore>,
+    vault: Arc<Vault>,
+    archiving: JoinHandle<()>,
+    directory: TempDir,
+}
+
+impl Archived {
+    fn open(directory: TempDir, vault: Arc<Vault>, listener: Arc<dyn CommitListener>) -> Archived {
+        let parts = StoreParts {
+            listener: Some(listener),
+            // A moment later, so that what was received just now is old.
+            clock: Arc::new(ManualClock::at(NOW.plus_millis(60_000))),
+            vault: Some(Arc::clone(&vault)),
+            archive: ArchiveSettings { age_seconds: 0, segment_messages: 1, ..ArchiveSettings::default() },
+            ..StoreParts::new(small(directory.path()))
+        };
+        let store = Arc::new(EmbeddedStore::open(parts).unwrap());
+        let archiving = tokio::spawn(archive_always(Arc::clone(&store)));
+        Archived { store, vault, archiving, directory }
+    }
+
+    async fn stop_archiving(&mut self) {
+        self.archiving.abort();
+        let _ = (&mut self.archiving).await;
+    }
+}
+
+async fn archive_always(store: Arc<EmbeddedStore>) {
+    let run = ArchiveRun { only: None, partial: true };
+    while store.run(run.clone(), Arc::new(NoProgress)).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[async_trait]
+impl Harness for Archived {
+    async fn start(listener: Arc<dyn CommitListener>) -> Archived {
+        Archived::open(TempDir::new().unwrap(), memory_vault().0, listener)
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    async fn crash_and_restart(mut self, listener: Arc<dyn CommitListener>) -> Archived {
+        self.stop_archiving().await;
+        Archived::open(copy_of(self.directory.path()), Arc::clone(&self.vault), listener)
+    }
+
+    async fn close_and_reopen(mut self, listener: Arc<dyn CommitListener>) -> Archived {
+        self.stop_archiving().await;
+        self.store.close().await;
+        let Archived { store, vault, directory, .. } = self;
+        drop(store);
+        Archived::open(directory, vault, listener)
+    }
+}
+
+bluetick_conformance::suite!(Archived);
