@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::BenchError;
 use crate::measure::{Latencies, Usage};
 use crate::scratch::{in_scratch, settle};
-use crate::seed::{Chat, fill, open, person};
+use crate::seed::{Chat, always, fill, open, person};
 
 #[derive(Clone, Debug)]
 pub struct InboxBench {
@@ -41,7 +41,7 @@ pub fn run(bench: InboxBench) -> Result<(), BenchError> {
 async fn measure(bench: &InboxBench) -> Result<(), BenchError> {
     println!("inbox: {} conversations, in {}", bench.conversations, bench.directory.display());
     let store = open(&bench.directory)?;
-    let text: Arc<str> = "see you tomorrow at the station".into();
+    let text = always("see you tomorrow at the station");
     let long = (0..bench.conversations).map(|number| (person("long", 0), person("peer", number)));
     let short = (0..SHORT).map(|number| (person("short", 0), person("peer", number)));
     let chats = long.chain(short).map(|(to, from)| Chat { from, to, messages: 1 });

@@ -1,5 +1,6 @@
 //! Measuring Bluetick with its own tools. Results go to the terminal; what they mean is written in docs/benchmarks.md.
 
+pub mod archive;
 mod bare_log;
 pub mod idle;
 pub mod inbox;
@@ -8,6 +9,7 @@ pub mod pairs;
 pub mod reconnect;
 mod scratch;
 mod seed;
+mod small_talk;
 pub mod store;
 mod under_test;
 mod workload;

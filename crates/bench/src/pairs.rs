@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::BenchError;
 use crate::measure::{Latencies, Usage};
 use crate::scratch::in_scratch;
-use crate::seed::{Chat, fill, open, person};
+use crate::seed::{Chat, always, fill, open, person};
 use crate::under_test::{ServerUnderTest, client_failed, connect};
 use crate::workload::{Dice, texts};
 
@@ -55,7 +55,7 @@ async fn measure(bench: &PairsBench) -> Result<(), BenchError> {
     );
     let store = open(&bench.directory)?;
     let chat = |number| Chat { from: person("sender", number), to: person("receiver", number), messages: 0 };
-    fill(&store, (0..bench.pairs).map(chat), &"".into()).await?;
+    fill(&store, (0..bench.pairs).map(chat), &always("")).await?;
     store.close().await;
     drop(store);
 

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::BenchError;
 use crate::measure::Latencies;
 use crate::scratch::in_scratch;
-use crate::seed::{Chat, fill, open, person};
+use crate::seed::{Chat, always, fill, open, person};
 use crate::under_test::{ServerUnderTest, client_failed, connect};
 
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub fn run(bench: ReconnectBench) -> Result<(), BenchError> {
 async fn measure(bench: &ReconnectBench) -> Result<(), BenchError> {
     println!("reconnect: {} devices, {} messages missed by each", bench.devices, bench.missed);
     let store = open(&bench.directory)?;
-    let text: Arc<str> = "see you tomorrow at the station, platform five, bring the keys please".into();
+    let text = always("see you tomorrow at the station, platform five, bring the keys please");
     let chats = (0..bench.devices).map(|number| Chat {
         from: person("sender", number),
         to: person("device", number),

@@ -34,16 +34,25 @@ pub struct Chat {
     pub messages: usize,
 }
 
+/// What is said in the message of this number.
+pub type Texts = Arc<dyn Fn(usize) -> Arc<str> + Send + Sync>;
+
+/// Always the same.
+pub fn always(text: &str) -> Texts {
+    let text: Arc<str> = text.into();
+    Arc::new(move |_| Arc::clone(&text))
+}
+
 /// Makes the conversations and sends what is in them, many at a time.
 pub async fn fill(
     store: &Arc<EmbeddedStore>,
     chats: impl Iterator<Item = Chat>,
-    text: &Arc<str>,
+    texts: &Texts,
 ) -> Result<(), BenchError> {
     let mut filling = JoinSet::new();
     for chat in chats {
-        let (store, text) = (Arc::clone(store), Arc::clone(text));
-        filling.spawn(async move { fill_one(&store, chat, text).await });
+        let (store, texts) = (Arc::clone(store), Arc::clone(texts));
+        filling.spawn(async move { fill_one(&store, chat, texts).await });
         if filling.len() >= IN_FLIGHT {
             settle(filling.join_next().await)?;
         }
@@ -54,7 +63,7 @@ pub async fn fill(
     Ok(())
 }
 
-async fn fill_one(store: &EmbeddedStore, chat: Chat, content: Arc<str>) -> Result<(), StoreError> {
+async fn fill_one(store: &EmbeddedStore, chat: Chat, texts: Texts) -> Result<(), StoreError> {
     let id = ConversationId::direct(&chat.from, &chat.to);
     let creation = Creation::Direct { peer: chat.to };
     let (created_by, created_at) = (chat.from.clone(), SystemClock.now());
@@ -70,7 +79,7 @@ async fn fill_one(store: &EmbeddedStore, chat: Chat, content: Arc<str>) -> Resul
             sender: chat.from.clone(),
             message_id: MessageId::Uuid(uuid),
             content_type: ContentType::Text,
-            content: Arc::clone(&content),
+            content: texts(number),
             timestamp: now,
             received_at: now,
             retry_after: None,

@@ -38,6 +38,15 @@ fn server_failed(error: impl std::fmt::Display) -> BenchError {
 impl ServerUnderTest {
     /// Starts it on what `directory` holds. One sender does the work of many here, so rates are not limited.
     pub async fn start(binary: &Path, directory: &Path) -> Result<ServerUnderTest, BenchError> {
+        ServerUnderTest::start_with(binary, directory, &[]).await
+    }
+
+    /// With settings of the run, as they are spelled in the environment.
+    pub async fn start_with(
+        binary: &Path,
+        directory: &Path,
+        settings: &[(&str, &str)],
+    ) -> Result<ServerUnderTest, BenchError> {
         // The first to come makes the signing key; the server then finds it.
         let tokens =
             Tokens::open(&AuthSettings::default(), directory, &SystemRandom).map_err(server_failed)?;
@@ -47,6 +56,7 @@ impl ServerUnderTest {
             .env("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")
             .env("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
             .env("BLUETICK_LIMITS__ACKS_PER_SECOND", "0")
+            .envs(settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -66,6 +76,14 @@ impl ServerUnderTest {
                 return Ok(ServerUnderTest { child, door, tokens });
             }
         }
+    }
+
+    /// Ends it in order, so that the next one starts at once.
+    pub async fn stop(mut self) -> Result<(), BenchError> {
+        if let Some(id) = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
+            rustix::process::kill_process(id, rustix::process::Signal::TERM).map_err(server_failed)?;
+        }
+        self.child.wait().await.map(drop).map_err(server_failed)
     }
 
     pub fn token(&self, user: &UserId) -> Result<String, BenchError> {

@@ -269,6 +269,27 @@ pub enum BenchCommand {
     Pairs(BenchPairsArgs),
     /// A server of its own, and connections that do nothing: connect rate, bytes of memory each
     Idle(BenchIdleArgs),
+    /// A server of its own, and old messages that move to an archive in a directory: pages before and after, bytes, pace
+    Archive(BenchArchiveArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct BenchArchiveArgs {
+    /// How many conversations
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub conversations: u32,
+    /// How many messages each has
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(22..=1_000_000))]
+    pub messages: u32,
+    /// How many read pages at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub readers: u32,
+    /// How long each measurement takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub seconds: u64,
+    /// Where to write: an empty or new directory on the disk to measure; removed at the end
+    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
+    pub dir: PathBuf,
 }
 
 #[derive(Args, Debug)]

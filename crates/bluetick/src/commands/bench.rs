@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bluetick_bench::BenchError;
+use bluetick_bench::archive::{self, ArchiveBench};
 use bluetick_bench::idle::{self, IdleBench};
 use bluetick_bench::inbox::{self, InboxBench};
 use bluetick_bench::pairs::{self, PairsBench};
@@ -11,7 +12,8 @@ use bluetick_bench::store::{self, StoreBench};
 use bluetick_store_embedded::StoreSettings;
 
 use crate::cli::{
-    BenchCommand, BenchIdleArgs, BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs,
+    BenchArchiveArgs, BenchCommand, BenchIdleArgs, BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs,
+    BenchStoreArgs,
 };
 use crate::failure::Failure;
 
@@ -22,6 +24,7 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Reconnect(arguments) => reconnect::run(reconnect_bench(arguments)?),
         BenchCommand::Pairs(arguments) => pairs::run(pairs_bench(arguments)?),
         BenchCommand::Idle(arguments) => idle::run(idle_bench(arguments)?),
+        BenchCommand::Archive(arguments) => archive::run(archive_bench(arguments)?),
     };
     outcome.map_err(|error| match error {
         BenchError::NotEmpty(_) => Failure::usage(error),
@@ -65,6 +68,17 @@ fn idle_bench(arguments: &BenchIdleArgs) -> Result<IdleBench, Failure> {
         directory: arguments.dir.clone(),
         binary: this_program()?,
         connections: arguments.connections as usize,
+    })
+}
+
+fn archive_bench(arguments: &BenchArchiveArgs) -> Result<ArchiveBench, Failure> {
+    Ok(ArchiveBench {
+        directory: arguments.dir.clone(),
+        binary: this_program()?,
+        conversations: arguments.conversations as usize,
+        messages: arguments.messages as usize,
+        readers: arguments.readers as usize,
+        seconds: arguments.seconds,
     })
 }
 
