@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bluetick_testkit::checker::{Histories, check};
 use bluetick_testkit::client::{Sender, Situation};
 use bluetick_testkit::http::{get_text, history, request};
-use bluetick_testkit::process::Launcher;
+use bluetick_testkit::process::{Launcher, ServerProcess};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -39,6 +39,58 @@ async fn checkpoints_of(address: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
+    traffic_under_kills(&[]).await;
+}
+
+/// Everything moves as soon as it is in the tables, a few messages to an object, so that kills fall into every step of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_while_all_of_it_moves_to_the_archive() {
+    let settings = [
+        ("BLUETICK_ARCHIVE__ENGINE", "directory"),
+        ("BLUETICK_ARCHIVE__AGE_SECONDS", "0"),
+        ("BLUETICK_ARCHIVE__SEGMENT_MESSAGES", "10"),
+        ("BLUETICK_ARCHIVE__MESSAGES_PER_SECOND", "0"),
+    ];
+    let (data_dir, server) = traffic_under_kills(&settings).await;
+    let status = job(&server.address, "run", &json!({"partial": true})).await;
+    let verified = job(&server.address, "verify", &json!({})).await;
+    println!("{status:#}\n{verified:#}");
+    assert_eq!(verified["last_job"]["report"]["problems"], json!([]));
+    let (segments, messages) = (&verified["cold"]["segments"], &verified["cold"]["messages"]);
+    assert!(messages.as_u64() > Some(500), "hardly anything moved: {messages}");
+    // What the kills left behind is gone: there is one object for each segment.
+    let objects = files_below(&data_dir.path().join("archive"));
+    assert_eq!(json!(objects), *segments);
+}
+
+fn files_below(directory: &std::path::Path) -> usize {
+    let entries = std::fs::read_dir(directory).unwrap().flatten();
+    entries.map(|entry| if entry.path().is_dir() { files_below(&entry.path()) } else { 1 }).sum()
+}
+
+/// Starts a job of the archive, and answers how things stand when it is over.
+async fn job(address: &str, kind: &str, body: &Value) -> Value {
+    let path = format!("/v1/archive/{kind}");
+    let job = loop {
+        let (status, answer) = request(address, "POST", &path, ADMIN_KEY, Some(body)).await.unwrap();
+        match status {
+            202 => break answer["job_id"].clone(),
+            // One that was asked for before goes on.
+            409 => tokio::time::sleep(Duration::from_millis(20)).await,
+            _ => panic!("{status} {answer}"),
+        }
+    };
+    loop {
+        let (_, now) = request(address, "GET", "/v1/archive", ADMIN_KEY, None).await.unwrap();
+        if now["last_job"]["job_id"] == job {
+            assert_eq!(now["last_job"]["error"], Value::Null);
+            return now;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn traffic_under_kills(settings: &[(&str, &str)]) -> (tempfile::TempDir, ServerProcess) {
     let mut seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
     println!("seed {seed}");
     let mut up_to = |bound: u64| {
@@ -49,7 +101,7 @@ async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
     };
     let data_dir = tempfile::tempdir().unwrap();
     // A checkpoint as soon as the one before is done, so that kills fall into many of them.
-    let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path())
+    let mut launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path())
         .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
         .with("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")
         .with("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
@@ -57,6 +109,10 @@ async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
         .with("BLUETICK_STORE__CHECKPOINT_BYTES", "4194304")
         .with("BLUETICK_STORE__CHECKPOINT_IDLE_SECONDS", "0")
         .with("BLUETICK_STORE__AWAKE_CONVERSATIONS", "2");
+    for (variable, value) in settings {
+        launcher = launcher.with(variable, value);
+    }
+    let archives = !settings.is_empty();
 
     let mut server = launcher.start().await;
     let names: Vec<String> = (0..SENDERS).map(|number| format!("sender{number}")).collect();
@@ -85,6 +141,11 @@ async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
     let mut checkpoints = 0;
     for _ in 0..KILLS {
         announce.send_modify(|now| now.address = Some(server.address.clone()));
+        if archives {
+            let run = json!({"partial": true});
+            let asked = request(&server.address, "POST", "/v1/archive/run", ADMIN_KEY, Some(&run)).await;
+            assert_eq!(asked.unwrap().0, 202);
+        }
         tokio::time::sleep(Duration::from_millis(20 + up_to(230))).await;
         checkpoints += checkpoints_of(&server.address).await;
         announce.send_modify(|now| now.address = None);
@@ -107,4 +168,5 @@ async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
     assert!(checkpoints > KILLS as u64, "hardly any checkpoints: {checkpoints}");
     assert!(checked.acknowledged > 500, "hardly any traffic: {checked:?}");
     assert!(checked.connections > SENDERS * KILLS / 2, "hardly any reconnects: {checked:?}");
+    (data_dir, server)
 }

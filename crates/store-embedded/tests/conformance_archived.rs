@@ -5,15 +5,17 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bluetick_archive::{ArchiveSettings, Vault};
 use bluetick_conformance::{Harness, NOW};
-use bluetick_core::ports::{Archive, ArchiveRun, CommitListener, NoProgress, Store};
+use bluetick_core::ports::{
+    Archive, ArchiveError, ArchiveRun, CommitListener, NoListener, NoProgress, Store,
+};
 use bluetick_core::time::ManualClock;
 use bluetick_store_embedded::{EmbeddedStore, StoreParts};
-use common::{copy_of, memory_vault, small};
+use common::{copy_of, direct, memory_vault, send, small, texts};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
@@ -45,11 +47,37 @@ impl Archived {
     }
 }
 
+/// Until the store closes. A run that fails for another reason ends the test, even where no case looks at it.
 async fn archive_always(store: Arc<EmbeddedStore>) {
     let run = ArchiveRun { only: None, partial: true };
-    while store.run(run.clone(), Arc::new(NoProgress)).await.is_ok() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+    loop {
+        match store.run(run.clone(), Arc::new(NoProgress)).await {
+            Ok(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            Err(ArchiveError::Stopped) => return,
+            Err(error) => {
+                eprintln!("a run failed: {error}");
+                std::process::abort();
+            }
+        }
     }
+}
+
+/// So that the suite above is about what it says.
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_really_moves_while_the_suite_runs() {
+    let (vault, _) = memory_vault();
+    let archived = Archived::open(TempDir::new().unwrap(), vault, Arc::new(NoListener));
+    let id = direct(&*archived.store, "alice", "bob").await;
+    for number in 1..=10 {
+        send(&*archived.store, id, "alice", &format!("text {number}")).await.unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Archive::status(&*archived.store).await.unwrap().cold.messages < 10 {
+        assert!(Instant::now() < deadline, "nothing moves");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(texts(&*archived.store, id, "bob").await.len(), 10);
+    assert!(archived.store.counters().fetches > 0, "it was read from the archive");
 }
 
 #[async_trait]
