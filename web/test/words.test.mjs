@@ -4,6 +4,8 @@ import { load } from "./load.mjs";
 
 const { dayName, lastSeen, moment } = await load("/src/text/time.ts");
 const { cut, firstLine, friendly } = await load("/src/text/plain.ts");
+const { absenceText, previewOf } = await load("/src/text/words.ts");
+const { reasonText } = await load("/src/state/load.ts");
 
 const NOON = new Date(2026, 0, 15, 12).getTime();
 const HOUR = 3_600_000;
@@ -27,4 +29,19 @@ test("a reason is a sentence, whoever gave it", () => {
   assert.equal(friendly("the user_id is taken"), "The user_id is taken.");
   assert.equal(friendly("Try again!"), "Try again!");
   assert.equal(friendly(""), "");
+});
+
+test("what stands in place of a content that is not there is the same in the list and in the conversation", () => {
+  const nameOf = (user) => user.toUpperCase();
+  for (const [content_type, words] of [["erased", "This message was deleted"], ["lost", "This message cannot be read at the moment"]]) {
+    const last_message = { sender_id: "bob", content: "", content_type };
+    assert.equal(absenceText(last_message), words);
+    assert.deepEqual(previewOf({ kind: "direct", last_message }, "alice", nameOf), { by: "", text: words, isAbsent: true });
+    assert.deepEqual(previewOf({ kind: "group", last_message }, "alice", nameOf), { by: "BOB", text: words, isAbsent: true });
+  }
+  assert.equal(absenceText({ content_type: "text" }), "");
+});
+
+test("an archive that does not answer is told in friendly words", () => {
+  assert.equal(reasonText("archive_unavailable", "older messages cannot be read now"), "Older messages cannot be loaded right now.");
 });

@@ -1,5 +1,7 @@
 //! The command line: what may be said and what it teaches. What is then done belongs to `commands`.
 
+mod archive;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use bluetick_client::ServerUrl;
 use bluetick_core::UserId;
 use clap::{Args, Parser, Subcommand};
 
+pub use self::archive::{ArchiveCommand, ConsentArgs, EraseCommand, OutputArgs};
 use crate::settings::Flags;
 
 #[derive(Debug, Parser)]
@@ -24,6 +27,7 @@ Examples:
   bluetick user add alice           make a user, also while the server runs
   bluetick token alice --ttl 1h     print a token for alice
   bluetick chat --user alice        chat in this terminal
+  bluetick archive status           show where old messages are
   bluetick config example           print a settings file to start from
 
 `bluetick COMMAND --help` tells more about each.";
@@ -35,6 +39,12 @@ pub enum Command {
     /// Make users, change their passwords, look at them
     #[command(subcommand)]
     User(UserCommand),
+    /// Move old messages to an archive and back, and look after it
+    #[command(subcommand)]
+    Archive(ArchiveCommand),
+    /// Delete messages for good
+    #[command(subcommand)]
+    Erase(EraseCommand),
     /// Print a token for a user
     Token(TokenArgs),
     /// Chat in this terminal

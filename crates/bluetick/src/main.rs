@@ -1,14 +1,18 @@
 //! Bluetick: the server and its command-line tools in one binary. This crate reads settings, puts the parts
 //! together and talks to the person at the keyboard; chat itself happens in the other crates.
 
+mod archive;
 mod banner;
 mod cli;
 mod commands;
 mod failure;
+mod figures;
 mod logging;
 mod output;
 mod prompt;
+mod running;
 mod settings;
+mod stop_signals;
 mod store;
 mod users;
 
@@ -23,6 +27,8 @@ fn main() -> ExitCode {
     let done = match &command {
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::User(command) => commands::user::run(command),
+        Command::Archive(command) => commands::archive::run(command),
+        Command::Erase(command) => commands::erase::run(command),
         Command::Token(arguments) => commands::token::run(arguments),
         Command::Chat(arguments) => commands::chat::run(arguments),
         Command::Config(command) => commands::config::run(command),

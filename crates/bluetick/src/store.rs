@@ -4,12 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bluetick_core::ports::{CommitListener, Store, StoreObserver};
+use bluetick_archive::{Vault, VaultError};
+use bluetick_core::ports::{Archive, CommitListener, Store, StoreObserver};
 use bluetick_store_embedded::lock::LockError;
-use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts, StoreSettings};
+use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
 use thiserror::Error;
 
 use crate::failure::Failure;
+use crate::settings::Settings;
 
 #[derive(Debug, Error)]
 pub enum CannotOpen {
@@ -18,6 +20,8 @@ pub enum CannotOpen {
     InUse { reason: String, address: Option<SocketAddr> },
     #[error("cannot open the store: {0}")]
     Failed(OpenError),
+    #[error("cannot use the archive: {0}")]
+    Archive(#[from] VaultError),
 }
 
 /// The store, and the way to tell others on this machine where its server listens.
@@ -28,17 +32,25 @@ pub struct OpenStore {
 impl OpenStore {
     /// Blocks; may take seconds after a crash. Without a listener for a tool that only looks or changes users.
     pub fn open(
-        settings: &StoreSettings,
+        settings: &Settings,
         listener: Option<Arc<dyn CommitListener>>,
         observer: Arc<dyn StoreObserver>,
     ) -> Result<OpenStore, CannotOpen> {
-        let parts = StoreParts { listener, observer, ..StoreParts::new(settings.clone()) };
+        let archive = settings.archive.clone();
+        let vault = Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new);
+        let parts =
+            StoreParts { listener, observer, vault, archive, ..StoreParts::new(settings.store.clone()) };
         let embedded = EmbeddedStore::open(parts)?;
         Ok(OpenStore { embedded: Arc::new(embedded) })
     }
 
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.embedded) as Arc<dyn Store>
+    }
+
+    /// Where its old messages go.
+    pub fn archive(&self) -> Arc<dyn Archive> {
+        Arc::clone(&self.embedded) as Arc<dyn Archive>
     }
 
     pub fn announce(&self, address: SocketAddr) -> io::Result<()> {

@@ -21,6 +21,14 @@ fn every_help_teaches_by_example() {
         &["serve", "--help"],
         &["user", "add", "--help"],
         &["user", "password", "--help"],
+        &["archive", "--help"],
+        &["archive", "run", "--help"],
+        &["archive", "status", "--help"],
+        &["archive", "verify", "--help"],
+        &["archive", "restore", "--help"],
+        &["erase", "--help"],
+        &["erase", "conversation", "--help"],
+        &["erase", "user", "--help"],
         &["token", "--help"],
         &["chat", "--help"],
         &["config", "check", "--help"],
@@ -79,6 +87,8 @@ fn every_command_refuses_wrong_settings_before_it_does_anything() {
         &["token", "alice"],
         &["user", "add", "alice", "--generate"],
         &["user", "show", "alice"],
+        &["archive", "status"],
+        &["erase", "user", "alice", "--yes"],
     ] {
         let sentence = shell.run(arguments).refused();
         assert!(sentence.contains("did you mean limits.sends_per_second?"), "{sentence}");

@@ -185,7 +185,9 @@ impl Ledger {
         let shown = timeline.filter(|timeline| timeline.window().reaches_head);
         for message in shown.into_iter().flat_map(|timeline| timeline.messages().rev()) {
             bytes += message.content.len();
-            if wanted.len() >= KEPT_MESSAGES || bytes > KEPT_BYTES {
+            // What could not be read is asked for again next time.
+            let is_lost = message.content_type == "lost";
+            if wanted.len() >= KEPT_MESSAGES || bytes > KEPT_BYTES || is_lost {
                 break;
             }
             wanted.insert(message.seq);

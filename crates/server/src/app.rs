@@ -10,6 +10,7 @@ use bluetick_core::ports::Store;
 use bluetick_core::time::Clock;
 use tokio::sync::Semaphore;
 
+use crate::archivist::Archivist;
 use crate::drain::Lifecycle;
 use crate::hub::Hub;
 use crate::limits::{Budgets, PasswordDesk};
@@ -24,6 +25,7 @@ pub(crate) struct App {
     pub max_token_ttl: Duration,
     pub chat: Chat,
     pub store: Arc<dyn Store>,
+    pub archivist: Arc<Archivist>,
     pub clock: Arc<dyn Clock>,
     pub tokens: Arc<Tokens>,
     pub passwords: Arc<Passwords>,

@@ -14,7 +14,9 @@
 //! use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
 //! use bluetick_core::ports::SystemRandom;
 //! use bluetick_core::time::SystemClock;
-//! use bluetick_server::{Hub, LimitSettings, Metrics, Server, ServerParts, ServerSettings};
+//! use bluetick_server::{
+//!     ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
+//! };
 //! use bluetick_store_memory::MemoryStore;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,6 +32,8 @@
 //!     token_ttl: Duration::from_secs(3600),
 //!     max_token_ttl: Duration::from_secs(24 * 3600),
 //!     store,
+//!     archive: Arc::new(NoArchive),
+//!     archive_schedule: ArchiveSchedule::default(),
 //!     hub,
 //!     metrics,
 //!     tokens: Arc::new(Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom)?),
@@ -47,6 +51,7 @@
 //! ```
 
 mod app;
+mod archivist;
 mod door;
 mod drain;
 mod http;
@@ -58,6 +63,7 @@ mod server;
 pub mod settings;
 mod ws;
 
+pub use archivist::{ArchiveSchedule, Hours, InvalidHours, NoArchive};
 pub use http::openapi_document;
 pub use hub::Hub;
 pub use metrics::Metrics;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::ports::{CheckpointReport, CommitReport, StoreObserver};
+use bluetick_core::ports::{ArchiveCounters, CheckpointReport, CommitReport, StoreObserver};
 use bluetick_wire::{CloseCode, ErrorCode};
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
@@ -186,13 +187,41 @@ impl Metrics {
         self.closes.get_or_create(&[("reason", code.as_str())]).inc();
     }
 
-    /// The text Prometheus reads.
-    pub(crate) fn encode(&self) -> String {
+    /// The text Prometheus reads. What the archive counts is its own, and taken over as it is.
+    pub(crate) fn encode(&self, archive: &ArchiveCounters) -> String {
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)
-            .expect("writing to a string never fails");
+        let written = text::encode_registry(&mut text, &self.registry)
+            .and_then(|()| text::encode_registry(&mut text, &archive_registry(archive)))
+            .and_then(|()| text::encode_eof(&mut text));
+        written.expect("writing to a string never fails");
         text
     }
+}
+
+fn archive_registry(counters: &ArchiveCounters) -> Registry {
+    let mut registry = Registry::with_prefix("bluetick_archive");
+    for (name, help, value) in [
+        ("moved_messages", "Messages moved to the archive", counters.moved_messages),
+        ("segments", "Segments written to the archive", counters.moved_segments),
+        ("fetches", "Requests to the object store for a part of a segment", counters.fetches),
+        ("failed_fetches", "Requests to the object store that failed", counters.failed_fetches),
+        ("frame_reads", "Parts of segments that readers asked for", counters.frame_reads),
+        (
+            "frame_reads_from_memory",
+            "Parts of segments that were in memory, or on their way already",
+            counters.frame_reads_from_memory,
+        ),
+        ("damaged_frames", "Parts of segments that were not what was written", counters.damaged_frames),
+        ("runs", "Runs of the archive", counters.runs),
+        ("failed_runs", "Runs of the archive that ended before they were done", counters.failed_runs),
+    ] {
+        registry.register(name, help, ConstCounter::new(value));
+    }
+    let help = "Bytes read from the object store";
+    registry.register_with_unit("fetched", help, Unit::Bytes, ConstCounter::new(counters.fetched_bytes));
+    let help = "1 when the last run of the archive ended before it was done";
+    registry.register("paused", help, ConstGauge::new(i64::from(counters.paused.is_some())));
+    registry
 }
 
 impl StoreObserver for Metrics {

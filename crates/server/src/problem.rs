@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bluetick_core::chat::{ChatError, InvalidMessage};
+use bluetick_core::ports::ArchiveError;
 use bluetick_core::{Refusal, StoreError};
 use bluetick_wire::{BadInput, ErrorCode};
 
@@ -97,5 +98,21 @@ impl From<StoreError> for Problem {
                 Problem::new(ErrorCode::Internal, "the server failed")
             }
         }
+    }
+}
+
+/// For the operator alone, who may know why.
+impl From<ArchiveError> for Problem {
+    fn from(error: ArchiveError) -> Problem {
+        let code = match error {
+            ArchiveError::Off => ErrorCode::ArchiveOff,
+            ArchiveError::Busy => ErrorCode::ArchiveBusy,
+            ArchiveError::NoSuchConversation => ErrorCode::ConversationNotFound,
+            ArchiveError::Unavailable(_) => ErrorCode::ArchiveUnavailable,
+            ArchiveError::Damaged(_) => ErrorCode::Internal,
+            ArchiveError::Stopped => return Problem::draining(),
+            ArchiveError::Store(error) => return error.into(),
+        };
+        Problem::new(code, error.to_string())
     }
 }

@@ -8,14 +8,15 @@ use std::time::Duration;
 use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::Chat;
 use bluetick_core::chat::ChatRules;
-use bluetick_core::ports::{Random, Store};
+use bluetick_core::ports::{Archive, Random, Store};
 use bluetick_core::time::Clock;
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::app::{App, Documents};
+use crate::archivist::{self, ArchiveSchedule, Archivist};
 use crate::door;
 use crate::drain::{Lifecycle, Phase};
 use crate::http;
@@ -35,6 +36,10 @@ pub struct ServerParts {
     /// The longest time a token can be minted for.
     pub max_token_ttl: Duration,
     pub store: Arc<dyn Store>,
+    /// Where the store's old messages go. [`NoArchive`](crate::NoArchive) for a store that has no such place.
+    pub archive: Arc<dyn Archive>,
+    /// When the archive runs by itself.
+    pub archive_schedule: ArchiveSchedule,
     pub hub: Arc<Hub>,
     pub metrics: Arc<Metrics>,
     pub tokens: Arc<Tokens>,
@@ -51,22 +56,31 @@ pub struct Server {
     /// The supervisor of connections: the accept loop, which owns their tasks in turn.
     tasks: JoinSet<()>,
     workers: Workers,
+    /// The schedule of the archive, which stops at any point: the jobs it gave go on without it.
+    archive_turns: JoinSet<()>,
 }
 
 /// However many devices come back at once, this many pages of what they missed are read at a time.
 const BACKLOG_PAGES: usize = 16;
+
+/// A job of the archive ends soon after the store has closed.
+const LAST_JOB: Duration = Duration::from_secs(2);
 
 impl Server {
     pub async fn start(parts: ServerParts) -> io::Result<Server> {
         let listener = listen(&parts.settings.listen).await?;
         let local_addr = listener.local_addr()?;
         let (router, openapi) = http::router();
+        let (schedule, clock, random) =
+            (parts.archive_schedule, Arc::clone(&parts.clock), Arc::clone(&parts.random));
         let app = Arc::new(app(parts, http::documents(&openapi)));
         let service = http::service(router, Arc::clone(&app));
         let workers = app.hub.start_workers(&app.chat);
+        let mut archive_turns = JoinSet::new();
+        archive_turns.spawn(archivist::schedule(Arc::clone(&app.archivist), schedule, clock, random));
         let mut tasks = JoinSet::new();
         tasks.spawn(door::accept(listener, Arc::clone(&app), service));
-        Ok(Server { app, local_addr, tasks, workers })
+        Ok(Server { app, local_addr, tasks, workers, archive_turns })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
@@ -78,7 +92,7 @@ impl Server {
     ///
     /// The order: new work; work in flight; fan-out; listener; WebSockets and HTTP connections, each of which says when
     /// its user was last here; the workers (receipts, inbox entries, presence: all at once, since what they have not
-    /// told yet is found by asking); the store; the fan-out thread. Until the work in flight is done, newcomers are let
+    /// told yet is found by asking); the archive's schedule; the store, which ends the archive's job; the fan-out thread. Until the work in flight is done, newcomers are let
     /// in to be told that there is no more. Somebody who is still catching up comes back and goes on: the acks of its
     /// sends that wait for their places go with the connection, and a resend gets them.
     pub async fn drain(mut self) {
@@ -104,7 +118,14 @@ impl Server {
         self.tasks.shutdown().await;
         app.lifecycle.sockets_closed().await;
         self.workers.stop().await;
+        self.archive_turns.shutdown().await;
+        app.archivist.close();
         app.store.close().await;
+        if timeout(LAST_JOB, app.archivist.jobs_ended()).await.is_err() {
+            tracing::warn!(
+                "a job of the archive did not stop; it is cut off, and the next run goes on from there"
+            );
+        }
         app.hub.stop().await;
     }
 }
@@ -145,6 +166,7 @@ fn app(parts: ServerParts, documents: Documents) -> App {
         max_token_ttl: parts.max_token_ttl,
         chat,
         store: parts.store,
+        archivist: Arc::new(Archivist::new(parts.archive, Arc::clone(&parts.clock))),
         budgets: Budgets::new(&limits, Arc::clone(&parts.clock)),
         clock: parts.clock,
         tokens: parts.tokens,

@@ -33,6 +33,7 @@ fn said(number: u64) -> Item {
             who: "bob".into(),
             own: false,
             text: format!("number {number}"),
+            is_absent: false,
             at: "12:00".into(),
             tick: None,
             problem: None,

@@ -59,6 +59,8 @@ pub enum Content {
         who: String,
         own: bool,
         text: String,
+        /// There is no content; the text says why.
+        is_absent: bool,
         at: String,
         tick: Option<Tick>,
         problem: Option<String>,

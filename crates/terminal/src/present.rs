@@ -69,10 +69,16 @@ impl Words<'_> {
             (None, Some(last)) => {
                 let text = match serde_notice(&last.content_type, &last.content) {
                     Some(notice) => self.notice(&notice),
-                    None if entry.kind() == ConversationKind::Group && own.is_none() => {
-                        format!("{}: {}", self.name_of(&last.sender_id), safe_line(&last.content))
+                    None => {
+                        let said = absence(&last.content_type)
+                            .map_or_else(|| safe_line(&last.content), str::to_owned);
+                        let is_by_another = entry.kind() == ConversationKind::Group && own.is_none();
+                        if is_by_another {
+                            format!("{}: {said}", self.name_of(&last.sender_id))
+                        } else {
+                            said
+                        }
                     }
-                    None => safe_line(&last.content),
                 };
                 (text, own.map(|own| tick_of(own.seq, entry.peer_status)))
             }
@@ -159,6 +165,7 @@ impl Words<'_> {
                     who: "You".to_owned(),
                     own: true,
                     text: safe(&item.content),
+                    is_absent: false,
                     at: self.calendar.time(item.timestamp),
                     tick: Some(Tick::from(state)),
                     problem,
@@ -178,10 +185,12 @@ impl Words<'_> {
         if let Some(notice) = message.notice() {
             return Content::Notice(self.notice(&notice));
         }
+        let absence = absence(&message.content_type);
         Content::Said {
             who: self.name_of(&message.sender_id),
             own: message.sender_id == *self.user,
-            text: safe(&message.content),
+            text: absence.map_or_else(|| safe(&message.content), str::to_owned),
+            is_absent: absence.is_some(),
             at: self.calendar.time(message.received_at),
             tick: view.tick(message),
             problem: None,
@@ -198,6 +207,15 @@ fn serde_notice(content_type: &str, content: &str) -> Option<Notice> {
         return None;
     }
     Some(Notice::parse(content).unwrap_or(Notice::Other))
+}
+
+/// What stands in place of a content that is not there.
+fn absence(content_type: &str) -> Option<&'static str> {
+    match content_type {
+        "erased" => Some("This message was deleted"),
+        "lost" => Some("This message cannot be read at the moment"),
+        _ => None,
+    }
 }
 
 /// Puts what a conversation is now into what is drawn of it, without moving what is being read.

@@ -160,6 +160,26 @@ fn notices_are_sentences() {
 }
 
 #[test]
+fn a_message_without_its_content_says_why() {
+    let group = ConversationId::group([1; 15]);
+    for (content_type, sentence) in
+        [("erased", "This message was deleted"), ("lost", "This message cannot be read at the moment")]
+    {
+        let line = words(|words| {
+            words.inbox_line(&row(direct(), Some(("bob", content_type, ""))), false, false, None)
+        });
+        assert_eq!(line.preview, sentence);
+        let line =
+            words(|words| words.inbox_line(&row(group, Some(("bob", content_type, ""))), false, false, None));
+        assert_eq!(line.preview, format!("Bob\u{2407} B.: {sentence}"));
+        let mut gone = Arc::unwrap_or_clone(said(1, "bob", "", 0));
+        gone.content_type = content_type.into();
+        let items = words(|words| words.items(&view(vec![Arc::new(gone)]), Seq::ZERO));
+        assert!(matches!(&items[0].content, Content::Said { text, is_absent: true, .. } if text == sentence));
+    }
+}
+
+#[test]
 fn the_line_below_the_name_says_who_types_or_is_there() {
     let about = |view: &ConversationView| words(|words| words.about(view));
     let mut view = view(Vec::new());

@@ -47,7 +47,7 @@ fn item(seq: u64, content: Content) -> Item {
 
 fn said(who: &str, text: &str, tick: Option<Tick>) -> Content {
     let (own, at) = (tick.is_some(), "12:00".into());
-    Content::Said { who: who.into(), own, text: text.into(), at, tick, problem: None }
+    Content::Said { who: who.into(), own, text: text.into(), is_absent: false, at, tick, problem: None }
 }
 
 fn model() -> Model {

@@ -6,16 +6,19 @@ mod common;
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{MemberStatus, Statuses};
+use bluetick_core::ports::{
+    ArchiveCounters, ArchiveStatus, ColdCount, EraseReport, MemberStatus, RestoreReport, RunReport, Stage,
+    Statuses, VerifyReport,
+};
 use bluetick_core::{
     Conversation, ConversationId, ConversationView, InboxFilter, InboxPage, Member, Members, Page, PageFrom,
     PageLimit, PreferenceChange, Profile, Receipts, Role, Seq, Timestamp, User,
 };
 use bluetick_wire::http::{
-    ConversationBody, ConversationDetailBody, ErrorBody, HealthBody, InboxEntryBody, InboxPageBody,
-    InboxParameters, MarkRequest, OwnStatusBody, PageBody, PageParameters, PreferenceRequest, PresenceBody,
-    PresencesBody, ProfileBody, ProfileRequest, ReadyBody, ReceiptsBody, SentBody, StatusBody,
-    StatusParameters, StatusesBody, TokenBody, UserBody,
+    ArchiveBody, ConversationBody, ConversationDetailBody, ErrorBody, HealthBody, InboxEntryBody,
+    InboxPageBody, InboxParameters, JobBegunBody, JobBody, JobKind, MarkRequest, OwnStatusBody, PageBody,
+    PageParameters, PreferenceRequest, PresenceBody, PresencesBody, ProfileBody, ProfileRequest, ReadyBody,
+    ReceiptsBody, ReportBody, SentBody, StatusBody, StatusParameters, StatusesBody, TokenBody, UserBody,
 };
 use bluetick_wire::{ErrorCode, decode};
 use common::{
@@ -25,6 +28,52 @@ use proptest::prelude::*;
 
 fn json(body: &impl serde::Serialize) -> String {
     serde_json::to_string(body).unwrap()
+}
+
+#[test]
+fn the_bytes_of_every_body_about_the_archive() {
+    let took = std::time::Duration::from_millis(420);
+    let moved = ColdCount { segments: 3, messages: 2_950, bytes: 300_000, raw_bytes: 1_200_000 };
+    let job = |kind, stage: Option<Stage>, report: Option<ReportBody>| JobBody {
+        job_id: "1767225600123-1".into(),
+        kind,
+        stage: stage.map(Into::into),
+        done: 1,
+        total: 3,
+        started_at: NOW.millis(),
+        finished_at: report.is_some().then_some(NOW.millis() + 420),
+        error: None,
+        report,
+    };
+    let run = RunReport { conversations: 2, moved, took, ..RunReport::default() };
+    let verify = VerifyReport { checked: moved, problems: vec!["a segment is gone".into()], took };
+    let restore = RestoreReport { segments: 3, messages: 2_950, took };
+    let erase = EraseReport { conversations: 1, messages: 7, took, ..EraseReport::default() };
+    let status = ArchiveStatus { place: "directory /cold".into(), cold: moved, ..ArchiveStatus::default() };
+    let counters = ArchiveCounters { paused: Some("it is full".into()), ..ArchiveCounters::default() };
+    let failed =
+        JobBody { error: Some("it is full".into()), ..job(JobKind::Run, Some(Stage::Sweeping), None) };
+    let jobs = [
+        job(JobKind::Run, Some(Stage::Compacting), Some(run.into())),
+        job(JobKind::Verify, Some(Stage::Verifying), Some(verify.into())),
+        job(JobKind::Restore, Some(Stage::Restoring), Some(restore.into())),
+        job(JobKind::Erase, Some(Stage::Erasing), Some(erase.into())),
+        failed.clone(),
+    ];
+    let under_way = job(JobKind::Run, None, None);
+    let off = ArchiveBody::new(ArchiveStatus::default(), ArchiveCounters::default(), None, None);
+    let mut bodies = vec![
+        json(&JobBegunBody { job_id: "1767225600123-1".into() }),
+        json(&off),
+        json(&ArchiveBody::new(status, counters, Some(under_way), Some(failed))),
+    ];
+    bodies.extend(jobs.iter().map(json));
+    snapshot("archive_bodies.txt", &(bodies.join("\n") + "\n"));
+    // The command line reads them back.
+    for job in jobs {
+        assert_eq!(serde_json::from_str::<JobBody>(&json(&job)).unwrap(), job);
+    }
+    assert_eq!(serde_json::from_str::<ArchiveBody>(&json(&off)).unwrap(), off);
 }
 
 #[test]

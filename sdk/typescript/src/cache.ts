@@ -209,7 +209,9 @@ export class Cache {
     const changes: StorageChange[] = [];
     for (const { id, timeline, isListed } of threads) {
       if (!isListed || !timeline.isLive) continue;
-      const kept = timeline.messages.slice(-KEPT_MESSAGES);
+      const tail = timeline.messages.slice(-KEPT_MESSAGES);
+      // What could not be read is asked for again, and so is what lies before it: what is kept has no gap.
+      const kept = tail.slice(tail.map(({ content_type }) => content_type).lastIndexOf("lost") + 1);
       const reaches_start = timeline.reachesStart && kept.length === timeline.messages.length;
       const messages = kept.map(({ state: _, failure: __, ...body }) => body);
       const value: MessagesRecord = { epoch, messages, reaches_start };

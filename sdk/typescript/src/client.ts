@@ -21,7 +21,7 @@ import { memoryStorage } from "./storage/memory.ts";
 import { Sync } from "./sync.ts";
 import { Tabs } from "./tabs.ts";
 import type { TabMessage } from "./tabs.ts";
-import { readNotice } from "./thread.ts";
+import { absenceOf, readNotice } from "./thread.ts";
 import { Threads } from "./threads.ts";
 import { storedMessage } from "./timeline.ts";
 import { TokenKeeper } from "./tokens.ts";
@@ -335,7 +335,7 @@ export class BluetickClient {
     const { event, user_id } = readNotice(message) ?? {};
     if ((event === "member_removed" || event === "member_left") && user_id === this.userId) return this.#gone(conversation_id);
     const isNews = this.#sync.take(message);
-    const isByPerson = sender_id !== this.userId && content_type !== "system" && content_type !== "void";
+    const isByPerson = sender_id !== this.userId && content_type !== "system" && content_type !== "void" && absenceOf(message) === null;
     if (isNews && isByPerson && this.#connection.isCaughtUp) this.#events.emit("message", message);
   }
 

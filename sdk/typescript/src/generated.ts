@@ -10,10 +10,51 @@ export type AddMembersRequest = {
   user_id?: string | null;
 };
 
+/** What lies where, and what is being done about it. */
+export type ArchiveBody = {
+  cold: ColdBody;
+  /** Whether there is an archive to move messages to. */
+  engine_on: boolean;
+  /** What the tables take on the disk. */
+  hot_file_bytes: number;
+  /** How much of that is free for reuse. */
+  hot_free_bytes: number;
+  job: JobBody | null;
+  /** Conversations that were brought back to stay. */
+  kept_hot: number;
+  last_job: JobBody | null;
+  /** Milliseconds since the Unix epoch. */
+  last_run_at: number | null;
+  /** Why the last run stopped before its end; null when it did not. */
+  paused: string | null;
+  /** Where segments go, in words; empty when the archive is off. */
+  place: string;
+  /** Erasures that wait for the object store. */
+  unfinished_erasures: number;
+};
+
+/** What to move. Everything old enough, where nothing is said. */
+export type ArchiveRunRequest = {
+  /** This conversation alone, also where it was brought back to stay. */
+  conversation_id?: string | null;
+  /** Also what does not fill a segment yet. */
+  partial?: boolean | null;
+};
+
 /** The two boundaries a tick is drawn from: everything up to here was delivered, and up to there read. */
 export type BoundariesBody = {
   last_delivered_seq: number;
   last_read_seq: number;
+};
+
+/** What lies in the archive, or was moved there. */
+export type ColdBody = {
+  /** In the object store. */
+  bytes: number;
+  messages: number;
+  /** Before compression. */
+  raw_bytes: number;
+  segments: number;
 };
 
 /** A conversation as one of its members sees it. */
@@ -37,6 +78,25 @@ export type ConversationBody = {
 
 /** A conversation, who is in it, and what it is to whoever asks. */
 export type ConversationDetailBody = ConversationBody & OwnPartBody;
+
+export type EraseReportBody = {
+  conversations: number;
+  messages: number;
+  segments_deleted: number;
+  segments_rewritten: number;
+  took_ms: number;
+};
+
+/**
+ * What to delete for good: all that a conversation holds, all that a user wrote, or with both what that user wrote in
+ * that conversation.
+ */
+export type ErasureRequest = {
+  conversation_id?: string | null;
+  /** Only up to this place of the conversation; all there is where it is not given. */
+  through_seq?: number | null;
+  user_id?: string | null;
+};
 
 export type ErrorBody = {
   error: ErrorDetail;
@@ -102,6 +162,32 @@ export type InboxPageBody = {
   /** `cursor` of the next page; null on the last. */
   next_cursor: string | null;
 };
+
+/** The job that was begun. */
+export type JobBegunBody = {
+  /** For `GET /v1/archive/jobs/{job_id}`. */
+  job_id: string;
+};
+
+/** A job of the archive, from its start on. */
+export type JobBody = {
+  /** How far it has come in this stage. */
+  done: number;
+  /** Why it ended before it was done. What it did so far stays; the same job can be given again. */
+  error: string | null;
+  /** Milliseconds since the Unix epoch; null while it is under way. */
+  finished_at: number | null;
+  job_id: string;
+  kind: JobKind;
+  report: ReportBody | null;
+  stage: StageBody | null;
+  /** Milliseconds since the Unix epoch. */
+  started_at: number;
+  /** How much there is in this stage, as far as that is known. */
+  total: number;
+};
+
+export type JobKind = "run" | "verify" | "restore" | "erase";
 
 export type KindBody = "direct" | "group";
 
@@ -309,7 +395,33 @@ export type ReceiptsBody = {
   seq: number;
 };
 
+/** What a job did, each kind in its own words. */
+export type ReportBody = RunReportBody | VerifyReportBody | EraseReportBody | RestoreReportBody;
+
+export type RestoreReportBody = {
+  messages: number;
+  segments: number;
+  took_ms: number;
+};
+
+/** The conversation to bring back to the hot store. */
+export type RestoreRequest = {
+  conversation_id: string;
+};
+
 export type RoleBody = "admin" | "member";
+
+export type RunReportBody = {
+  /** How many conversations something was moved out of. */
+  conversations: number;
+  /** Messages erased: past their retention, or left over from an erasure that was interrupted. */
+  erased_messages: number;
+  hot_file_bytes_after: number;
+  hot_file_bytes_before: number;
+  moved: ColdBody;
+  orphans_swept: number;
+  took_ms: number;
+};
 
 /** A message to store. Sending it again with the same message_id is safe. */
 export type SendRequestBody = {
@@ -320,8 +432,8 @@ export type SendRequestBody = {
   after_seq?: number | null;
   content: string;
   /**
-   * What the content is, in the client's own words; `text` where it is not given. Visible ASCII; `system` and
-   * `void` are the server's own.
+   * What the content is, in the client's own words; `text` where it is not given. Visible ASCII; `system`,
+   * `erased`, `lost` and `void` are the server's own.
    */
   content_type?: string | null;
   /**
@@ -367,6 +479,12 @@ export type SignupRequest = {
   user_id: string;
 };
 
+/**
+ * What is counted in each stage: conversations while moving and erasing, objects while sweeping, bytes of tables
+ * while compacting, segments while verifying and restoring.
+ */
+export type StageBody = "moving" | "sweeping" | "compacting" | "verifying" | "restoring" | "erasing";
+
 /** How far everybody has come; asked with `seq`, how many have that message. */
 export type StatusBody = StatusesBody | ReceiptsBody;
 
@@ -392,6 +510,15 @@ export type UserBody = {
   /** Whether the user can log in here. */
   has_password: boolean;
   user_id: string;
+};
+
+export type VerifyReportBody = {
+  checked: ColdBody;
+  /** How many segments are not as they should be. */
+  problem_count: number;
+  /** A sentence for each of them, the first thousand. */
+  problems: string[];
+  took_ms: number;
 };
 
 /** The message is stored. On the connection it was sent on, this stands in the message's place in the order. */
@@ -529,7 +656,7 @@ export type SendFrame = {
   /** With `retry`: everything up to this seq was known at the first attempt. */
   after_seq?: number | null;
   content: string;
-  /** `text` where it is not given; `system` and `void` are the server's own. */
+  /** `text` where it is not given; `system`, `erased`, `lost` and `void` are the server's own. */
   content_type?: string | null;
   conversation_id: string;
   message_id: string;

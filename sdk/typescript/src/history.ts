@@ -176,14 +176,15 @@ export class History {
   async #run(thread: Thread, work: () => Promise<void>): Promise<void> {
     const { changes, onGone } = this.#ports;
     thread.isLoading = true;
-    thread.error = null;
+    thread.error = thread.errorCode = null;
     thread.touch();
     changes.markConversation(thread.id);
     try {
       await work();
     } catch (error) {
       thread.error = messageOf(error);
-      if (codeOf(error) === "conversation_not_found") onGone(thread.id);
+      thread.errorCode = codeOf(error) || null;
+      if (thread.errorCode === "conversation_not_found") onGone(thread.id);
     }
     thread.isLoading = false;
     this.#loading.delete(thread);

@@ -11,7 +11,7 @@ export { People } from "./people.ts";
 export { indexedDbStorage } from "./storage/indexed-db.ts";
 export { memoryStorage } from "./storage/memory.ts";
 export type { Storage, StorageChange, StorageKind } from "./storage/storage.ts";
-export { readNotice } from "./thread.ts";
+export { absenceOf, readNotice } from "./thread.ts";
 export type { Notice } from "./thread.ts";
 export { tickState } from "./ticks.ts";
 export type * from "./types.ts";

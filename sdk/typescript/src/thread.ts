@@ -4,7 +4,7 @@
 import type { MemberStatusBody, ReceiptsFrame, StatusFrame } from "./generated.ts";
 import { Timeline } from "./timeline.ts";
 import type { StoredMessage } from "./timeline.ts";
-import type { Boundaries, InboxEntry, TimelineMessage, TimelineWindow } from "./types.ts";
+import type { Absence, Boundaries, InboxEntry, TimelineMessage, TimelineWindow } from "./types.ts";
 
 /** How many of the latest arrivals are remembered; a late answer of the server is older than these at most. */
 const ARRIVALS = 100;
@@ -32,6 +32,13 @@ export function readNotice({ content, content_type }: { content: string; content
     return {};
   }
 }
+
+/**
+ * Why a message has no content: `erased`, it was deleted for good; `lost`, it cannot be read at the moment and is asked for
+ * again at the next visit. Null for any other message.
+ */
+export const absenceOf = ({ content_type }: { content_type: string }): Absence | null =>
+  content_type === "erased" || content_type === "lost" ? content_type : null;
 
 const MEMBERS_CHANGE: Record<string, number> = { member_added: 1, member_removed: -1, member_left: -1 };
 
@@ -68,6 +75,7 @@ export class Thread {
   openCount = 0;
   isLoading = false;
   error: string | null = null;
+  errorCode: string | null = null;
   /** The remembered messages were put into the timeline, or there is no need. */
   isRestored = false;
   /** Of a small group: how far each of the others has come. */
@@ -119,11 +127,11 @@ export class Thread {
   }
 
   #describe(): TimelineWindow {
-    const { timeline, entry, isLoading: loading, error } = this;
+    const { timeline, entry, isLoading: loading, error, errorCode } = this;
     const { fromSeq, toSeq } = timeline;
     const isEmpty = entry?.last_seq === 0;
     const reachesStart = timeline.reachesStart || isEmpty || (fromSeq > 0 && fromSeq <= (entry?.first_seq ?? 1));
-    return { fromSeq, toSeq, reachesStart, reachesHead: timeline.isLive || isEmpty, loading, error };
+    return { fromSeq, toSeq, reachesStart, reachesHead: timeline.isLive || isEmpty, loading, error, errorCode };
   }
 
   get newerCount(): number {

@@ -88,10 +88,19 @@ export class Timeline {
     const [from, to] = [run[0]?.seq ?? 0, run.at(-1)?.seq ?? 0];
     const touches = this.messages.length > 0 && from <= this.toSeq + 1 && to >= this.fromSeq - 1;
     if (!touches || from < this.fromSeq) this.reachesStart = page.next_before_seq === null;
-    if (touches) this.messages = [...run.filter(({ seq }) => seq < this.fromSeq), ...this.messages];
+    if (touches) this.messages = [...run.filter(({ seq }) => seq < this.fromSeq), ...this.#renewed(run)];
     else this.messages = run;
     this.#extend(run);
     this.isLive = this.toSeq >= headSeq;
+  }
+
+  /** A message never changes, but its content may have been deleted since, or be readable again. */
+  #renewed(run: readonly StoredMessage[]): StoredMessage[] {
+    const changed = run.filter(({ seq, content_type }) => (this.messages[seq - this.fromSeq]?.content_type ?? content_type) !== content_type);
+    if (changed.length === 0) return this.messages;
+    const messages = [...this.messages];
+    for (const message of changed) messages[message.seq - this.fromSeq] = message;
+    return messages;
   }
 
   takeOlder(page: PageBody): void {

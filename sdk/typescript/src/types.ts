@@ -15,6 +15,9 @@ export type Settings = PreferenceRequest;
 /** `sent` is also the state of everything others wrote. */
 export type MessageState = "queued" | "sending" | "sent" | "failed";
 
+/** Why a message has no content. */
+export type Absence = "erased" | "lost";
+
 /** What is drawn beside a message: a clock, one tick, two, two blue ones, or a warning. */
 export type Tick = "queued" | "sent" | "delivered" | "read" | "failed";
 
@@ -62,6 +65,8 @@ export interface TimelineWindow {
   readonly loading: boolean;
   /** Why the last page could not be had, for people; null after one that could. */
   readonly error: string | null;
+  /** The same for programs, such as `archive_unavailable`: older messages cannot be had at the moment. */
+  readonly errorCode: string | null;
 }
 
 export interface ConnectionStatus {

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { fileStorage, memoryStorage } from "../src/node/index.ts";
+import { absenceOf, fileStorage, memoryStorage } from "../src/node/index.ts";
 import type { Storage } from "../src/node/index.ts";
 import { Proxy } from "./support/proxy.ts";
 import { isOffline, isOnline, numbered, stored, texts, until, World } from "./support/world.ts";
@@ -45,6 +45,37 @@ test("a start without a network shows what the last visit had", async (t) => {
   const back = await world.online(t, bobSession, { url: proxy.url, storage });
   await until(() => chat.tick(chat.messages[4] as never) === "read", "what was read without a network is told with one");
   assert.deepEqual(texts(back.conversation(chat.id)), numbered(5), "and nothing is there twice");
+});
+
+test("what could not be read is not remembered, and asked for again", async (t) => {
+  const kept = memoryStorage();
+  const remembered: string[] = [];
+  const write: Storage["write"] = (scope, changes) => {
+    remembered.push(...changes.filter(({ kind }) => kind === "messages").map(({ value }) => JSON.stringify(value)));
+    return kept.write(scope, changes);
+  };
+  const storage: Storage = { read: (...given) => kept.read(...given), clear: (scope) => kept.clear(scope), close: () => kept.close(), write };
+  const { bobSession, chat } = await world.pair(t);
+  for (const text of numbered(5)) chat.send(text);
+  await until(() => chat.entry?.peer_status.last_delivered_seq === 5, "a device of bob has them");
+  const losing: typeof fetch = async (...given) => {
+    const answer = await fetch(...given);
+    if (!String(given[0]).includes("/messages")) return answer;
+    const page = (await answer.json()) as { messages: { seq: number }[] };
+    const messages = page.messages.map((message) => (message.seq === 3 ? { ...message, content: "", content_type: "lost" } : message));
+    return new Response(JSON.stringify({ ...page, messages }));
+  };
+  const bob = await world.online(t, bobSession, { storage, fetch: losing });
+  const close = bob.conversation(chat.id).open();
+  await until(() => texts(bob.conversation(chat.id)).length === 5, "the page is here");
+  assert.deepEqual(bob.conversation(chat.id).messages.map(absenceOf), [null, null, "lost", null, null]);
+  close();
+  await bob.stop();
+  assert.deepEqual(remembered.filter((record) => record.includes("lost")), []);
+  assert.match(remembered.at(-1) ?? "", /number 5/);
+  const again = await world.online(t, bobSession, { storage });
+  t.after(again.conversation(chat.id).open());
+  await until(() => texts(again.conversation(chat.id)).join() === numbered(5).join(), "all of it can be read now");
 });
 
 test("what was missed between two visits follows on what was remembered", async (t) => {

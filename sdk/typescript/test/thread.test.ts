@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import type { InboxEntry } from "../src/index.ts";
 import { Inbox } from "../src/inbox.ts";
-import { Thread } from "../src/thread.ts";
+import { Thread, absenceOf } from "../src/thread.ts";
 import { Threads } from "../src/threads.ts";
 import { storedMessage } from "../src/timeline.ts";
 import type { StoredMessage } from "../src/timeline.ts";
@@ -73,6 +73,14 @@ test("an answer that was overtaken by a newer one counts nothing", () => {
   assert.deepEqual([thread.entry?.unread, thread.entry?.last_seq, thread.entry?.muted], [2, 2, false]);
   thread.learn(line({ last_seq: 3, unread: 3 }));
   assert.equal(thread.entry?.unread, 3);
+});
+
+test("a newest page tells of what was deleted since, or can be read again", () => {
+  const thread = threadWith({}, message(1), message(2, "bob", { content: "", content_type: "lost" }), message(3));
+  const messages = [message(3), message(2), message(1, "bob", { content: "", content_type: "erased" })];
+  thread.timeline.takeNewest({ messages, next_before_seq: null, next_after_seq: null, head_seq: 3 }, 3);
+  assert.deepEqual(thread.timeline.messages.map(absenceOf), ["erased", null, null]);
+  assert.deepEqual(thread.timeline.messages.map(({ content }) => content), ["", "text 2", "text 3"]);
 });
 
 test("what is left unread is counted from the messages at hand, or else asked for", () => {

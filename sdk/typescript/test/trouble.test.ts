@@ -135,3 +135,16 @@ test("stopping ends the calls that are under way", async (t) => {
   await opening;
   await assert.rejects(client.openDirect("bob"), { code: "stopped" });
 });
+
+test("nobody is told of a message that has no content", async (t) => {
+  const client = await started(t);
+  FakeSocket.last.welcome();
+  FakeSocket.last.say({ type: "conversation", ...LINE });
+  const heard: (number | null)[] = [];
+  client.on("message", ({ seq }) => heard.push(seq));
+  const facts = { conversation_id: "d1", sender_id: "bob", receiver_id: "alice", timestamp: 1, received_at: 1 };
+  for (const [index, content_type] of ["text", "erased", "lost", "image"].entries()) {
+    FakeSocket.last.say({ type: "message", seq: index + 1, message_id: `m${index}`, content: "", content_type, ...facts });
+  }
+  assert.deepEqual(heard, [1, 4]);
+});

@@ -90,6 +90,25 @@ test("a page that cannot be had is said in the window, and the next try clears i
   assert.deepEqual([history.window.error, history.window.fromSeq], [null, 21]);
 });
 
+test("an archive that does not answer is told by its code, and what is newer stays", async (t) => {
+  const { bobSession, chat } = await longChat(t, 120);
+  let isDown = false;
+  const refusal = JSON.stringify({ error: { code: "archive_unavailable", message: "older messages cannot be read now" } });
+  const call: typeof fetch = async (...given) => (isDown && String(given[0]).includes("before_seq") ? new Response(refusal, { status: 503 }) : fetch(...given));
+  const bob = await world.online(t, bobSession, { fetch: call });
+  const history = bob.conversation(chat.id);
+  t.after(history.open());
+  await until(() => history.messages.length === 50, "the newest page");
+  isDown = true;
+  await history.loadOlder();
+  assert.deepEqual([history.window.errorCode, history.messages.length], ["archive_unavailable", 50]);
+  chat.send("meanwhile");
+  await until(() => history.window.toSeq === 121, "what is new arrives");
+  isDown = false;
+  await history.loadOlder();
+  assert.deepEqual([history.window.errorCode, history.window.fromSeq], [null, 21]);
+});
+
 test("an inbox longer than a page is loaded page by page, each line once", async (t) => {
   const { alice, aliceSession, bob } = await world.pair(t);
   for (let index = 0; index < 120; index += 1) await alice.createGroup(`group ${index}`, [bob.userId]);

@@ -37,7 +37,7 @@ export function InboxRow(props: InboxRowProps) {
   const waiting = createMemo(() => conversation().waiting.last);
   const preview = createMemo(() => {
     const last = waiting();
-    return last ? { by: "You", text: firstLine(last.content) } : previewOf(entry(), chat.me, chat.nameOf);
+    return last ? { by: "You", text: firstLine(last.content), isAbsent: false } : previewOf(entry(), chat.me, chat.nameOf);
   });
   const ownTick = createMemo((): TickState | null => {
     if (waiting()) return conversation().waiting.failed > 0 ? "failed" : "queued";
@@ -79,7 +79,7 @@ export function InboxRow(props: InboxRowProps) {
             <Show when={typing() === ""} fallback={typing()}>
               <Show when={ownTick()}>{(tick) => <Tick state={tick()} />}</Show>
               <Show when={preview().by}><span class="by"><bdi>{preview().by}</bdi>: </span></Show>
-              <bdi>{preview().text}</bdi>
+              <bdi classList={{ absent: preview().isAbsent }}>{preview().text}</bdi>
             </Show>
           </span>
           <span class="marks">

@@ -4,8 +4,8 @@
 import { Show, batch, createEffect, createSignal, on, onCleanup, onMount } from "solid-js";
 import { Virtualizer, type VirtualizerHandle } from "virtua/solid";
 import { useChat } from "../state/chat.ts";
+import { reasonText } from "../state/load.ts";
 import { Rows, type Row, type Step } from "../state/rows.ts";
-import { friendly } from "../text/plain.ts";
 import { countText } from "../text/words.ts";
 import { Icon } from "./Icon.tsx";
 import { MessageRow } from "./MessageRow.tsx";
@@ -311,7 +311,7 @@ export function MessageList(props: MessageListProps) {
       <Show when={window().error}>
         {(error) => (
           <p class="area-error" role="alert">
-            {friendly(error())} <button type="button" class="button small" onClick={() => void tryAgain()}>Try again</button>
+            {reasonText(window().errorCode ?? "", error())} <button type="button" class="button small" onClick={() => void tryAgain()}>Try again</button>
           </p>
         )}
       </Show>

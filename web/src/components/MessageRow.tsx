@@ -8,7 +8,7 @@ import type { Row, TickState } from "../state/rows.ts";
 import { isEmojiOnly, splitLinks } from "../text/links.ts";
 import { cut, friendly } from "../text/plain.ts";
 import { clockTime, dayName, fullTime } from "../text/time.ts";
-import { hueOf, noticeText } from "../text/words.ts";
+import { absenceText, hueOf, noticeText } from "../text/words.ts";
 import { Tick } from "./Tick.tsx";
 
 const CLOCKS_DIFFER_MS = 60_000;
@@ -77,7 +77,7 @@ function Bubble(props: MessageRowProps) {
         <span class="sender" style={{ "--hue": hueOf(message().sender_id) }}><bdi>{speaker()}</bdi></span>
       </Show>
       <div class="text" classList={{ emoji: isEmojiOnly(message().content) }} dir="auto">
-        <Content text={message().content} />
+        <Show when={absenceText(message())} fallback={<Content text={message().content} />}>{(words) => <span class="absent">{words()}</span>}</Show>
         <span class="meta">
           <time dir="ltr" datetime={isoTime(time())} title={fullWords()}>{clockTime(time())}</time>
           <Show when={isOwn()}>

@@ -35,6 +35,7 @@ export function createLoad<S, T>(source: () => S | null, fetch: (source: S) => P
 
 /** In friendly words where the server's are for programs. */
 const WORDS: Readonly<Record<string, string>> = {
+  archive_unavailable: "Older messages cannot be loaded right now.",
   conversation_not_found: "You are not in this conversation.",
   content_too_large: "This is too long for the server.",
   body_too_large: "This is too long for the server.",

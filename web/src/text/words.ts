@@ -1,6 +1,6 @@
 // How facts are put into words. The server's notices carry facts; the wording is the client's.
 
-import { readNotice, type InboxEntry } from "@bluetick/client";
+import { absenceOf, readNotice, type InboxEntry } from "@bluetick/client";
 import { firstLine } from "./plain.ts";
 import { lastSeen } from "./time.ts";
 
@@ -20,6 +20,12 @@ export function noticeText(message: { content: string; content_type: string }, m
   return (sentences[event ?? ""] ?? "The group changed").replace(/^you /, "You ");
 }
 
+/** What stands in place of a content that is not there; empty where it is. */
+export function absenceText(message: { content_type: string }): string {
+  const absence = absenceOf(message);
+  return absence ? (absence === "erased" ? "This message was deleted" : "This message cannot be read at the moment") : "";
+}
+
 export const memberCount = (count: number): string => (count === 1 ? "1 member" : `${count} members`);
 
 export function titleOf(entry: InboxEntry | undefined, me: string, nameOf: NameOf): string {
@@ -32,6 +38,8 @@ export interface Preview {
   /** Who says it, where that is not plain. */
   by: string;
   text: string;
+  /** There is no content to be shown. */
+  isAbsent?: boolean;
 }
 
 /** One line for the list of conversations. */
@@ -39,9 +47,10 @@ export function previewOf(entry: InboxEntry, me: string, nameOf: NameOf): Previe
   const message = entry.last_message;
   if (!message || message.content_type === "void") return { by: "", text: "" };
   if (message.content_type === "system") return { by: "", text: noticeText(message, me, nameOf) };
-  const text = firstLine(message.content);
-  if (message.sender_id === me) return { by: "You", text };
-  return { by: entry.kind === "group" ? nameOf(message.sender_id) : "", text };
+  const absence = absenceText(message);
+  const text = absence || firstLine(message.content);
+  const by = message.sender_id === me ? "You" : entry.kind === "group" ? nameOf(message.sender_id) : "";
+  return { by, text, isAbsent: absence !== "" };
 }
 
 export function typingText(typists: readonly string[], isGroup: boolean, nameOf: NameOf): string {

@@ -1,8 +1,10 @@
 //! What each command does, one a file.
 
+pub mod archive;
 pub mod bench;
 pub mod chat;
 pub mod config;
+pub mod erase;
 pub mod serve;
 pub mod token;
 pub mod user;

@@ -2,18 +2,19 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::SystemClock;
-use bluetick_server::{Hub, Metrics, Server, ServerParts};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use bluetick_server::{ArchiveSchedule, Hub, Metrics, Server, ServerParts};
 
 use crate::banner::Banner;
 use crate::cli::ServeArgs;
 use crate::failure::Failure;
 use crate::logging;
-use crate::settings::{Inputs, Loaded, Settings};
+use crate::settings::{ArchiveSettings, Inputs, Loaded, Settings};
+use crate::stop_signals::StopSignals;
 use crate::store::OpenStore;
 
 pub fn run(arguments: &ServeArgs) -> Result<(), Failure> {
@@ -36,7 +37,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     let metrics = Metrics::new();
     let hub = Hub::new(Arc::clone(&metrics));
     let store =
-        tokio::task::block_in_place(|| OpenStore::open(&settings.store, Some(hub.clone()), metrics.clone()))?;
+        tokio::task::block_in_place(|| OpenStore::open(settings, Some(hub.clone()), metrics.clone()))?;
     let started = start(settings, &store, hub, metrics).await;
     let (server, banner) = match started {
         Ok(started) => started,
@@ -81,6 +82,8 @@ async fn start(
         token_ttl: tokens.login_ttl(),
         max_token_ttl: tokens.max_ttl(),
         store: store.store(),
+        archive: store.archive(),
+        archive_schedule: schedule(&settings.archive),
         hub,
         metrics,
         tokens,
@@ -104,26 +107,8 @@ async fn start(
     Ok((server, banner.text()))
 }
 
-/// The two ways an operator or a supervisor says "stop".
-struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignals {
-    fn listen() -> Result<StopSignals, Failure> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failure::failed(format!("cannot hear signals: {error}")));
-        Ok(StopSignals {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
+/// When the archive runs by itself. Hours that mean nothing were refused with the settings.
+fn schedule(settings: &ArchiveSettings) -> ArchiveSchedule {
+    let between = settings.between.as_deref().and_then(|hours| hours.parse().ok());
+    ArchiveSchedule { every: Duration::from_secs(settings.every_seconds), between }
 }

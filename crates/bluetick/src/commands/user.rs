@@ -4,10 +4,11 @@ use std::io::{self, IsTerminal};
 
 use bluetick_auth::Passwords;
 use bluetick_core::ports::{Random, SystemRandom};
-use bluetick_core::{Timestamp, User, UserId};
+use bluetick_core::{User, UserId};
 
 use crate::cli::{PasswordArgs, Places, UserAddArgs, UserCommand, UserPasswordArgs, UserShowArgs};
 use crate::failure::Failure;
+use crate::figures::utc;
 use crate::output::print;
 use crate::prompt::ask_password;
 use crate::settings::{Inputs, Loaded, Settings};
@@ -121,43 +122,9 @@ fn described(user: &ShownUser) -> String {
     )
 }
 
-/// Date and time in UTC, by the calendar arithmetic of the Gregorian era of 400 years.
-fn utc(at: Timestamp) -> String {
-    let seconds = at.millis().div_euclid(1000);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Count from 1 March of year 0, so that the leap day comes last.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn moments_are_shown_in_utc() {
-        for (millis, shown) in [
-            (0, "1970-01-01 00:00:00 UTC"),
-            (951_782_399_999, "2000-02-28 23:59:59 UTC"),
-            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
-            (1_767_225_600_000, "2026-01-01 00:00:00 UTC"),
-            (-1, "1969-12-31 23:59:59 UTC"),
-        ] {
-            assert_eq!(utc(Timestamp::from_millis(millis)), shown);
-        }
-    }
 
     #[test]
     fn a_generated_password_is_strong_and_new_each_time() {

@@ -111,6 +111,43 @@ const SENTENCES: &[(&str, &str)] = &[
     ("store.segment_bytes", "The size of one log file."),
     ("store.awake_conversations", "Conversations that stay awake in memory."),
     ("store.queued_writes", "Writes that may wait for the disk before more are refused."),
+    (
+        "archive.engine",
+        "Where messages go when they are old: off (they stay), directory, or s3 (anything that speaks S3). Readers see no difference.",
+    ),
+    (
+        "archive.directory",
+        "With engine = \"directory\": where. A relative path, or none, is within the data directory (archive).",
+    ),
+    ("archive.bucket", "With engine = \"s3\": the bucket, which must be there."),
+    ("archive.region", "With engine = \"s3\": the region of the bucket."),
+    (
+        "archive.endpoint",
+        "With engine = \"s3\": the address of a server that is not Amazon's, such as http://127.0.0.1:9000. Credentials are not set here: they come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from where the machine keeps them.",
+    ),
+    ("archive.prefix", "With engine = \"s3\": what the names of all objects begin with."),
+    ("archive.timeout_seconds", "How long one request to the object store may take, tries again included."),
+    ("archive.age_seconds", "How old a message is, by the server's clock, when it moves (90 days)."),
+    (
+        "archive.patience_seconds",
+        "How much longer old messages wait that are too few for a segment (30 days), before they move all the same.",
+    ),
+    ("archive.segment_messages", "Messages in one object."),
+    (
+        "archive.messages_per_second",
+        "How fast messages move at most, so that people who write do not feel it. 0: as fast as it goes.",
+    ),
+    ("archive.every_seconds", "How often the archive runs by itself. 0: only by `bluetick archive run`."),
+    (
+        "archive.between",
+        "The hours in UTC in which it begins by itself, such as \"02:00-05:00\", or \"22:00-04:00\" over midnight.",
+    ),
+    (
+        "archive.retention_seconds",
+        "How old a message is, by the server's clock, when its content is deleted for good, wherever it is. 0: never.",
+    ),
+    ("archive.cache_bytes", "Memory for parts of the archive that were read lately."),
+    ("archive.compact", "Whether a run gives the space that became free back to the disk."),
     ("log.format", "auto (human on a terminal, JSON otherwise), human or json."),
     (
         "log.filter",

@@ -43,7 +43,7 @@ pub enum SettingsError {
     /// Each value is fine by itself, and yet it cannot work.
     #[error("{key} ({from}) cannot work: {reason}")]
     Unworkable { key: String, from: Source, reason: String },
-    /// The store's own sentence, which names the key.
+    /// The own sentence of the store or the archive, which names the key.
     #[error("{0}")]
     Store(String),
     #[error(transparent)]

@@ -22,6 +22,7 @@ pub use self::error::SettingsError;
 pub use self::example::example;
 pub use self::layers::{Flags, Inputs, Loaded};
 pub use self::log::{LogFormat, LogSettings};
+pub use bluetick_archive::ArchiveSettings;
 
 /// All of it, a section a field.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -32,6 +33,7 @@ pub struct Settings {
     pub auth: AuthSettings,
     pub admin: AdminSettings,
     pub store: StoreSettings,
+    pub archive: ArchiveSettings,
     pub log: LogSettings,
 }
 

@@ -308,3 +308,18 @@ fn the_example_with_every_mark_taken_away_is_the_defaults() {
     assert!(set.len() > 20, "the example lists the settings");
     assert!(World::new().file("bluetick.toml", &example).load().is_ok(), "and is fine as it is printed");
 }
+
+#[test]
+fn an_archive_that_cannot_work_is_refused_by_its_key() {
+    for (text, key) in [
+        ("between = \"2-5\"", "archive.between"),
+        ("engine = \"s3\"", "archive.bucket"),
+        ("segment_messages = 0", "archive.segment_messages"),
+        ("engine = \"tape\"", "archive.engine"),
+    ] {
+        let sentence = World::new().file("bluetick.toml", &format!("[archive]\n{text}\n")).complaint();
+        assert!(sentence.contains(key), "{sentence}");
+    }
+    let given = "[archive]\nengine = \"directory\"\nbetween = \"22:00-04:00\"\nevery_seconds = 60\n";
+    assert_eq!(World::new().file("bluetick.toml", given).settings().archive.every_seconds, 60);
+}

@@ -3,6 +3,7 @@
 use std::net::ToSocketAddrs;
 
 use bluetick_auth::{AdminKey, Tokens};
+use bluetick_server::Hours;
 
 use super::error::SettingsError;
 use super::layers::Loaded;
@@ -48,6 +49,12 @@ pub fn check(loaded: &Loaded) -> Result<(), SettingsError> {
     }
     if let Some(problem) = settings.store.problem() {
         return Err(SettingsError::Store(problem));
+    }
+    if let Some(problem) = settings.archive.problem() {
+        return Err(SettingsError::Store(problem));
+    }
+    if let Some(Err(invalid)) = settings.archive.between.as_deref().map(str::parse::<Hours>) {
+        return unworkable("archive.between", invalid.to_string());
     }
     if LogSettings::targets(&settings.log.filter).is_none() {
         let filter = &settings.log.filter;

@@ -1,7 +1,6 @@
 //! The user book: makes and changes users in the store itself, or through the server that is using it.
 
 mod here;
-mod http_client;
 mod running;
 
 use bluetick_core::{Timestamp, UserId};

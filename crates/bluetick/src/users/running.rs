@@ -2,31 +2,21 @@
 
 use std::net::SocketAddr;
 
-use bluetick_auth::AdminKey;
 use bluetick_core::{Timestamp, UserId};
 use serde_json::{Value, json};
 
-use super::http_client::{Answer, Client};
 use super::{NewUser, ShownUser, no_such_user, user_exists};
 use crate::failure::Failure;
+use crate::running::{Answer, RunningServer, refused};
 use crate::settings::Settings;
 
 pub struct ServerBook {
-    client: Client,
+    server: RunningServer,
 }
 
 impl ServerBook {
     pub fn open(settings: &Settings, address: SocketAddr) -> Result<ServerBook, Failure> {
-        let data_dir = &settings.store.data_dir;
-        let key = AdminKey::read(&settings.admin, data_dir)?.ok_or_else(|| {
-            let file = AdminKey::file_in(data_dir);
-            Failure::usage(format!(
-                "a server on {address} uses the data directory, and its admin key is not in {}; \
-                 give the key that it was started with as BLUETICK_ADMIN__KEY",
-                file.display()
-            ))
-        })?;
-        Ok(ServerBook { client: Client::new(address, key) })
+        Ok(ServerBook { server: RunningServer::open(settings, address)? })
     }
 
     pub fn add(&self, user: &NewUser) -> Result<(), Failure> {
@@ -34,7 +24,7 @@ impl ServerBook {
         if let Some(name) = &user.display_name {
             body["display_name"] = json!(name);
         }
-        match self.call("POST", "/v1/users", Some(&body))? {
+        match self.server.call("POST", "/v1/users", Some(&body))? {
             Answer { status: 201, .. } => Ok(()),
             Answer { status: 409, .. } => Err(user_exists(&user.id)),
             other => Err(refused(&other)),
@@ -43,7 +33,7 @@ impl ServerBook {
 
     pub fn set_password(&self, user: &UserId, password: &str) -> Result<(), Failure> {
         let path = format!("/v1/users/{}/password", escaped(user));
-        match self.call("PUT", &path, Some(&json!({ "password": password })))? {
+        match self.server.call("PUT", &path, Some(&json!({ "password": password })))? {
             Answer { status: 200 | 204, .. } => Ok(()),
             Answer { status: 404, .. } => Err(no_such_user(user)),
             other => Err(refused(&other)),
@@ -51,17 +41,11 @@ impl ServerBook {
     }
 
     pub fn show(&self, user: &UserId) -> Result<ShownUser, Failure> {
-        match self.call("GET", &format!("/v1/users/{}", escaped(user)), None)? {
+        match self.server.call("GET", &format!("/v1/users/{}", escaped(user)), None)? {
             Answer { status: 200, body } => Ok(shown(&body)),
             Answer { status: 404, .. } => Err(no_such_user(user)),
             other => Err(refused(&other)),
         }
-    }
-
-    fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
-        self.client.call(method, path, body).map_err(|error| {
-            Failure::failed(format!("the server on {} did not answer: {error}", self.client.address()))
-        })
     }
 }
 
@@ -72,14 +56,6 @@ fn shown(body: &Value) -> ShownUser {
         display_name: text("display_name"),
         created_at: Timestamp::from_millis(body["created_at"].as_i64().unwrap_or_default()),
         has_password: body["has_password"].as_bool().unwrap_or_default(),
-    }
-}
-
-fn refused(answer: &Answer) -> Failure {
-    let message = answer.body["error"]["message"].as_str().unwrap_or("no reason was given");
-    match answer.status {
-        401 | 403 => Failure::usage(format!("the running server does not accept this admin key: {message}")),
-        status => Failure::failed(format!("the running server answered {status}: {message}")),
     }
 }
 

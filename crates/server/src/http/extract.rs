@@ -149,6 +149,17 @@ impl FromRequestParts<Arc<App>> for UserPath {
     }
 }
 
+/// The name of a job in the path, whether there is one or not.
+pub(crate) struct JobPath(pub String);
+
+impl FromRequestParts<Arc<App>> for JobPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<JobPath, Problem> {
+        path_part(parts, app, "job_id").await.map(JobPath)
+    }
+}
+
 /// The name of a file in the path.
 pub(crate) struct FilePath(pub String);
 

@@ -19,5 +19,9 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
                content_type = "application/openmetrics-text")),
 )]
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
-    reply::with_type(StatusCode::OK, OPENMETRICS, Body::from(app.metrics.encode()))
+    reply::with_type(
+        StatusCode::OK,
+        OPENMETRICS,
+        Body::from(app.metrics.encode(&app.archivist.archive().counters())),
+    )
 }

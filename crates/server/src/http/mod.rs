@@ -1,10 +1,12 @@
 //! The HTTP calls, one file each, and what surrounds all of them. Each route is declared once: the router and the
 //! OpenAPI document come from the same declaration and cannot differ.
 
+mod archive;
 mod assets;
 mod conversations;
 pub(crate) mod cors;
 mod documents;
+mod erasures;
 mod error;
 mod extract;
 mod health;
@@ -96,6 +98,12 @@ pub(crate) fn router() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(preferences::change))
         .routes(routes!(presence::show))
         .routes(routes!(ws::upgrade))
+        .routes(routes!(archive::show))
+        .routes(routes!(archive::show_job))
+        .routes(routes!(archive::run))
+        .routes(routes!(archive::verify))
+        .routes(routes!(archive::restore))
+        .routes(routes!(erasures::erase))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(metrics::metrics))

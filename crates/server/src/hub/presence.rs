@@ -197,7 +197,7 @@ mod tests {
         for number in 0..WAITING_CHANGES + 3 {
             hub.came(&user(&format!("user{number}")));
         }
-        let text = metrics.encode();
+        let text = metrics.encode(&Default::default());
         assert!(text.contains(r#"bluetick_drops_total{what="presence_change"} 3"#), "{text}");
     }
 }

@@ -28,6 +28,12 @@ const CONTRACT: &[(&str, &str)] = &[
     ("get", "/v1/conversations/{conversation_id}/status"),
     ("patch", "/v1/conversations/{conversation_id}/settings"),
     ("get", "/v1/conversations/{conversation_id}/presence"),
+    ("get", "/v1/archive"),
+    ("get", "/v1/archive/jobs/{job_id}"),
+    ("post", "/v1/archive/run"),
+    ("post", "/v1/archive/verify"),
+    ("post", "/v1/archive/restore"),
+    ("post", "/v1/erasures"),
     ("get", "/v1/ws"),
     ("get", "/healthz"),
     ("get", "/readyz"),
@@ -67,7 +73,10 @@ async fn every_route_is_documented_and_every_documented_one_is_served() {
     let (_, file) = page.split_once("/assets/").unwrap();
     let (file, _) = file.split_once('"').unwrap();
     for (method, path) in contract {
-        let path = path.replace("{file}", file).replace("{user_id}", "x").replace("{conversation_id}", "x");
+        let path = path.replace("{file}", file);
+        let path = ["{user_id}", "{conversation_id}", "{job_id}"]
+            .iter()
+            .fold(path, |path, part| path.replace(part, "x"));
         let reply = world.call(&method.to_uppercase(), &path, None, None).await;
         let code = serde_json::from_slice::<Value>(&reply.body).unwrap_or_default()["error"]["code"].clone();
         assert!(code != "not_found" && code != "method_not_allowed", "{method} {path}: {code}");
@@ -202,6 +211,9 @@ async fn a_body_the_document_refuses_for_its_ids_is_refused_by_the_server_and_th
         ("m3", "voids"),
         ("m4", ""),
         ("m5", "image/png"),
+        ("m6", "erased"),
+        ("m7", "lost"),
+        ("m8", "lost-and-found"),
     ]
     .into_iter()
     .enumerate()

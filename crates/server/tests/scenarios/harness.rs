@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
-use bluetick_core::ports::{Store, SystemRandom};
+use bluetick_core::ports::{Archive, Store, SystemRandom};
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_server::{Hub, LimitSettings, Metrics, Server, ServerParts, ServerSettings};
+use bluetick_server::{
+    ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
+};
 use bluetick_store_memory::MemoryStore;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -39,6 +41,8 @@ pub struct Setup {
     pub signup: bool,
     pub clock: Arc<dyn Clock>,
     pub store: Box<dyn FnOnce(Arc<Hub>) -> Arc<dyn Store>>,
+    pub archive: Arc<dyn Archive>,
+    pub archive_schedule: ArchiveSchedule,
 }
 
 impl Default for Setup {
@@ -49,6 +53,8 @@ impl Default for Setup {
             signup: true,
             clock: Arc::new(SystemClock),
             store: Box::new(|hub| Arc::new(MemoryStore::with_listener(hub))),
+            archive: Arc::new(NoArchive),
+            archive_schedule: ArchiveSchedule::default(),
         }
     }
 }
@@ -75,6 +81,8 @@ impl Setup {
             token_ttl: Duration::from_secs(3600),
             max_token_ttl: Duration::from_secs(24 * 3600),
             store: Arc::clone(&store),
+            archive: self.archive,
+            archive_schedule: self.archive_schedule,
             hub,
             metrics,
             tokens: Arc::clone(&tokens),

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod accounts;
+mod archive;
 mod catch_up;
 mod conversations;
 mod delivery;
@@ -19,6 +20,7 @@ mod pages;
 mod presence;
 mod presence_http;
 mod receipts;
+mod rigged_archive;
 mod rigged_store;
 mod sockets;
 mod status;

@@ -1,11 +1,15 @@
 //! What the archive reads and writes here: chunks on their way out and back, and its own rows.
 
+use std::ops::Bound;
+
 use bluetick_core::ports::ColdCount;
 use bluetick_core::{ConversationId, Seq, UserId};
 
 use super::{COLD_COUNT_KEY, Engine, Snapshot, TablesError, Update, in_table};
 use crate::codec::archive::{Erasure, Progress, SegmentRow, count_row, read_count};
 use crate::codec::{DecodeError, chunk, rows};
+
+const ERASED_PAGES_KEY: &[u8] = b"erased pages";
 
 /// A chunk as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +32,10 @@ impl Snapshot<'_> {
         after: Option<ConversationId>,
         mut visit: impl FnMut(ConversationId) -> bool,
     ) -> Result<(), TablesError> {
-        let start = after.map_or_else(Vec::new, |after| after.as_bytes().to_vec());
-        let bounds = (std::ops::Bound::Excluded(&start[..]), std::ops::Bound::Unbounded);
+        let after = after.map(|after| *after.as_bytes());
+        // The engine refuses an empty key.
+        let start = after.as_ref().map_or(Bound::Unbounded, |after| Bound::Excluded(&after[..]));
+        let bounds = (start, Bound::Unbounded);
         for found in self.tables.conversations.range(&self.txn, &bounds)? {
             let (key, _) = found?;
             let id = key.try_into().ok().and_then(ConversationId::from_bytes);
@@ -55,10 +61,10 @@ impl Snapshot<'_> {
     ) -> Result<(), TablesError> {
         let (lowest, end) = (rows::chunk_key(id, Seq::ZERO), rows::chunk_key(id, Seq::MAX));
         let start = rows::chunk_key(id, from);
-        let below = (std::ops::Bound::Included(&lowest[..]), std::ops::Bound::Included(&start[..]));
+        let below = (Bound::Included(&lowest[..]), Bound::Included(&start[..]));
         let below = self.tables.chunks.rev_range(&self.txn, &below)?.next().transpose()?;
         let start = below.map_or(&start[..], |(key, _)| key).to_vec();
-        let bounds = (std::ops::Bound::Included(&start[..]), std::ops::Bound::Included(&end[..]));
+        let bounds = (Bound::Included(&start[..]), Bound::Included(&end[..]));
         for found in self.tables.chunks.range(&self.txn, &bounds)? {
             let (key, bytes) = found?;
             let first = rows::chunk_first_seq(key).map_err(in_table("chunks"))?;
@@ -96,11 +102,12 @@ impl Snapshot<'_> {
         limit: usize,
     ) -> Result<Vec<(ChunkKey, SegmentRow)>, TablesError> {
         let start = match (after, only) {
-            (Some(after), _) => rows::chunk_key(after.conversation, after.first).to_vec(),
-            (None, Some(only)) => only.as_bytes().to_vec(),
-            (None, None) => Vec::new(),
+            (Some(after), _) => Some(rows::chunk_key(after.conversation, after.first).to_vec()),
+            (None, Some(only)) => Some(only.as_bytes().to_vec()),
+            (None, None) => None,
         };
-        let bounds = (std::ops::Bound::Excluded(&start[..]), std::ops::Bound::Unbounded);
+        let start = start.as_ref().map_or(Bound::Unbounded, |start| Bound::Excluded(&start[..]));
+        let bounds = (start, Bound::Unbounded);
         let mut segments = Vec::new();
         for found in self.tables.segments.range(&self.txn, &bounds)?.take(limit) {
             let (key, row) = found?;
@@ -125,6 +132,11 @@ impl Snapshot<'_> {
             all.push(Erasure::read(key, row).map_err(in_table("erasures"))?);
         }
         Ok(all)
+    }
+
+    /// Whether pages that were freed may still hold what was erased.
+    pub fn has_erased_pages(&self) -> Result<bool, TablesError> {
+        Ok(self.tables.meta.get(&self.txn, ERASED_PAGES_KEY)?.is_some())
     }
 
     /// Whether somebody has a line of the conversation in the inbox.
@@ -180,12 +192,35 @@ impl Update<'_> {
         row.map_or(Ok(ColdCount::default()), read_count).map_err(in_table("meta"))
     }
 
+    /// One that goes further and is not finished stays.
     pub fn put_erasure(&mut self, erasure: &Erasure) -> Result<(), TablesError> {
-        self.put(self.tables.erasures, &erasure.key(), &erasure.row())
+        match self.goes_further(erasure)? {
+            true => Ok(()),
+            false => self.put(self.tables.erasures, &erasure.key(), &erasure.row()),
+        }
     }
 
     pub fn delete_erasure(&mut self, erasure: &Erasure) -> Result<(), TablesError> {
-        self.tables.erasures.delete(&mut self.txn, &erasure.key())?;
+        if !self.goes_further(erasure)? {
+            self.tables.erasures.delete(&mut self.txn, &erasure.key())?;
+        }
+        Ok(())
+    }
+
+    /// Whether what is noted under the same key takes more than this one.
+    fn goes_further(&self, erasure: &Erasure) -> Result<bool, TablesError> {
+        let key = erasure.key();
+        let noted = self.tables.erasures.get(&self.txn, &key)?;
+        let noted = noted.map(|row| Erasure::read(&key, row)).transpose().map_err(in_table("erasures"))?;
+        Ok(noted.is_some_and(|noted| noted.through > erasure.through))
+    }
+
+    /// In the tables, since it must outlive the process.
+    pub fn set_erased_pages(&mut self, erased: bool) -> Result<(), TablesError> {
+        if erased {
+            return self.put(self.tables.meta, ERASED_PAGES_KEY, &[1]);
+        }
+        self.tables.meta.delete(&mut self.txn, ERASED_PAGES_KEY)?;
         Ok(())
     }
 

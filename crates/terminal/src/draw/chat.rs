@@ -113,7 +113,7 @@ fn of_item(model: &Model, item: &Item, columns: usize) -> Vec<Line<'static>> {
                 lines.push(Line::styled(format!("{}{line}", " ".repeat(gap)), faint()));
             }
         }
-        Content::Said { who, own, text, at, tick, problem } => {
+        Content::Said { who, own, text, is_absent, at, tick, problem } => {
             if item.shows_name && !own {
                 let colour = NAME_COLOURS[who.bytes().map(usize::from).sum::<usize>() % NAME_COLOURS.len()];
                 let name = cut(who, columns.saturating_sub(1), symbols::ellipsis(model.look));
@@ -135,7 +135,8 @@ fn of_item(model: &Model, item: &Item, columns: usize) -> Vec<Line<'static>> {
                 let used = width(&line) + if is_last { stamp_width } else { 0 };
                 let full = block.max(used).min(columns.saturating_sub(2));
                 let indent = if *own { columns.saturating_sub(full.max(used) + 1) } else { 1 };
-                let mut spans = vec![Span::raw(" ".repeat(indent)), Span::raw(line)];
+                let style = if *is_absent { faint().add_modifier(Modifier::ITALIC) } else { Style::new() };
+                let mut spans = vec![Span::raw(" ".repeat(indent)), Span::styled(line, style)];
                 if is_last {
                     spans.push(Span::styled(format!("  {at}"), faint()));
                     spans.push(Span::styled(sign.clone(), sign_style));

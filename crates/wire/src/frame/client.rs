@@ -211,9 +211,9 @@ pub struct SendFrame<'a> {
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1)]
     content: Cow<'a, str>,
-    /// `text` where it is not given; `system` and `void` are the server's own.
+    /// `text` where it is not given; `system`, `erased`, `lost` and `void` are the server's own.
     #[serde(borrow)]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^(?!(system|void)$)[!-~]+$")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^(?!(system|erased|lost|void)$)[!-~]+$")]
     content_type: Option<Cow<'a, str>>,
     /// The sender's clock, in milliseconds since the Unix epoch.
     timestamp: Option<i64>,

@@ -26,10 +26,10 @@ pub struct SendRequestBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1)]
     pub content: Cow<'a, str>,
-    /// What the content is, in the client's own words; `text` where it is not given. Visible ASCII; `system` and
-    /// `void` are the server's own.
+    /// What the content is, in the client's own words; `text` where it is not given. Visible ASCII; `system`,
+    /// `erased`, `lost` and `void` are the server's own.
     #[serde(borrow)]
-    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^(?!(system|void)$)[!-~]+$")]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^(?!(system|erased|lost|void)$)[!-~]+$")]
     pub content_type: Option<Cow<'a, str>>,
     /// The sender's clock, in milliseconds since the Unix epoch; the server's own where it is not given.
     pub timestamp: Option<i64>,

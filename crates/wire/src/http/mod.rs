@@ -1,6 +1,7 @@
 //! The bodies of HTTP calls.
 
 mod account;
+mod archive;
 mod conversation;
 mod error;
 mod health;
@@ -13,6 +14,10 @@ mod status;
 
 pub use account::{
     LoginRequest, MintRequest, NewPasswordRequest, NewUserRequest, SignupRequest, TokenBody, UserBody,
+};
+pub use archive::{
+    ArchiveBody, ArchiveRunRequest, ColdBody, EraseReportBody, ErasureRequest, JobBegunBody, JobBody,
+    JobKind, ReportBody, RestoreReportBody, RestoreRequest, RunReportBody, StageBody, VerifyReportBody,
 };
 pub use conversation::{
     AddMembersRequest, ConversationBody, ConversationDetailBody, KindBody, MemberBody, OpenConversation,

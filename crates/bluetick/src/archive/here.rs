@@ -1,0 +1,94 @@
+//! The archive of a data directory that no server is using.
+
+use std::sync::Arc;
+
+use bluetick_core::ports::{Archive, ArchiveError, NoObserver, Progress, Store};
+use bluetick_wire::http::{ArchiveBody, ReportBody};
+use tokio::runtime::{self, Runtime};
+
+use super::{Meter, Task};
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::stop_signals::StopSignals;
+use crate::store::{CannotOpen, OpenStore};
+
+pub struct StoreDesk {
+    runtime: Runtime,
+    store: Arc<dyn Store>,
+    archive: Arc<dyn Archive>,
+}
+
+impl StoreDesk {
+    pub fn open(settings: &Settings) -> Result<StoreDesk, CannotOpen> {
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a process can start a thread");
+        let open = OpenStore::open(settings, None, Arc::new(NoObserver))?;
+        Ok(StoreDesk { runtime, store: open.store(), archive: open.archive() })
+    }
+
+    pub fn status(&self) -> Result<ArchiveBody, Failure> {
+        let status = self.runtime.block_on(self.archive.status()).map_err(failure)?;
+        Ok(ArchiveBody::new(status, self.archive.counters(), None, None))
+    }
+
+    pub fn carry_out(&self, task: &Task, meter: Meter) -> Result<ReportBody, Failure> {
+        self.runtime.block_on(async {
+            let mut stop = StopSignals::listen()?;
+            let meter = Arc::new(meter);
+            let work = run(&*self.archive, task, Arc::clone(&meter) as Arc<dyn Progress>);
+            tokio::pin!(work);
+            let done = tokio::select! {
+                done = &mut work => done,
+                _signal = stop.next() => {
+                    meter.say("stopping; once more stops at once");
+                    tokio::select! {
+                        // A job ends by itself when the store closes.
+                        (done, ()) = async { tokio::join!(&mut work, self.store.close()) } => done,
+                        // What was done is safe.
+                        _signal = stop.next() => std::process::exit(1),
+                    }
+                }
+            };
+            meter.clear();
+            done?.map_err(failure)
+        })
+    }
+
+    pub fn close(self) {
+        self.runtime.block_on(self.store.close());
+    }
+}
+
+/// The outer failure is a request that means nothing.
+async fn run(
+    archive: &dyn Archive,
+    task: &Task,
+    progress: Arc<dyn Progress>,
+) -> Result<Result<ReportBody, ArchiveError>, Failure> {
+    Ok(match task {
+        Task::Run(request) => {
+            archive.run(request.run().map_err(Failure::usage)?, progress).await.map(Into::into)
+        }
+        Task::Verify => archive.verify(progress).await.map(Into::into),
+        Task::Restore(request) => {
+            let conversation = request.conversation().map_err(Failure::usage)?;
+            archive.restore(conversation, progress).await.map(Into::into)
+        }
+        Task::Erase(request) => {
+            archive.erase(request.erase().map_err(Failure::usage)?, progress).await.map(Into::into)
+        }
+    })
+}
+
+fn failure(error: ArchiveError) -> Failure {
+    match error {
+        ArchiveError::Off => Failure::usage(error),
+        ArchiveError::Stopped => {
+            Failure::failed("stopped; what was done so far stays, and the same command goes on from there")
+        }
+        other => Failure::failed(other),
+    }
+}

@@ -1,0 +1,184 @@
+//! How far a job has come, on standard error: a bar that is drawn over itself on a terminal, a line now and then
+//! elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use bluetick_core::ports::{Progress, Stage};
+use bluetick_wire::http::StageBody;
+
+use crate::figures::{count, size, time};
+
+const REDRAW_EVERY: Duration = Duration::from_millis(100);
+const LINE_EVERY: Duration = Duration::from_secs(5);
+/// The bar takes what the words leave of a line.
+const BAR_COLUMNS: std::ops::RangeInclusive<usize> = 4..=24;
+const USUAL_COLUMNS: usize = 80;
+/// Before this, a rate says little.
+const RATE_AFTER: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Bar,
+    Lines,
+    Silent,
+}
+
+pub struct Meter {
+    way: Way,
+    drawn: Mutex<Drawn>,
+}
+
+#[derive(Default)]
+struct Drawn {
+    /// The stage, and when it began.
+    stage: Option<(StageBody, Instant)>,
+    at: Option<Instant>,
+    is_on_screen: bool,
+}
+
+impl Meter {
+    /// With `is_quiet`, only people are told.
+    pub fn new(is_quiet: bool) -> Meter {
+        let way = match (io::stderr().is_terminal(), is_quiet) {
+            (true, _) => Way::Bar,
+            (false, false) => Way::Lines,
+            (false, true) => Way::Silent,
+        };
+        Meter { way, drawn: Mutex::default() }
+    }
+
+    pub fn advanced_to(&self, stage: StageBody, done: u64, total: u64) {
+        let now = Instant::now();
+        let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
+        let began = match drawn.stage {
+            Some((known, began)) if known == stage => began,
+            _ => {
+                drawn.stage = Some((stage, now));
+                // A new stage is drawn at once.
+                drawn.at = None;
+                now
+            }
+        };
+        let pause = if self.way == Way::Bar { REDRAW_EVERY } else { LINE_EVERY };
+        if drawn.at.is_some_and(|at| now - at < pause) {
+            return;
+        }
+        drawn.at = Some(now);
+        let columns = if self.way == Way::Bar { columns() } else { usize::MAX };
+        let text = line(stage, done, total, now - began, columns);
+        // Where nobody reads it, the job goes on all the same.
+        let _unread = match self.way {
+            Way::Bar => {
+                drawn.is_on_screen = true;
+                let text: String = text.chars().take(columns.saturating_sub(1)).collect();
+                write!(io::stderr(), "\r\x1b[K{text}")
+            }
+            Way::Lines => writeln!(io::stderr(), "bluetick: {text}"),
+            Way::Silent => Ok(()),
+        };
+    }
+
+    /// Takes the bar off the screen, so that something else may be said.
+    pub fn clear(&self) {
+        let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
+        if std::mem::take(&mut drawn.is_on_screen) {
+            let _unread = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    pub fn say(&self, words: &str) {
+        self.clear();
+        eprintln!("bluetick: {words}");
+    }
+}
+
+impl Progress for Meter {
+    fn advanced(&self, stage: Stage, done: u64, total: u64) {
+        self.advanced_to(stage.into(), done, total);
+    }
+}
+
+fn columns() -> usize {
+    rustix::termios::tcgetwinsize(io::stderr())
+        .ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .unwrap_or(USUAL_COLUMNS)
+}
+
+/// What is done, and what is counted of it.
+fn words(stage: StageBody) -> (&'static str, &'static str) {
+    match stage {
+        StageBody::Moving => ("moving old messages", "conversations"),
+        StageBody::Sweeping => ("sweeping up", "objects"),
+        StageBody::Compacting => ("giving space back", ""),
+        StageBody::Verifying => ("reading segments", "segments"),
+        StageBody::Restoring => ("bringing back", "segments"),
+        StageBody::Erasing => ("erasing", "conversations"),
+    }
+}
+
+fn line(stage: StageBody, done: u64, total: u64, elapsed: Duration, columns: usize) -> String {
+    let (doing, unit) = words(stage);
+    let amount = |number| if unit.is_empty() { size(number) } else { count(number) };
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    let total = total.max(done);
+    let mut text = format!("{}/{}{unit}", amount(done), amount(total));
+    if elapsed >= RATE_AFTER && done > 0 {
+        let per_second = done as f64 / elapsed.as_secs_f64();
+        text += &format!("  {}/s", amount(per_second.round() as u64));
+        if done < total {
+            let left = Duration::from_secs_f64(((total - done) as f64 / per_second).min(1e9));
+            text += &format!("  {} left", time(left));
+        }
+    }
+    // Besides the words: two brackets, two spaces, and the last column, which stays free.
+    let room = columns.saturating_sub(doing.len() + text.len() + 5);
+    let bar_columns = room.clamp(*BAR_COLUMNS.start(), *BAR_COLUMNS.end());
+    let filled = (done as f64 / total.max(1) as f64 * bar_columns as f64) as usize;
+    let bar: String = (0..bar_columns).map(|at| if at < filled { '#' } else { '-' }).collect();
+    format!("{doing} [{bar}] {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_is_done_how_far_how_fast_and_how_long_it_takes() {
+        let after = |stage, done, total, seconds| line(stage, done, total, Duration::from_secs(seconds), 100);
+        for (said, expected) in [
+            (
+                after(StageBody::Moving, 0, 0, 0),
+                "moving old messages [------------------------] 0/0 conversations",
+            ),
+            (
+                after(StageBody::Moving, 250, 1_000, 10),
+                "moving old messages [######------------------] 250/1,000 conversations  25/s  30 s left",
+            ),
+            (
+                after(StageBody::Compacting, 5_000_000, 5_000_000, 2),
+                "giving space back [########################] 5.0 MB/5.0 MB  2.5 MB/s",
+            ),
+            (
+                after(StageBody::Verifying, 7, 5, 0),
+                "reading segments [########################] 7/7 segments",
+            ),
+        ] {
+            assert_eq!(said, expected);
+        }
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_a_shorter_bar() {
+        let narrow = |columns| line(StageBody::Moving, 250, 1_000, Duration::from_secs(10), columns);
+        assert_eq!(
+            narrow(80),
+            "moving old messages [####------------] 250/1,000 conversations  25/s  30 s left"
+        );
+        assert_eq!(narrow(80).len(), 79);
+        assert!(narrow(20).starts_with("moving old messages [#---] 250"));
+    }
+}

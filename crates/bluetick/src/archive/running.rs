@@ -1,0 +1,118 @@
+//! The archive of a running server. Jobs are the server's: they go on when nobody waits here.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bluetick_wire::http::{ArchiveBody, JobBegunBody, JobBody, ReportBody};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Meter, Task};
+use crate::failure::Failure;
+use crate::running::{Answer, RunningServer, reason, refused};
+use crate::settings::Settings;
+use crate::stop_signals::StopSignals;
+
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+pub struct ServerDesk {
+    server: RunningServer,
+}
+
+impl ServerDesk {
+    pub fn open(settings: &Settings, address: SocketAddr) -> Result<ServerDesk, Failure> {
+        Ok(ServerDesk { server: RunningServer::open(settings, address)? })
+    }
+
+    pub fn status(&self) -> Result<ArchiveBody, Failure> {
+        match self.server.call("GET", "/v1/archive", None)? {
+            Answer { status: 200, body } => understood(body),
+            other => Err(refused(&other)),
+        }
+    }
+
+    pub fn carry_out(&self, task: &Task, meter: &Meter) -> Result<ReportBody, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::failed(format!("cannot wait: {error}")))?;
+        runtime.block_on(async {
+            let mut stop = StopSignals::listen()?;
+            let job_id = self.begin(task)?;
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                    _signal = stop.next() => {
+                        meter.clear();
+                        return Err(Failure::failed(
+                            "not waiting any longer; the job goes on in the server, and `bluetick archive status` shows it",
+                        ));
+                    }
+                }
+                let job = self.job(&job_id)?;
+                if let Some(stage) = job.stage {
+                    meter.advanced_to(stage, job.done, job.total);
+                }
+                if job.finished_at.is_some() {
+                    meter.clear();
+                    return ended(job);
+                }
+            }
+        })
+    }
+
+    fn begin(&self, task: &Task) -> Result<String, Failure> {
+        let (path, body) = match task {
+            Task::Run(request) => ("/v1/archive/run", said(request)),
+            Task::Verify => ("/v1/archive/verify", json!({})),
+            Task::Restore(request) => ("/v1/archive/restore", said(request)),
+            Task::Erase(request) => ("/v1/erasures", said(request)),
+        };
+        let answer = self.server.call("POST", path, Some(&body))?;
+        match (answer.status, answer.body["error"]["code"].as_str()) {
+            (202, _) => understood(answer.body).map(|JobBegunBody { job_id }| job_id),
+            (_, Some("archive_busy")) => Err(Failure::failed(
+                "another job of the archive is under way in the server; `bluetick archive status` shows it",
+            )),
+            (_, Some("archive_off")) => {
+                Err(Failure::usage(format!("in the running server, {}", reason(&answer))))
+            }
+            (_, Some("conversation_not_found")) => Err(Failure::failed(reason(&answer))),
+            _ => Err(refused(&answer)),
+        }
+    }
+
+    fn job(&self, job_id: &str) -> Result<JobBody, Failure> {
+        match self.server.call("GET", &format!("/v1/archive/jobs/{job_id}"), None)? {
+            Answer { status: 200, body } => understood(body),
+            Answer { status: 404, .. } => {
+                Err(Failure::failed("the server was started anew, and does not know how the job ended"))
+            }
+            other => Err(refused(&other)),
+        }
+    }
+}
+
+fn ended(job: JobBody) -> Result<ReportBody, Failure> {
+    match (job.report, job.error) {
+        (Some(report), _) => Ok(report),
+        (None, error) => Err(Failure::failed(error.unwrap_or_else(|| "the job failed".into()))),
+    }
+}
+
+fn said(request: &impl Serialize) -> Value {
+    serde_json::to_value(request).expect("requests are plain data")
+}
+
+fn understood<T: DeserializeOwned>(body: Value) -> Result<T, Failure> {
+    serde_json::from_value(body).map_err(|_| {
+        Failure::failed(
+            "the running server answers otherwise than this program expects; are both of one version?",
+        )
+    })
+}
+
+#[cfg(test)]
+#[path = "running_tests.rs"]
+mod tests;

@@ -1,0 +1,101 @@
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread::JoinHandle;
+
+use super::*;
+
+/// A server that is asked so many questions, and what it was asked.
+fn scripted(answers: Vec<(u16, Value)>) -> (ServerDesk, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut settings = Settings::default();
+    settings.admin.key = Some("the-admin-key-of-this-test".into());
+    let desk = ServerDesk::open(&settings, listener.local_addr().unwrap()).unwrap();
+    let asked = std::thread::spawn(move || {
+        let answer = |(status, body): (u16, Value)| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let length = stream.read(&mut request).unwrap();
+            write!(stream, "HTTP/1.1 {status} X\r\n\r\n{body}").unwrap();
+            let request = String::from_utf8(request[..length].to_vec()).unwrap();
+            let (line, rest) = request.split_once(" HTTP/1.1").unwrap();
+            let body = rest.split_once("\r\n\r\n").unwrap().1;
+            format!("{line} {body}").trim_end().to_owned()
+        };
+        answers.into_iter().map(answer).collect()
+    });
+    (desk, asked)
+}
+
+fn job(facts: Value) -> Value {
+    let mut job = json!({
+        "job_id": "7-1", "kind": "restore", "stage": null, "done": 0, "total": 0, "started_at": 7,
+        "finished_at": null, "error": null, "report": null,
+    });
+    job.as_object_mut().unwrap().extend(facts.as_object().unwrap().clone());
+    job
+}
+
+fn refusal(code: &str, message: &str) -> Value {
+    json!({"error": {"code": code, "message": message}})
+}
+
+fn restore() -> Task {
+    Task::Restore(bluetick_wire::http::RestoreRequest { conversation_id: "g7".into() })
+}
+
+#[test]
+fn a_job_is_begun_and_waited_for() {
+    let (desk, asked) = scripted(vec![
+        (202, json!({"job_id": "7-1"})),
+        (200, job(json!({}))),
+        (200, job(json!({"stage": "restoring", "done": 1, "total": 3}))),
+        (200, job(json!({"finished_at": 9, "report": {"segments": 3, "messages": 2_950, "took_ms": 2}}))),
+    ]);
+    let report = desk.carry_out(&restore(), &Meter::new(true)).unwrap();
+    assert!(matches!(report, ReportBody::Restore(report) if report.messages == 2_950));
+    let job = "GET /v1/archive/jobs/7-1";
+    assert_eq!(
+        asked.join().unwrap(),
+        ["POST /v1/archive/restore {\"conversation_id\":\"g7\"}", job, job, job]
+    );
+}
+
+#[test]
+fn a_job_that_fails_or_is_forgotten_is_a_failure() {
+    let begun = || (202, json!({"job_id": "7-1"}));
+    for (answers, expected) in [
+        (
+            vec![begun(), (200, job(json!({"finished_at": 9, "error": "the bucket is full"})))],
+            "the bucket is full",
+        ),
+        (vec![begun(), (404, refusal("not_found", "no such job"))], "started anew"),
+        (vec![(409, refusal("archive_busy", "another job"))], "under way in the server"),
+        (vec![(404, refusal("conversation_not_found", "no such conversation"))], "no such conversation"),
+        (vec![(503, refusal("archive_unavailable", "it is down"))], "answered 503: it is down"),
+    ] {
+        let (desk, asked) = scripted(answers);
+        match desk.carry_out(&restore(), &Meter::new(true)) {
+            Err(Failure::Failed(reason)) => assert!(reason.contains(expected), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+        asked.join().unwrap();
+    }
+}
+
+#[test]
+fn a_server_whose_archive_is_off_or_that_has_another_key_wants_other_settings() {
+    for (answer, expected) in [
+        ((409, refusal("archive_off", "the archive is off")), "in the running server, the archive is off"),
+        (
+            (401, refusal("unauthenticated", "this call needs the admin key")),
+            "does not accept this admin key",
+        ),
+    ] {
+        let (desk, asked) = scripted(vec![answer]);
+        match desk.carry_out(&Task::Verify, &Meter::new(true)) {
+            Err(Failure::Usage(reason)) => assert!(reason.contains(expected), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(asked.join().unwrap(), ["POST /v1/archive/verify {}"]);
+    }
+}

@@ -1,0 +1,64 @@
+//! `bluetick archive`: moves old messages out of the hot store and back, and looks after them.
+
+use bluetick_wire::http::{ArchiveRunRequest, ReportBody, RestoreRequest};
+use serde::Serialize;
+
+use crate::archive::{Desk, Meter, Task, reported, status};
+use crate::cli::{ArchiveCommand, OutputArgs, Places};
+use crate::failure::Failure;
+use crate::figures::counted;
+use crate::output::print;
+use crate::settings::{Inputs, Loaded};
+
+pub fn run(command: &ArchiveCommand) -> Result<(), Failure> {
+    match command {
+        ArchiveCommand::Run(arguments) => {
+            let conversation_id = arguments.conversation.map(|id| id.to_string());
+            let request = ArchiveRunRequest { conversation_id, partial: arguments.partial.then_some(true) };
+            carry_out(&Task::Run(request), &arguments.places, arguments.output)
+        }
+        ArchiveCommand::Status(arguments) => {
+            let archive = with(open(&arguments.places)?, Desk::status)?;
+            if arguments.output.json { print_json(&archive) } else { print(&status(&archive)) }
+        }
+        ArchiveCommand::Verify(arguments) => carry_out(&Task::Verify, &arguments.places, arguments.output),
+        ArchiveCommand::Restore(arguments) => {
+            let request = RestoreRequest { conversation_id: arguments.conversation.to_string() };
+            carry_out(&Task::Restore(request), &arguments.places, arguments.output)
+        }
+    }
+}
+
+/// Does it, shows how far it is, and prints what was done.
+pub fn carry_out(task: &Task, places: &Places, output: OutputArgs) -> Result<(), Failure> {
+    let meter = Meter::new(output.json);
+    let report = with(open(places)?, |desk| desk.carry_out(task, meter))?;
+    if output.json {
+        print_json(&report)?;
+    } else {
+        print(&reported(&report))?;
+    }
+    match report {
+        ReportBody::Verify(report) if report.problem_count > 0 => Err(Failure::failed(format!(
+            "the archive is not as it should be: {}",
+            counted(report.problem_count, "problem")
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn open(places: &Places) -> Result<Desk, Failure> {
+    Desk::open(&Loaded::load(&Inputs::of_this_process(places.flags()))?.settings)
+}
+
+/// Lets go of the store also when something was refused.
+fn with<T>(desk: Desk, act: impl FnOnce(&Desk) -> Result<T, Failure>) -> Result<T, Failure> {
+    let done = act(&desk);
+    desk.close();
+    done
+}
+
+fn print_json(body: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(body).expect("bodies hold strings and numbers only");
+    print(&(text + "\n"))
+}

@@ -1,0 +1,102 @@
+//! `bluetick archive` and `bluetick erase` as a person at the keyboard meets them.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod support;
+
+use std::io::{Read, Write};
+
+use bluetick_testkit::process::Launcher;
+use pty_process::blocking::{Command, open};
+use serde_json::Value;
+use support::Shell;
+
+const CONVERSATION: &str = "g144gj289144gj289144gj289";
+
+/// With a data directory that a server has used.
+fn shell() -> Shell {
+    let shell = Shell::new();
+    shell.run(&["user", "add", "alice", "--generate"]).printed();
+    shell
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_a_mistyped_one() {
+    for arguments in [&["archive", "status"][..], &["archive", "run"], &["erase", "user", "alice", "--yes"]] {
+        let shell = Shell::new();
+        let sentence = shell.run(arguments).refused();
+        assert!(sentence.contains("there is no data directory"), "{sentence}");
+        assert!(!shell.path("bluetick-data").exists());
+    }
+}
+
+#[test]
+fn an_archive_that_is_off_says_so_and_how_to_switch_it_on() {
+    let shell = shell();
+    let printed = shell.run(&["archive", "status"]).printed();
+    assert!(
+        printed.starts_with("Archive        off (archive.engine in the settings)\nIn it          nothing\n")
+    );
+    let json: Value = serde_json::from_str(&shell.run(&["archive", "status", "--json"]).printed()).unwrap();
+    assert_eq!((&json["engine_on"], &json["job"]), (&Value::Bool(false), &Value::Null));
+    for arguments in [&["archive", "run"][..], &["archive", "verify"], &["archive", "restore", CONVERSATION]]
+    {
+        let sentence = shell.run(arguments).refused();
+        assert!(sentence.contains("set archive.engine to"), "{sentence}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_server_is_asked_instead() {
+    let shell = Shell::new();
+    let data_dir = shell.path("bluetick-data");
+    std::fs::create_dir(&data_dir).unwrap();
+    let server = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), &data_dir).start().await;
+    let (printed, sentence) = tokio::task::block_in_place(|| {
+        (shell.run(&["archive", "status"]).printed(), shell.run(&["archive", "verify"]).refused())
+    });
+    assert!(printed.starts_with("Archive        off"), "{printed}");
+    assert!(sentence.contains("in the running server, the archive is off"), "{sentence}");
+    server.kill().await;
+}
+
+#[test]
+fn nothing_is_erased_without_a_word_of_consent() {
+    let shell = shell();
+    for arguments in [&["erase", "user", "alice"][..], &["erase", "conversation", CONVERSATION]] {
+        let sentence = shell.run(arguments).refused();
+        assert!(sentence.contains("cannot be undone") && sentence.contains("--yes"), "{sentence}");
+    }
+    for arguments in [
+        &["erase", "conversation", "lunch"][..],
+        &["erase", "conversation", CONVERSATION, "--through", "0"],
+        &["erase", "user", "two words"],
+        &["archive", "restore"],
+    ] {
+        assert_eq!(shell.run(arguments).code, 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn on_a_terminal_the_id_has_to_be_typed() {
+    let shell = shell();
+    let (pty, pts) = open().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_bluetick"))
+        .args(["erase", "user", "alice"])
+        .current_dir(shell.directory.path())
+        .env_clear()
+        .spawn(pts)
+        .unwrap();
+    (&pty).write_all(b"alicia\n").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    let mut seen = vec![0; 4096];
+    let mut length = 0;
+    // The last one to hold the other side ends it with an error.
+    while let Ok(count @ 1..) = (&pty).read(&mut seen[length..]) {
+        length += count;
+    }
+    let seen = String::from_utf8_lossy(&seen[..length]);
+    assert!(seen.contains("This deletes every message alice wrote, in all conversations"), "{seen}");
+    assert!(seen.contains("This cannot be undone. Type the id to go on: "), "{seen}");
+    assert!(seen.contains("nothing was erased"), "{seen}");
+}

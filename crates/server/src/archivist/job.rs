@@ -1,0 +1,100 @@
+//! One job: what is to be done, how far it has come, and how it ended.
+
+use std::sync::{Arc, Mutex};
+
+use bluetick_core::ports::{Archive, ArchiveError, ArchiveRun, Erase, Progress, Stage};
+use bluetick_core::{ConversationId, StoreError, Timestamp};
+use bluetick_wire::http::{JobBody, JobKind, ReportBody};
+use tokio::sync::watch;
+
+use super::Word;
+
+pub(super) type Ended = Result<ReportBody, ArchiveError>;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Task {
+    Run(ArchiveRun),
+    Verify,
+    Restore(ConversationId),
+    Erase(Erase),
+}
+
+impl Task {
+    pub fn kind(&self) -> JobKind {
+        match self {
+            Task::Run(_) => JobKind::Run,
+            Task::Verify => JobKind::Verify,
+            Task::Restore(_) => JobKind::Restore,
+            Task::Erase(_) => JobKind::Erase,
+        }
+    }
+
+    pub(super) async fn run(self, archive: &dyn Archive, progress: Arc<dyn Progress>) -> Ended {
+        Ok(match self {
+            Task::Run(run) => archive.run(run, progress).await?.into(),
+            Task::Verify => archive.verify(progress).await?.into(),
+            Task::Restore(conversation) => archive.restore(conversation, progress).await?.into(),
+            Task::Erase(erase) => archive.erase(erase, progress).await?.into(),
+        })
+    }
+}
+
+pub(crate) fn job_failed() -> ArchiveError {
+    StoreError::Failed("the job failed; the log says where".into()).into()
+}
+
+pub(super) struct Job {
+    pub id: String,
+    kind: JobKind,
+    started_at: Timestamp,
+    progress: Mutex<Option<(Stage, u64, u64)>>,
+    say: watch::Sender<Word>,
+}
+
+impl Job {
+    pub fn new(id: String, kind: JobKind, started_at: Timestamp, say: watch::Sender<Word>) -> Job {
+        Job { id, kind, started_at, progress: Mutex::default(), say }
+    }
+
+    pub fn body(&self) -> JobBody {
+        let progress = *self.progress.lock().expect("nothing panics while it holds the lock");
+        let (done, total) = progress.map_or((0, 0), |(_, done, total)| (done, total));
+        JobBody {
+            job_id: self.id.clone(),
+            kind: self.kind,
+            stage: progress.map(|(stage, _, _)| stage.into()),
+            done,
+            total,
+            started_at: self.started_at.millis(),
+            finished_at: None,
+            error: None,
+            report: None,
+        }
+    }
+
+    pub fn ended_body(&self, ended: &Ended, now: Timestamp) -> JobBody {
+        JobBody {
+            finished_at: Some(now.millis()),
+            error: ended.as_ref().err().map(ToString::to_string),
+            report: ended.as_ref().ok().cloned(),
+            ..self.body()
+        }
+    }
+
+    pub fn say(&self, word: Word) {
+        self.say.send_replace(word);
+    }
+}
+
+impl Progress for Job {
+    fn advanced(&self, stage: Stage, done: u64, total: u64) {
+        let before = self
+            .progress
+            .lock()
+            .expect("nothing panics while it holds the lock")
+            .replace((stage, done, total));
+        if before.is_none() {
+            self.say(Word::Begun);
+        }
+    }
+}

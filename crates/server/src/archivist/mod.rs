@@ -1,0 +1,182 @@
+//! The archive's desk: takes jobs from the operator and from the schedule, one at a time, and knows how each is going.
+//! What a job does belongs to the port behind it; who may ask, to the routes.
+
+mod job;
+mod none;
+mod schedule;
+mod scheduler;
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bluetick_core::ports::{Archive, ArchiveError, Progress};
+use bluetick_core::time::Clock;
+use bluetick_wire::http::{ArchiveBody, JobBody, ReportBody};
+use futures_util::FutureExt;
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use self::job::{Ended, Job};
+pub(crate) use self::job::{Task, job_failed};
+pub use self::none::NoArchive;
+pub use self::schedule::{ArchiveSchedule, Hours, InvalidHours};
+pub(crate) use self::scheduler::schedule;
+
+/// Whoever asks for a job waits this long at most to hear whether it could begin at all.
+const FIRST_WORD: Duration = Duration::from_secs(1);
+/// Reports of jobs that can still be asked for.
+const REMEMBERED_JOBS: usize = 16;
+
+pub(crate) struct Archivist {
+    archive: Arc<dyn Archive>,
+    clock: Arc<dyn Clock>,
+    desk: Mutex<Desk>,
+    tasks: TaskTracker,
+}
+
+#[derive(Default)]
+struct Desk {
+    next_number: u64,
+    under_way: Option<Arc<Job>>,
+    /// The oldest first.
+    ended: VecDeque<JobBody>,
+    closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    Operator,
+    /// Which tells the log by itself, and not each time.
+    Schedule,
+}
+
+/// A job that was taken: its name, and how it ends.
+pub(crate) struct Taken {
+    pub job_id: String,
+    word: watch::Receiver<Word>,
+}
+
+/// What is heard of a job by whoever gave it.
+#[derive(Clone, Debug, Default)]
+enum Word {
+    #[default]
+    Nothing,
+    Begun,
+    Ended(Ended),
+}
+
+impl Taken {
+    /// Why the job ended right away, such as for a conversation that is not there. `Ok` when it goes on, or is done.
+    pub async fn first_word(mut self) -> Result<String, ArchiveError> {
+        let heard = self.word.wait_for(|word| !matches!(word, Word::Nothing));
+        let heard = tokio::time::timeout(FIRST_WORD, heard).await;
+        match heard.ok().and_then(Result::ok).as_deref() {
+            Some(Word::Ended(Err(error))) => Err(error.clone()),
+            _ => Ok(self.job_id),
+        }
+    }
+
+    /// Returns when the job has ended.
+    pub async fn ended(mut self) -> Ended {
+        match self.word.wait_for(|word| matches!(word, Word::Ended(_))).await.as_deref() {
+            Ok(Word::Ended(ended)) => ended.clone(),
+            _ => Err(ArchiveError::Stopped),
+        }
+    }
+}
+
+impl Archivist {
+    pub fn new(archive: Arc<dyn Archive>, clock: Arc<dyn Clock>) -> Archivist {
+        Archivist { archive, clock, desk: Mutex::default(), tasks: TaskTracker::new() }
+    }
+
+    pub fn archive(&self) -> &dyn Archive {
+        &*self.archive
+    }
+
+    pub async fn status(&self) -> Result<ArchiveBody, ArchiveError> {
+        let status = self.archive.status().await?;
+        let desk = self.desk();
+        let job = desk.under_way.as_ref().map(|job| job.body());
+        Ok(ArchiveBody::new(status, self.archive.counters(), job, desk.ended.back().cloned()))
+    }
+
+    /// A job that is under way, or one of those that ended lately.
+    pub fn job(&self, job_id: &str) -> Option<JobBody> {
+        let desk = self.desk();
+        let under_way = desk.under_way.as_ref().filter(|job| job.id == job_id).map(|job| job.body());
+        under_way.or_else(|| desk.ended.iter().find(|ended| ended.job_id == job_id).cloned())
+    }
+
+    /// Begins a job, which goes on whether anybody waits for it or not.
+    pub fn begin(self: &Arc<Self>, task: Task, by: Asker) -> Result<Taken, ArchiveError> {
+        let started_at = self.clock.now();
+        let mut desk = self.desk();
+        if desk.closed {
+            return Err(ArchiveError::Stopped);
+        }
+        if desk.under_way.is_some() {
+            return Err(ArchiveError::Busy);
+        }
+        desk.next_number += 1;
+        // The moment keeps names apart over restarts, the number within one.
+        let job_id = format!("{}-{}", started_at.millis(), desk.next_number);
+        let (say, word) = watch::channel(Word::Nothing);
+        let job = Arc::new(Job::new(job_id.clone(), task.kind(), started_at, say));
+        desk.under_way = Some(Arc::clone(&job));
+        drop(desk);
+        let archivist = Arc::clone(self);
+        self.tasks.spawn(async move { archivist.carry_out(task, job, by).await });
+        Ok(Taken { job_id, word })
+    }
+
+    async fn carry_out(&self, task: Task, job: Arc<Job>, by: Asker) {
+        let progress = Arc::clone(&job) as Arc<dyn Progress>;
+        let work = AssertUnwindSafe(task.run(&*self.archive, progress)).catch_unwind();
+        // The panic's text went to the log with its place, by the panic hook.
+        let ended: Ended = work.await.unwrap_or_else(|_| Err(job_failed()));
+        let body = job.ended_body(&ended, self.clock.now());
+        if by == Asker::Operator {
+            log(&body, &ended);
+        }
+        let mut desk = self.desk();
+        desk.under_way = None;
+        if desk.ended.len() == REMEMBERED_JOBS {
+            desk.ended.pop_front();
+        }
+        desk.ended.push_back(body);
+        drop(desk);
+        job.say(Word::Ended(ended));
+    }
+
+    /// Nothing new is taken from here on.
+    pub fn close(&self) {
+        self.desk().closed = true;
+        self.tasks.close();
+    }
+
+    /// Returns when no job is left. Jobs end by themselves when the store closes.
+    pub async fn jobs_ended(&self) {
+        self.tasks.wait().await;
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().expect("nothing panics while it holds the lock")
+    }
+}
+
+fn log(body: &JobBody, ended: &Ended) {
+    let (job_id, kind) = (&*body.job_id, body.kind);
+    match ended {
+        Ok(ReportBody::Verify(report)) if report.problem_count > 0 => {
+            tracing::error!(job_id, problems = report.problem_count, "the archive is not as it should be");
+        }
+        Ok(_) => tracing::info!(job_id, ?kind, "a job of the archive is done"),
+        Err(ArchiveError::Stopped) => tracing::info!(job_id, ?kind, "a job of the archive was stopped"),
+        Err(error) => {
+            tracing::warn!(job_id, ?kind, %error, "a job of the archive ended before it was done; what it did stays");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `POST /v1/erasures`: the operator's own.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use bluetick_wire::decode;
+use bluetick_wire::http::{ErasureRequest, ErrorBody, JobBegunBody};
+
+use super::archive;
+use super::extract::{Operator, SmallPayload};
+use crate::app::App;
+use crate::archivist::Task;
+use crate::problem::Problem;
+
+/// Delete the content of messages for good, hot and cold alike. Their places stay, with who wrote when. Works without an
+/// archive too. `GET /v1/archive/jobs/{job_id}` tells when it is done.
+#[utoipa::path(
+    post, path = "/v1/erasures", operation_id = "erase_messages", tag = "operations",
+    request_body = ErasureRequest, security(("admin_key" = [])),
+    responses((status = 202, description = "It has begun", body = JobBegunBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn erase(
+    State(app): State<Arc<App>>,
+    _operator: Operator,
+    SmallPayload(body): SmallPayload,
+) -> Result<Response, Problem> {
+    let request: ErasureRequest = decode(&body)?;
+    archive::begin(&app, Task::Erase(request.erase()?)).await
+}
