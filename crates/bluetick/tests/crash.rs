@@ -144,7 +144,8 @@ async fn traffic_under_kills(settings: &[(&str, &str)]) -> (tempfile::TempDir, S
         if archives {
             let run = json!({"partial": true});
             let asked = request(&server.address, "POST", "/v1/archive/run", ADMIN_KEY, Some(&run)).await;
-            assert_eq!(asked.unwrap().0, 202);
+            let (status, answer) = asked.unwrap();
+            assert_eq!(status, 202, "{answer} {}", launcher.log());
         }
         tokio::time::sleep(Duration::from_millis(20 + up_to(230))).await;
         checkpoints += checkpoints_of(&server.address).await;
