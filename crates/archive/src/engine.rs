@@ -24,7 +24,12 @@ pub(crate) struct Engine {
 
 const NO_KEY: &str = " (AWS_ACCESS_KEY_ID is not set, so that the machine's own role was asked for)";
 
-pub(crate) fn open(settings: &ArchiveSettings, data_dir: &Path) -> Result<Option<Engine>, VaultError> {
+/// `variable` is the environment.
+pub(crate) fn open(
+    settings: &ArchiveSettings,
+    data_dir: &Path,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Engine>, VaultError> {
     if let Some(problem) = settings.problem() {
         return Err(VaultError::Settings(problem));
     }
@@ -34,7 +39,7 @@ pub(crate) fn open(settings: &ArchiveSettings, data_dir: &Path) -> Result<Option
             let below = settings.directory.as_deref().unwrap_or(Path::new("archive"));
             directory(&data_dir.join(below)).map(Some)
         }
-        ArchiveEngine::S3 => s3(settings, &|name| std::env::var(name).ok()).map(Some),
+        ArchiveEngine::S3 => s3(settings, variable).map(Some),
     }
 }
 
@@ -106,9 +111,10 @@ fn s3(settings: &ArchiveSettings, variable: &dyn Fn(&str) -> Option<String>) -> 
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&settings.bucket)
         .with_region(&settings.region)
+        // Whoever asks has a deadline of its own, around all attempts.
         .with_client_options(
             ClientOptions::new()
-                .with_timeout(timeout)
+                .with_timeout_disabled()
                 .with_connect_timeout(timeout.min(Duration::from_secs(5))),
         )
         .with_retry(retries(timeout))

@@ -64,9 +64,11 @@ pub(crate) fn status_of(error: &ObjectError) -> Option<u16> {
     http_answer(&root_of(error).to_string()).map(|(status, _)| status)
 }
 
-/// A bucket that is not there answers as an object that is not there does; the one is a setting, the other a loss.
-pub(crate) fn is_missing_bucket(error: &ObjectError) -> bool {
-    code_in(&root_of(error).to_string()) == Some("NoSuchBucket")
+/// Whether a "not found" is about the object. A bucket that is not there, or a server that is no S3, answers 404 too; the
+/// one is a setting, the other a loss.
+pub(crate) fn is_of_the_object(not_found: &ObjectError) -> bool {
+    let text = root_of(not_found).to_string();
+    http_answer(&text).is_none() || code_in(&text) == Some("NoSuchKey")
 }
 
 /// The error in few words.
@@ -118,10 +120,12 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_bucket_is_told_from_a_missing_object() {
-        let answer =
-            |code: &str| generic(&format!("status code: 404 Not Found: <Error><Code>{code}</Code></Error>"));
-        assert!(is_missing_bucket(&answer("NoSuchBucket")));
-        assert!(!is_missing_bucket(&answer("NoSuchKey")));
+    fn only_the_answer_that_names_the_key_is_about_the_object() {
+        let answer = |body: &str| generic(&format!("status code: 404 Not Found: {body}"));
+        assert!(is_of_the_object(&answer("<Error><Code>NoSuchKey</Code></Error>")));
+        for body in ["<Error><Code>NoSuchBucket</Code></Error>", "<html>nothing here</html>", ""] {
+            assert!(!is_of_the_object(&answer(body)), "{body}");
+        }
+        assert!(is_of_the_object(&generic("No such file or directory (os error 2)")));
     }
 }

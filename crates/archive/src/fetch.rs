@@ -1,5 +1,6 @@
 //! One request to the object store: bounded in time, and its failure sorted into what lasts and what passes.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use object_store::path::Path;
 use object_store::{Error as ObjectError, GetOptions, ObjectStore, ObjectStoreExt};
 
 use crate::engine::Engine;
-use crate::error::{in_words, is_missing_bucket, is_transport, status_of};
+use crate::error::{in_words, is_of_the_object, is_transport, status_of};
 use crate::{FrameRef, VaultError};
 
 /// An object store with a deadline.
@@ -33,37 +34,42 @@ impl Remote {
     }
 
     /// Waits for one request and its retries together.
-    pub(crate) async fn ask<T>(
-        &self,
-        request: impl Future<Output = Answer<T>>,
-    ) -> Result<Answer<T>, VaultError> {
-        match tokio::time::timeout(self.timeout, request).await {
-            Ok(answer) => Ok(answer),
-            Err(_) => Err(self.unavailable(&format!("no answer within {} s", self.timeout.as_secs_f64()))),
-        }
+    pub(crate) async fn ask<T>(&self, request: impl Future<Output = T>) -> Result<T, VaultError> {
+        self.ask_for(self.timeout, request).await
+    }
+
+    async fn ask_for<T>(&self, time: Duration, request: impl Future<Output = T>) -> Result<T, VaultError> {
+        let answer = tokio::time::timeout(time, request).await;
+        answer.map_err(|_| self.unavailable(&format!("no answer within {} s", self.timeout.as_secs_f64())))
     }
 
     /// One frame's bytes, as many as there are.
     pub(crate) async fn range(&self, path: &Path, name: &str, frame: &FrameRef) -> Result<Bytes, VaultError> {
         let end = frame.offset.saturating_add(frame.length.into());
-        let request = async {
-            let error = match self.objects().get_range(path, frame.offset..end).await {
-                Ok(bytes) => return Ok(bytes),
-                Err(error) => error,
-            };
-            // Every store has its own words for a range beyond the end; all know how long the object is.
-            let is_other = matches!(error, ObjectError::Generic { .. }) && !is_transport(&error);
-            if is_other && self.objects().head(path).await.is_ok_and(|meta| meta.size < end) {
-                return Ok(Bytes::new());
-            }
-            Err(error)
+        let answer = match tokio::time::timeout(self.timeout / 2, self.read(path, frame.offset..end)).await {
+            Ok(answer) => answer,
+            // A connection can fall silent where the next one would not, and somebody waits for the page.
+            Err(_) => self.ask_for(self.timeout / 2, self.read(path, frame.offset..end)).await?,
         };
-        let bytes = self.ask(request).await?.map_err(|error| self.sorted(&error, name))?;
+        let bytes = answer.map_err(|error| self.sorted(&error, name))?;
         if bytes.len() != frame.length as usize {
             let why = format!("it ends before byte {end}");
             return Err(VaultError::Damaged { name: name.to_owned(), why });
         }
         Ok(bytes)
+    }
+
+    async fn read(&self, path: &Path, range: Range<u64>) -> Answer<Bytes> {
+        let error = match self.objects().get_range(path, range.clone()).await {
+            Ok(bytes) => return Ok(bytes),
+            Err(error) => error,
+        };
+        // Every store has its own words for a range beyond the end; all know how long the object is.
+        let is_other = matches!(error, ObjectError::Generic { .. }) && !is_transport(&error);
+        if is_other && self.objects().head(path).await.is_ok_and(|meta| meta.size < range.end) {
+            return Ok(Bytes::new());
+        }
+        Err(error)
     }
 
     /// A whole object, however long it is.
@@ -75,9 +81,7 @@ impl Remote {
     /// What a failure means for the object.
     pub(crate) fn sorted(&self, error: &ObjectError, name: &str) -> VaultError {
         match error {
-            ObjectError::NotFound { .. } if is_missing_bucket(error) => {
-                self.unavailable("there is no such bucket")
-            }
+            ObjectError::NotFound { .. } if !is_of_the_object(error) => self.unavailable(&in_words(error)),
             // A volume that is not mounted has lost nothing.
             ObjectError::NotFound { .. }
                 if self.engine.directory.as_ref().is_some_and(|root| !root.is_dir()) =>

@@ -164,3 +164,6 @@ impl Drop for Seat {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,6 @@
 //! [`segment`] knows the bytes, [`Vault`] knows where they are kept and what of them is in memory. Which messages are
 //! old, which rows refer to them and what is an orphan belongs to the store; what a record says, too.
 
-mod between;
 mod engine;
 mod error;
 mod fetch;
@@ -14,7 +13,6 @@ mod settings;
 mod staging;
 mod vault;
 
-pub use between::{Between, InvalidBetween};
 pub use error::VaultError;
 pub use name::{InvalidSegmentName, SegmentName};
 pub use segment::{FRAME_MESSAGES, FRAME_RAW_BYTES, FrameRef};

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Between;
-
 /// Where segments are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -45,7 +43,7 @@ pub struct ArchiveSettings {
     pub messages_per_second: u64,
     /// How often a run starts by itself; 0: only by command.
     pub every_seconds: u64,
-    /// Runs start by themselves only in this part of the day (UTC), such as "02:00-05:00".
+    /// Runs start by themselves only in this part of the day (UTC), such as "02:00-05:00". Read by whoever starts them.
     pub between: Option<String>,
     /// How long after it was received a message's content is erased; 0: never.
     pub retention_seconds: u64,
@@ -89,11 +87,6 @@ impl ArchiveSettings {
         Duration::from_secs(self.timeout_seconds)
     }
 
-    /// The part of the day in which runs start by themselves; `None`: the whole day.
-    pub fn hours(&self) -> Option<Between> {
-        self.between.as_ref().and_then(|text| text.parse().ok())
-    }
-
     /// What is wrong with the settings, in a sentence.
     pub fn problem(&self) -> Option<String> {
         let wrong = |sentence: &str| Some(sentence.to_owned());
@@ -108,9 +101,6 @@ impl ArchiveSettings {
                 "archive.segment_messages must be 1 to {}",
                 ArchiveSettings::MAX_SEGMENT_MESSAGES
             ));
-        }
-        if let Some(Err(why)) = self.between.as_ref().map(|text| text.parse::<Between>()) {
-            return Some(format!("archive.between is {why}"));
         }
         if self.directory.as_ref().is_some_and(|directory| directory.as_os_str().is_empty()) {
             return wrong("archive.directory must not be empty");
@@ -181,17 +171,16 @@ mod tests {
             ("endpoint", ArchiveSettings { endpoint: Some("https://".to_owned()), ..s3() }),
             (
                 "endpoint",
-                ArchiveSettings { endpoint: Some("https://me:word@example.org".to_owned()), ..s3() },
+                ArchiveSettings { endpoint: Some("https://me:sesame@example.org".to_owned()), ..s3() },
             ),
             ("timeout_seconds", ArchiveSettings { timeout_seconds: 0, ..s3() }),
             ("segment_messages", ArchiveSettings { segment_messages: 0, ..s3() }),
-            ("between", ArchiveSettings { between: Some("at night".to_owned()), ..s3() }),
             ("directory", ArchiveSettings { directory: Some(PathBuf::new()), ..s3() }),
         ];
         for (key, settings) in wrong {
             let problem = settings.problem().unwrap_or_else(|| panic!("nothing wrong with {settings:?}"));
             assert!(problem.contains(&format!("archive.{key}")), "{problem}");
-            assert!(!problem.contains("word"), "{problem}");
+            assert!(!problem.contains("sesame"), "{problem}");
         }
     }
 

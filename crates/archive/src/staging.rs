@@ -9,6 +9,22 @@ use std::path::Path;
 use crate::SegmentName;
 use crate::engine::sync_directory;
 
+/// Fails where the directory is gone, such as a volume that is not mounted. A put would make it anew, and a list would
+/// find it empty.
+pub(crate) fn is_there(root: &Path) -> io::Result<u64> {
+    if root.is_dir() { Ok(0) } else { Err(io::Error::new(io::ErrorKind::NotFound, "it is not there")) }
+}
+
+/// Makes an object that is there outlast a power loss, with the directories on the way to it.
+pub(crate) fn settle_put(root: &Path, object: &str) -> io::Result<u64> {
+    let object = root.join(object);
+    std::fs::File::open(&object)?.sync_all()?;
+    for directory in object.ancestors().skip(1).take_while(|ancestor| ancestor.starts_with(root)) {
+        sync_directory(directory)?;
+    }
+    Ok(0)
+}
+
 /// Makes the deletion of an object last through a power loss, and takes what earlier puts of it left.
 pub(crate) fn settle_deletion(root: &Path, object: &str) -> io::Result<u64> {
     let object = root.join(object);

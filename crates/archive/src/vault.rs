@@ -77,7 +77,16 @@ impl Vault {
     /// As the settings say; `None` when the archive is off. The object store is not asked: one that is down now may be
     /// up when it is needed.
     pub fn open(settings: &ArchiveSettings, data_dir: &FilePath) -> Result<Option<Vault>, VaultError> {
-        let engine = engine::open(settings, data_dir)?;
+        Vault::open_with_environment(settings, data_dir, &|name| std::env::var(name).ok())
+    }
+
+    /// As [`open`](Vault::open), with keys from elsewhere than the process's own environment.
+    pub fn open_with_environment(
+        settings: &ArchiveSettings,
+        data_dir: &FilePath,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Option<Vault>, VaultError> {
+        let engine = engine::open(settings, data_dir, variable)?;
         Ok(engine.map(|engine| Vault::with(engine, settings.timeout(), settings.cache_bytes)))
     }
 
@@ -104,6 +113,7 @@ impl Vault {
     pub async fn put(&self, name: &SegmentName, bytes: Bytes) -> Result<Put, VaultError> {
         let text = name.to_string();
         let path = self.0.path(&text);
+        self.0.on_directory(crate::staging::is_there).await?;
         match self.0.write(&path, &bytes, PutMode::Create).await? {
             Ok(()) => {
                 self.0.compare(&path, &text, &bytes).await?;
@@ -113,7 +123,11 @@ impl Vault {
             Err(error) => return Err(self.0.failed(&error)),
         }
         let result = match self.0.remote.whole(&path, &text).await {
-            Ok(there) if there == bytes => return Ok(Put::AlreadyThere),
+            Ok(there) if there == bytes => {
+                // Whoever put it may have died before it would outlast a power loss.
+                self.0.on_directory(move |root| crate::staging::settle_put(root, path.as_ref())).await?;
+                return Ok(Put::AlreadyThere);
+            }
             Ok(_) => Put::Replaced,
             // The store knows no condition, or somebody deleted it in between.
             Err(VaultError::Missing { .. }) => Put::New,
@@ -174,11 +188,14 @@ impl Vault {
         };
         let inner = &*self.0;
         let listed = inner.remote.objects().list(Some(&inner.path(&below)));
-        let answers = futures_util::stream::unfold(Some(listed), move |listed| async move {
-            let mut listed = listed?;
+        let answers = futures_util::stream::unfold(Some((listed, true)), move |listed| async move {
+            let (mut listed, is_first) = listed?;
+            if is_first && let Err(error) = inner.on_directory(crate::staging::is_there).await {
+                return Some((Err(error), None));
+            }
             match inner.remote.ask(async { listed.next().await.transpose() }).await {
                 Ok(Ok(None)) => None,
-                Ok(Ok(Some(meta))) => Some((Ok(meta), Some(listed))),
+                Ok(Ok(Some(meta))) => Some((Ok(meta), Some((listed, false)))),
                 Ok(Err(error)) => Some((Err(inner.failed(&error)), None)),
                 Err(error) => Some((Err(error), None)),
             }
@@ -282,7 +299,7 @@ impl Inner {
         work: impl FnOnce(&FilePath) -> std::io::Result<u64> + Send + 'static,
     ) -> Result<u64, VaultError> {
         let Some(root) = self.remote.engine().directory.clone() else { return Ok(0) };
-        let done = tokio::task::spawn_blocking(move || work(&root)).await;
+        let done = self.remote.ask(tokio::task::spawn_blocking(move || work(&root))).await?;
         let done = done.map_err(|_| self.remote.unavailable("the work on its files was stopped"))?;
         done.map_err(|error| self.remote.unavailable(&error.to_string()))
     }

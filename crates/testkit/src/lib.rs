@@ -10,3 +10,4 @@ pub mod http;
 pub mod model;
 pub mod names;
 pub mod process;
+pub mod s3;

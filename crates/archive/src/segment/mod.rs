@@ -64,7 +64,8 @@ pub struct Sealed {
     pub raw_bytes: u64,
 }
 
-/// Packs the records of `name.first` to `name.last`, in their order. The same records give the same bytes.
+/// Packs the records of `name.first` to `name.last`, in their order. The same records give the same bytes,
+/// as long as zstd is the same.
 pub fn seal(name: &SegmentName, frames: &[Vec<&[u8]>]) -> Sealed {
     let count: usize = frames.iter().map(Vec::len).sum();
     assert_eq!(count as u64, name.count(), "a segment holds what its name says");

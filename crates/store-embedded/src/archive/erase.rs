@@ -5,7 +5,6 @@
 //! is deleted. ([ADR 12](../../../../docs/adr/0012-erasure.md))
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bluetick_archive::segment;
@@ -15,7 +14,7 @@ use bluetick_core::{ContentType, ConversationId, Seq, UserId};
 use super::job::{Stub, damaged, moved_meanwhile, records_of, stubs_of};
 use super::move_out::lay_out;
 use super::restore::drop_segment;
-use super::{ArchiveStep, Archivist, blocking, in_vault};
+use super::{ArchiveStep, Archivist, in_vault, is_damage};
 use crate::codec::archive::{Erasure, SegmentRow};
 use crate::codec::chunk::{self, Entry, Header, Packer};
 use crate::codec::record::Record;
@@ -54,47 +53,58 @@ impl Archivist {
             EraseScope::Conversation(_) => None,
             EraseScope::User { user, .. } => Some(user),
         };
-        let erasures = self.find(only, sender, erase.through, &*progress).await?;
-        let noted = erasures.clone();
+        // What is damaged must not keep the rest from being erased.
+        let (found, mut first_damage) = self.find(only, sender.clone(), erase.through, &*progress).await?;
         let tables = Arc::clone(&self.tables);
-        blocking(move || {
+        let noted = self.blocking(move || {
             let engine = tables.writing()?;
             let mut update = engine.update()?;
-            for erasure in &noted {
+            for erasure in &found {
                 update.put_erasure(erasure)?;
             }
             Ok(update.commit()?)
-        })
-        .await?;
+        });
+        noted.await?;
+        // Also what an earlier one of the same kind left to do.
+        let mut erasures = self.unfinished_erasures().await?;
+        erasures.retain(|noted| noted.sender == sender && only.is_none_or(|id| id == noted.conversation));
         let mut report = EraseReport { conversations: erasures.len() as u64, ..EraseReport::default() };
         for erasure in &erasures {
-            let part = self.erase_one(erasure).await?;
-            report.messages += part.messages;
-            report.segments_rewritten += part.segments_rewritten;
-            report.segments_deleted += part.segments_deleted;
+            match self.erase_one(erasure).await {
+                Ok(part) => {
+                    report.messages += part.messages;
+                    report.segments_rewritten += part.segments_rewritten;
+                    report.segments_deleted += part.segments_deleted;
+                }
+                Err(error) if is_damage(&error) => {
+                    first_damage.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
         }
         report.took = started.elapsed();
-        Ok(report)
+        first_damage.map_or(Ok(report), Err)
     }
 
     pub(super) async fn unfinished_erasures(&self) -> Result<Vec<Erasure>, ArchiveError> {
         let tables = Arc::clone(&self.tables);
-        blocking(move || Ok(tables.current()?.snapshot()?.erasures()?)).await
+        self.blocking(move || Ok(tables.current()?.snapshot()?.erasures()?)).await
     }
 
-    /// In which conversations there is something to erase. One that was erased before stays out.
+    /// In which conversations there is something to erase, and the first that cannot be looked through. One that was
+    /// erased before stays out.
     async fn find(
         &self,
         only: Option<ConversationId>,
         sender: Option<UserId>,
         through: Option<Seq>,
         progress: &dyn Progress,
-    ) -> Result<Vec<Erasure>, ArchiveError> {
-        let mut erasures = Vec::new();
+    ) -> Result<(Vec<Erasure>, Option<ArchiveError>), ArchiveError> {
+        let (mut erasures, mut first_damage) = (Vec::new(), None);
         let mut walk = self.walk(only).await?;
         while let Some(id) = self.next(&mut walk).await? {
             let (tables, sender) = (Arc::clone(&self.tables), sender.clone());
-            let found = blocking(move || {
+            let found = self.blocking(move || {
                 let engine = tables.current()?;
                 let Some(stored) = engine.snapshot()?.conversation(id)? else { return Ok(None) };
                 let head = stored.conversation.head;
@@ -102,37 +112,56 @@ impl Archivist {
                 let erasure = Erasure { conversation: id, sender, through };
                 Ok(is_needed(&engine, &erasure)?.then_some(erasure))
             });
-            erasures.extend(found.await?);
+            match found.await {
+                Ok(found) => erasures.extend(found),
+                Err(error) if is_damage(&error) => {
+                    tracing::error!(conversation = %id, %error, "what is to be erased cannot be looked for here");
+                    first_damage.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
             progress.advanced(Stage::Erasing, walk.done, walk.total);
         }
-        Ok(erasures)
+        Ok((erasures, first_damage))
     }
 
-    /// Does all of it, also where some was done before.
+    /// Does all of it, also where some was done before, and takes the note away.
     pub(super) async fn erase_one(&self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
-        let mut report = EraseReport::default();
-        let (tables, id) = (Arc::clone(&self.tables), erasure.conversation);
-        let segments =
-            blocking(move || Ok(tables.current()?.snapshot()?.segments(Some(id), None, usize::MAX)?));
-        for (key, row) in segments.await?.into_iter().filter(|(key, _)| key.first <= erasure.through) {
-            self.erase_in_segment(key, row, erasure, &mut report).await?;
-        }
-        let (tables, here) = (Arc::clone(&self.tables), erasure.clone());
-        report.messages += blocking(move || Ok(erase_in_tables(&tables, &here)?)).await?;
-        self.state.erased.store(true, Ordering::Relaxed);
-        // Objects of an attempt that was interrupted hold what is erased now.
-        if self.vault.is_some() {
-            self.sweep(Some(id), &bluetick_core::ports::NoProgress).await?;
-        }
+        let report = self.erase_content(erasure).await?;
         let (tables, done) = (Arc::clone(&self.tables), erasure.clone());
-        blocking(move || {
+        let noted = self.blocking(move || {
             let engine = tables.writing()?;
             let mut update = engine.update()?;
             update.delete_erasure(&done)?;
             Ok(update.commit()?)
-        })
-        .await?;
+        });
+        noted.await?;
         Ok(report)
+    }
+
+    /// First what is here, which goes also while the object store does not answer. A damaged segment is told of when
+    /// all else is done.
+    pub(super) async fn erase_content(&self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
+        let mut report = EraseReport::default();
+        let (tables, here) = (Arc::clone(&self.tables), erasure.clone());
+        report.messages += self.blocking(move || Ok(erase_in_tables(&tables, &here)?)).await?;
+        let (tables, id) = (Arc::clone(&self.tables), erasure.conversation);
+        let segments =
+            self.blocking(move || Ok(tables.current()?.snapshot()?.segments(Some(id), None, usize::MAX)?));
+        let mut first_damage = None;
+        for (key, row) in segments.await?.into_iter().filter(|(key, _)| key.first <= erasure.through) {
+            match self.erase_in_segment(key, row, erasure, &mut report).await {
+                Err(error) if is_damage(&error) => {
+                    first_damage.get_or_insert(error);
+                }
+                done => done?,
+            }
+        }
+        // Objects of an attempt that was interrupted hold what is erased now.
+        if self.vault.is_some() {
+            self.sweep(Some(id), &bluetick_core::ports::NoProgress).await?;
+        }
+        first_damage.map_or(Ok(report), Err)
     }
 
     async fn erase_in_segment(
@@ -143,7 +172,7 @@ impl Archivist {
         report: &mut EraseReport,
     ) -> Result<(), ArchiveError> {
         let (tables, here) = (Arc::clone(&self.tables), erasure.clone());
-        let looked = blocking(move || {
+        let looked = self.blocking(move || {
             let stubs = stubs_of(&*tables.current()?, key, &row)?;
             Ok((look(&stubs, &here)?, stubs))
         });
@@ -153,11 +182,10 @@ impl Archivist {
         }
         let vault = self.vault()?;
         let old = self.name(key, &row);
-        report.messages += taken;
         let tables = Arc::clone(&self.tables);
         if left == 0 {
             // Nothing is needed from the object, so it does not matter whether it can be read.
-            blocking(move || {
+            self.blocking(move || {
                 let erased = stubs.iter().map(|stub| stub.chunk.stubs.records().map(cold::erased).collect());
                 let erased: Vec<Vec<Vec<u8>>> = erased.collect::<Result<_, _>>().map_err(in_chunks)?;
                 drop_segment(&tables, key, &stubs, &erased)
@@ -168,22 +196,25 @@ impl Archivist {
             let object = vault.segment(&old).await.map_err(in_vault)?;
             let (here, hasher) = (erasure.clone(), self.identity.fingerprinter);
             let name = bluetick_archive::SegmentName { revision: row.revision + 1, ..old };
-            let rewritten = blocking(move || {
-                let opened = segment::open(&object).map_err(|damage| damaged(&old, damage))?;
-                let records = stubs.iter().map(|stub| records_of(stub, &opened, &hasher));
-                let records: Vec<_> = records.collect::<Result<_, _>>().map_err(|why| damaged(&old, why))?;
-                rewrite(&name, row, stubs, &records, &here, &hasher).map_err(ArchiveError::from)
-            })
-            .await?;
+            let rewritten = self
+                .blocking(move || {
+                    let opened = segment::open(&object).map_err(|damage| damaged(&old, damage))?;
+                    let records = stubs.iter().map(|stub| records_of(stub, &opened, &hasher));
+                    let records: Vec<_> =
+                        records.collect::<Result<_, _>>().map_err(|why| damaged(&old, why))?;
+                    rewrite(&name, row, stubs, &records, &here, &hasher).map_err(ArchiveError::from)
+                })
+                .await?;
             self.go_on(ArchiveStep::BeforePut)?;
-            vault.put(&name, rewritten.object.clone()).await.map_err(in_vault)?;
+            self.put(name, rewritten.object.clone()).await?;
             self.go_on(ArchiveStep::AfterPut)?;
-            blocking(move || flip(&tables, key, &rewritten)).await?;
+            self.blocking(move || flip(&tables, key, &rewritten)).await?;
             report.segments_rewritten += 1;
         }
+        report.messages += taken;
         self.go_on(ArchiveStep::AfterFlip)?;
         self.go_on(ArchiveStep::BeforeDelete)?;
-        vault.delete(&old).await.map_err(in_vault)?;
+        self.delete(old).await?;
         self.go_on(ArchiveStep::AfterDelete)
     }
 }
@@ -297,6 +328,7 @@ fn erase_in_tables(tables: &Tables, erasure: &Erasure) -> Result<u64, TablesErro
         from = next;
     }
     let mut update = engine.update()?;
+    update.set_erased_pages(true)?;
     update.change_previews(id, erasure.through, |record| {
         // Only the newest message is looked at, and it is one of those up to the end of what is erased.
         match erasure.takes(Seq::ZERO, &Record::decode(record)?) {

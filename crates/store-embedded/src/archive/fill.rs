@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use bluetick_archive::segment::Frame;
 use bluetick_archive::{FrameRef, SegmentName, VaultError};
-use bluetick_core::{ContentType, Message, Page, StoreError};
+use bluetick_core::{ContentType, ConversationId, Message, Page, Seq, StoreError};
 use futures_util::future::join_all;
 
 use super::Archivist;
+use crate::codec::cold::ColdPlace;
 use crate::codec::record::Record;
 use crate::read::Draft;
-use crate::tables::ColdCell;
+use crate::tables::{ColdCell, TablesError};
 
 /// What came of a page.
 pub enum Filled {
@@ -19,14 +20,16 @@ pub enum Filled {
     LookAgain,
 }
 
+const NO_ARCHIVE: &str = "these messages are in an archive, and the settings name none (archive.engine)";
+
 type Fetched = Result<Arc<Frame>, VaultError>;
 
 impl Archivist {
     /// Each frame is fetched once, all side by side. What is damaged or gone is served without its content, as `lost`;
-    /// where the object store does not answer, the page ends before. Unless it is `final_look`, a missing object is a
-    /// reason to look at the rows again.
+    /// where the object store does not answer, the page ends before. An object that is not what a row says may be so
+    /// because the row says something else by now: then the rows are looked at again, unless it is the `final_look`.
     pub async fn fill(&self, mut draft: Draft, final_look: bool) -> Result<Filled, StoreError> {
-        let frames = self.fetch(&draft).await?;
+        let frames = self.fetch(&draft).await;
         let frame_of = |cell: &ColdCell, message: &Message| {
             let name = cell.place.segment(self.identity.tag.0, message.conversation);
             frames
@@ -34,33 +37,45 @@ impl Archivist {
                 .find(|(of, frame, _)| *of == name && *frame == cell.place.frame)
                 .map(|found| &found.2)
         };
-        let mut unavailable = Vec::new();
+        let (mut unavailable, mut lost) = (Vec::new(), Vec::new());
         for (index, cell) in &draft.cold {
             let message = &mut draft.messages[*index];
             match frame_of(cell, message) {
                 Some(Ok(frame)) => self.put_content(message, cell, frame),
                 Some(Err(VaultError::Missing { .. })) if !final_look => return Ok(Filled::LookAgain),
-                Some(Err(VaultError::Missing { .. } | VaultError::Damaged { .. })) => lose(message),
+                Some(Err(VaultError::Missing { .. } | VaultError::Damaged { .. })) => {
+                    lost.push((*index, message.conversation, message.seq, cell.place));
+                }
                 Some(Err(_)) | None => unavailable.push(*index),
+            }
+        }
+        if !lost.is_empty() {
+            let places = lost.iter().map(|(_, id, seq, place)| (*id, *seq, *place)).collect();
+            match (self.have_moved(places).await?, final_look) {
+                (true, false) => return Ok(Filled::LookAgain),
+                (true, true) => {
+                    return Err(StoreError::Unavailable("these messages are being moved".to_owned()));
+                }
+                (false, _) => lost.iter().for_each(|(index, ..)| lose(&mut draft.messages[*index])),
+            }
+        }
+        for (_, _, fetched) in &frames {
+            if let Err(error @ (VaultError::Missing { .. } | VaultError::Damaged { .. })) = fetched {
+                tracing::error!(%error, "messages cannot be read from the archive");
             }
         }
         if unavailable.is_empty() {
             return draft.finish().map(Filled::Page);
         }
         let why = frames.iter().find_map(|(_, _, fetched)| match fetched {
-            Err(error @ VaultError::Unavailable(_)) => Some(error.to_string()),
+            Err(VaultError::Unavailable(why) | VaultError::Settings(why)) => Some(why.clone()),
             _ => None,
         });
         let why = StoreError::Unavailable(why.unwrap_or_default());
         draft.cut(|index| unavailable.contains(&index)).ok_or(why)?.finish().map(Filled::Page)
     }
 
-    async fn fetch(&self, draft: &Draft) -> Result<Vec<(SegmentName, FrameRef, Fetched)>, StoreError> {
-        let Some(vault) = &self.vault else {
-            return Err(StoreError::Unavailable(
-                "these messages are in an archive, and the settings name none (archive.engine)".to_owned(),
-            ));
-        };
+    async fn fetch(&self, draft: &Draft) -> Vec<(SegmentName, FrameRef, Fetched)> {
         let mut wanted: Vec<(SegmentName, FrameRef)> = Vec::new();
         for (index, cell) in &draft.cold {
             let name = cell.place.segment(self.identity.tag.0, draft.messages[*index].conversation);
@@ -69,13 +84,39 @@ impl Archivist {
             }
         }
         let fetches = wanted.into_iter().map(|(name, frame)| async move {
-            let fetched = vault.frame(&name, frame).await;
-            if let Err(error @ (VaultError::Missing { .. } | VaultError::Damaged { .. })) = &fetched {
-                tracing::error!(%error, "messages cannot be read from the archive");
-            }
+            let fetched = match &self.vault {
+                Some(vault) => vault.frame(&name, frame).await,
+                None => Err(VaultError::Settings(NO_ARCHIVE.to_owned())),
+            };
             (name, frame, fetched)
         });
-        Ok(join_all(fetches).await)
+        join_all(fetches).await
+    }
+
+    /// Whether the rows say something else by now.
+    async fn have_moved(
+        &self,
+        mut places: Vec<(ConversationId, Seq, ColdPlace)>,
+    ) -> Result<bool, StoreError> {
+        // One message of each chunk is enough.
+        places.dedup_by_key(|(id, _, place)| (*id, *place));
+        let tables = Arc::clone(&self.tables);
+        let looked = tokio::task::spawn_blocking(move || {
+            let engine = tables.current()?;
+            let snapshot = engine.snapshot()?;
+            for (id, seq, place) in places {
+                let mut now = None;
+                snapshot.cells(id, seq..=seq, |_, cell| {
+                    now = cell.cold.map(|cold| cold.place);
+                    Ok(())
+                })?;
+                if now != Some(place) {
+                    return Ok(true);
+                }
+            }
+            Ok::<_, TablesError>(false)
+        });
+        Ok(looked.await.map_err(|error| StoreError::Failed(error.to_string()))??)
     }
 
     /// The frame is what was written, and yet it is looked at whether it holds this very message.

@@ -7,7 +7,7 @@ use bluetick_archive::segment::Opened;
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::{ConversationId, Seq, StoreError};
 
-use super::{Archivist, blocking};
+use super::Archivist;
 use crate::codec::archive::SegmentRow;
 use crate::codec::chunk::{Fingerprint, Header};
 use crate::codec::cold::ColdChunk;
@@ -32,14 +32,14 @@ impl Archivist {
             return Ok(Walk { total: 1, done: 0, after: None, batch: vec![id].into_iter(), only: true });
         }
         let tables = Arc::clone(&self.tables);
-        let total = blocking(move || Ok(tables.current()?.snapshot()?.conversation_count()?)).await?;
+        let total = self.blocking(move || Ok(tables.current()?.snapshot()?.conversation_count()?)).await?;
         Ok(Walk { total, done: 0, after: None, batch: Vec::new().into_iter(), only: false })
     }
 
     pub(super) async fn next(&self, walk: &mut Walk) -> Result<Option<ConversationId>, ArchiveError> {
         if walk.batch.len() == 0 && !walk.only {
             let (tables, after) = (Arc::clone(&self.tables), walk.after);
-            let batch = blocking(move || {
+            let batch = self.blocking(move || {
                 let mut batch = Vec::new();
                 tables.current()?.snapshot()?.conversations(after, |id| {
                     batch.push(id);

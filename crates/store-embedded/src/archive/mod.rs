@@ -23,12 +23,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bluetick_archive::{ArchiveSettings, Vault, VaultError};
+use bluetick_archive::{ArchiveSettings, SegmentName, Vault, VaultError};
 use bluetick_core::ports::{
     ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Progress, RunReport, Stage,
 };
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, StoreError, Timestamp};
+use bytes::Bytes;
 
 use crate::commit::{Handover, Queue};
 use crate::memory::Rooms;
@@ -55,6 +56,7 @@ const COMPACT_FROM_PART: u64 = 4;
 const SWEEP_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// How long a job that runs is waited for when the store closes.
 const STOPPING_PATIENCE: Duration = Duration::from_secs(3);
+const STOPPING_LOOKS: Duration = Duration::from_millis(10);
 /// How long a job waits for the messages to be in the tables.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -77,8 +79,9 @@ pub struct ArchivistState {
     /// Held by the one job that runs.
     job: tokio::sync::Mutex<()>,
     stopping: AtomicBool,
-    /// Freed pages still hold what was erased.
-    erased: AtomicBool,
+    /// Held by each step that goes on by itself when its job is dropped. While one does, no other job begins: it could
+    /// take an object for an orphan to which that step is about to refer.
+    steps: Arc<()>,
     moved_messages: AtomicU64,
     moved_segments: AtomicU64,
     runs: AtomicU64,
@@ -117,7 +120,12 @@ impl Archivist {
         if self.state.stopping.load(Ordering::Relaxed) {
             return Err(ArchiveError::Stopped);
         }
-        self.state.job.try_lock().map_err(|_| ArchiveError::Busy)
+        let job = self.state.job.try_lock().map_err(|_| ArchiveError::Busy)?;
+        if self.has_steps_under_way() { Err(ArchiveError::Busy) } else { Ok(job) }
+    }
+
+    fn has_steps_under_way(&self) -> bool {
+        Arc::strong_count(&self.state.steps) > 1
     }
 
     fn last(&self) -> MutexGuard<'_, LastRun> {
@@ -134,7 +142,13 @@ impl Archivist {
     /// waited for: wherever it stops, nothing is lost.
     pub async fn stop(&self) {
         self.state.stopping.store(true, Ordering::Relaxed);
-        if tokio::time::timeout(STOPPING_PATIENCE, self.state.job.lock()).await.is_err() {
+        let at_rest = async {
+            let _job = self.state.job.lock().await;
+            while self.has_steps_under_way() {
+                tokio::time::sleep(STOPPING_LOOKS).await;
+            }
+        };
+        if tokio::time::timeout(STOPPING_PATIENCE, at_rest).await.is_err() {
             tracing::warn!("a job of the archive is cut off; the next run goes on where it was");
         }
     }
@@ -142,7 +156,7 @@ impl Archivist {
     pub async fn status(&self) -> Result<ArchiveStatus, ArchiveError> {
         let tables = Arc::clone(&self.tables);
         let place = self.vault.as_ref().map_or_else(String::new, |vault| vault.place());
-        blocking(move || {
+        blocking(None, move || {
             let engine = tables.current()?;
             let (space, snapshot) = (engine.space()?, engine.snapshot()?);
             Ok(ArchiveStatus {
@@ -207,12 +221,19 @@ impl Archivist {
         }
         self.checkpoint().await?;
         let space = Arc::clone(&self.tables);
-        let before = blocking(move || Ok(space.current()?.space()?)).await?;
+        let before = self.blocking(move || Ok(space.current()?.space()?)).await?;
         let mut report = RunReport { hot_file_bytes_before: before.file_bytes, ..RunReport::default() };
         let mut has_work = self.vault.is_some();
         for erasure in self.unfinished_erasures().await? {
             has_work = true;
-            report.erased_messages += self.erase_one(&erasure).await?.messages;
+            match self.erase_one(&erasure).await {
+                Ok(erased) => report.erased_messages += erased.messages,
+                // It stays noted, and must not keep everything else from being done.
+                Err(error) if is_damage(&error) => {
+                    tracing::error!(conversation = %erasure.conversation, %error, "an erasure cannot be finished");
+                }
+                Err(error) => return Err(error),
+            }
         }
         if self.settings.retention_seconds > 0 {
             has_work = true;
@@ -239,25 +260,36 @@ impl Archivist {
     /// Returns how many bytes the tables take then.
     async fn give_space_back(&self, progress: &dyn Progress) -> Result<u64, ArchiveError> {
         let tables = Arc::clone(&self.tables);
-        let space = blocking(move || Ok(tables.current()?.space()?)).await?;
+        let looked = self.blocking(move || {
+            let engine = tables.current()?;
+            Ok((engine.space()?, engine.snapshot()?.has_erased_pages()?))
+        });
+        let (space, erased) = looked.await?;
         let much = space.free_bytes >= COMPACT_FROM_BYTES
             && space.free_bytes >= space.file_bytes / COMPACT_FROM_PART;
-        let erased = self.state.erased.load(Ordering::Relaxed);
         if !self.settings.compact || !(much || erased) {
             return Ok(space.file_bytes);
         }
         let total = space.file_bytes - space.free_bytes;
         progress.advanced(Stage::Compacting, 0, total);
         let tables = Arc::clone(&self.tables);
-        let after = blocking(move || {
-            // It costs time and space only; the next run tries again.
-            if let Err(error) = tables.compact() {
-                tracing::warn!(%error, "the space that the archive made free could not be given back yet");
+        let after = self.blocking(move || {
+            match tables.compact() {
+                Ok(()) if erased => {
+                    let engine = tables.writing()?;
+                    let mut update = engine.update()?;
+                    update.set_erased_pages(false)?;
+                    update.commit()?;
+                }
+                Ok(()) => {}
+                // It costs time and space only; the next run tries again.
+                Err(error) => {
+                    tracing::warn!(%error, "the space that the archive made free could not be given back yet");
+                }
             }
             Ok(tables.current()?.space()?.file_bytes)
-        })
-        .await?;
-        self.state.erased.store(false, Ordering::Relaxed);
+        });
+        let after = after.await?;
         progress.advanced(Stage::Compacting, total, total);
         Ok(after)
     }
@@ -267,7 +299,7 @@ impl Archivist {
             return Ok(());
         }
         let tables = Arc::clone(&self.tables);
-        let found = blocking(move || Ok(tables.current()?.snapshot()?.conversation(id)?)).await?;
+        let found = self.blocking(move || Ok(tables.current()?.snapshot()?.conversation(id)?)).await?;
         found.map(drop).ok_or(ArchiveError::NoSuchConversation)
     }
 
@@ -276,19 +308,65 @@ impl Archivist {
         let handover = Arc::clone(&self.handover);
         let number = handover.want();
         self.queue.nudge();
-        blocking(move || {
+        self.blocking(move || {
             handover.wait_for(number, CHECKPOINT_PATIENCE).map_err(|why| StoreError::Failed(why).into())
         })
         .await
     }
+
+    /// Runs what reads or writes the disk where it holds nobody up. Once begun it comes to its end, whatever becomes of
+    /// the job.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, ArchiveError> + Send + 'static,
+    ) -> Result<T, ArchiveError> {
+        blocking(Some(Arc::clone(&self.state.steps)), work).await
+    }
+
+    async fn put(&self, name: SegmentName, object: Bytes) -> Result<(), ArchiveError> {
+        let vault = Arc::clone(self.vault()?);
+        self.to_its_end(async move { vault.put(&name, object).await.map(drop) }).await
+    }
+
+    async fn delete(&self, name: SegmentName) -> Result<(), ArchiveError> {
+        let vault = Arc::clone(self.vault()?);
+        self.to_its_end(async move { vault.delete(&name).await }).await
+    }
+
+    /// A request that is given up may still be carried out, later than the next one; so it is not given up.
+    async fn to_its_end(
+        &self,
+        request: impl Future<Output = Result<(), VaultError>> + Send + 'static,
+    ) -> Result<(), ArchiveError> {
+        let step = Arc::clone(&self.state.steps);
+        let task = tokio::spawn(async move {
+            let answer = request.await;
+            drop(step);
+            answer
+        });
+        match task.await {
+            Ok(answer) => answer.map_err(in_vault),
+            Err(_) => Err(ArchiveError::Stopped),
+        }
+    }
 }
 
-/// Runs what reads or writes the disk where it holds nobody up.
 async fn blocking<T: Send + 'static>(
+    step: Option<Arc<()>>,
     work: impl FnOnce() -> Result<T, ArchiveError> + Send + 'static,
 ) -> Result<T, ArchiveError> {
+    let work = move || {
+        let result = work();
+        drop(step);
+        result
+    };
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => Err(StoreError::Failed(error.to_string()).into()),
     }
+}
+
+/// Something that lies there is not what was written, as opposed to not being within reach.
+fn is_damage(error: &ArchiveError) -> bool {
+    matches!(error, ArchiveError::Damaged(_) | ArchiveError::Store(StoreError::Damaged(_)))
 }

@@ -9,8 +9,7 @@ use bluetick_archive::{FRAME_MESSAGES, FRAME_RAW_BYTES, SegmentName};
 use bluetick_core::ports::{ArchiveError, ArchiveRun, Progress, RunReport, Stage};
 use bluetick_core::{ConversationId, Seq, Timestamp};
 
-use super::job::moved_meanwhile;
-use super::{ArchiveStep, Archivist, blocking, in_vault};
+use super::{ArchiveStep, Archivist};
 use crate::codec::DecodeError;
 use crate::codec::archive::SegmentRow;
 use crate::codec::chunk::{self, Fingerprinter, Header};
@@ -20,6 +19,9 @@ use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError, end_of};
 
 /// A segment is closed early when its messages are large.
 const SEGMENT_RAW_BYTES: usize = 8 << 20;
+/// How often a conversation may be written to while it is moved, before it is left for the next run.
+const ATTEMPTS: u32 = 3;
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// What counts as old.
 #[derive(Clone, Copy)]
@@ -87,7 +89,7 @@ impl Archivist {
     /// A conversation that was brought back may go again.
     async fn release(&self, id: ConversationId) -> Result<(), ArchiveError> {
         let tables = Arc::clone(&self.tables);
-        blocking(move || {
+        self.blocking(move || {
             let engine = tables.writing()?;
             let mut update = engine.update()?;
             let mut progress = update.progress(id)?;
@@ -109,11 +111,11 @@ impl Archivist {
         pace: &mut Pace,
         report: &mut RunReport,
     ) -> Result<bool, ArchiveError> {
-        let mut moved = false;
+        let (mut moved, mut overtaken) = (false, 0);
         loop {
             let tables = Arc::clone(&self.tables);
             let (store, hasher) = (self.identity.tag.0, self.identity.fingerprinter);
-            let packed = blocking(move || {
+            let packed = self.blocking(move || {
                 let Some(planned) = plan(&*tables.current()?, id, rules)? else { return Ok(None) };
                 Ok(Some(pack(planned, store, &hasher)?))
             });
@@ -127,11 +129,21 @@ impl Archivist {
                 Err(error) => return Err(error),
             };
             self.go_on(ArchiveStep::BeforePut)?;
-            self.vault()?.put(&packed.name, packed.object.clone()).await.map_err(in_vault)?;
+            let name = packed.name;
+            self.put(name, packed.object.clone()).await?;
             self.go_on(ArchiveStep::AfterPut)?;
             let count = packed.row.count();
             let (tables, on_step) = (Arc::clone(&self.tables), Arc::clone(&self.on_step));
-            blocking(move || flip(&tables, &packed, || on_step(ArchiveStep::BeforeFlip))).await?;
+            let flipped = self.blocking(move || flip(&tables, &packed, || on_step(ArchiveStep::BeforeFlip)));
+            if !flipped.await? {
+                // Somebody wrote there meanwhile, so its last chunk has grown.
+                self.delete(name).await?;
+                overtaken += 1;
+                if overtaken == ATTEMPTS {
+                    return Ok(moved);
+                }
+                continue;
+            }
             self.state.moved_messages.fetch_add(count.messages, Ordering::Relaxed);
             self.state.moved_segments.fetch_add(1, Ordering::Relaxed);
             report.moved.segments += 1;
@@ -140,7 +152,11 @@ impl Archivist {
             report.moved.raw_bytes += count.raw_bytes;
             moved = true;
             self.go_on(ArchiveStep::AfterFlip)?;
-            pace.moved(count.messages).await;
+            pace.count(count.messages);
+            while let Some(pause) = pace.pause() {
+                tokio::time::sleep(pause).await;
+                self.go_on(ArchiveStep::AfterFlip)?;
+            }
         }
     }
 }
@@ -153,26 +169,37 @@ fn plan(engine: &Engine, id: ConversationId, rules: Rules) -> Result<Option<Plan
         return Ok(None);
     }
     let (mut chunks, mut messages, mut bytes) = (Vec::new(), 0, 0);
+    // How many of them are surely old, and whether nothing can join them any more.
+    let (mut old, mut closed) = (0, false);
     snapshot.chunks(id, progress.moved_through.next(), |first, chunk| {
         let header = Header::read(chunk)?;
         // What lies between two runs is not skipped: a segment is one run.
         if header.is_cold() {
+            closed = closed || !chunks.is_empty();
             return Ok(chunks.is_empty());
         }
-        if !is_old(&header, rules)? {
+        let age = age_of(&header, rules)?;
+        if age == Age::Young {
             return Ok(false);
         }
-        messages += header.count as u64;
-        bytes += chunk::raw_length(&header);
-        chunks.push(HotChunk { first, bytes: chunk.to_vec() });
-        Ok(messages < rules.segment_messages && bytes < SEGMENT_RAW_BYTES)
+        if !closed {
+            messages += header.count as u64;
+            bytes += chunk::raw_length(&header);
+            chunks.push(HotChunk { first, bytes: chunk.to_vec() });
+            closed = messages >= rules.segment_messages || bytes >= SEGMENT_RAW_BYTES;
+        }
+        if age == Age::Old {
+            old = chunks.len();
+        }
+        Ok(!closed || old < chunks.len())
     })?;
-    let full = messages >= rules.segment_messages || bytes >= SEGMENT_RAW_BYTES;
+    let full = closed && old == chunks.len();
+    chunks.truncate(old);
     let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else { return Ok(None) };
     let in_chunks = |error| TablesError::Damaged { table: "chunks", error };
     if !full
         && let Some(partial_before) = rules.partial_before
-        && oldest(&first.bytes).map_err(in_chunks)? >= partial_before
+        && oldest(&chunks, rules.now).map_err(in_chunks)?.is_none_or(|oldest| oldest >= partial_before)
     {
         return Ok(None);
     }
@@ -181,23 +208,43 @@ fn plan(engine: &Engine, id: ConversationId, rules: Rules) -> Result<Option<Plan
     Ok(Some(Planned { key, last, chunks }))
 }
 
-/// The header has a bound that never goes back. Where a clock that was ahead set it, the messages themselves decide.
-fn is_old(header: &Header<'_>, rules: Rules) -> Result<bool, DecodeError> {
-    if header.newest_received_at <= rules.now {
-        return Ok(header.newest_received_at < rules.before);
-    }
-    for record in chunk::unpack(header)?.records() {
-        if Record::decode(record)?.received_at >= rules.before {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+/// What is known of how old a chunk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    Old,
+    Young,
+    /// A clock that was ahead received it. It is as old as the next one that is not `Ahead`.
+    Ahead,
 }
 
-fn oldest(chunk: &[u8]) -> Result<Timestamp, DecodeError> {
-    let unpacked = chunk::unpack(&Header::read(chunk)?)?;
-    let first = unpacked.get(0).ok_or(DecodeError::Short)?;
-    Ok(Record::decode(first)?.received_at)
+/// The header has a bound that never goes back. Where a clock that was ahead set it, the messages themselves decide.
+fn age_of(header: &Header<'_>, rules: Rules) -> Result<Age, DecodeError> {
+    if header.newest_received_at <= rules.now {
+        return Ok(if header.newest_received_at < rules.before { Age::Old } else { Age::Young });
+    }
+    let mut age = Age::Old;
+    for record in chunk::unpack(header)?.records() {
+        let received_at = Record::decode(record)?.received_at;
+        if (rules.before..=rules.now).contains(&received_at) {
+            return Ok(Age::Young);
+        }
+        age = if received_at > rules.now { Age::Ahead } else { Age::Old };
+    }
+    Ok(age)
+}
+
+/// When the first of them was received, but for those that a clock was ahead for.
+fn oldest(chunks: &[HotChunk], now: Timestamp) -> Result<Option<Timestamp>, DecodeError> {
+    for chunk in chunks {
+        let unpacked = chunk::unpack(&Header::read(&chunk.bytes)?)?;
+        for record in unpacked.records() {
+            let received_at = Record::decode(record)?.received_at;
+            if received_at <= now {
+                return Ok(Some(received_at));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn pack(planned: Planned, store: [u8; 8], hasher: &Fingerprinter) -> Result<Packed, TablesError> {
@@ -268,14 +315,14 @@ pub fn lay_out(name: &SegmentName, chunks: &[Vec<&[u8]>]) -> Laid {
     Laid { sealed, places }
 }
 
-/// In one transaction, and only if each chunk still is what was packed.
-fn flip(tables: &Tables, packed: &Packed, go_on: impl Fn() -> bool) -> Result<(), ArchiveError> {
+/// In one transaction, and only if each chunk still is what was packed; otherwise `false`.
+fn flip(tables: &Tables, packed: &Packed, go_on: impl Fn() -> bool) -> Result<bool, ArchiveError> {
     let key = packed.planned.key;
     let engine = tables.writing()?;
     let mut update = engine.update()?;
     for (chunk, cold) in packed.planned.chunks.iter().zip(&packed.cold) {
         if update.chunk(ChunkKey { first: chunk.first, ..key })? != Some(&chunk.bytes[..]) {
-            return Err(moved_meanwhile(key));
+            return Ok(false);
         }
         update.put_chunk(key.conversation, chunk.first, cold)?;
     }
@@ -286,7 +333,8 @@ fn flip(tables: &Tables, packed: &Packed, go_on: impl Fn() -> bool) -> Result<()
     if !go_on() {
         return Err(ArchiveError::Stopped);
     }
-    Ok(update.commit()?)
+    update.commit()?;
+    Ok(true)
 }
 
 /// Holds a job back, so that live traffic does not feel it.
@@ -301,11 +349,17 @@ impl Pace {
         Pace { messages_per_second, started: Instant::now(), moved: 0 }
     }
 
-    async fn moved(&mut self, messages: u64) {
+    fn count(&mut self, messages: u64) {
         self.moved += messages;
-        if self.messages_per_second > 0 {
-            let due = Duration::from_secs_f64(self.moved as f64 / self.messages_per_second as f64);
-            tokio::time::sleep(due.saturating_sub(self.started.elapsed())).await;
+    }
+
+    /// How long to wait before looking again; a store that closes is not held up by a slow pace.
+    fn pause(&self) -> Option<Duration> {
+        if self.messages_per_second == 0 {
+            return None;
         }
+        let due = Duration::from_secs_f64(self.moved as f64 / self.messages_per_second as f64);
+        let left = due.saturating_sub(self.started.elapsed());
+        (!left.is_zero()).then_some(left.min(LONGEST_PAUSE))
     }
 }

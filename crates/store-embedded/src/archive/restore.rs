@@ -8,7 +8,7 @@ use bluetick_core::ConversationId;
 use bluetick_core::ports::{ArchiveError, Progress, RestoreReport, Stage};
 
 use super::job::{Stub, damaged, moved_meanwhile, records_of, stubs_of};
-use super::{ArchiveStep, Archivist, blocking, in_vault};
+use super::{ArchiveStep, Archivist, in_vault};
 use crate::codec::archive::{Progress as Way, SegmentRow};
 use crate::codec::chunk::{Entry, Packer};
 use crate::tables::{ChunkKey, Tables, TablesError};
@@ -24,7 +24,7 @@ impl Archivist {
         self.must_exist(id).await?;
         let tables = Arc::clone(&self.tables);
         let segments =
-            blocking(move || Ok(tables.current()?.snapshot()?.segments(Some(id), None, usize::MAX)?));
+            self.blocking(move || Ok(tables.current()?.snapshot()?.segments(Some(id), None, usize::MAX)?));
         let segments = segments.await?;
         if !segments.is_empty() {
             self.vault()?;
@@ -55,7 +55,7 @@ impl Archivist {
 
     async fn keep_hot(&self, id: ConversationId) -> Result<(), ArchiveError> {
         let tables = Arc::clone(&self.tables);
-        blocking(move || {
+        self.blocking(move || {
             let engine = tables.writing()?;
             let mut update = engine.update()?;
             let way = update.progress(id)?;
@@ -71,7 +71,7 @@ impl Archivist {
         let bytes = vault.segment(&name).await.map_err(in_vault)?;
         let (tables, hasher) = (Arc::clone(&self.tables), self.identity.fingerprinter);
         self.go_on(ArchiveStep::BeforeFlip)?;
-        blocking(move || {
+        self.blocking(move || {
             let opened = segment::open(&bytes).map_err(|damage| damaged(&name, damage))?;
             let stubs = stubs_of(&*tables.current()?, key, &row)?;
             let records = stubs.iter().map(|stub| records_of(stub, &opened, &hasher));
@@ -81,7 +81,8 @@ impl Archivist {
         .await?;
         self.go_on(ArchiveStep::AfterFlip)?;
         self.go_on(ArchiveStep::BeforeDelete)?;
-        vault.delete(&name).await.map_err(in_vault)
+        self.delete(name).await?;
+        self.go_on(ArchiveStep::AfterDelete)
     }
 }
 

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use bluetick_core::{ConversationId, Seq, Timestamp};
 
-use super::{Archivist, blocking};
+use super::{Archivist, is_damage};
+use crate::codec::DecodeError;
 use crate::codec::archive::Erasure;
-use crate::codec::chunk::Header;
+use crate::codec::chunk::{self, Header};
+use crate::codec::cold::ColdChunk;
+use crate::codec::record::Record;
 use crate::tables::{Engine, TablesError};
 
 impl Archivist {
@@ -18,24 +21,42 @@ impl Archivist {
         progress: &dyn Progress,
     ) -> Result<u64, ArchiveError> {
         let millis = i64::try_from(self.settings.retention_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
-        let before = Timestamp::from_millis(self.clock.now().millis().saturating_sub(millis));
+        let now = self.clock.now();
+        let before = Timestamp::from_millis(now.millis().saturating_sub(millis));
         let mut erased = 0;
         let mut walk = self.walk(only).await?;
         while let Some(id) = self.next(&mut walk).await? {
-            let tables = Arc::clone(&self.tables);
-            if let Some(through) = blocking(move || Ok(expired(&*tables.current()?, id, before)?)).await? {
-                let erasure = Erasure { conversation: id, sender: None, through };
-                erased += self.erase_one(&erasure).await?.messages;
-                self.note_expired(id, through).await?;
+            match self.expire_one(id, before, now).await {
+                Ok(messages) => erased += messages,
+                // The others go all the same.
+                Err(error) if is_damage(&error) => {
+                    tracing::error!(conversation = %id, %error, "what is past its retention cannot be erased");
+                }
+                Err(error) => return Err(error),
             }
             progress.advanced(Stage::Erasing, walk.done, walk.total);
         }
         Ok(erased)
     }
 
+    async fn expire_one(
+        &self,
+        id: ConversationId,
+        before: Timestamp,
+        now: Timestamp,
+    ) -> Result<u64, ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        let found = self.blocking(move || Ok(expired(&*tables.current()?, id, before, now)?));
+        let Some(through) = found.await? else { return Ok(0) };
+        let erasure = Erasure { conversation: id, sender: None, through };
+        let erased = self.erase_content(&erasure).await?.messages;
+        self.note_expired(id, through).await?;
+        Ok(erased)
+    }
+
     async fn note_expired(&self, id: ConversationId, through: Seq) -> Result<(), ArchiveError> {
         let tables = Arc::clone(&self.tables);
-        blocking(move || {
+        self.blocking(move || {
             let engine = tables.writing()?;
             let mut update = engine.update()?;
             let mut way = update.progress(id)?;
@@ -48,13 +69,18 @@ impl Archivist {
 }
 
 /// Up to where a conversation is past its retention and not erased yet.
-fn expired(engine: &Engine, id: ConversationId, before: Timestamp) -> Result<Option<Seq>, TablesError> {
+fn expired(
+    engine: &Engine,
+    id: ConversationId,
+    before: Timestamp,
+    now: Timestamp,
+) -> Result<Option<Seq>, TablesError> {
     let snapshot = engine.snapshot()?;
     let done = snapshot.progress(id)?.expired_through;
     let mut through = None;
     snapshot.chunks(id, done.next(), |first, bytes| {
         let header = Header::read(bytes)?;
-        if header.newest_received_at >= before {
+        if !is_expired(&header, before, now)? {
             return Ok(false);
         }
         // The chunk at the border may have grown since.
@@ -63,4 +89,19 @@ fn expired(engine: &Engine, id: ConversationId, before: Timestamp) -> Result<Opt
         Ok(true)
     })?;
     Ok(through)
+}
+
+/// The header's bound never goes back. Where a clock that was ahead set it, each message has to be old by itself: what
+/// is erased does not come back.
+fn is_expired(header: &Header<'_>, before: Timestamp, now: Timestamp) -> Result<bool, DecodeError> {
+    if header.newest_received_at <= now {
+        return Ok(header.newest_received_at < before);
+    }
+    let records = if header.is_cold() { ColdChunk::read(header)?.stubs } else { chunk::unpack(header)? };
+    for record in records.records() {
+        if Record::decode(record)?.received_at >= before {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -7,7 +7,7 @@ use bluetick_core::ConversationId;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use futures_util::StreamExt;
 
-use super::{ArchiveStep, Archivist, blocking, in_vault};
+use super::{ArchiveStep, Archivist, in_vault};
 use crate::tables::ChunkKey;
 
 /// Objects that are compared with the rows at a time.
@@ -31,13 +31,15 @@ impl Archivist {
             looked_at += names.len() as u64;
             for name in self.orphans(names).await? {
                 self.go_on(ArchiveStep::BeforeDelete)?;
-                vault.delete(&name).await.map_err(in_vault)?;
+                self.delete(name).await?;
                 tracing::info!(segment = %name, "deleted an object of the archive that nothing refers to");
                 swept += 1;
                 self.go_on(ArchiveStep::AfterDelete)?;
             }
             progress.advanced(Stage::Sweeping, looked_at, looked_at);
         }
+        // Puts that were cut off leave what no list shows.
+        swept += vault.sweep_unfinished(self.identity.tag.0).await.map_err(in_vault)?;
         if only.is_none() {
             self.last().swept = Some(std::time::Instant::now());
         }
@@ -46,7 +48,7 @@ impl Archivist {
 
     async fn orphans(&self, mut names: Vec<SegmentName>) -> Result<Vec<SegmentName>, ArchiveError> {
         let tables = Arc::clone(&self.tables);
-        blocking(move || {
+        self.blocking(move || {
             let engine = tables.current()?;
             let snapshot = engine.snapshot()?;
             let mut orphans = Vec::new();

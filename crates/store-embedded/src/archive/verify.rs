@@ -8,7 +8,7 @@ use bluetick_core::ports::{ArchiveError, Progress, Stage, VerifyReport};
 use bluetick_core::{ConversationId, Seq};
 
 use super::job::{records_of, stubs_of};
-use super::{ArchiveStep, Archivist, blocking};
+use super::{ArchiveStep, Archivist};
 use crate::codec::archive::SegmentRow;
 use crate::codec::chunk::Header;
 use crate::codec::cold::ColdChunk;
@@ -27,8 +27,9 @@ impl Archivist {
         let (mut after, mut done) = (None, 0);
         loop {
             let tables = Arc::clone(&self.tables);
-            let batch =
-                blocking(move || Ok(tables.current()?.snapshot()?.segments(None, after, BATCH)?)).await?;
+            let batch = self
+                .blocking(move || Ok(tables.current()?.snapshot()?.segments(None, after, BATCH)?))
+                .await?;
             let Some((last, _)) = batch.last() else { break };
             after = Some(*last);
             for (key, row) in batch {
@@ -59,7 +60,7 @@ impl Archivist {
             Err(error) => return Err(error),
         };
         let (tables, hasher) = (Arc::clone(&self.tables), self.identity.fingerprinter);
-        blocking(move || {
+        self.blocking(move || {
             let opened = match segment::open(&bytes) {
                 Ok(opened) if opened.name == name => opened,
                 Ok(opened) => return Ok(Some(format!("{name}: it says that it is {}", opened.name))),
@@ -69,7 +70,10 @@ impl Archivist {
                 return Ok(Some(format!("{name}: it has {} bytes instead of {}", bytes.len(), row.bytes)));
             }
             let held = opened.records().count() as u64;
-            let stubs = stubs_of(&*tables.current()?, key, &row)?;
+            let stubs = match stubs_of(&*tables.current()?, key, &row) {
+                Err(damage @ TablesError::Damaged { .. }) => return Ok(Some(format!("{name}: {damage}"))),
+                stubs => stubs?,
+            };
             let referring: u64 = stubs.iter().map(|stub| stub.prints.len() as u64).sum();
             if held != row.messages || referring != row.messages {
                 return Ok(Some(format!(
@@ -89,7 +93,17 @@ impl Archivist {
         let mut walk = self.walk(None).await?;
         while let Some(id) = self.next(&mut walk).await? {
             let tables = Arc::clone(&self.tables);
-            let strays = blocking(move || Ok(strays(&*tables.current()?, id)?)).await?;
+            let strays = self.blocking(move || match strays(&*tables.current()?, id) {
+                Err(damage @ TablesError::Damaged { .. }) => Ok(Err(damage.to_string())),
+                strays => Ok(Ok(strays?)),
+            });
+            let strays = match strays.await? {
+                Ok(strays) => strays,
+                Err(damage) => {
+                    problems.push(format!("{id}: {damage}"));
+                    continue;
+                }
+            };
             problems.extend(
                 strays.into_iter().map(|seq| {
                     format!("{id}: the rows from seq {seq} on refer to a segment that is not known")

@@ -1,0 +1,116 @@
+//! Places to keep segments in, each with a way around the vault to spoil what it keeps.
+#![allow(dead_code, reason = "every test file uses a part")]
+
+use std::sync::Arc;
+
+use bluetick_archive::object_store::aws::AmazonS3Builder;
+use bluetick_archive::object_store::local::LocalFileSystem;
+use bluetick_archive::object_store::memory::InMemory;
+use bluetick_archive::object_store::path::Path;
+use bluetick_archive::object_store::{ObjectStore, ObjectStoreExt};
+use bluetick_archive::segment::{self, Sealed};
+use bluetick_archive::{ArchiveEngine, ArchiveSettings, SegmentName, Vault};
+use bluetick_core::{ConversationId, Seq};
+use bluetick_testkit::s3::{S3Kind, S3Server};
+use tempfile::TempDir;
+
+pub const STORE: [u8; 8] = *b"thestore";
+
+pub struct Place {
+    pub vault: Vault,
+    /// The same objects, without the vault.
+    pub objects: Arc<dyn ObjectStore>,
+    pub prefix: &'static str,
+    /// Of those who put the same at once, exactly one is told that it is new.
+    pub puts_atomically: bool,
+    pub directory: Option<TempDir>,
+    pub server: Option<S3Server>,
+}
+
+impl Place {
+    pub fn memory() -> Place {
+        let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let vault = Vault::over(Arc::clone(&objects), "some/prefix", 1 << 20);
+        Place { vault, objects, prefix: "some/prefix/", puts_atomically: true, directory: None, server: None }
+    }
+
+    pub fn directory() -> Place {
+        let directory = tempfile::tempdir().unwrap();
+        let vault = Vault::open(&in_directory(), directory.path()).unwrap().unwrap();
+        let objects = Arc::new(LocalFileSystem::new_with_prefix(directory.path().join("archive")).unwrap());
+        Place { vault, objects, prefix: "", puts_atomically: true, directory: Some(directory), server: None }
+    }
+
+    pub async fn s3(kind: S3Kind) -> Place {
+        let server = S3Server::start(kind).await;
+        let vault = vault_at(&server, &settings_for(&server));
+        let [(_, id), (_, secret)] = server.credentials();
+        let objects = AmazonS3Builder::new()
+            .with_endpoint(server.endpoint())
+            .with_allow_http(true)
+            .with_bucket_name(server.bucket())
+            .with_access_key_id(id)
+            .with_secret_access_key(secret)
+            .with_disable_bulk_delete(true)
+            .build()
+            .unwrap();
+        let puts_atomically = kind == S3Kind::Ministack;
+        Place {
+            vault,
+            objects: Arc::new(objects),
+            prefix: "bluetick/",
+            puts_atomically,
+            directory: None,
+            server: Some(server),
+        }
+    }
+
+    pub fn path(&self, below: &str) -> Path {
+        Path::from(format!("{}{below}", self.prefix))
+    }
+
+    /// Writes around the vault.
+    pub async fn spoil(&self, below: &str, bytes: Vec<u8>) {
+        self.objects.put(&self.path(below), bytes.into()).await.unwrap();
+    }
+}
+
+pub fn in_directory() -> ArchiveSettings {
+    ArchiveSettings { engine: ArchiveEngine::Directory, ..ArchiveSettings::default() }
+}
+
+pub fn settings_for(server: &S3Server) -> ArchiveSettings {
+    ArchiveSettings {
+        engine: ArchiveEngine::S3,
+        endpoint: Some(server.endpoint()),
+        bucket: server.bucket().to_owned(),
+        ..ArchiveSettings::default()
+    }
+}
+
+pub fn vault_at(server: &S3Server, settings: &ArchiveSettings) -> Vault {
+    let variable = |name: &str| {
+        let known = server.credentials().into_iter().find(|(key, _)| *key == name);
+        known.map(|(_, value)| value.to_owned())
+    };
+    let vault = Vault::open_with_environment(settings, std::path::Path::new("/nowhere"), &variable);
+    vault.unwrap().unwrap()
+}
+
+/// A segment of a group of its own, named by a number: three frames of ten messages.
+pub fn segment_of(group: u8) -> (SegmentName, Sealed, Vec<Vec<u8>>) {
+    let name = SegmentName {
+        store: STORE,
+        conversation: ConversationId::group([group; 15]),
+        first: Seq::new(1),
+        last: Seq::new(30),
+        revision: 0,
+    };
+    let records: Vec<Vec<u8>> = (1..=30)
+        .map(|seq| format!("message {seq} of group {group}, and what it says").into_bytes())
+        .collect();
+    let frames: Vec<Vec<&[u8]>> =
+        records.chunks(10).map(|frame| frame.iter().map(Vec::as_slice).collect()).collect();
+    let sealed = segment::seal(&name, &frames);
+    (name, sealed, records)
+}

@@ -1,0 +1,165 @@
+//! Object stores that do not do as they are told, or say what is not so.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
+
+mod common;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bluetick_archive::object_store::memory::InMemory;
+use bluetick_archive::object_store::path::Path;
+use bluetick_archive::object_store::{
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use bluetick_archive::{Put, Vault, VaultError};
+use bytes::Bytes;
+use common::segment_of;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    /// Keeps half of what it was given.
+    HalfIsKept,
+    /// Overwrites what it was told not to.
+    ConditionIsIgnored,
+    /// Knows no put-if-absent.
+    ConditionIsRefused,
+    /// Answers every read with as many bytes of something else.
+    SomethingElse,
+    /// Answers every read with more than was asked for.
+    TooMuch,
+    /// Keeps nothing of what it was given.
+    NothingIsKept,
+}
+
+#[derive(Debug)]
+struct Liar {
+    objects: InMemory,
+    lie: Lie,
+}
+
+impl fmt::Display for Liar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "that lies")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Liar {
+    async fn put_opts(&self, at: &Path, payload: PutPayload, mut options: PutOptions) -> Result<PutResult> {
+        let mut bytes = Bytes::from(payload);
+        match (self.lie, &options.mode) {
+            (Lie::HalfIsKept, _) => bytes.truncate(bytes.len() / 2),
+            (Lie::ConditionIsIgnored, _) => options.mode = PutMode::Overwrite,
+            (Lie::ConditionIsRefused, PutMode::Create) => {
+                return Err(Error::NotImplemented { operation: "create".into(), implementer: "liar".into() });
+            }
+            (Lie::NothingIsKept, _) => {
+                return self.objects.put_opts(&"elsewhere".into(), bytes.into(), options).await;
+            }
+            _ => {}
+        }
+        self.objects.put_opts(at, bytes.into(), options).await
+    }
+
+    async fn get_opts(&self, at: &Path, options: GetOptions) -> Result<GetResult> {
+        let mut result = self.objects.get_opts(at, options).await?;
+        let length = usize::try_from(result.range.end - result.range.start).unwrap();
+        let other = match self.lie {
+            Lie::SomethingElse => vec![b'<'; length],
+            Lie::TooMuch => vec![b'<'; length + 1],
+            _ => return Ok(result),
+        };
+        result.payload = GetResultPayload::Stream(futures_util::stream::iter([Ok(other.into())]).boxed());
+        Ok(result)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        at: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.objects.put_multipart_opts(at, options).await
+    }
+
+    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.objects.delete_stream(paths)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.objects.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.objects.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.objects.copy_opts(from, to, options).await
+    }
+}
+
+fn vault(lie: Lie) -> Vault {
+    Vault::over(Arc::new(Liar { objects: InMemory::new(), lie }), "", 1 << 20)
+}
+
+#[tokio::test]
+async fn a_put_that_was_not_kept_whole_is_no_put() {
+    for lie in [Lie::HalfIsKept, Lie::NothingIsKept, Lie::SomethingElse, Lie::TooMuch] {
+        let (name, sealed, _) = segment_of(1);
+        let put = vault(lie).put(&name, sealed.bytes).await;
+        assert!(matches!(put, Err(VaultError::Unavailable(_))), "{lie:?}: {put:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_without_put_if_absent_does_as_well() {
+    let (name, sealed, _) = segment_of(1);
+    let (_, other, _) = segment_of(2);
+    let ignoring = vault(Lie::ConditionIsIgnored);
+    for bytes in [&sealed.bytes, &sealed.bytes, &other.bytes] {
+        assert_eq!(ignoring.put(&name, bytes.clone()).await, Ok(Put::New), "it cannot know better");
+        assert_eq!(ignoring.segment(&name).await.as_ref(), Ok(bytes));
+    }
+    let refusing = vault(Lie::ConditionIsRefused);
+    for (bytes, expected) in
+        [(&sealed.bytes, Put::New), (&sealed.bytes, Put::AlreadyThere), (&other.bytes, Put::Replaced)]
+    {
+        assert_eq!(refusing.put(&name, bytes.clone()).await, Ok(expected));
+        assert_eq!(refusing.segment(&name).await.as_ref(), Ok(bytes));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_the_frame_is_damage() {
+    for lie in [Lie::SomethingElse, Lie::TooMuch] {
+        let vault = vault(lie);
+        let (name, sealed, _) = segment_of(1);
+        let _ = vault.put(&name, sealed.bytes).await;
+        for attempt in 1..=2 {
+            let read = vault.frame(&name, sealed.frames[0]).await;
+            assert!(matches!(read, Err(VaultError::Damaged { .. })), "{lie:?}: {read:?}");
+            let counters = vault.counters();
+            assert_eq!(
+                (counters.fetches, counters.damaged),
+                (attempt, attempt),
+                "{lie:?}: damage is not kept"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_segment_that_was_replaced_leaves_memory() {
+    let vault = vault(Lie::ConditionIsRefused);
+    let (name, sealed, _) = segment_of(1);
+    vault.put(&name, sealed.bytes.clone()).await.unwrap();
+    vault.frame(&name, sealed.frames[0]).await.unwrap();
+    vault.put(&name, Bytes::from_static(b"another")).await.unwrap();
+    let read = vault.frame(&name, sealed.frames[0]).await;
+    assert!(matches!(read, Err(VaultError::Damaged { .. })), "{read:?}");
+}

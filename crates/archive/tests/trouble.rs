@@ -1,0 +1,313 @@
+//! An object store that is down, slow, full, closed to us or not there: told as such, soon, and without secrets.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bluetick_archive::{ArchiveSettings, Put, SegmentName, Vault, VaultError};
+use bluetick_testkit::s3::{S3Kind, S3Server};
+use common::{Place, STORE, in_directory, segment_of, settings_for, vault_at};
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+/// Everything that can be asked, and that each fails in a way that passes. Returns what was said.
+async fn nothing_works_now(vault: &Vault) -> Vec<String> {
+    let (name, sealed, _) = segment_of(1);
+    let said = [
+        vault.put(&name, sealed.bytes).await.err(),
+        vault.frame(&name, sealed.frames[0]).await.err(),
+        vault.segment(&name).await.err(),
+        vault.delete(&name).await.err(),
+        vault.list(STORE, None).next().await.and_then(Result::err),
+    ];
+    said.map(|error| match error {
+        Some(VaultError::Unavailable(text)) => text,
+        other => panic!("{other:?}"),
+    })
+    .into()
+}
+
+fn at(endpoint: String) -> ArchiveSettings {
+    ArchiveSettings {
+        engine: bluetick_archive::ArchiveEngine::S3,
+        endpoint: Some(endpoint),
+        bucket: "bluetick-test".to_owned(),
+        ..ArchiveSettings::default()
+    }
+}
+
+fn open(settings: &ArchiveSettings, id: &'static str, secret: &'static str) -> Vault {
+    let variable = |name: &str| match name {
+        "AWS_ACCESS_KEY_ID" => Some(id.to_owned()),
+        "AWS_SECRET_ACCESS_KEY" => Some(secret.to_owned()),
+        "AWS_SESSION_TOKEN" => Some("the-session-token".to_owned()),
+        // Meant for somebody else.
+        "AWS_ENDPOINT_URL" | "AWS_ENDPOINT_URL_S3" => Some("http://127.0.0.1:1".to_owned()),
+        _ => None,
+    };
+    Vault::open_with_environment(settings, Path::new("/nowhere"), &variable).unwrap().unwrap()
+}
+
+fn assert_no_secret(texts: &[String]) {
+    for text in texts {
+        assert!(!text.contains("the-secret") && !text.contains("the-session-token"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_listens_that_is_said_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let start = Instant::now();
+    let said = nothing_works_now(&open(&at(endpoint.clone()), "id", "the-secret")).await;
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    assert!(said[1].starts_with(&format!("s3 bluetick-test/bluetick at {endpoint}: ")), "{}", said[1]);
+    assert!(said[1].contains("refused"), "{}", said[1]);
+    assert_no_secret(&said);
+}
+
+#[tokio::test]
+async fn a_store_that_never_answers_is_given_up_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let silent = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            held.push(stream);
+        }
+    });
+    let vault = open(&ArchiveSettings { timeout_seconds: 1, ..at(endpoint) }, "id", "the-secret");
+    let (name, sealed, _) = segment_of(1);
+    let start = Instant::now();
+    let read = join_all((0..100).map(|_| vault.frame(&name, sealed.frames[0]))).await;
+    assert!(start.elapsed() < Duration::from_secs(15), "all hundred waited {:?}", start.elapsed());
+    for read in read {
+        assert!(matches!(read, Err(VaultError::Unavailable(text)) if text.contains("no answer within 1 s")));
+    }
+    let counters = vault.counters();
+    assert_eq!((counters.fetches, counters.failed_fetches), (1, 1), "one fetch failed for all of them");
+    let start = Instant::now();
+    nothing_works_now(&vault).await;
+    assert!(start.elapsed() < Duration::from_secs(30), "five calls took {:?}", start.elapsed());
+    silent.abort();
+}
+
+#[tokio::test]
+async fn a_connection_that_fell_silent_is_not_waited_for_to_the_end() {
+    let place = Place::s3(S3Kind::S3sFs).await;
+    let (name, sealed, _) = segment_of(1);
+    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
+    let server = place.server.as_ref().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let behind = server.endpoint().strip_prefix("http://").unwrap().to_owned();
+    // The first connection gets no answer, those after it do.
+    let between = tokio::spawn(async move {
+        let _silent = listener.accept().await.unwrap();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut server = tokio::net::TcpStream::connect(&behind).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut stream, &mut server).await });
+        }
+    });
+    let settings = ArchiveSettings {
+        endpoint: Some(format!("http://{address}")),
+        timeout_seconds: 4,
+        ..settings_for(server)
+    };
+    let read = vault_at(server, &settings).frame(&name, sealed.frames[0]).await;
+    assert_eq!(read.unwrap().len(), 10);
+    between.abort();
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_speak_tls_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("https://{}", listener.local_addr().unwrap());
+    let rude = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ =
+                tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let said = nothing_works_now(&open(&at(endpoint), "id", "the-secret")).await;
+    assert!(said[1].contains("corrupt message"), "{}", said[1]);
+    assert_no_secret(&said);
+    rude.abort();
+}
+
+#[tokio::test]
+async fn wrong_keys_are_told_by_the_code_of_the_answer() {
+    let server = S3Server::start(S3Kind::S3sFs).await;
+    let [(_, id), _] = server.credentials();
+    let said = nothing_works_now(&open(&settings_for(&server), id, "the-secret")).await;
+    assert!(said.iter().all(|text| text.contains("403 Forbidden (SignatureDoesNotMatch)")), "{said:?}");
+    assert_no_secret(&said);
+    let said = nothing_works_now(&open(&settings_for(&server), "nobody", "the-secret")).await;
+    assert!(said.iter().all(|text| text.contains("it answered 4")), "{said:?}");
+    assert_no_secret(&said);
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_not_there_has_lost_nothing() {
+    // The one of the two that names the bucket in its answer, as Amazon does.
+    let server = S3Server::start(S3Kind::Ministack).await;
+    let settings = ArchiveSettings { bucket: "another-bucket".to_owned(), ..settings_for(&server) };
+    let said = nothing_works_now(&vault_at(&server, &settings)).await;
+    assert!(said.iter().all(|text| text.contains("404 Not Found (NoSuchBucket)")), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_used_again() {
+    let mut place = Place::s3(S3Kind::S3sFs).await;
+    let (name, sealed, _) = segment_of(1);
+    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
+    let held = place.vault.frame(&name, sealed.frames[0]).await.unwrap();
+    let server = place.server.as_mut().unwrap();
+    server.stop().await;
+    let read = place.vault.frame(&name, sealed.frames[1]).await;
+    assert!(matches!(read, Err(VaultError::Unavailable(_))), "{read:?}");
+    let again = place.vault.frame(&name, sealed.frames[0]).await.unwrap();
+    assert_eq!(again.record(0), held.record(0), "what is in memory is served meanwhile");
+    server.start_again().await;
+    assert_eq!(place.vault.frame(&name, sealed.frames[1]).await.unwrap().len(), 10);
+}
+
+/// A file system of its own, gone when the test ends.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mount(options: &str) -> SmallDisk {
+        let disk = SmallDisk(TempDir::new().unwrap());
+        disk.run(Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]));
+        disk
+    }
+
+    fn remount(&self, options: &str) {
+        self.run(Command::new("mount").args(["-o", &format!("remount,{options}")]));
+    }
+
+    fn run(&self, command: &mut Command) {
+        assert!(
+            command.arg(self.0.path()).status().is_ok_and(|status| status.success()),
+            "this test fills a small file system and needs the right to mount one: run it as root, or in `unshare -rm`"
+        );
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+async fn listed(vault: &Vault) -> Vec<SegmentName> {
+    vault.list(STORE, None).map(|entry| entry.unwrap().0).collect().await
+}
+
+/// Every file below, however it is named.
+fn files_below(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { files_below(&path) } else { 1 }).sum()
+}
+
+#[tokio::test]
+async fn a_full_or_read_only_disk_refuses_and_nothing_half_written_is_left() {
+    let disk = SmallDisk::mount("size=1m");
+    let vault = Vault::open(&in_directory(), disk.0.path()).unwrap().unwrap();
+    let (name, sealed, _) = segment_of(1);
+    let (other, large, _) = segment_of(2);
+    vault.put(&name, sealed.bytes.clone()).await.unwrap();
+
+    let larger_than_the_disk = vec![1; 2 << 20];
+    let put = vault.put(&other, larger_than_the_disk.into()).await;
+    assert!(matches!(&put, Err(VaultError::Unavailable(text)) if text.contains("No space left")), "{put:?}");
+    assert_eq!(listed(&vault).await, [name]);
+    assert_eq!(files_below(disk.0.path()), 1);
+
+    disk.remount("ro");
+    let put = vault.put(&other, large.bytes.clone()).await;
+    assert!(matches!(&put, Err(VaultError::Unavailable(text)) if text.contains("Read-only")), "{put:?}");
+    let deleted = vault.delete(&name).await;
+    assert!(matches!(deleted, Err(VaultError::Unavailable(_))), "{deleted:?}");
+    assert_eq!(vault.frame(&name, sealed.frames[0]).await.unwrap().len(), 10, "reads go on");
+
+    disk.remount("rw");
+    assert_eq!(vault.put(&other, large.bytes).await, Ok(Put::New));
+}
+
+#[tokio::test]
+async fn a_directory_that_is_not_mounted_has_lost_nothing() {
+    let place = Place::directory();
+    let (name, sealed, _) = segment_of(1);
+    place.vault.put(&name, sealed.bytes).await.unwrap();
+    std::fs::remove_dir_all(place.directory.as_ref().unwrap().path().join("archive")).unwrap();
+    let said = nothing_works_now(&place.vault).await;
+    assert!(said.iter().all(|text| text.ends_with("archive: it is not there")), "{said:?}");
+}
+
+#[tokio::test]
+async fn where_no_key_was_given_that_is_said() {
+    let settings = at("http://127.0.0.1:1".to_owned());
+    let variable = |name: &str| (name == "AWS_METADATA_ENDPOINT").then(|| "http://127.0.0.1:1".to_owned());
+    let vault = Vault::open_with_environment(&settings, Path::new("/nowhere"), &variable).unwrap().unwrap();
+    let said = nothing_works_now(&vault).await;
+    assert!(said.iter().all(|text| text.contains("AWS_ACCESS_KEY_ID is not set")), "{said:?}");
+}
+
+#[tokio::test]
+async fn what_a_crash_left_of_a_put_is_swept() {
+    let place = Place::directory();
+    let (name, sealed, _) = segment_of(1);
+    let (other, other_sealed, _) = segment_of(2);
+    for (name, sealed) in [(name, &sealed), (other, &other_sealed)] {
+        place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
+    }
+    let root = place.directory.as_ref().unwrap().path().join("archive");
+    let staged = |name: SegmentName, number: u32| root.join(format!("{name}#{number}"));
+    for (name, number) in [(name, 1), (name, 2), (other, 1)] {
+        std::fs::write(staged(name, number), b"half").unwrap();
+    }
+    let note = root.join(name.to_string()).with_file_name("note#1");
+    std::fs::write(&note, b"not ours").unwrap();
+    assert_eq!(listed(&place.vault).await.len(), 2, "a staged file is no segment");
+
+    place.vault.delete(&name).await.unwrap();
+    assert!(!staged(name, 1).exists() && !staged(name, 2).exists(), "they go with their segment");
+    assert_eq!(place.vault.sweep_unfinished(*b"another1").await, Ok(0));
+    assert_eq!(place.vault.sweep_unfinished(STORE).await, Ok(1));
+    assert!(!staged(other, 1).exists() && note.exists());
+    assert_eq!(listed(&place.vault).await, [other]);
+}
+
+#[tokio::test]
+async fn places_are_told_in_words() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let real = data_dir.path().canonicalize().unwrap();
+    let place = |settings: ArchiveSettings| {
+        Vault::open(&settings, data_dir.path()).unwrap().map(|vault| vault.place())
+    };
+    assert_eq!(place(ArchiveSettings::default()), None);
+    assert_eq!(place(in_directory()), Some(format!("directory {}", real.join("archive").display())));
+    let relative = ArchiveSettings { directory: Some("cold/er".into()), ..in_directory() };
+    assert_eq!(place(relative), Some(format!("directory {}", real.join("cold/er").display())));
+    let amazon = ArchiveSettings { endpoint: None, prefix: String::new(), ..at(String::new()) };
+    assert_eq!(place(amazon), Some("s3 bluetick-test in us-east-1".to_owned()));
+
+    std::fs::write(data_dir.path().join("file"), b"").unwrap();
+    let wrong = ArchiveSettings { directory: Some("file".into()), ..in_directory() };
+    let opened = Vault::open(&wrong, data_dir.path()).err();
+    assert!(
+        matches!(&opened, Some(VaultError::Settings(text)) if text.contains("archive.directory")),
+        "{opened:?}"
+    );
+    let opened =
+        Vault::open(&ArchiveSettings { timeout_seconds: 0, ..in_directory() }, data_dir.path()).err();
+    assert!(matches!(&opened, Some(VaultError::Settings(text)) if text.contains("archive.timeout_seconds")));
+}
