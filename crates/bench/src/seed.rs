@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::BenchError;
 use crate::scratch::settle;
+use crate::workload::Dice;
 
 const IN_FLIGHT: usize = 4_096;
 /// Messages of one conversation on their way; all of them together fit into the store's queue.
@@ -71,9 +72,13 @@ async fn fill_one(store: &EmbeddedStore, chat: Chat, texts: Texts) -> Result<(),
     let mut accepted = VecDeque::with_capacity(WINDOW);
     for number in 0..chat.messages {
         let now = SystemClock.now();
+        // As a client makes them: 48 bits of time, and the rest as good as random, which no compression takes away.
         let mut uuid = [0; 16];
-        uuid[..8].copy_from_slice(&now.millis().to_be_bytes());
-        uuid[8..].copy_from_slice(&(number as u64).to_be_bytes());
+        uuid[..6].copy_from_slice(&now.millis().to_be_bytes()[2..]);
+        let seed = number as u64 ^ u64::from_le_bytes(id.as_bytes()[..8].try_into().expect("8 of 16 bytes"));
+        let random = Dice::new(seed).next();
+        uuid[6..14].copy_from_slice(&random.to_be_bytes());
+        uuid[14..].copy_from_slice(&(number as u16).to_be_bytes());
         let append = Append {
             conversation: id,
             sender: chat.from.clone(),

@@ -49,7 +49,8 @@ impl World {
                 answer
             }
         };
-        let minted = ask("/v1/tokens", ADMIN_KEY.to_owned(), json!({"user_id": "alice", "ttl_s": 3600})).await;
+        let minted =
+            ask("/v1/tokens", ADMIN_KEY.to_owned(), json!({"user_id": "alice", "ttl_s": 3600})).await;
         let token = minted["token"].as_str().unwrap().to_owned();
         let opened = ask("/v1/conversations", token.clone(), json!({"kind": "direct", "peer": "bob"})).await;
         let conversation = opened["conversation_id"].as_str().unwrap().to_owned();
@@ -61,7 +62,8 @@ impl World {
     }
 
     async fn send(&self, number: u64) {
-        let body = json!({"message_id": format!("m{number}"), "content": format!("message number {number} 🙂")});
+        let body =
+            json!({"message_id": format!("m{number}"), "content": format!("message number {number} 🙂")});
         let (status, answer) = self.ask("POST", "messages", Some(&body)).await;
         assert_eq!((status, &answer["seq"]), (201, &json!(number)), "{answer}");
     }

@@ -7,14 +7,14 @@ import { inWorld } from "../harness/world.mjs";
 const MESSAGES = Number(process.env.BLUETICK_HISTORY ?? 3_000);
 
 /** Messages of many heights; the last of them is the newest. */
-async function fill(bob, id, count) {
+async function fill(bob, id, count, after = 0) {
   const text = (number) => `message ${number}${" and more of it".repeat((number * 7) % 23)}`;
-  let next = 1;
+  let next = after + 1;
   const worker = async () => {
-    while (next < count) await bob.send(id, text(next++));
+    while (next < after + count) await bob.send(id, text(next++));
   };
   await Promise.all(Array.from({ length: 32 }, worker));
-  await bob.send(id, text(count));
+  await bob.send(id, text(after + count));
 }
 
 const scroller = (person) => person.page.getByRole("region", { name: "Messages" });
@@ -42,12 +42,17 @@ async function jumpAfterScrolling(person, by) {
   }, by);
 }
 
-test("one scrolls up through a long conversation without a jump, and comes back to the latest", () =>
+const ARCHIVED = { env: { BLUETICK_ARCHIVE__ENGINE: "directory", BLUETICK_ARCHIVE__AGE_SECONDS: "0", BLUETICK_ARCHIVE__EVERY_SECONDS: "0" } };
+
+test("one scrolls up through a long conversation, most of it archived, without a jump, and comes back to the latest", () =>
   inWorld(async (world) => {
     const alice = await world.signedUp("alice");
     const bob = await world.server.account("bob");
     const id = await bob.direct("alice");
-    await fill(bob, id, MESSAGES);
+    await fill(bob, id, MESSAGES - 500);
+    // All but the last 500 are in the archive then; nothing on the screen tells.
+    assert.equal(await world.server.archive(), MESSAGES - 500);
+    await fill(bob, id, 500, MESSAGES - 500);
     await alice.open("bob");
     await alice.page.getByRole("separator", { name: "New messages" }).waitFor();
     const jump = alice.page.getByRole("button", { name: /^Jump to latest/ });
@@ -79,7 +84,7 @@ test("one scrolls up through a long conversation without a jump, and comes back 
     assert.ok(elements < 150, `${elements} messages are in the document at once`);
     await jump.click();
     await alice.sees("the latest of all");
-  }));
+  }, ARCHIVED));
 
 /** The messages whose any part is on the screen, and how far up that is. */
 const onScreen = (person) =>

@@ -2,7 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -65,6 +65,17 @@ export class Server {
     const json = await answer.json();
     if (!answer.ok) throw new Error(`${method} ${path}: ${json.error.code}`);
     return json;
+  }
+
+  /** Moves all there is to the archive, and returns how many messages lie there then. */
+  async archive() {
+    const key = (await readFile(join(this.directory, "admin.key"), "utf8")).trim();
+    const { job_id } = await this.call("POST", "/v1/archive/run", key, { partial: true });
+    for (;;) {
+      const { cold, last_job } = await this.call("GET", "/v1/archive", key);
+      if (last_job?.job_id === job_id) return cold.messages;
+      await new Promise((resume) => setTimeout(resume, 50));
+    }
   }
 
   /** Somebody who has an account and no browser. */
