@@ -362,6 +362,8 @@ async fn blocking<T: Send + 'static>(
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
+        // The process ends before the step began.
+        Err(error) if error.is_cancelled() => Err(ArchiveError::Stopped),
         Err(error) => Err(StoreError::Failed(error.to_string()).into()),
     }
 }

@@ -1,0 +1,190 @@
+//! Objects that are damaged, short, gone, or somebody else's: those messages are lost, and nothing else is.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod archive_kit;
+
+use std::sync::Arc;
+
+use archive_kit::common::{direct, send};
+use archive_kit::{Kit, bytes_of, eager, history, lost_places, numbered, paths};
+use bluetick_core::ports::{Archive, ArchiveError, EraseScope, Store};
+use bluetick_core::{ConversationId, Message};
+use bluetick_store_embedded::codec::chunk::Header;
+use bluetick_store_embedded::codec::cold::{self, ColdChunk};
+use bluetick_store_embedded::tables::Tables;
+use object_store::ObjectStoreExt;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+
+/// Three segments, of which the second has the places 129 to 256.
+async fn three_segments() -> (Kit, Arc<InMemory>, ConversationId, Vec<Message>, Path) {
+    let (kit, objects) = Kit::in_memory(eager());
+    let id = direct(&*kit.store, "alice", "bob").await;
+    kit.send_many(id, "alice", numbered("message", 1..=300)).await;
+    // The cache has nothing of it: everything is read before it moves.
+    let before = history(&*kit.store, id, "bob").await;
+    kit.run().await.unwrap();
+    let names = paths(&*objects).await;
+    assert_eq!(names.len(), 3);
+    let second = names[1].clone();
+    (kit, objects, id, before, second)
+}
+
+fn assert_only_lost(after: &[Message], before: &[Message], lost: std::ops::RangeInclusive<u64>) {
+    assert_eq!(lost_places(after), lost.collect::<Vec<_>>());
+    for (after, before) in after.iter().zip(before) {
+        if lost_places(std::slice::from_ref(after)).is_empty() {
+            assert_eq!(after, before);
+        } else {
+            assert!(after.content.is_empty());
+            assert_eq!((&after.sender, after.received_at), (&before.sender, before.received_at));
+        }
+    }
+    assert_eq!(after.len(), before.len());
+}
+
+/// Whatever is wrong with the second segment.
+async fn is_lost_and_told_of(
+    kit: &Kit,
+    objects: &InMemory,
+    id: ConversationId,
+    before: &[Message],
+    second: &Path,
+) {
+    assert_only_lost(&history(&*kit.store, id, "bob").await, before, 129..=256);
+    let problems = kit.problems().await;
+    let name = second.as_ref().strip_prefix("test/").unwrap();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains(name), "{problems:?}");
+    let there = objects.get(second).await.is_ok();
+    kit.run().await.unwrap();
+    assert_eq!(objects.get(second).await.is_ok(), there, "it is left as it is");
+    assert_eq!(kit.cold_messages().await, 300);
+    // The others come back.
+    let restored = kit.restore(id).await;
+    assert!(matches!(&restored, Err(ArchiveError::Damaged(why)) if why.contains(name)), "{restored:?}");
+    assert_eq!(kit.cold_messages().await, 128);
+    assert_only_lost(&history(&*kit.store, id, "bob").await, before, 129..=256);
+    // And go again, also without patience for what can never fill a segment.
+    kit.run_only(id).await.unwrap();
+    assert_eq!(kit.cold_messages().await, 300);
+    assert_only_lost(&history(&*kit.store, id, "bob").await, before, 129..=256);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_damaged_is_lost_and_nothing_else() {
+    let (kit, objects, id, before, second) = three_segments().await;
+    let mut bytes = bytes_of(&*objects, &second).await.to_vec();
+    bytes[60] ^= 1;
+    objects.put(&second, bytes.into()).await.unwrap();
+    is_lost_and_told_of(&kit, &objects, id, &before, &second).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_cut_off_is_lost_and_nothing_else() {
+    let (kit, objects, id, before, second) = three_segments().await;
+    let bytes = bytes_of(&*objects, &second).await;
+    objects.put(&second, bytes.slice(..60).into()).await.unwrap();
+    is_lost_and_told_of(&kit, &objects, id, &before, &second).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_gone_is_lost_and_comes_back_with_its_object() {
+    let (kit, objects, id, before, second) = three_segments().await;
+    let bytes = bytes_of(&*objects, &second).await;
+    objects.delete(&second).await.unwrap();
+    is_lost_and_told_of(&kit, &objects, id, &before, &second).await;
+    objects.put(&second, bytes.into()).await.unwrap();
+    assert_eq!(history(&*kit.store, id, "bob").await, before);
+    assert_eq!(kit.problems().await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_of_another_conversation_is_noticed() {
+    let (kit, objects) = Kit::in_memory(eager());
+    let ours = direct(&*kit.store, "alice", "bob").await;
+    let theirs = direct(&*kit.store, "alice", "carol").await;
+    kit.send_many(ours, "alice", numbered("ours", 1..=64)).await;
+    kit.send_many(theirs, "alice", numbered("secret", 1..=64)).await;
+    kit.run().await.unwrap();
+    let names = paths(&*objects).await;
+    let [our_name, their_name] = [ours, theirs]
+        .map(|id| names.iter().find(|name| name.as_ref().contains(&id.to_string())).unwrap().clone());
+    objects.put(&our_name, bytes_of(&*objects, &their_name).await.into()).await.unwrap();
+    kit.store.close().await;
+    let Kit { store, clock, vault, settings, directory, .. } = kit;
+    drop(store);
+    // A row of ours that says: the content is that frame.
+    {
+        let tables = Tables::open(&directory.path().join("tables")).unwrap();
+        let engine = tables.writing().unwrap();
+        let chunk_of = |id| {
+            let mut found = None;
+            engine
+                .snapshot()
+                .unwrap()
+                .chunks(id, bluetick_core::Seq::FIRST, |first, bytes| {
+                    found = Some((first, bytes.to_vec()));
+                    Ok(false)
+                })
+                .unwrap();
+            found.unwrap()
+        };
+        let (first, our_chunk) = chunk_of(ours);
+        let (_, their_chunk) = chunk_of(theirs);
+        let header = Header::read(&our_chunk).unwrap();
+        let their_place = ColdChunk::read(&Header::read(&their_chunk).unwrap()).unwrap().place;
+        let chunk = ColdChunk::read(&header).unwrap();
+        let stubs: Vec<_> = chunk.cells().map(|(stub, hash)| (stub.to_vec(), hash)).collect();
+        let mut update = engine.update().unwrap();
+        update.put_chunk(ours, first, &cold::pack(&header, &their_place, &stubs)).unwrap();
+        update.commit().unwrap();
+    }
+    let kit = Kit::open(directory, clock, vault, settings);
+    let after = history(&*kit.store, ours, "bob").await;
+    assert_eq!(lost_places(&after), (1..=64).collect::<Vec<_>>());
+    assert!(after.iter().all(|message| message.content.is_empty()), "nobody reads what others wrote");
+    let problems = kit.problems().await;
+    assert!(problems.iter().any(|problem| problem.contains(&ours.to_string())), "{problems:?}");
+    assert!(matches!(kit.restore(ours).await, Err(ArchiveError::Damaged(_))));
+    assert_eq!(lost_places(&history(&*kit.store, theirs, "carol").await), Vec::<u64>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_beside_a_damaged_segment_does_all_it_can_and_holds_no_run_up() {
+    let (kit, objects) = Kit::in_memory(eager());
+    let id = direct(&*kit.store, "alice", "bob").await;
+    for part in 0..3 {
+        kit.send_many(id, "alice", numbered("mine", part * 100 + 1..=part * 100 + 64)).await;
+        kit.send_many(id, "bob", numbered("yours", part * 100 + 1..=part * 100 + 64)).await;
+    }
+    kit.run().await.unwrap();
+    kit.send_many(id, "alice", numbered("hot", 1..=10)).await;
+    let names = paths(&*objects).await;
+    assert_eq!(names.len(), 3);
+    let whole = bytes_of(&*objects, &names[1]).await;
+    objects.put(&names[1], whole.slice(..60).into()).await.unwrap();
+    let scope = EraseScope::User { user: "alice".parse().unwrap(), conversation: Some(id) };
+    let outcome = kit.erase(scope.clone(), None).await;
+    assert!(matches!(outcome, Err(ArchiveError::Damaged(_))), "{outcome:?}");
+    let words = |messages: &[Message]| {
+        messages
+            .iter()
+            .filter(|message| message.content.starts_with("mine") || message.content.starts_with("hot"))
+            .count()
+    };
+    assert_eq!(words(&history(&*kit.store, id, "bob").await), 0, "all but the damaged is gone");
+    assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 1);
+    // The rest of the archive goes on.
+    let other = direct(&*kit.store, "bob", "carol").await;
+    send(&*kit.store, other, "bob", "an old one").await.unwrap();
+    assert_eq!(kit.run().await.unwrap().moved.messages, 1 + 10);
+    // And when the object is there again, it is finished.
+    objects.put(&names[1], whole.into()).await.unwrap();
+    kit.run().await.unwrap();
+    let after = history(&*kit.store, id, "bob").await;
+    assert_eq!((words(&after), lost_places(&after).len()), (0, 0));
+    assert_eq!(after.iter().filter(|message| message.content.starts_with("yours")).count(), 192);
+    kit.assert_exact(&*objects).await;
+}

@@ -1,0 +1,270 @@
+//! What the tests of the archive share: a store with an archive that can be killed at any step, and its words.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+#[path = "../common/mod.rs"]
+pub mod common;
+pub mod faulty;
+
+use std::sync::{Arc, Mutex};
+
+use bluetick_archive::{ArchiveSettings, Vault};
+use bluetick_core::ports::{
+    Append, Archive, ArchiveError, ArchiveRun, Creation, Erase, EraseReport, EraseScope, NewConversation,
+    NoProgress, RestoreReport, RunReport, Store,
+};
+use bluetick_core::time::{Clock, ManualClock};
+use bluetick_core::{
+    ContentType, ConversationId, Message, Page, PageFrom, PageLimit, PageRequest, Seq, StoreError, Timestamp,
+};
+use bluetick_store_embedded::archive::ArchiveStep;
+use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
+use common::{NOW, copy_of, message, small, user};
+use futures_util::TryStreamExt;
+use object_store::memory::InMemory;
+use object_store::{ObjectStore, ObjectStoreExt};
+use tempfile::TempDir;
+
+/// A day after everything that [`common::message`] sends.
+pub const LATER: Timestamp = NOW.plus_millis(24 * 3600 * 1000);
+
+/// What is an hour old moves, in segments of about a hundred.
+pub fn eager() -> ArchiveSettings {
+    ArchiveSettings {
+        age_seconds: 3600,
+        patience_seconds: 0,
+        segment_messages: 100,
+        messages_per_second: 0,
+        ..ArchiveSettings::default()
+    }
+}
+
+/// Stops jobs at a step: at the `n`-th time it is reached.
+#[derive(Default)]
+pub struct Brake(Mutex<Option<(ArchiveStep, usize)>>);
+
+impl Brake {
+    pub fn set(&self, step: ArchiveStep, after: usize) {
+        *self.0.lock().unwrap() = Some((step, after));
+    }
+
+    /// Whether the job was stopped, and lets the next one go on.
+    pub fn release(&self) -> bool {
+        self.0.lock().unwrap().take().is_some_and(|(_, left)| left == 0)
+    }
+
+    fn goes_on(&self, step: ArchiveStep) -> bool {
+        let mut set = self.0.lock().unwrap();
+        match &mut *set {
+            Some((at, left)) if *at == step => {
+                *left = left.saturating_sub(1);
+                *left > 0
+            }
+            _ => true,
+        }
+    }
+}
+
+pub struct Kit {
+    pub store: Arc<EmbeddedStore>,
+    pub clock: Arc<ManualClock>,
+    pub vault: Option<Arc<Vault>>,
+    pub settings: ArchiveSettings,
+    pub brake: Arc<Brake>,
+    pub directory: TempDir,
+}
+
+impl Kit {
+    pub fn over(objects: Arc<dyn ObjectStore>, settings: ArchiveSettings) -> Kit {
+        let vault = Vault::over(objects, "test", settings.cache_bytes);
+        let clock = Arc::new(ManualClock::at(LATER));
+        Kit::open(TempDir::new().unwrap(), clock, Some(Arc::new(vault)), settings)
+    }
+
+    pub fn in_memory(settings: ArchiveSettings) -> (Kit, Arc<InMemory>) {
+        let objects = Arc::new(InMemory::new());
+        (Kit::over(Arc::clone(&objects) as _, settings), objects)
+    }
+
+    pub fn open(
+        directory: TempDir,
+        clock: Arc<ManualClock>,
+        vault: Option<Arc<Vault>>,
+        settings: ArchiveSettings,
+    ) -> Kit {
+        let store = small(directory.path());
+        Kit::open_as(directory, clock, vault, settings, store)
+    }
+
+    pub fn open_as(
+        directory: TempDir,
+        clock: Arc<ManualClock>,
+        vault: Option<Arc<Vault>>,
+        settings: ArchiveSettings,
+        store: StoreSettings,
+    ) -> Kit {
+        let brake = Arc::new(Brake::default());
+        let on_step = Arc::clone(&brake);
+        let parts = StoreParts {
+            clock: Arc::clone(&clock) as _,
+            vault: vault.clone(),
+            archive: settings.clone(),
+            on_archive_step: Arc::new(move |step| on_step.goes_on(step)),
+            ..StoreParts::new(store)
+        };
+        let store = Arc::new(EmbeddedStore::open(parts).unwrap());
+        Kit { store, clock, vault, settings, brake, directory }
+    }
+
+    /// What a killed process leaves is opened again, with the same objects.
+    pub fn crash(self) -> Kit {
+        let copy = copy_of(self.directory.path());
+        let Kit { store, clock, vault, settings, directory, .. } = self;
+        drop(store);
+        drop(directory);
+        Kit::open(copy, clock, vault, settings)
+    }
+
+    pub async fn reopen(self, vault: Option<Arc<Vault>>, settings: ArchiveSettings) -> Kit {
+        self.store.close().await;
+        let Kit { store, clock, directory, .. } = self;
+        drop(store);
+        Kit::open(directory, clock, vault, settings)
+    }
+
+    /// With what does not fill a segment.
+    pub async fn run(&self) -> Result<RunReport, ArchiveError> {
+        self.store.run(ArchiveRun { only: None, partial: true }, Arc::new(NoProgress)).await
+    }
+
+    pub async fn run_whole_segments(&self) -> Result<RunReport, ArchiveError> {
+        self.store.run(ArchiveRun::default(), Arc::new(NoProgress)).await
+    }
+
+    pub async fn run_only(&self, id: ConversationId) -> Result<RunReport, ArchiveError> {
+        self.store.run(ArchiveRun { only: Some(id), partial: true }, Arc::new(NoProgress)).await
+    }
+
+    pub async fn restore(&self, id: ConversationId) -> Result<RestoreReport, ArchiveError> {
+        self.store.restore(id, Arc::new(NoProgress)).await
+    }
+
+    pub async fn erase(&self, scope: EraseScope, through: Option<u64>) -> Result<EraseReport, ArchiveError> {
+        self.store.erase(Erase { scope, through: through.map(Seq::new) }, Arc::new(NoProgress)).await
+    }
+
+    pub async fn problems(&self) -> Vec<String> {
+        self.store.verify(Arc::new(NoProgress)).await.unwrap().problems
+    }
+
+    pub async fn cold_messages(&self) -> u64 {
+        self.store.status().await.unwrap().cold.messages
+    }
+
+    /// Received now, unlike what [`common::send`] sends.
+    pub async fn send_now(&self, id: ConversationId, sender: &str, text: &str) -> Seq {
+        let append = Append { received_at: self.clock.now(), ..message(id, sender, text) };
+        self.store.append(append).await.unwrap().await.unwrap().seq
+    }
+
+    pub async fn send_many(&self, id: ConversationId, sender: &str, texts: impl IntoIterator<Item = String>) {
+        send_many(&*self.store, id, sender, NOW, texts).await;
+    }
+
+    /// What counts say, what lies in the object store and what rows refer to are the same.
+    pub async fn assert_exact(&self, objects: &dyn ObjectStore) {
+        let report = self.store.verify(Arc::new(NoProgress)).await.unwrap();
+        assert_eq!(report.problems, Vec::<String>::new());
+        let status = self.store.status().await.unwrap();
+        assert_eq!(status.cold, report.checked, "counted once, and summed up");
+        let all: Vec<_> = objects.list(None).try_collect().await.unwrap();
+        let names: Vec<_> = all.iter().map(|object| object.location.to_string()).collect();
+        assert_eq!(all.len() as u64, status.cold.segments, "no object is left over: {names:?}");
+        assert_eq!(all.iter().map(|object| object.size).sum::<u64>(), status.cold.bytes);
+        assert_eq!(status.unfinished_erasures, 0);
+    }
+}
+
+/// Without waiting for each.
+pub async fn send_many(
+    store: &dyn Store,
+    id: ConversationId,
+    sender: &str,
+    at: Timestamp,
+    texts: impl IntoIterator<Item = String>,
+) {
+    let mut accepted = Vec::new();
+    for text in texts {
+        let message_id = format!("{sender}-{}", &text[..text.floor_char_boundary(40)]).replace(' ', "-");
+        let append = Append {
+            message_id: message_id.parse().unwrap(),
+            content: text.as_str().into(),
+            received_at: at,
+            ..message(id, sender, "x")
+        };
+        accepted.push(store.append(append).await.unwrap());
+    }
+    for answer in accepted {
+        answer.await.unwrap();
+    }
+}
+
+pub fn numbered(word: &str, range: std::ops::RangeInclusive<u64>) -> Vec<String> {
+    range.map(|number| format!("{word} {number}")).collect()
+}
+
+pub async fn group(store: &dyn Store, number: u8, owner: &str, others: &[&str]) -> ConversationId {
+    let id = ConversationId::group([number; 15]);
+    let members = others.iter().map(|name| user(name)).collect();
+    let creation = Creation::Group { title: "Tea".parse().unwrap(), members };
+    let new = NewConversation { id, creation, created_by: user(owner), created_at: NOW };
+    store.open_conversation(new).await.unwrap();
+    id
+}
+
+pub fn request(id: ConversationId, reader: &str, from: PageFrom, limit: i64) -> PageRequest {
+    let limit = PageLimit::try_from(limit).unwrap();
+    PageRequest { conversation: id, reader: user(reader), from, limit }
+}
+
+pub async fn page(
+    store: &dyn Store,
+    id: ConversationId,
+    reader: &str,
+    from: PageFrom,
+    limit: i64,
+) -> Result<Page, StoreError> {
+    store.page(request(id, reader, from, limit)).await
+}
+
+/// The whole conversation, oldest first.
+pub async fn history(store: &dyn Store, id: ConversationId, reader: &str) -> Vec<Message> {
+    let (mut all, mut after) = (Vec::<Message>::new(), Seq::ZERO);
+    loop {
+        let page = page(store, id, reader, PageFrom::After(after), 100).await.unwrap();
+        for message in page.messages {
+            assert!(all.last().is_none_or(|last| last.seq.next() == message.seq), "dense");
+            all.push(message);
+        }
+        match page.next_after {
+            Some(next) => after = next,
+            None => return all,
+        }
+    }
+}
+
+pub fn lost_places(messages: &[Message]) -> Vec<u64> {
+    let lost = messages.iter().filter(|message| message.content_type == ContentType::Lost);
+    lost.map(|message| message.seq.get()).collect()
+}
+
+pub async fn paths(objects: &dyn ObjectStore) -> Vec<object_store::path::Path> {
+    let all: Vec<_> = objects.list(None).try_collect().await.unwrap();
+    let mut paths: Vec<_> = all.into_iter().map(|object| object.location).collect();
+    paths.sort();
+    paths
+}
+
+pub async fn bytes_of(objects: &dyn ObjectStore, path: &object_store::path::Path) -> bytes::Bytes {
+    objects.get(path).await.unwrap().bytes().await.unwrap()
+}
