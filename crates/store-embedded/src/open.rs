@@ -84,7 +84,7 @@ impl StoreParts {
 
 /// What an open store runs on.
 pub struct Running {
-    pub lock: DataLock,
+    pub lock: Arc<DataLock>,
     pub tables: Arc<Tables>,
     pub rooms: Arc<Rooms>,
     pub users: Arc<Users>,
@@ -120,6 +120,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     }
     let lock = DataLock::acquire(&directory)
         .map_err(|error| OpenError::Lock { directory: directory.clone(), error })?;
+    let lock = Arc::new(lock);
     let tables = Arc::new(Tables::open(&tables_directory)?);
     let identity = identify(&tables, parts.random.as_ref(), &log_directory)?;
 
@@ -209,6 +210,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         identity,
         clock: Arc::clone(&parts.clock),
         on_step: parts.on_archive_step,
+        lock: Arc::clone(&lock),
         state: ArchivistState::default(),
     });
     let threads = Threads {

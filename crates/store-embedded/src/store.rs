@@ -43,7 +43,7 @@ pub struct EmbeddedStore {
     dedupe_window_ms: i64,
     archivist: Arc<Archivist>,
     threads: Mutex<Option<Threads>>,
-    lock: crate::lock::DataLock,
+    lock: Arc<crate::lock::DataLock>,
 }
 
 impl EmbeddedStore {

@@ -103,10 +103,11 @@ async fn what_a_compaction_that_died_left_is_harmless() {
     kit.send_many(id, "alice", numbered("old", 1..=200)).await;
     kit.run().await.unwrap();
     let data = std::fs::read(kit.directory.path().join("tables/data.mdb")).unwrap();
-    let leftover = kit.directory.path().join("tables/data.mdb.compacted");
-    std::fs::write(leftover, &data[..data.len() / 2]).unwrap();
+    let leftover = kit.directory.path().join("tables/compacted");
+    std::fs::create_dir(&leftover).unwrap();
+    std::fs::write(leftover.join("data.mdb"), &data[..data.len() / 2]).unwrap();
     let kit = kit.crash();
-    assert!(!kit.directory.path().join("tables/data.mdb.compacted").exists());
+    assert!(!kit.directory.path().join("tables/compacted").exists());
     assert_eq!(texts(&*kit.store, id, "bob").await.len(), 200);
     kit.run().await.unwrap();
     assert_eq!(kit.problems().await, Vec::<String>::new());

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bluetick_archive::segment;
+use bluetick_archive::{FrameRef, VaultError, segment};
 use bluetick_core::ports::{ArchiveError, Erase, EraseReport, EraseScope, Progress, Stage};
 use bluetick_core::{ContentType, ConversationId, Seq, UserId};
 
-use super::job::{Stub, damaged, moved_meanwhile, records_of, stubs_of};
+use super::job::{Stub, moved_meanwhile, records_in, stubs_of};
 use super::move_out::lay_out;
 use super::restore::drop_segment;
 use super::{ArchiveStep, Archivist, in_vault, is_damage};
@@ -23,6 +23,15 @@ use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError};
 
 /// What is rewritten in one transaction.
 const TRANSACTION_BYTES: usize = 2 << 20;
+
+/// Why something is erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Somebody asked for it: no byte of it is to stay in the file.
+    Asked,
+    /// Its time is over. The pages it leaves are used again.
+    Expired,
+}
 
 impl Erasure {
     /// Whether the content of this message goes. What the server itself said stays: it tells who came and went.
@@ -69,6 +78,10 @@ impl Archivist {
         let mut erasures = self.unfinished_erasures().await?;
         erasures.retain(|noted| noted.sender == sender && only.is_none_or(|id| id == noted.conversation));
         let mut report = EraseReport { conversations: erasures.len() as u64, ..EraseReport::default() };
+        // First all that is here: the object store may not answer.
+        for erasure in &erasures {
+            report.messages += self.erase_here(erasure, Reason::Asked).await?;
+        }
         for erasure in &erasures {
             match self.erase_one(erasure).await {
                 Ok(part) => {
@@ -127,7 +140,7 @@ impl Archivist {
 
     /// Does all of it, also where some was done before, and takes the note away.
     pub(super) async fn erase_one(&self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
-        let report = self.erase_content(erasure).await?;
+        let report = self.erase_content(erasure, Reason::Asked).await?;
         let (tables, done) = (Arc::clone(&self.tables), erasure.clone());
         let noted = self.blocking(move || {
             let engine = tables.writing()?;
@@ -141,16 +154,23 @@ impl Archivist {
 
     /// First what is here, which goes also while the object store does not answer. A damaged segment is told of when
     /// all else is done.
-    pub(super) async fn erase_content(&self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
+    pub(super) async fn erase_content(
+        &self,
+        erasure: &Erasure,
+        reason: Reason,
+    ) -> Result<EraseReport, ArchiveError> {
         let mut report = EraseReport::default();
-        let (tables, here) = (Arc::clone(&self.tables), erasure.clone());
-        report.messages += self.blocking(move || Ok(erase_in_tables(&tables, &here)?)).await?;
+        let (tables, id) = (Arc::clone(&self.tables), erasure.conversation);
+        let revision = self.blocking(move || Ok(raise_names(&tables, id)?)).await?;
+        report.messages += self.erase_here(erasure, reason).await?;
         let (tables, id) = (Arc::clone(&self.tables), erasure.conversation);
         let segments =
             self.blocking(move || Ok(tables.current()?.snapshot()?.segments(Some(id), None, usize::MAX)?));
+        let segments = segments.await?;
+        let had_segments = !segments.is_empty();
         let mut first_damage = None;
-        for (key, row) in segments.await?.into_iter().filter(|(key, _)| key.first <= erasure.through) {
-            match self.erase_in_segment(key, row, erasure, &mut report).await {
+        for (key, row) in segments.into_iter().filter(|(key, _)| key.first <= erasure.through) {
+            match self.erase_in_segment(key, row, revision, erasure, &mut report).await {
                 Err(error) if is_damage(&error) => {
                     first_damage.get_or_insert(error);
                 }
@@ -158,16 +178,23 @@ impl Archivist {
             }
         }
         // Objects of an attempt that was interrupted hold what is erased now.
-        if self.vault.is_some() {
+        if self.vault.is_some() && (had_segments || reason == Reason::Asked) {
             self.sweep(Some(id), &bluetick_core::ports::NoProgress).await?;
         }
         first_damage.map_or(Ok(report), Err)
+    }
+
+    /// What is in the tables, which needs nobody else. Returns how many messages went.
+    pub(super) async fn erase_here(&self, erasure: &Erasure, reason: Reason) -> Result<u64, ArchiveError> {
+        let (tables, here) = (Arc::clone(&self.tables), erasure.clone());
+        self.blocking(move || Ok(erase_in_tables(&tables, &here, reason)?)).await
     }
 
     async fn erase_in_segment(
         &self,
         key: ChunkKey,
         row: SegmentRow,
+        revision: u32,
         erasure: &Erasure,
         report: &mut EraseReport,
     ) -> Result<(), ArchiveError> {
@@ -193,16 +220,23 @@ impl Archivist {
             .await?;
             report.segments_deleted += 1;
         } else {
-            let object = vault.segment(&old).await.map_err(in_vault)?;
+            // What cannot be read cannot be kept either: erasing is not to wait for a repair that may never come.
+            let object = match vault.segment(&old).await {
+                Ok(object) => object,
+                Err(VaultError::Missing { .. } | VaultError::Damaged { .. }) => bytes::Bytes::new(),
+                Err(error) => return Err(in_vault(error)),
+            };
             let (here, hasher) = (erasure.clone(), self.identity.fingerprinter);
-            let name = bluetick_archive::SegmentName { revision: row.revision + 1, ..old };
+            let name = bluetick_archive::SegmentName { revision, ..old };
             let rewritten = self
                 .blocking(move || {
-                    let opened = segment::open(&object).map_err(|damage| damaged(&old, damage))?;
-                    let records = stubs.iter().map(|stub| records_of(stub, &opened, &hasher));
-                    let records: Vec<_> =
-                        records.collect::<Result<_, _>>().map_err(|why| damaged(&old, why))?;
-                    rewrite(&name, row, stubs, &records, &here, &hasher).map_err(ArchiveError::from)
+                    let salvaged = stubs.iter().map(|stub| salvage(stub, &object, &hasher));
+                    let salvaged: Vec<Salvaged> = salvaged.collect::<Result<_, _>>().map_err(in_chunks)?;
+                    let lost: usize = salvaged.iter().map(|chunk| chunk.lost()).sum();
+                    if lost > 0 {
+                        tracing::error!(segment = %old, lost, "messages of a damaged segment are lost for good");
+                    }
+                    rewrite(&name, row, stubs, &salvaged, &here, &hasher).map_err(ArchiveError::from)
                 })
                 .await?;
             self.go_on(ArchiveStep::BeforePut)?;
@@ -246,31 +280,61 @@ struct Rewritten {
     object: bytes::Bytes,
     row: SegmentRow,
     /// Each chunk as it is, and as it becomes.
-    chunks: Vec<(HotChunk, Vec<u8>)>,
+    chunks: Vec<(HotChunk, cold::Parts)>,
+}
+
+/// What could be read of a chunk's messages.
+enum Salvaged {
+    Whole(Vec<Vec<u8>>),
+    /// Nothing but what the rows keep.
+    Lost(Vec<(Vec<u8>, u64)>),
+}
+
+impl Salvaged {
+    fn lost(&self) -> usize {
+        match self {
+            Salvaged::Whole(_) => 0,
+            Salvaged::Lost(stubs) => stubs.len(),
+        }
+    }
+}
+
+/// The records of a chunk from its frame, if that is whole and holds what the rows say.
+fn salvage(stub: &Stub, object: &[u8], hasher: &chunk::Fingerprinter) -> Result<Salvaged, DecodeError> {
+    let FrameRef { offset, length, .. } = stub.chunk.place.frame;
+    let range =
+        usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(length as usize)?));
+    let frame = range.and_then(|range| object.get(range));
+    let frame = frame.and_then(|bytes| segment::decode_frame(bytes, &stub.chunk.place.frame).ok());
+    let records = frame.as_ref().and_then(|frame| records_in(stub, frame, hasher).ok());
+    Ok(match records {
+        Some(records) => Salvaged::Whole(records.into_iter().map(<[u8]>::to_vec).collect()),
+        None => Salvaged::Lost(stub.chunk.cells().map(|(record, hash)| (record.to_vec(), hash)).collect()),
+    })
 }
 
 fn rewrite(
     name: &bluetick_archive::SegmentName,
     row: SegmentRow,
     stubs: Vec<Stub>,
-    records: &[Vec<&[u8]>],
+    salvaged: &[Salvaged],
     erasure: &Erasure,
     hasher: &chunk::Fingerprinter,
 ) -> Result<Rewritten, TablesError> {
-    let mut changed: Vec<Vec<Vec<u8>>> = Vec::with_capacity(stubs.len());
-    for (stub, records) in stubs.iter().zip(records) {
-        let records = records.iter().zip(stub.first.get()..);
-        let records = records.map(|(record, seq)| without_content(Seq::new(seq), record, erasure));
-        changed.push(records.collect::<Result<_, _>>().map_err(in_chunks)?);
+    // Each chunk as records for the segment, and as what stays of them in the rows.
+    let (mut records, mut kept) = (Vec::with_capacity(stubs.len()), Vec::with_capacity(stubs.len()));
+    for (stub, salvaged) in stubs.iter().zip(salvaged) {
+        let (chunk_records, chunk_kept) =
+            changed(stub.first, salvaged, erasure, hasher).map_err(in_chunks)?;
+        records.push(chunk_records);
+        kept.push(chunk_kept);
     }
     let borrowed: Vec<Vec<&[u8]>> =
-        changed.iter().map(|chunk| chunk.iter().map(Vec::as_slice).collect()).collect();
+        records.iter().map(|chunk| chunk.iter().map(Vec::as_slice).collect()).collect();
     let laid = lay_out(name, &borrowed);
     let mut chunks = Vec::with_capacity(stubs.len());
-    for ((stub, records), place) in stubs.into_iter().zip(&borrowed).zip(&laid.places) {
-        let kept = records.iter().map(|record| cold::stub_of(record, hasher));
-        let kept: Vec<_> = kept.collect::<Result<_, _>>().map_err(in_chunks)?;
-        let becomes = cold::pack(&stub.header()?, place, &kept);
+    for ((stub, kept), place) in stubs.into_iter().zip(&kept).zip(&laid.places) {
+        let becomes = cold::pack(stub.first, &stub.header()?, place, kept);
         chunks.push((HotChunk { first: stub.first, bytes: stub.bytes }, becomes));
     }
     let row = SegmentRow {
@@ -280,6 +344,38 @@ fn rewrite(
         ..row
     };
     Ok(Rewritten { object: laid.sealed.bytes, row, chunks })
+}
+
+type Kept = Vec<(Vec<u8>, u64)>;
+
+/// What is lost keeps the hash of what it was, so that it is never taken for an empty message.
+fn changed(
+    first: Seq,
+    salvaged: &Salvaged,
+    erasure: &Erasure,
+    hasher: &chunk::Fingerprinter,
+) -> Result<(Vec<Vec<u8>>, Kept), DecodeError> {
+    let (mut records, mut kept) = (Vec::new(), Vec::new());
+    let mut keep = |seq: u64, record: &[u8], lost: Option<u64>| {
+        let record = without_content(Seq::new(seq), record, erasure)?;
+        let (stub, hash) = cold::stub_of(&record, hasher)?;
+        let erased = Record::decode(&record)?.content_type == ContentType::Erased;
+        kept.push((stub, lost.filter(|_| !erased).unwrap_or(hash)));
+        records.push(record);
+        Ok(())
+    };
+    match salvaged {
+        Salvaged::Whole(whole) => {
+            whole.iter().zip(first.get()..).try_for_each(|(record, seq)| keep(seq, record, None))?;
+        }
+        Salvaged::Lost(stubs) => {
+            stubs
+                .iter()
+                .zip(first.get()..)
+                .try_for_each(|((stub, hash), seq)| keep(seq, stub, Some(*hash)))?;
+        }
+    }
+    Ok((records, kept))
 }
 
 fn without_content(seq: Seq, record: &[u8], erasure: &Erasure) -> Result<Vec<u8>, DecodeError> {
@@ -296,7 +392,9 @@ fn flip(tables: &Tables, key: ChunkKey, rewritten: &Rewritten) -> Result<(), Arc
         if update.chunk(ChunkKey { first: chunk.first, ..key })? != Some(&chunk.bytes[..]) {
             return Err(moved_meanwhile(key));
         }
-        update.put_chunk(key.conversation, chunk.first, becomes)?;
+        for (first, part) in becomes {
+            update.put_chunk(key.conversation, *first, part)?;
+        }
     }
     update.set_segment(key, Some(&rewritten.row))?;
     Ok(update.commit()?)
@@ -311,8 +409,16 @@ fn is_needed(engine: &Engine, erasure: &Erasure) -> Result<bool, TablesError> {
     Ok(needed)
 }
 
+fn raise_names(tables: &Tables, id: ConversationId) -> Result<u32, TablesError> {
+    let engine = tables.writing()?;
+    let mut update = engine.update()?;
+    let revision = update.raise_names(id)?;
+    update.commit()?;
+    Ok(revision)
+}
+
 /// Rewrites the chunks whose content is here, and the lines of the inboxes. Returns how many messages went.
-fn erase_in_tables(tables: &Tables, erasure: &Erasure) -> Result<u64, TablesError> {
+fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result<u64, TablesError> {
     let id = erasure.conversation;
     let engine = tables.writing()?;
     let (mut erased, mut from) = (0, Some(Seq::FIRST));
@@ -328,7 +434,9 @@ fn erase_in_tables(tables: &Tables, erasure: &Erasure) -> Result<u64, TablesErro
         from = next;
     }
     let mut update = engine.update()?;
-    update.set_erased_pages(true)?;
+    if reason == Reason::Asked {
+        update.set_erased_pages(true)?;
+    }
     update.change_previews(id, erasure.through, |record| {
         // Only the newest message is looked at, and it is one of those up to the end of what is erased.
         match erasure.takes(Seq::ZERO, &Record::decode(record)?) {

@@ -1,6 +1,6 @@
 //! Giving the messages of a page their content from the archive.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bluetick_archive::segment::Frame;
 use bluetick_archive::{FrameRef, SegmentName, VaultError};
@@ -21,6 +21,9 @@ pub enum Filled {
 }
 
 const NO_ARCHIVE: &str = "these messages are in an archive, and the settings name none (archive.engine)";
+
+/// Segments whose damage was told of.
+const TOLD_AT_MOST: usize = 10_000;
 
 type Fetched = Result<Arc<Frame>, VaultError>;
 
@@ -59,9 +62,9 @@ impl Archivist {
                 (false, _) => lost.iter().for_each(|(index, ..)| lose(&mut draft.messages[*index])),
             }
         }
-        for (_, _, fetched) in &frames {
+        for (name, _, fetched) in &frames {
             if let Err(error @ (VaultError::Missing { .. } | VaultError::Damaged { .. })) = fetched {
-                tracing::error!(%error, "messages cannot be read from the archive");
+                self.tell_of_damage(name, error);
             }
         }
         if unavailable.is_empty() {
@@ -127,13 +130,24 @@ impl Archivist {
             && record.sender == message.sender.as_str()
             && self.identity.fingerprinter.of_content(record.content) == cell.content_hash;
         if !same {
-            tracing::error!(
-                conversation = %message.conversation, seq = %message.seq,
-                "the archive holds another message than the row says"
-            );
+            let name = cell.place.segment(self.identity.tag.0, message.conversation);
+            self.tell_of_damage(&name, &format_args!("{name} holds something else for seq {}", message.seq));
             return lose(message);
         }
         message.content = record.shared_content();
+    }
+}
+
+impl Archivist {
+    /// Once for each segment: whoever scrolls through it would fill the log.
+    fn tell_of_damage(&self, name: &SegmentName, what: &dyn std::fmt::Display) {
+        let mut told = self.state.told_damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= TOLD_AT_MOST {
+            told.clear();
+        }
+        if told.insert(*name) {
+            tracing::error!(%what, "messages cannot be read from the archive");
+        }
     }
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bluetick_archive::SegmentName;
-use bluetick_archive::segment::Opened;
+use bluetick_archive::segment::{Frame, Opened};
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::{ConversationId, Seq, StoreError};
 
 use super::Archivist;
 use crate::codec::archive::SegmentRow;
-use crate::codec::chunk::{Fingerprint, Header};
+use crate::codec::chunk::{Fingerprint, Fingerprinter, Header};
 use crate::codec::cold::ColdChunk;
 use crate::tables::{ChunkKey, Engine, TablesError};
 
@@ -102,14 +102,20 @@ pub fn stubs_of(engine: &Engine, key: ChunkKey, row: &SegmentRow) -> Result<Vec<
 pub fn records_of<'o>(
     stub: &Stub,
     opened: &'o Opened,
-    hasher: &crate::codec::chunk::Fingerprinter,
+    hasher: &Fingerprinter,
 ) -> Result<Vec<&'o [u8]>, String> {
+    let frame = opened.frames.iter().find(|(frame, _)| *frame == stub.chunk.place.frame);
+    let (_, frame) = frame.ok_or_else(|| format!("it has no frame for seq {}", stub.first))?;
+    records_in(stub, frame, hasher)
+}
+
+/// The same, from the frame.
+pub fn records_in<'f>(
+    stub: &Stub,
+    frame: &'f Frame,
+    hasher: &Fingerprinter,
+) -> Result<Vec<&'f [u8]>, String> {
     let place = &stub.chunk.place;
-    let (_, frame) = opened
-        .frames
-        .iter()
-        .find(|(frame, _)| *frame == place.frame)
-        .ok_or_else(|| format!("it has no frame for seq {}", stub.first))?;
     let mut records = Vec::with_capacity(stub.prints.len());
     for ((kept, hash), index) in stub.chunk.cells().zip(place.index as usize..) {
         let seq = stub.first.plus((index - place.index as usize) as u64);

@@ -19,6 +19,7 @@ mod sweep;
 mod verify;
 
 pub use fill::Filled;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ use bluetick_core::{ConversationId, StoreError, Timestamp};
 use bytes::Bytes;
 
 use crate::commit::{Handover, Queue};
+use crate::lock::DataLock;
 use crate::memory::Rooms;
 use crate::tables::{Identity, Tables, TablesError};
 
@@ -50,7 +52,7 @@ pub enum ArchiveStep {
 pub type OnArchiveStep = Arc<dyn Fn(ArchiveStep) -> bool + Send + Sync>;
 
 /// Tables are written anew when this much of them is free, and at least that part of the file.
-const COMPACT_FROM_BYTES: u64 = 8 << 20;
+const COMPACT_FROM_BYTES: u64 = 1 << 20;
 const COMPACT_FROM_PART: u64 = 4;
 /// What nobody refers to is looked for at the first run, and then once a day.
 const SWEEP_EVERY: Duration = Duration::from_secs(24 * 3600);
@@ -70,6 +72,8 @@ pub struct Archivist {
     pub identity: Identity,
     pub clock: Arc<dyn Clock>,
     pub on_step: OnArchiveStep,
+    /// Held by each step: nobody else may open the directory while one still writes.
+    pub lock: Arc<DataLock>,
     pub state: ArchivistState,
 }
 
@@ -78,7 +82,7 @@ pub struct Archivist {
 pub struct ArchivistState {
     /// Held by the one job that runs.
     job: tokio::sync::Mutex<()>,
-    stopping: AtomicBool,
+    stopping: Arc<AtomicBool>,
     /// Held by each step that goes on by itself when its job is dropped. While one does, no other job begins: it could
     /// take an object for an orphan to which that step is about to refer.
     steps: Arc<()>,
@@ -87,6 +91,7 @@ pub struct ArchivistState {
     runs: AtomicU64,
     failed_runs: AtomicU64,
     last: Mutex<LastRun>,
+    told_damaged: Mutex<HashSet<SegmentName>>,
 }
 
 #[derive(Default)]
@@ -272,9 +277,9 @@ impl Archivist {
         }
         let total = space.file_bytes - space.free_bytes;
         progress.advanced(Stage::Compacting, 0, total);
-        let tables = Arc::clone(&self.tables);
+        let (tables, stopping) = (Arc::clone(&self.tables), Arc::clone(&self.state.stopping));
         let after = self.blocking(move || {
-            match tables.compact() {
+            match tables.compact(&|| stopping.load(Ordering::Relaxed)) {
                 Ok(()) if erased => {
                     let engine = tables.writing()?;
                     let mut update = engine.update()?;
@@ -320,6 +325,12 @@ impl Archivist {
         &self,
         work: impl FnOnce() -> Result<T, ArchiveError> + Send + 'static,
     ) -> Result<T, ArchiveError> {
+        let lock = Arc::clone(&self.lock);
+        let work = move || {
+            let result = work();
+            drop(lock);
+            result
+        };
         blocking(Some(Arc::clone(&self.state.steps)), work).await
     }
 

@@ -38,6 +38,7 @@ pub struct Rules {
 struct Planned {
     key: ChunkKey,
     last: Seq,
+    revision: u32,
     chunks: Vec<HotChunk>,
 }
 
@@ -47,7 +48,8 @@ struct Packed {
     name: SegmentName,
     row: SegmentRow,
     object: bytes::Bytes,
-    cold: Vec<Vec<u8>>,
+    /// For each chunk, what takes its place.
+    cold: Vec<cold::Parts>,
 }
 
 impl Archivist {
@@ -205,7 +207,7 @@ fn plan(engine: &Engine, id: ConversationId, rules: Rules) -> Result<Option<Plan
     }
     let last = end_of(last.first, &last.bytes).map_err(in_chunks)?;
     let key = ChunkKey { conversation: id, first: first.first };
-    Ok(Some(Planned { key, last, chunks }))
+    Ok(Some(Planned { key, last, revision: progress.revision(), chunks }))
 }
 
 /// What is known of how old a chunk is.
@@ -250,7 +252,7 @@ fn oldest(chunks: &[HotChunk], now: Timestamp) -> Result<Option<Timestamp>, Deco
 fn pack(planned: Planned, store: [u8; 8], hasher: &Fingerprinter) -> Result<Packed, TablesError> {
     let in_chunks = |error| TablesError::Damaged { table: "chunks", error };
     let ChunkKey { conversation, first } = planned.key;
-    let name = SegmentName { store, conversation, first, last: planned.last, revision: 1 };
+    let name = SegmentName { store, conversation, first, last: planned.last, revision: planned.revision };
     let unpacked: Vec<_> = planned
         .chunks
         .iter()
@@ -266,7 +268,8 @@ fn pack(planned: Planned, store: [u8; 8], hasher: &Fingerprinter) -> Result<Pack
             .map(|record| cold::stub_of(record, hasher))
             .collect::<Result<_, _>>()
             .map_err(in_chunks)?;
-        cold.push(cold::pack(&Header::read(&chunk.bytes).map_err(in_chunks)?, place, &stubs));
+        let header = Header::read(&chunk.bytes).map_err(in_chunks)?;
+        cold.push(cold::pack(chunk.first, &header, place, &stubs));
     }
     let row = SegmentRow {
         last: planned.last,
@@ -324,7 +327,9 @@ fn flip(tables: &Tables, packed: &Packed, go_on: impl Fn() -> bool) -> Result<bo
         if update.chunk(ChunkKey { first: chunk.first, ..key })? != Some(&chunk.bytes[..]) {
             return Ok(false);
         }
-        update.put_chunk(key.conversation, chunk.first, cold)?;
+        for (first, part) in cold {
+            update.put_chunk(key.conversation, *first, part)?;
+        }
     }
     update.set_segment(key, Some(&packed.row))?;
     let mut progress = update.progress(key.conversation)?;
@@ -349,7 +354,11 @@ impl Pace {
         Pace { messages_per_second, started: Instant::now(), moved: 0 }
     }
 
+    /// What was not used for a while is not made up for later, but for a second's worth.
     fn count(&mut self, messages: u64) {
+        let used = Duration::from_secs_f64(self.moved as f64 / self.messages_per_second.max(1) as f64);
+        let unused = self.started.elapsed().saturating_sub(used);
+        self.started += unused.saturating_sub(Duration::from_secs(1));
         self.moved += messages;
     }
 

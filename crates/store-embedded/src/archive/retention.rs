@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use bluetick_core::{ConversationId, Seq, Timestamp};
 
+use super::erase::Reason;
 use super::{Archivist, is_damage};
 use crate::codec::DecodeError;
 use crate::codec::archive::Erasure;
@@ -23,20 +24,24 @@ impl Archivist {
         let millis = i64::try_from(self.settings.retention_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
         let now = self.clock.now();
         let before = Timestamp::from_millis(now.millis().saturating_sub(millis));
-        let mut erased = 0;
+        let (mut erased, mut unavailable) = (0, None);
         let mut walk = self.walk(only).await?;
         while let Some(id) = self.next(&mut walk).await? {
-            match self.expire_one(id, before, now).await {
+            match self.expire_one(id, before, now, unavailable.is_none()).await {
                 Ok(messages) => erased += messages,
                 // The others go all the same.
                 Err(error) if is_damage(&error) => {
                     tracing::error!(conversation = %id, %error, "what is past its retention cannot be erased");
                 }
+                // What is here goes all the same, without asking again and again.
+                Err(error @ ArchiveError::Unavailable(_)) => {
+                    unavailable.get_or_insert(error);
+                }
                 Err(error) => return Err(error),
             }
             progress.advanced(Stage::Erasing, walk.done, walk.total);
         }
-        Ok(erased)
+        unavailable.map_or(Ok(erased), Err)
     }
 
     async fn expire_one(
@@ -44,12 +49,16 @@ impl Archivist {
         id: ConversationId,
         before: Timestamp,
         now: Timestamp,
+        asks_archive: bool,
     ) -> Result<u64, ArchiveError> {
         let tables = Arc::clone(&self.tables);
         let found = self.blocking(move || Ok(expired(&*tables.current()?, id, before, now)?));
         let Some(through) = found.await? else { return Ok(0) };
         let erasure = Erasure { conversation: id, sender: None, through };
-        let erased = self.erase_content(&erasure).await?.messages;
+        if !asks_archive {
+            return self.erase_here(&erasure, Reason::Expired).await;
+        }
+        let erased = self.erase_content(&erasure, Reason::Expired).await?.messages;
         self.note_expired(id, through).await?;
         Ok(erased)
     }
@@ -81,14 +90,32 @@ fn expired(
     snapshot.chunks(id, done.next(), |first, bytes| {
         let header = Header::read(bytes)?;
         if !is_expired(&header, before, now)? {
+            // In a quiet conversation a chunk fills for years: what is at its beginning does not wait for its end.
+            let old = if header.is_cold() { 0 } else { old_ones(&header, before)? };
+            let end = first.plus(old).previous();
+            through = through.max((old > 0 && end > done).then_some(end));
             return Ok(false);
         }
         // The chunk at the border may have grown since.
         let end = first.plus(header.count as u64).previous();
-        through = through.max((end > done).then_some(end));
+        // A segment goes as a whole: rewriting it for each chunk would cost more than it holds.
+        let is_border = !header.is_cold() || ColdChunk::read(&header)?.place.last == end;
+        through = through.max((is_border && end > done).then_some(end));
         Ok(true)
     })?;
     Ok(through)
+}
+
+/// How many messages at the beginning of a chunk are past their retention.
+fn old_ones(header: &Header<'_>, before: Timestamp) -> Result<u64, DecodeError> {
+    let mut old = 0;
+    for record in chunk::unpack(header)?.records() {
+        if Record::decode(record)?.received_at >= before {
+            break;
+        }
+        old += 1;
+    }
+    Ok(old)
 }
 
 /// The header's bound never goes back. Where a clock that was ahead set it, each message has to be old by itself: what

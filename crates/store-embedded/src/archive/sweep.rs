@@ -8,6 +8,7 @@ use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use futures_util::StreamExt;
 
 use super::{ArchiveStep, Archivist, in_vault};
+use crate::codec::archive::SegmentRow;
 use crate::tables::ChunkKey;
 
 /// Objects that are compared with the rows at a time.
@@ -29,8 +30,15 @@ impl Archivist {
                 names.push(object.map_err(in_vault)?.0);
             }
             looked_at += names.len() as u64;
-            for name in self.orphans(names).await? {
+            for (name, row) in self.orphans(names).await? {
                 self.go_on(ArchiveStep::BeforeDelete)?;
+                if let Some(wanted) = row
+                    && !self.is_there(&wanted).await?
+                {
+                    // Rows from a backup: what they name was rewritten since, and this may be all that is left of it.
+                    tracing::error!(segment = %name, %wanted, "an object is kept because the one that is wanted is not there");
+                    continue;
+                }
                 self.delete(name).await?;
                 tracing::info!(segment = %name, "deleted an object of the archive that nothing refers to");
                 swept += 1;
@@ -38,26 +46,44 @@ impl Archivist {
             }
             progress.advanced(Stage::Sweeping, looked_at, looked_at);
         }
-        // Puts that were cut off leave what no list shows.
-        swept += vault.sweep_unfinished(self.identity.tag.0).await.map_err(in_vault)?;
         if only.is_none() {
+            // Puts that were cut off leave what no list shows.
+            swept += vault.sweep_unfinished(self.identity.tag.0).await.map_err(in_vault)?;
             self.last().swept = Some(std::time::Instant::now());
         }
         Ok(swept)
     }
 
-    async fn orphans(&self, mut names: Vec<SegmentName>) -> Result<Vec<SegmentName>, ArchiveError> {
-        let tables = Arc::clone(&self.tables);
+    async fn is_there(&self, wanted: &SegmentName) -> Result<bool, ArchiveError> {
+        let mut objects = self.vault()?.list(self.identity.tag.0, Some(wanted.conversation));
+        while let Some(object) = objects.next().await {
+            if object.map_err(in_vault)?.0 == *wanted {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Those that no row refers to, and for each what the row of their place refers to instead.
+    async fn orphans(
+        &self,
+        mut names: Vec<SegmentName>,
+    ) -> Result<Vec<(SegmentName, Option<SegmentName>)>, ArchiveError> {
+        let (tables, store) = (Arc::clone(&self.tables), self.identity.tag.0);
         self.blocking(move || {
             let engine = tables.current()?;
             let snapshot = engine.snapshot()?;
             let mut orphans = Vec::new();
             for name in names.drain(..) {
-                let row =
-                    snapshot.segment(ChunkKey { conversation: name.conversation, first: name.first })?;
-                let wanted = row.is_some_and(|row| row.last == name.last && row.revision == name.revision);
-                if !wanted {
-                    orphans.push(name);
+                let key = ChunkKey { conversation: name.conversation, first: name.first };
+                let wanted = snapshot.segment(key)?.map(|SegmentRow { last, revision, .. }| SegmentName {
+                    store,
+                    last,
+                    revision,
+                    ..name
+                });
+                if wanted != Some(name) {
+                    orphans.push((name, wanted));
                 }
             }
             Ok(orphans)

@@ -54,6 +54,9 @@ pub struct Progress {
     pub expired_through: Seq,
     /// It was brought back to stay.
     pub kept_hot: bool,
+    /// Raised whenever a name could come to mean something else: a request that was given up may still be carried out,
+    /// and must not meet an object that somebody refers to.
+    pub names_raised: u32,
 }
 
 impl Progress {
@@ -62,7 +65,13 @@ impl Progress {
             put_varint(out, self.moved_through.get());
             put_varint(out, self.expired_through.get());
             out.push(self.kept_hot.into());
+            put_varint(out, self.names_raised.into());
         })
+    }
+
+    /// The revision of objects that are put from now on.
+    pub fn revision(&self) -> u32 {
+        self.names_raised + 1
     }
 
     pub fn read(row: &[u8]) -> Result<Progress, DecodeError> {
@@ -71,6 +80,7 @@ impl Progress {
             moved_through: Seq::new(reader.varint()?),
             expired_through: Seq::new(reader.varint()?),
             kept_hot: reader.u8()? != 0,
+            names_raised: read_small(&mut reader)?,
         })
     }
 }
@@ -148,8 +158,12 @@ mod tests {
             raw_bytes: 120_000,
         };
         assert_eq!(SegmentRow::read(&segment.encode()), Ok(segment));
-        let progress =
-            Progress { moved_through: Seq::new(1000), expired_through: Seq::new(3), kept_hot: true };
+        let progress = Progress {
+            moved_through: Seq::new(1000),
+            expired_through: Seq::new(3),
+            kept_hot: true,
+            names_raised: 2,
+        };
         assert_eq!(Progress::read(&progress.encode()), Ok(progress));
         let count = ColdCount { segments: 3, messages: 3000, bytes: 1, raw_bytes: 2 };
         assert_eq!(read_count(&count_row(&count)), Ok(count));
@@ -161,7 +175,7 @@ mod tests {
         assert_eq!(Erasure::read(&erasure.key(), &erasure.row()), Ok(erasure.clone()));
         let everybody = Erasure { sender: None, ..erasure.clone() };
         assert_eq!(Erasure::read(&everybody.key(), &everybody.row()), Ok(everybody));
-        assert_eq!(hex(&progress.encode()), "02e80703 017ab84c f6");
+        assert_eq!(hex(&progress.encode()), "02e80703 01023b5a 2a8c");
         assert_eq!(hex(&erasure.row()), "02090561 6c696365 2e47fe03");
     }
 }

@@ -106,39 +106,85 @@ pub fn erased(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
     Ok(out)
 }
 
-/// Writes what stays of the chunk that `header` heads.
-pub fn pack(header: &Header<'_>, place: &ColdPlace, stubs: &[(Vec<u8>, u64)]) -> Vec<u8> {
+/// The largest row that shares a page of the table engine with others; a larger one takes pages of its own.
+const SHARED_PAGE_BYTES: usize = 2_000;
+
+/// Chunks, each with its first place.
+pub type Parts = Vec<(Seq, Vec<u8>)>;
+
+/// What stays of the chunk that `header` heads: one chunk, or several where one would waste most of a page. With each,
+/// its first place.
+pub fn pack(first: Seq, header: &Header<'_>, place: &ColdPlace, stubs: &[(Vec<u8>, u64)]) -> Parts {
     let prints: Vec<Fingerprint> = header.fingerprints().collect();
     assert_eq!(prints.len(), stubs.len(), "each message leaves something behind");
-    let mut raw = Vec::new();
-    for (stub, _) in stubs {
-        put_varint(&mut raw, stub.len() as u64);
-        raw.extend_from_slice(stub);
+    let mut parts = Vec::with_capacity(1);
+    let whole = Part { first, place: *place, notices_before: header.notices_before, prints: &prints, stubs };
+    whole.pack_into(header, &mut parts);
+    parts
+}
+
+/// Some messages of a chunk, one after the other.
+struct Part<'a> {
+    first: Seq,
+    place: ColdPlace,
+    notices_before: u64,
+    prints: &'a [Fingerprint],
+    stubs: &'a [(Vec<u8>, u64)],
+}
+
+impl Part<'_> {
+    fn pack_into(&self, header: &Header<'_>, parts: &mut Parts) {
+        let packed = self.pack(header);
+        let count = self.stubs.len();
+        if packed.len() <= SHARED_PAGE_BYTES || count == 1 {
+            return parts.push((self.first, packed));
+        }
+        let (prints, later_prints) = self.prints.split_at(count / 2);
+        let (stubs, later_stubs) = self.stubs.split_at(count / 2);
+        let notices = prints.iter().filter(|print| **print == Fingerprint::NONE).count() as u64;
+        let later = Part {
+            first: self.first.plus(stubs.len() as u64),
+            place: ColdPlace { index: self.place.index + stubs.len() as u32, ..self.place },
+            notices_before: self.notices_before + notices,
+            prints: later_prints,
+            stubs: later_stubs,
+        };
+        Part { prints, stubs, ..*self }.pack_into(header, parts);
+        later.pack_into(header, parts);
     }
-    for (_, hash) in stubs {
-        raw.extend_from_slice(&hash.to_le_bytes());
+
+    fn pack(&self, header: &Header<'_>) -> Vec<u8> {
+        let Part { place, prints, stubs, notices_before, .. } = self;
+        let mut raw = Vec::new();
+        for (stub, _) in *stubs {
+            put_varint(&mut raw, stub.len() as u64);
+            raw.extend_from_slice(stub);
+        }
+        for (_, hash) in *stubs {
+            raw.extend_from_slice(&hash.to_le_bytes());
+        }
+        let facts = Facts {
+            packing: COLD,
+            raw_bytes: raw.len(),
+            newest: header.newest_received_at,
+            notices_before: *notices_before,
+        };
+        let mut out = Vec::new();
+        chunk::put_chunk(&mut out, prints.iter().copied(), facts, |out| {
+            put_varint(out, place.first.get());
+            put_varint(out, place.last.get());
+            put_varint(out, place.revision.into());
+            put_varint(out, place.frame.offset);
+            put_varint(out, place.frame.length.into());
+            put_varint(out, place.frame.raw_length.into());
+            out.extend_from_slice(&place.frame.checksum.to_le_bytes());
+            put_varint(out, place.index.into());
+            // Written once and kept for long: worth the time.
+            let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL).expect("a compressor needs memory only");
+            chunk::compress(&mut zstd, &raw, out);
+        });
+        out
     }
-    let facts = Facts {
-        packing: COLD,
-        raw_bytes: raw.len(),
-        newest: header.newest_received_at,
-        notices_before: header.notices_before,
-    };
-    let mut out = Vec::new();
-    chunk::put_chunk(&mut out, prints.into_iter(), facts, |out| {
-        put_varint(out, place.first.get());
-        put_varint(out, place.last.get());
-        put_varint(out, place.revision.into());
-        put_varint(out, place.frame.offset);
-        put_varint(out, place.frame.length.into());
-        put_varint(out, place.frame.raw_length.into());
-        out.extend_from_slice(&place.frame.checksum.to_le_bytes());
-        put_varint(out, place.index.into());
-        // Written once and kept for long: worth the time.
-        let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL).expect("a compressor needs memory only");
-        chunk::compress(&mut zstd, &raw, out);
-    });
-    out
 }
 
 const STUB_LEVEL: i32 = 9;
@@ -188,7 +234,52 @@ mod tests {
         let header = Header::read(&hot).unwrap();
         let unpacked = chunk::unpack(&header).unwrap();
         let stubs: Vec<_> = unpacked.records().map(|record| stub_of(record, &HASHER).unwrap()).collect();
-        pack(&header, &place(), &stubs)
+        let mut parts = pack(Seq::new(65), &header, &place(), &stubs);
+        assert_eq!(parts.len(), 1);
+        parts.remove(0).1
+    }
+
+    #[test]
+    fn what_would_waste_a_page_is_cut_and_every_message_keeps_its_place() {
+        let records: Vec<Vec<u8>> = (0..64).map(|number| record(number * 7_919, "words")).collect();
+        // Names that do not compress, and every fifth message a notice.
+        let mut dice = 1u64;
+        let stubs: Vec<(Vec<u8>, u64)> = records
+            .iter()
+            .map(|record| {
+                let (mut stub, hash) = stub_of(record, &HASHER).unwrap();
+                for _ in 0..40 {
+                    dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    stub.push((dice >> 56) as u8);
+                }
+                (stub, hash)
+            })
+            .collect();
+        let print = |number: usize| Fingerprint(if number.is_multiple_of(5) { 0 } else { 9 });
+        let entries: Vec<_> = records
+            .iter()
+            .enumerate()
+            .map(|(number, record)| Entry { record, fingerprint: print(number) })
+            .collect();
+        let mut hot = Vec::new();
+        Packer::default().pack(&entries, Timestamp::from_millis(77), 5, &mut hot);
+        let header = Header::read(&hot).unwrap();
+        let parts = pack(Seq::new(65), &header, &place(), &stubs);
+        assert!(parts.len() > 1);
+        let mut number = 0;
+        for (first, bytes) in &parts {
+            assert!(bytes.len() <= SHARED_PAGE_BYTES, "{}", bytes.len());
+            assert_eq!(first.get(), 65 + number as u64);
+            let part = Header::read(bytes).unwrap();
+            let chunk = ColdChunk::read(&part).unwrap();
+            assert_eq!(chunk.place.index as usize, place().index as usize + number);
+            for (index, (stub, hash)) in chunk.cells().enumerate() {
+                assert_eq!((stub, hash), (&stubs[number].0[..], stubs[number].1));
+                assert_eq!(part.notices_through(index), header.notices_through(number));
+                number += 1;
+            }
+        }
+        assert_eq!(number, 64);
     }
 
     #[test]

@@ -111,7 +111,10 @@ impl Spares {
                 Ok(()) => state.ready.push(spare),
                 Err(error) => {
                     tracing::warn!(%error, "no spare log segment could be made; trying again when one is needed");
-                    state = self.changed.wait(state).expect("nobody panics while holding the list of spares");
+                    if !state.closed {
+                        state =
+                            self.changed.wait(state).expect("nobody panics while holding the list of spares");
+                    }
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bluetick_core::ports::ColdCount;
 use bluetick_core::{ConversationId, Seq, UserId};
 
-use super::{COLD_COUNT_KEY, Engine, Snapshot, TablesError, Update, in_table};
+use super::{COLD_COUNT_KEY, Engine, FORMAT_VERSION, IDENTITY_KEY, Snapshot, TablesError, Update, in_table};
 use crate::codec::archive::{Erasure, Progress, SegmentRow, count_row, read_count};
 use crate::codec::{DecodeError, chunk, rows};
 
@@ -164,15 +164,27 @@ impl Update<'_> {
         self.put(self.tables.progress, id.as_bytes(), &progress.encode())
     }
 
+    /// New objects of the conversation get names that none had before. Returns their revision.
+    pub fn raise_names(&mut self, id: ConversationId) -> Result<u32, TablesError> {
+        let mut progress = self.progress(id)?;
+        progress.names_raised = progress.names_raised.saturating_add(1);
+        self.put_progress(id, &progress)?;
+        Ok(progress.revision())
+    }
+
     /// Puts a segment, or takes it away, and counts it.
     pub fn set_segment(&mut self, key: ChunkKey, row: Option<&SegmentRow>) -> Result<(), TablesError> {
         let stored = rows::chunk_key(key.conversation, key.first);
         let before = self.tables.segments.get(&self.txn, &stored)?;
         let before = before.map(SegmentRow::read).transpose().map_err(in_table("segments"))?;
         match row {
-            Some(row) => self.put(self.tables.segments, &stored, &row.encode())?,
+            Some(row) => {
+                self.put(self.tables.segments, &stored, &row.encode())?;
+                self.keep_older_programs_out()?;
+            }
             None => {
                 self.tables.segments.delete(&mut self.txn, &stored)?;
+                self.raise_names(key.conversation)?;
             }
         }
         let total = self.cold_count()?;
@@ -185,6 +197,17 @@ impl Update<'_> {
             raw_bytes: (total.raw_bytes + come.raw_bytes).saturating_sub(gone.raw_bytes),
         };
         self.put(self.tables.meta, COLD_COUNT_KEY, &count_row(&count))
+    }
+
+    /// They would take a chunk without content for a damaged one.
+    fn keep_older_programs_out(&mut self) -> Result<(), TablesError> {
+        let Some(row) = self.tables.meta.get(&self.txn, IDENTITY_KEY)? else { return Ok(()) };
+        let version = FORMAT_VERSION.to_le_bytes();
+        if row.starts_with(&version) || row.len() < version.len() {
+            return Ok(());
+        }
+        let row = [&version[..], &row[version.len()..]].concat();
+        self.put(self.tables.meta, IDENTITY_KEY, &row)
     }
 
     fn cold_count(&self) -> Result<ColdCount, TablesError> {

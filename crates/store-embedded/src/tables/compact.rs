@@ -1,13 +1,14 @@
-//! Giving space back: LMDB reuses the pages that were freed and never returns them, so the tables are written anew,
-//! without them, beside the old ones, and take their place. Readers go on meanwhile; writers wait; whatever happens, one
-//! of the two files is there, whole.
+//! Giving space back: LMDB reuses the pages that were freed and never returns them, so the tables are written anew, row by
+//! row, beside the old ones, and take their place. Readers go on meanwhile; writers wait; whatever happens, one of the
+//! two files is there, whole. (The engine's own copy takes pages as they are, with what was deleted from them.)
 
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use heed::CompactionOption;
+use heed::PutFlags;
 
 use super::{Engine, Tables, TablesError};
 
@@ -20,9 +21,14 @@ pub struct Space {
 }
 
 const DATA: &str = "data.mdb";
-const COPY: &str = "data.mdb.compacted";
-/// How long readers that are under way are waited for, while new ones wait.
-const PATIENCE: Duration = Duration::from_secs(2);
+const COPY: &str = "compacted";
+/// What the copy keeps in memory before it is written.
+const TRANSACTION_BYTES: usize = 8 << 20;
+/// How long new readers wait at most while those that are under way come to their end, and how long they are left alone
+/// before it is tried again.
+const MOMENT: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Engine {
     pub fn space(&self) -> Result<Space, TablesError> {
@@ -33,52 +39,80 @@ impl Engine {
 }
 
 impl Tables {
-    /// Writes the tables anew. Blocks for as long as that takes.
-    pub fn compact(&self) -> Result<(), TablesError> {
+    /// Writes the tables anew. Blocks for as long as that takes, or until `must_stop` says so.
+    pub fn compact(&self, must_stop: &dyn Fn() -> bool) -> Result<(), TablesError> {
         let turn = self.turn();
         let copy = self.directory.join(COPY);
-        let outcome = self.current().and_then(|engine| write_copy(&engine, &copy));
+        remove(&copy);
+        let outcome = self.current().and_then(|engine| write_copy(&engine, &copy, must_stop));
         if let Err(error) = outcome {
             remove(&copy);
             return Err(error);
         }
-        let mut slot = self.engine.write().expect("nobody panics while holding the engine");
-        let swapped = match alone(&mut slot) {
-            Some(engine) => {
-                engine.env.prepare_for_closing().wait();
-                let swapped =
-                    fs::rename(&copy, self.directory.join(DATA)).and_then(|()| sync(&self.directory));
-                *slot = Some(Arc::new(Engine::open(&self.directory)?));
-                swapped
-            }
-            // The old file stays, and it is tried again another time.
-            None => Err(std::io::Error::other("somebody reads the tables for long")),
-        };
-        drop(slot);
+        let swapped = self.swap(&copy, must_stop);
         drop(turn);
-        swapped.map_err(|error| {
-            remove(&copy);
-            TablesError::Io { path: copy, error }
-        })
+        remove(&copy);
+        swapped
+    }
+
+    /// Nobody may use the old file then. It is looked for such a moment again and again, a short while each time:
+    /// whoever reads may wait for somebody who waits for the tables.
+    fn swap(&self, copy: &Path, must_stop: &dyn Fn() -> bool) -> Result<(), TablesError> {
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE && !must_stop() {
+            let mut slot = self.engine.write().expect("nobody panics while holding the engine");
+            if let Some(engine) = alone(&mut slot) {
+                engine.env.prepare_for_closing().wait();
+                let swapped = put_in_place(copy, &self.directory);
+                // Should it fail, the next one to read or write opens it.
+                *slot = Engine::open(&self.directory).map(Arc::new).ok();
+                return swapped.map_err(|error| TablesError::Io { path: copy.to_owned(), error });
+            }
+            drop(slot);
+            std::thread::sleep(PAUSE);
+        }
+        // The old file stays, and it is tried again another time.
+        let error = io::Error::other("the tables are read all the time");
+        Err(TablesError::Io { path: copy.to_owned(), error })
     }
 
     /// What an interrupted [`Tables::compact`] left.
     pub(super) fn remove_leftovers(directory: &Path) {
-        let copy = directory.join(COPY);
-        if copy.exists() {
-            remove(&copy);
-        }
+        remove(&directory.join(COPY));
     }
 }
 
-fn write_copy(engine: &Engine, copy: &Path) -> Result<(), TablesError> {
+/// In one go over each table, in the order of its keys, so that its pages are full.
+fn write_copy(engine: &Engine, copy: &Path, must_stop: &dyn Fn() -> bool) -> Result<(), TablesError> {
     let at_copy = |error| TablesError::Io { path: copy.to_owned(), error };
-    let mut file = File::create(copy).map_err(at_copy)?;
-    engine.env.copy_to_file(&mut file, CompactionOption::Enabled)?;
-    file.sync_all().map_err(at_copy)
+    fs::create_dir(copy).map_err(at_copy)?;
+    let fresh = Engine::open(copy)?;
+    let snapshot = engine.env.read_txn()?;
+    let mut txn = fresh.env.write_txn()?;
+    let mut bytes = 0;
+    for ((_, from), (_, to)) in engine.tables().into_iter().zip(fresh.tables()) {
+        for found in from.iter(&snapshot)? {
+            let (key, row) = found?;
+            to.put_with_flags(&mut txn, PutFlags::APPEND, key, row)?;
+            bytes += key.len() + row.len();
+            if bytes >= TRANSACTION_BYTES {
+                if must_stop() {
+                    return Err(TablesError::Stopped);
+                }
+                txn.commit()?;
+                txn = fresh.env.write_txn()?;
+                bytes = 0;
+            }
+        }
+    }
+    txn.commit()?;
+    fresh.env.force_sync()?;
+    let Engine { env, .. } = fresh;
+    env.prepare_for_closing().wait();
+    Ok(())
 }
 
-/// The engine when nobody else uses it any more. New readers wait at the slot, so this is not long.
+/// The engine, if everybody else lets go of it within a moment.
 fn alone(slot: &mut Option<Arc<Engine>>) -> Option<Engine> {
     let started = Instant::now();
     let mut engine = slot.take()?;
@@ -87,20 +121,26 @@ fn alone(slot: &mut Option<Arc<Engine>>) -> Option<Engine> {
             Ok(engine) => return Some(engine),
             Err(shared) => engine = shared,
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > MOMENT {
             *slot = Some(engine);
             return None;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::yield_now();
     }
 }
 
-fn sync(directory: &Path) -> std::io::Result<()> {
+fn put_in_place(copy: &Path, directory: &Path) -> io::Result<()> {
+    let data = copy.join(DATA);
+    File::open(&data)?.sync_all()?;
+    fs::rename(data, directory.join(DATA))?;
     File::open(directory)?.sync_all()
 }
 
 fn remove(copy: &Path) {
-    if let Err(error) = fs::remove_file(copy) {
-        tracing::warn!(file = %copy.display(), %error, "a half-written copy of the tables could not be removed");
+    match fs::remove_dir_all(copy) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(directory = %copy.display(), %error, "a copy of the tables could not be removed");
+        }
+        _ => {}
     }
 }

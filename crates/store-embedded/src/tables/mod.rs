@@ -42,7 +42,9 @@ use crate::codec::{DecodeError, Reader, rows};
 use crate::log::{BatchNumber, StoreTag};
 
 /// Raised when the bytes in the tables change their meaning.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
+/// Of a store in which nothing was ever archived: older programs can read it.
+const WITHOUT_ARCHIVE: u32 = 2;
 /// Address space, not disk: the file grows as it is filled.
 const MAP_BYTES: usize = 1 << 40;
 const MAX_READERS: u32 = 2048;
@@ -131,7 +133,20 @@ impl Tables {
 
     /// What to read with. Held for one read, never longer.
     pub fn current(&self) -> Result<Arc<Engine>, TablesError> {
-        self.engine.read().expect("nobody panics while holding the engine").clone().ok_or(TablesError::Closed)
+        let engine = self.engine.read().expect("nobody panics while holding the engine").clone();
+        match engine {
+            Some(engine) => Ok(engine),
+            None => self.open_again(),
+        }
+    }
+
+    /// After it could not be opened again at once.
+    fn open_again(&self) -> Result<Arc<Engine>, TablesError> {
+        let mut slot = self.engine.write().expect("nobody panics while holding the engine");
+        if slot.is_none() {
+            *slot = Some(Arc::new(Engine::open(&self.directory)?));
+        }
+        slot.clone().ok_or(TablesError::Closed)
     }
 
     /// What to write with, when it is one's turn. Held for one checkpoint, or one change by the archive.
@@ -302,7 +317,7 @@ impl Engine {
         if version > FORMAT_VERSION {
             return Err(TablesError::TooNew { found: version });
         }
-        if version < FORMAT_VERSION {
+        if version < WITHOUT_ARCHIVE {
             return Err(TablesError::TooOld { found: version });
         }
         let mut read = || -> Result<Identity, DecodeError> {
@@ -316,7 +331,7 @@ impl Engine {
     }
 
     pub fn set_identity(&self, identity: &Identity) -> Result<(), TablesError> {
-        let mut row = FORMAT_VERSION.to_le_bytes().to_vec();
+        let mut row = WITHOUT_ARCHIVE.to_le_bytes().to_vec();
         row.extend_from_slice(&identity.tag.0);
         row.extend_from_slice(&identity.fingerprinter.0);
         row.extend_from_slice(&identity.epoch.get().to_le_bytes());
@@ -344,10 +359,10 @@ impl Engine {
         Reader(row).u64().map(BatchNumber).map_err(in_table("meta"))
     }
 
-    /// How many rows each table has, and how many bytes its pages take.
-    pub fn footprint(&self) -> Result<Vec<Footprint>, TablesError> {
-        let txn = self.env.read_txn()?;
-        let tables = [
+    /// Every table, by its name.
+    fn tables(&self) -> [(&'static str, Table); 13] {
+        [
+            ("meta", self.meta),
             ("conversations", self.conversations),
             ("chunks", self.chunks),
             ("members", self.members),
@@ -360,7 +375,12 @@ impl Engine {
             ("segments", self.segments),
             ("progress", self.progress),
             ("erasures", self.erasures),
-        ];
+        ]
+    }
+
+    /// How many rows each table has, and how many bytes its pages take.
+    pub fn footprint(&self) -> Result<Vec<Footprint>, TablesError> {
+        let txn = self.env.read_txn()?;
         let measure = |(name, table): (&'static str, Table)| {
             let stat = table.stat(&txn)?;
             let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
@@ -370,7 +390,7 @@ impl Engine {
                 bytes: pages as u64 * u64::from(stat.page_size),
             })
         };
-        tables.into_iter().map(measure).collect()
+        self.tables().into_iter().filter(|(name, _)| *name != "meta").map(measure).collect()
     }
 
     pub fn snapshot(&self) -> Result<Snapshot<'_>, TablesError> {

@@ -105,7 +105,7 @@ fn tables_of_a_newer_format_are_refused_and_not_misread() {
     let mut txn = tables.env.write_txn().unwrap();
     tables.meta.put(&mut txn, IDENTITY_KEY, &(FORMAT_VERSION + 1).to_le_bytes()).unwrap();
     txn.commit().unwrap();
-    assert!(matches!(tables.identity(), Err(TablesError::TooNew { found: 3 })));
+    assert!(matches!(tables.identity(), Err(TablesError::TooNew { found: 4 })));
 }
 
 #[test]
