@@ -105,6 +105,10 @@ impl ArchiveSettings {
         if self.directory.as_ref().is_some_and(|directory| directory.as_os_str().is_empty()) {
             return wrong("archive.directory must not be empty");
         }
+        let first = self.directory.as_ref().and_then(|directory| directory.components().next());
+        if first.is_some_and(|first| [".", "log", "tables"].iter().any(|own| first.as_os_str() == *own)) {
+            return wrong("archive.directory must not be where the store keeps its own files");
+        }
         if self.engine == ArchiveEngine::S3 { self.problem_of_s3() } else { None }
     }
 

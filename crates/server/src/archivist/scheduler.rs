@@ -25,13 +25,10 @@ pub(crate) async fn schedule(
     match &status {
         Ok(status) if status.unfinished_erasures > 0 => {
             tracing::info!(erasures = status.unfinished_erasures, "finishing what was to be erased");
-            is_paused = take_turn(&archivist, is_paused).await;
+            is_paused = take_turn(&archivist, is_paused).await.unwrap_or(is_paused);
         }
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "the archive does not say how it is"),
-    }
-    if status.is_ok_and(|status| status.place.is_empty()) {
-        return;
     }
     let mut last = archivist.archive().counters().last_run_at.unwrap_or(started);
     while let Some(due) = schedule.next_turn(last, share(&*random)) {
@@ -39,25 +36,28 @@ pub(crate) async fn schedule(
         let now = clock.now();
         // A machine that slept may wake up at another hour.
         if schedule.is_open(now) {
-            is_paused = take_turn(&archivist, is_paused).await;
+            let Some(paused) = take_turn(&archivist, is_paused).await else { return };
+            is_paused = paused;
         }
         last = now;
     }
 }
 
-/// Returns whether the archive is paused now. Of a trouble that lasts, the log tells at its beginning and its end.
-async fn take_turn(archivist: &Arc<Archivist>, was_paused: bool) -> bool {
+/// Returns whether the archive is paused now; `None` when there is nothing to do, ever. Of a trouble that lasts, the log tells at its beginning and its end.
+async fn take_turn(archivist: &Arc<Archivist>, was_paused: bool) -> Option<bool> {
     let ended = match archivist.begin(Task::Run(ArchiveRun::default()), Asker::Schedule) {
         Ok(taken) => taken.ended().await.map(|_| ()),
         Err(refused) => Err(refused),
     };
-    match ended {
+    Some(match ended {
         Ok(()) => {
             if was_paused {
                 tracing::info!("the archive goes on");
             }
             false
         }
+        // No place to move to, and nothing that expires.
+        Err(ArchiveError::Off) => return None,
         // Somebody else's job is under way, or the server is going.
         Err(ArchiveError::Busy | ArchiveError::Stopped) => was_paused,
         Err(error) => {
@@ -66,7 +66,7 @@ async fn take_turn(archivist: &Arc<Archivist>, was_paused: bool) -> bool {
             }
             true
         }
-    }
+    })
 }
 
 async fn wait_until(due: Timestamp, clock: &dyn Clock) {

@@ -133,7 +133,8 @@ impl Backlog {
             }
             // The device pages it by itself when the archive is there again; all else goes on.
             Err(ChatError::Store(StoreError::Unavailable(why))) => {
-                tracing::warn!(conversation = %id, %why, "a backlog is in the archive, which does not answer");
+                // The vault tells the log when it falls silent; here it would be once for each conversation.
+                tracing::debug!(conversation = %id, %why, "a backlog is in the archive, which does not answer");
                 catch_up.pass_over(outbox, missing);
                 return Ok(None);
             }
