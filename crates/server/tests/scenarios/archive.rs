@@ -317,7 +317,8 @@ async fn the_archive_runs_by_itself_and_goes_on_after_a_turn_that_failed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_that_says_that_it_is_off_is_not_asked_again() {
-    let archive = RiggedArchive::default();
+    let archive = RiggedArchive::on();
+    archive.fail_next(ArchiveError::Off);
     let archive_schedule = ArchiveSchedule { every: Duration::from_millis(5), between: None };
     let world = Setup { archive_schedule, ..archive.setup() }.start().await;
     until(|| archive.asked().len() == 1).await;

@@ -437,6 +437,12 @@ fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result
     if reason == Reason::Asked {
         update.set_erased_pages(true)?;
     }
+    if erasure.sender.is_none() {
+        // There is nothing left that would be worth an object.
+        let mut progress = update.progress(id)?;
+        progress.moved_through = progress.moved_through.max(erasure.through);
+        update.put_progress(id, &progress)?;
+    }
     update.change_previews(id, erasure.through, |record| {
         // Only the newest message is looked at, and it is one of those up to the end of what is erased.
         match erasure.takes(Seq::ZERO, &Record::decode(record)?) {

@@ -175,6 +175,9 @@ fn plan(engine: &Engine, id: ConversationId, rules: Rules) -> Result<Option<Plan
     let (mut old, mut closed) = (0, false);
     snapshot.chunks(id, progress.moved_through.next(), |first, chunk| {
         let header = Header::read(chunk)?;
+        if first.plus(header.count as u64) <= progress.moved_through.next() {
+            return Ok(true);
+        }
         // What lies between two runs is not skipped: a segment is one run.
         if header.is_cold() {
             closed = closed || !chunks.is_empty();
