@@ -10,6 +10,7 @@ mod frames;
 mod name;
 pub mod segment;
 mod settings;
+mod silence;
 mod staging;
 mod vault;
 

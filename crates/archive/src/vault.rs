@@ -16,16 +16,21 @@ use crate::fetch::{Remote, was_not_new};
 use crate::frames::Frames;
 use crate::name::StoreText;
 use crate::segment::{Frame, decode_frame};
+use crate::silence::Silence;
 use crate::{ArchiveSettings, FrameRef, SegmentName, VaultError};
 
 /// Where segments are kept, with what of them is in memory. A clone is the same vault.
 #[derive(Clone)]
 pub struct Vault(Arc<Inner>);
 
+/// How long a store that does not answer readers is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+
 struct Inner {
     remote: Remote,
     frames: Frames,
     counts: Counts,
+    silence: Silence,
 }
 
 /// What became of a [`put`](Vault::put).
@@ -87,19 +92,20 @@ impl Vault {
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Option<Vault>, VaultError> {
         let engine = engine::open(settings, data_dir, variable)?;
-        Ok(engine.map(|engine| Vault::with(engine, settings.timeout(), settings.cache_bytes)))
+        Ok(engine.map(|engine| Vault::with(engine, settings.timeout(), settings.cache_bytes, PAUSE)))
     }
 
     /// Over any object store, such as one that fails.
     pub fn over(objects: Arc<dyn ObjectStore>, prefix: &str, cache_bytes: u64) -> Vault {
         let place = format!("object store {objects}");
         let engine = Engine { objects, place, prefix: prefix.to_owned(), directory: None, hint: "" };
-        Vault::with(engine, DEFAULT_TIMEOUT, cache_bytes)
+        Vault::with(engine, DEFAULT_TIMEOUT, cache_bytes, Duration::ZERO)
     }
 
-    fn with(engine: Engine, timeout: Duration, cache_bytes: u64) -> Vault {
-        let remote = Remote::new(engine, timeout);
-        Vault(Arc::new(Inner { remote, frames: Frames::new(cache_bytes), counts: Counts::default() }))
+    fn with(engine: Engine, timeout: Duration, cache_bytes: u64, pause: Duration) -> Vault {
+        let (remote, frames) = (Remote::new(engine, timeout), Frames::new(cache_bytes));
+        let (counts, silence) = (Counts::default(), Silence::new(pause));
+        Vault(Arc::new(Inner { remote, frames, counts, silence }))
     }
 
     /// In words, without secrets: "directory /x", "s3 bucket/prefix at http://…".
@@ -146,7 +152,7 @@ impl Vault {
         add(&counts.frame_reads, 1);
         let inner = Arc::clone(&self.0);
         let name = *name;
-        let fetch = async move { inner.fetch_frame(&name, &frame).await };
+        let fetch = async move { inner.silence.ask(inner.fetch_frame(&name, &frame)).await };
         let (answer, from_memory) = self.0.frames.get(name, frame, fetch).await;
         add(&counts.from_memory, from_memory.into());
         answer

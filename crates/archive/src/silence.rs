@@ -1,0 +1,131 @@
+//! An object store that does not answer is left alone for a moment at a time: whoever wants something of it is told at
+//! once, and nobody queues up behind those who wait.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::VaultError;
+
+/// Somebody has waited this long: others need not find out by themselves.
+const NO_ANSWER: Duration = Duration::from_secs(2);
+
+pub(crate) struct Silence {
+    pause: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// It is asked again then, by one.
+    until: Option<Instant>,
+    told: bool,
+}
+
+impl Silence {
+    /// With no pause at all, everybody asks.
+    pub fn new(pause: Duration) -> Silence {
+        Silence { pause, state: Mutex::default() }
+    }
+
+    pub async fn ask<T>(
+        &self,
+        question: impl Future<Output = Result<T, VaultError>>,
+    ) -> Result<T, VaultError> {
+        if !self.may_ask() {
+            let why = "it did not answer just now, and is asked again in a moment";
+            return Err(VaultError::Unavailable(why.to_owned()));
+        }
+        let mut question = std::pin::pin!(question);
+        let answer = match tokio::time::timeout(NO_ANSWER, &mut question).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.fell_silent("no answer yet");
+                question.await
+            }
+        };
+        match &answer {
+            Err(VaultError::Unavailable(why)) => self.fell_silent(why),
+            _ => self.answered(),
+        }
+        answer
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn may_ask(&self) -> bool {
+        let now = Instant::now();
+        let mut state = self.state();
+        match state.until {
+            Some(until) if now < until => false,
+            Some(_) => {
+                state.until = Some(now + self.pause);
+                true
+            }
+            None => true,
+        }
+    }
+
+    fn fell_silent(&self, why: &str) {
+        let mut state = self.state();
+        state.until = Some(Instant::now() + self.pause);
+        if !std::mem::replace(&mut state.told, true) {
+            tracing::warn!(why, "the archive does not answer; messages in it cannot be read until it does");
+        }
+    }
+
+    fn answered(&self) {
+        let mut state = self.state();
+        state.until = None;
+        if std::mem::replace(&mut state.told, false) {
+            tracing::info!("the archive answers again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn down() -> Result<(), VaultError> {
+        Err(VaultError::Unavailable("down".to_owned()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_failure_only_one_asks_and_its_success_lets_everybody_in() {
+        let silence = Silence::new(Duration::from_secs(3_600));
+        assert_eq!(silence.ask(down()).await, down().await);
+        let refused = silence.ask(async { Ok::<(), VaultError>(()) }).await;
+        assert!(refused.is_err(), "it is left alone");
+        silence.state().until = Some(Instant::now());
+        assert_eq!(silence.ask(async { Ok(7) }).await, Ok(7));
+        assert_eq!(silence.ask(async { Ok(8) }).await, Ok(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_one_waits_for_long_others_are_told_at_once() {
+        let silence = std::sync::Arc::new(Silence::new(Duration::from_secs(3_600)));
+        let waiting = std::sync::Arc::clone(&silence);
+        let slow = tokio::spawn(async move {
+            waiting
+                .ask(async {
+                    tokio::time::sleep(Duration::from_secs(9)).await;
+                    Ok(1)
+                })
+                .await
+        });
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(silence.ask(async { Ok(2) }).await.is_err());
+        assert_eq!(slow.await.unwrap(), Ok(1), "who waits gets the answer");
+        assert_eq!(silence.ask(async { Ok(3) }).await, Ok(3));
+    }
+
+    #[tokio::test]
+    async fn a_missing_object_is_an_answer() {
+        let silence = Silence::new(Duration::from_secs(3_600));
+        let missing = || async { Err::<(), _>(VaultError::Missing { name: "x".to_owned() }) };
+        assert_eq!(silence.ask(missing()).await, missing().await);
+        assert_eq!(silence.ask(missing()).await, missing().await);
+    }
+}
