@@ -1,11 +1,12 @@
 //! One request to the object store: bounded in time, and its failure sorted into what lasts and what passes.
 
 use std::ops::Range;
+use std::path::Path as FilePath;
 use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{Error as ObjectError, GetOptions, ObjectStore, ObjectStoreExt};
+use object_store::{Error as ObjectError, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
 use crate::engine::Engine;
 use crate::error::{in_words, is_of_the_object, is_transport, status_of};
@@ -31,6 +32,12 @@ impl Remote {
 
     pub(crate) fn objects(&self) -> &dyn ObjectStore {
         &*self.engine.objects
+    }
+
+    /// Where something is kept that has this key below the prefix.
+    pub(crate) fn path(&self, key: &str) -> Path {
+        let prefix = &self.engine.prefix;
+        if prefix.is_empty() { Path::from(key) } else { Path::from(format!("{prefix}/{key}")) }
     }
 
     /// Waits for one request and its retries together.
@@ -76,6 +83,35 @@ impl Remote {
     pub(crate) async fn whole(&self, path: &Path, name: &str) -> Result<Bytes, VaultError> {
         let request = async { self.objects().get_opts(path, GetOptions::default()).await?.bytes().await };
         self.ask(request).await?.map_err(|error| self.sorted(&error, name))
+    }
+
+    pub(crate) async fn write(
+        &self,
+        path: &Path,
+        bytes: &Bytes,
+        mode: PutMode,
+    ) -> Result<Answer<()>, VaultError> {
+        let put = self.objects().put_opts(path, bytes.clone().into(), PutOptions::from(mode));
+        self.ask(async { put.await.map(drop) }).await
+    }
+
+    /// Does with the files what the object store does not; elsewhere there is nothing to do.
+    pub(crate) async fn on_directory(
+        &self,
+        work: impl FnOnce(&FilePath) -> std::io::Result<u64> + Send + 'static,
+    ) -> Result<u64, VaultError> {
+        let Some(root) = self.engine.directory.clone() else { return Ok(0) };
+        let done = self.ask(tokio::task::spawn_blocking(move || work(&root))).await?;
+        let done = done.map_err(|_| self.unavailable("the work on its files was stopped"))?;
+        done.map_err(|error| self.unavailable(&error.to_string()))
+    }
+
+    /// Where no object is looked for, none can be missing; a store that says so lacks the place itself.
+    pub(crate) fn failed(&self, error: &ObjectError) -> VaultError {
+        match self.sorted(error, "") {
+            VaultError::Missing { .. } => self.unavailable(&in_words(error)),
+            other => other,
+        }
     }
 
     /// What a failure means for the object.

@@ -7,6 +7,7 @@ mod engine;
 mod error;
 mod fetch;
 mod frames;
+mod marker;
 mod name;
 pub mod segment;
 mod settings;

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::SegmentName;
 use crate::engine::sync_directory;
+use crate::marker;
 
 /// Fails where the directory is gone, such as a volume that is not mounted. A put would make it anew, and a list would
 /// find it empty.
@@ -41,7 +42,7 @@ pub(crate) fn settle_deletion(root: &Path, object: &str) -> io::Result<u64> {
 /// Takes all that puts left below one store's directory.
 pub(crate) fn sweep(root: &Path, below: &str) -> io::Result<u64> {
     let store = root.join(below);
-    let mut swept = 0;
+    let mut swept = sweep_files(&store, &|file| staged_for(file) == Some(marker::FILE))?;
     for entry in entries(&store)? {
         let conversation = entry?;
         if conversation.file_type()?.is_dir() {

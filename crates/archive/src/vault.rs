@@ -9,11 +9,12 @@ use bluetick_core::ConversationId;
 use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode};
 
 use crate::engine::{self, Engine};
 use crate::fetch::{Remote, was_not_new};
 use crate::frames::Frames;
+use crate::marker::{self, Markers};
 use crate::name::StoreText;
 use crate::segment::{Frame, decode_frame};
 use crate::silence::Silence;
@@ -29,6 +30,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 struct Inner {
     remote: Remote,
     frames: Frames,
+    markers: Markers,
     counts: Counts,
     silence: Silence,
 }
@@ -104,8 +106,8 @@ impl Vault {
 
     fn with(engine: Engine, timeout: Duration, cache_bytes: u64, pause: Duration) -> Vault {
         let (remote, frames) = (Remote::new(engine, timeout), Frames::new(cache_bytes));
-        let (counts, silence) = (Counts::default(), Silence::new(pause));
-        Vault(Arc::new(Inner { remote, frames, counts, silence }))
+        let (markers, counts, silence) = (Markers::default(), Counts::default(), Silence::new(pause));
+        Vault(Arc::new(Inner { remote, frames, markers, counts, silence }))
     }
 
     /// In words, without secrets: "directory /x", "s3 bucket/prefix at http://…".
@@ -113,25 +115,35 @@ impl Vault {
         self.0.remote.engine().place.clone()
     }
 
+    /// Fails unless this is the place that the store has put segments into. Whoever has rows that refer to some asks
+    /// before a job: in another place all of them would be missing, and new ones would be lost later.
+    pub async fn must_hold(&self, store: [u8; 8]) -> Result<(), VaultError> {
+        self.0.markers.must_be_there(&self.0.remote, store).await
+    }
+
     /// Puts if absent. Where the same bytes are there already, that is fine; where others are, they are replaced:
     /// callers put only what no row refers to yet. The object is read back and compared, so that `Ok` means it is whole
     /// and durable.
     pub async fn put(&self, name: &SegmentName, bytes: Bytes) -> Result<Put, VaultError> {
         let text = name.to_string();
-        let path = self.0.path(&text);
-        self.0.on_directory(crate::staging::is_there).await?;
-        match self.0.write(&path, &bytes, PutMode::Create).await? {
+        let path = self.0.remote.path(&text);
+        self.0.remote.on_directory(crate::staging::is_there).await?;
+        self.0.markers.make(&self.0.remote, name.store).await?;
+        match self.0.remote.write(&path, &bytes, PutMode::Create).await? {
             Ok(()) => {
                 self.0.compare(&path, &text, &bytes).await?;
                 return Ok(Put::New);
             }
             Err(error) if was_not_new(&error) => {}
-            Err(error) => return Err(self.0.failed(&error)),
+            Err(error) => return Err(self.0.remote.failed(&error)),
         }
         let result = match self.0.remote.whole(&path, &text).await {
             Ok(there) if there == bytes => {
                 // Whoever put it may have died before it would outlast a power loss.
-                self.0.on_directory(move |root| crate::staging::settle_put(root, path.as_ref())).await?;
+                self.0
+                    .remote
+                    .on_directory(move |root| crate::staging::settle_put(root, path.as_ref()))
+                    .await?;
                 return Ok(Put::AlreadyThere);
             }
             Ok(_) => Put::Replaced,
@@ -139,7 +151,11 @@ impl Vault {
             Err(VaultError::Missing { .. }) => Put::New,
             Err(error) => return Err(error),
         };
-        self.0.write(&path, &bytes, PutMode::Overwrite).await?.map_err(|error| self.0.failed(&error))?;
+        self.0
+            .remote
+            .write(&path, &bytes, PutMode::Overwrite)
+            .await?
+            .map_err(|error| self.0.remote.failed(&error))?;
         self.0.frames.forget(name);
         self.0.compare(&path, &text, &bytes).await?;
         Ok(result)
@@ -161,7 +177,8 @@ impl Vault {
     /// A whole object, as it is: [`segment::open`](crate::segment::open) checks it.
     pub async fn segment(&self, name: &SegmentName) -> Result<Bytes, VaultError> {
         let text = name.to_string();
-        let fetched = self.0.remote.whole(&self.0.path(&text), &text).await;
+        let fetched = self.0.remote.whole(&self.0.remote.path(&text), &text).await;
+        let fetched = self.0.markers.judge(&self.0.remote, name.store, fetched).await;
         self.0.count(&fetched);
         fetched
     }
@@ -169,16 +186,21 @@ impl Vault {
     /// Deletes for good, from memory too. One that is not there is fine.
     pub async fn delete(&self, name: &SegmentName) -> Result<(), VaultError> {
         let text = name.to_string();
-        let path = self.0.path(&text);
+        let path = self.0.remote.path(&text);
         let remote = &self.0.remote;
         let deleted = remote.ask(remote.objects().delete(&path)).await?;
-        match deleted.map_err(|error| remote.sorted(&error, &text)) {
+        let deleted = deleted.map_err(|error| remote.sorted(&error, &text));
+        match self.0.markers.judge(remote, name.store, deleted).await {
             Ok(()) | Err(VaultError::Missing { .. }) => {}
             Err(error) => return Err(error),
         }
         // After the object, so that nobody can fetch it again in between.
         self.0.frames.forget(name);
-        self.0.on_directory(move |root| crate::staging::settle_deletion(root, path.as_ref())).await.map(drop)
+        self.0
+            .remote
+            .on_directory(move |root| crate::staging::settle_deletion(root, path.as_ref()))
+            .await
+            .map(drop)
     }
 
     /// Everything below one store's own prefix, or one conversation of it, with its size. Names that are not ours are
@@ -193,27 +215,31 @@ impl Vault {
             Some(conversation) => format!("{}/{conversation}", StoreText(store)),
         };
         let inner = &*self.0;
-        let listed = inner.remote.objects().list(Some(&inner.path(&below)));
+        let marker = inner.remote.path(&marker::key(store));
+        let listed = inner.remote.objects().list(Some(&inner.remote.path(&below)));
         let answers = futures_util::stream::unfold(Some((listed, true)), move |listed| async move {
             let (mut listed, is_first) = listed?;
-            if is_first && let Err(error) = inner.on_directory(crate::staging::is_there).await {
+            if is_first && let Err(error) = inner.remote.on_directory(crate::staging::is_there).await {
                 return Some((Err(error), None));
             }
             match inner.remote.ask(async { listed.next().await.transpose() }).await {
                 Ok(Ok(None)) => None,
                 Ok(Ok(Some(meta))) => Some((Ok(meta), Some((listed, false)))),
-                Ok(Err(error)) => Some((Err(inner.failed(&error)), None)),
+                Ok(Err(error)) => Some((Err(inner.remote.failed(&error)), None)),
                 Err(error) => Some((Err(error), None)),
             }
         });
-        let named = answers.filter_map(move |answer| async move {
-            let meta = match answer {
-                Ok(meta) => meta,
-                Err(error) => return Some(Err(error)),
+        let named = answers.filter_map(move |answer| {
+            let named = match answer {
+                Ok(meta) if meta.location == marker => None,
+                Ok(meta) => {
+                    let name = inner.name_of(&meta.location);
+                    add(&inner.counts.foreign_names, name.is_none().into());
+                    name.map(|name| Ok((name, meta.size)))
+                }
+                Err(error) => Some(Err(error)),
             };
-            let name = inner.name_of(&meta.location);
-            add(&inner.counts.foreign_names, name.is_none().into());
-            name.map(|name| Ok((name, meta.size)))
+            std::future::ready(named)
         });
         named.boxed()
     }
@@ -221,8 +247,8 @@ impl Vault {
     /// Deletes what puts that were cut off left below a store's own prefix, which no list shows. Only while this store
     /// puts nothing. Returns how many there were.
     pub async fn sweep_unfinished(&self, store: [u8; 8]) -> Result<u64, VaultError> {
-        let below = self.0.path(&StoreText(store).to_string());
-        self.0.on_directory(move |root| crate::staging::sweep(root, below.as_ref())).await
+        let below = self.0.remote.path(&StoreText(store).to_string());
+        self.0.remote.on_directory(move |root| crate::staging::sweep(root, below.as_ref())).await
     }
 
     pub fn counters(&self) -> VaultCounters {
@@ -241,34 +267,11 @@ impl Vault {
 }
 
 impl Inner {
-    fn path(&self, text: &str) -> Path {
-        let prefix = &self.remote.engine().prefix;
-        if prefix.is_empty() { Path::from(text) } else { Path::from(format!("{prefix}/{text}")) }
-    }
-
     fn name_of(&self, path: &Path) -> Option<SegmentName> {
         let prefix = &self.remote.engine().prefix;
         let text = path.as_ref();
         let below = if prefix.is_empty() { text } else { text.strip_prefix(prefix)?.strip_prefix('/')? };
         below.parse().ok()
-    }
-
-    async fn write(
-        &self,
-        path: &Path,
-        bytes: &Bytes,
-        mode: PutMode,
-    ) -> Result<Result<(), object_store::Error>, VaultError> {
-        let put = self.remote.objects().put_opts(path, bytes.clone().into(), PutOptions::from(mode));
-        self.remote.ask(async { put.await.map(drop) }).await
-    }
-
-    /// Where no object is looked for, none can be missing; a store that says so lacks the place itself.
-    fn failed(&self, error: &object_store::Error) -> VaultError {
-        match self.remote.sorted(error, "") {
-            VaultError::Missing { .. } => self.remote.unavailable(&crate::error::in_words(error)),
-            other => other,
-        }
     }
 
     async fn compare(&self, path: &Path, name: &str, bytes: &Bytes) -> Result<(), VaultError> {
@@ -283,7 +286,8 @@ impl Inner {
 
     async fn fetch_frame(&self, name: &SegmentName, frame: &FrameRef) -> Result<Arc<Frame>, VaultError> {
         let text = name.to_string();
-        let fetched = self.remote.range(&self.path(&text), &text, frame).await;
+        let fetched = self.remote.range(&self.remote.path(&text), &text, frame).await;
+        let fetched = self.markers.judge(&self.remote, name.store, fetched).await;
         self.count(&fetched);
         let decoded = decode_frame(&fetched?, frame);
         add(&self.counts.damaged, decoded.is_err().into());
@@ -297,16 +301,5 @@ impl Inner {
             Err(VaultError::Missing { .. } | VaultError::Damaged { .. }) => add(&self.counts.damaged, 1),
             Err(VaultError::Unavailable(_) | VaultError::Settings(_)) => add(&self.counts.failed_fetches, 1),
         }
-    }
-
-    /// Does with the files what the object store does not; elsewhere there is nothing to do.
-    async fn on_directory(
-        &self,
-        work: impl FnOnce(&FilePath) -> std::io::Result<u64> + Send + 'static,
-    ) -> Result<u64, VaultError> {
-        let Some(root) = self.remote.engine().directory.clone() else { return Ok(0) };
-        let done = self.remote.ask(tokio::task::spawn_blocking(move || work(&root))).await?;
-        let done = done.map_err(|_| self.remote.unavailable("the work on its files was stopped"))?;
-        done.map_err(|error| self.remote.unavailable(&error.to_string()))
     }
 }

@@ -6,13 +6,17 @@ mod common;
 
 use std::collections::HashSet;
 
+use bluetick_archive::object_store::ObjectStoreExt;
 use bluetick_archive::{Put, SegmentName, VaultError, segment};
 use bluetick_testkit::s3::S3Kind;
 use common::{Place, STORE, segment_of};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 
+const MARKER: &str = "74686573746f7265/ARCHIVE.txt";
+
 async fn everything_holds(place: &Place) {
+    what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place).await;
     what_is_put_again_is_found_and_what_differs_is_replaced(place).await;
     every_frame_is_read_by_itself(place).await;
     a_segment_that_is_not_there_is_missing(place).await;
@@ -22,6 +26,7 @@ async fn everything_holds(place: &Place) {
     what_is_deleted_is_gone_from_memory_too(place).await;
     a_hundred_readers_cause_one_fetch(place).await;
     of_many_who_put_the_same_one_is_the_first(place).await;
+    what_is_missing_beside_no_marker_is_not_lost(place).await;
 }
 
 #[tokio::test]
@@ -42,6 +47,54 @@ async fn everything_holds_on_s3s_fs() {
 #[tokio::test]
 async fn everything_holds_on_ministack() {
     everything_holds(&Place::s3(S3Kind::Ministack).await).await;
+}
+
+fn assert_wrong_place<T: std::fmt::Debug>(answer: Result<T, VaultError>, place: &Place) {
+    match answer {
+        Err(VaultError::Unavailable(why)) => {
+            let sentence = format!(
+                "{} does not hold this store's archive (74686573746f7265/ARCHIVE.txt",
+                place.vault.place()
+            );
+            assert!(why.starts_with(&sentence) && why.contains("[archive]"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place: &Place) {
+    let (name, sealed, _) = segment_of(1);
+    assert_wrong_place(place.vault.must_hold(STORE).await, place);
+    assert_wrong_place(place.vault.segment(&name).await, place);
+    assert_wrong_place(place.vault.frame(&name, sealed.frames[0]).await.map(drop), place);
+    assert_eq!(place.vault.counters().damaged, 0);
+    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
+    assert_eq!(place.vault.must_hold(STORE).await, Ok(()));
+    assert_eq!(list(place, None).await, HashSet::from([(name, sealed.bytes.len() as u64)]));
+    assert_eq!(place.vault.counters().foreign_names, 0, "the marker is ours");
+    let marker = place.objects.get(&place.path(MARKER)).await.unwrap().bytes().await.unwrap();
+    assert!(String::from_utf8_lossy(&marker).contains("the store 74686573746f7265"));
+    place.vault.delete(&name).await.unwrap();
+    assert_eq!(place.vault.must_hold(STORE).await, Ok(()), "it stays when the last segment goes");
+}
+
+/// As it is when another directory is mounted under a server that runs.
+async fn what_is_missing_beside_no_marker_is_not_lost(place: &Place) {
+    let (name, sealed, _) = segment_of(30);
+    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
+    let gone = segment_of(31).0;
+    let is_missing = |answer: &Result<_, _>| matches!(answer, Err(VaultError::Missing { .. }));
+    assert!(is_missing(&place.vault.segment(&gone).await));
+    place.objects.delete(&place.path(MARKER)).await.unwrap();
+    assert_wrong_place(place.vault.segment(&gone).await, place);
+    assert_wrong_place(place.vault.must_hold(STORE).await, place);
+    assert_eq!(place.vault.segment(&name).await, Ok(sealed.bytes.clone()), "what is there is served");
+    if place.directory.is_some() {
+        assert_wrong_place(place.vault.put(&gone, sealed.bytes.clone()).await, place);
+        assert_wrong_place(place.vault.delete(&gone).await, place);
+    }
+    place.spoil(MARKER, b"put back by somebody".to_vec()).await;
+    assert!(is_missing(&place.vault.segment(&gone).await));
 }
 
 async fn what_is_put_again_is_found_and_what_differs_is_replaced(place: &Place) {
@@ -140,7 +193,6 @@ async fn a_list_shows_segments_and_passes_over_what_is_not_ours(place: &Place) {
     assert_eq!(place.vault.counters().foreign_names - before, 3, "one seen twice, one once, one not below");
     assert_eq!(list(place, Some(segment_of(200).0)).await, HashSet::new());
     for text in &not_ours {
-        use bluetick_archive::object_store::ObjectStoreExt;
         assert_eq!(place.objects.head(&place.path(text)).await.unwrap().size, 8);
     }
 }

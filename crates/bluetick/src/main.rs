@@ -19,10 +19,13 @@ mod users;
 use std::process::ExitCode;
 
 use clap::Parser;
+use rustix::fs::Mode;
 
 use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
+    // What people wrote lies in files of the store, of the archive and of `bluetick chat`: nobody else may look.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let command = Cli::parse().command.unwrap_or_else(|| Command::Serve(Default::default()));
     let done = match &command {
         Command::Serve(arguments) => commands::serve::run(arguments),

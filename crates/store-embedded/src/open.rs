@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use bluetick_archive::{ArchiveSettings, Vault};
 use bluetick_core::Epoch;
 use bluetick_core::ports::{
-    CheckpointReport, CommitListener, NoObserver, Random, StoreObserver, SystemRandom,
+    CheckpointReport, ColdCount, CommitListener, NoObserver, Random, StoreObserver, SystemRandom,
 };
 use bluetick_core::time::{Clock, SystemClock};
 use thiserror::Error;
 
 use crate::archive::{Archivist, ArchivistState, OnArchiveStep};
 use crate::checkpoint::{Checkpoint, Step};
+use crate::codec::archive::LastRun;
 use crate::codec::chunk::Fingerprinter;
 use crate::commit::{Committer, CommitterParts, Handover, HealthState, Queue, Sealed, Sequencer};
 use crate::disk::Disk;
@@ -200,6 +201,17 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(log_io)
     };
+    let mut last_run = last_run(&tables)?;
+    if parts.vault.is_none() {
+        // Nothing tries again while it is off.
+        last_run = last_run.map(|run| LastRun { paused: None, ..run });
+        if let Ok(ColdCount { messages: messages @ 1.., .. }) = tables.current()?.cold_count() {
+            tracing::warn!(
+                messages,
+                "the archive is off and has messages, which nobody can read until it is on again"
+            );
+        }
+    }
     let archivist = Arc::new(Archivist {
         tables: Arc::clone(&tables),
         rooms: Arc::clone(&rooms),
@@ -211,7 +223,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         clock: Arc::clone(&parts.clock),
         on_step: parts.on_archive_step,
         lock: Arc::clone(&lock),
-        state: ArchivistState::default(),
+        state: ArchivistState::after(last_run),
     });
     let threads = Threads {
         committer: spawn("committer", Box::new(move || committer.run()))?,
@@ -250,6 +262,17 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         archivist,
         threads,
     })
+}
+
+/// One that cannot be read is no reason to stay closed.
+fn last_run(tables: &Tables) -> Result<Option<LastRun>, TablesError> {
+    match tables.current()?.last_run() {
+        Err(error @ TablesError::Damaged { .. }) => {
+            tracing::error!(%error, "when the archive ran last is not known");
+            Ok(None)
+        }
+        read => read,
+    }
 }
 
 /// Messages and keys lie here: nobody else may look.

@@ -388,7 +388,7 @@ impl Archive for EmbeddedStore {
 
     async fn restore(
         &self,
-        conversation: ConversationId,
+        conversation: Option<ConversationId>,
         progress: Arc<dyn Progress>,
     ) -> Result<RestoreReport, ArchiveError> {
         self.archivist.restore(conversation, progress).await

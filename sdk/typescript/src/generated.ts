@@ -404,9 +404,11 @@ export type RestoreReportBody = {
   took_ms: number;
 };
 
-/** The conversation to bring back to the hot store. */
+/** What to bring back to the hot store: one conversation, or all that lie in the archive. */
 export type RestoreRequest = {
-  conversation_id: string;
+  /** All of them, which empties the archive. */
+  all?: boolean | null;
+  conversation_id?: string | null;
 };
 
 export type RoleBody = "admin" | "member";

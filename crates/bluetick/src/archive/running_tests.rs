@@ -40,7 +40,7 @@ fn refusal(code: &str, message: &str) -> Value {
 }
 
 fn restore() -> Task {
-    Task::Restore(bluetick_wire::http::RestoreRequest { conversation_id: "g7".into() })
+    Task::Restore(bluetick_wire::http::RestoreRequest { conversation_id: Some("g7".into()), all: None })
 }
 
 #[test]

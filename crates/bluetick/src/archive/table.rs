@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bluetick_core::Timestamp;
 use bluetick_wire::http::{
-    ArchiveBody, ColdBody, EraseReportBody, JobBody, JobKind, ReportBody, RestoreReportBody, RunReportBody,
-    StageBody, VerifyReportBody,
+    ArchiveBody, ColdBody, EraseReportBody, ErasureRequest, JobBody, JobKind, ReportBody, RestoreReportBody,
+    RunReportBody, StageBody, VerifyReportBody,
 };
 
+use super::Task;
 use crate::figures::{count, counted, size, time, utc};
 
 /// Lines of a name and what is to be said about it.
@@ -101,12 +102,12 @@ fn last_job(job: &JobBody) -> String {
     format!("{kind}, {at}, {about}")
 }
 
-pub fn reported(report: &ReportBody) -> String {
+pub fn reported(task: &Task, report: &ReportBody) -> String {
     match report {
         ReportBody::Run(report) => run(report),
         ReportBody::Verify(report) => verify(report),
         ReportBody::Restore(report) => restore(report),
-        ReportBody::Erase(report) => erase(report),
+        ReportBody::Erase(report) => erase(task, report),
     }
 }
 
@@ -174,10 +175,17 @@ fn restore(report: &RestoreReportBody) -> String {
     table.0
 }
 
-fn erase(report: &EraseReportBody) -> String {
+fn erase(task: &Task, report: &EraseReportBody) -> String {
     let mut table = Table::default();
-    let conversations = counted(report.conversations, "conversation");
-    table.line("Erased", format!("{} in {conversations}", counted(report.messages, "message")));
+    let messages = counted(report.messages, "message");
+    let erased = match (task, report.conversations) {
+        (Task::Erase(ErasureRequest { user_id: Some(user), .. }), 0) => {
+            format!("nothing; no messages by {user} were found, or all were erased before")
+        }
+        (_, 0) => "nothing; there are no messages, or all were erased before".to_owned(),
+        (_, conversations) => format!("{messages} in {}", counted(conversations, "conversation")),
+    };
+    table.line("Erased", erased);
     if report.segments_rewritten + report.segments_deleted > 0 {
         let rewritten = counted(report.segments_rewritten, "segment");
         table.line("Archive", format!("{rewritten} rewritten, {} deleted", count(report.segments_deleted)));

@@ -8,6 +8,10 @@ const COLD: ColdCount = ColdCount { segments: 12, messages: 11_842, bytes: 1_204
 const TOOK: Duration = Duration::from_millis(3_200);
 const NEW_YEAR: i64 = 1_767_225_600_000;
 
+fn told(report: impl Into<ReportBody>) -> String {
+    reported(&Task::Verify, &report.into())
+}
+
 fn job(error: Option<&str>, stage: Option<StageBody>) -> JobBody {
     JobBody {
         job_id: "1-1".into(),
@@ -93,8 +97,8 @@ Swept          1 object nobody referred to
 Hot tables     60.0 MB before, 48.0 MB after (12.0 MB given back)
 Took           3.2 s
 ";
-    assert_eq!(reported(&report.into()), expected);
-    let nothing = reported(&RunReport::default().into());
+    assert_eq!(told(report), expected);
+    let nothing = told(RunReport::default());
     assert!(nothing.starts_with("Moved          nothing; "), "{nothing}");
     assert!(nothing.contains("Hot tables     0 bytes before, 0 bytes after\n"), "{nothing}");
 }
@@ -104,7 +108,7 @@ fn what_was_verified_restored_or_erased_is_told() {
     let problems = vec!["segment a is gone".into(), "segment b has a wrong checksum".into()];
     let verify = VerifyReport { checked: COLD, problems, took: TOOK };
     assert_eq!(
-        reported(&verify.into()),
+        told(verify),
         "\
 Read           11,842 messages in 12 segments, 1.2 MB (5.7 MB before compression, 4.7 : 1)
 Problems       2
@@ -114,16 +118,24 @@ Took           3.2 s
 "
     );
     let many = VerifyReport { problems: vec!["gone".into(); 1_500], ..VerifyReport::default() };
-    assert!(reported(&many.into()).ends_with("- gone\n- and 500 more\n"));
+    assert!(told(many).ends_with("- gone\n- and 500 more\n"));
     let restore = RestoreReport { segments: 3, messages: 2_950, took: TOOK };
-    assert_eq!(
-        reported(&restore.into()),
-        "Brought back   2,950 messages from 3 segments\nTook           3.2 s\n"
-    );
+    assert_eq!(told(restore), "Brought back   2,950 messages from 3 segments\nTook           3.2 s\n");
     let erase =
         EraseReport { conversations: 1, messages: 7, segments_rewritten: 1, segments_deleted: 2, took: TOOK };
     assert_eq!(
-        reported(&erase.into()),
+        told(erase),
         "Erased         7 messages in 1 conversation\nArchive        1 segment rewritten, 2 deleted\nTook           3.2 s\n"
     );
+}
+
+#[test]
+fn where_nothing_was_found_to_erase_that_is_said() {
+    let erase = |user_id: Option<&str>| {
+        let request = ErasureRequest { user_id: user_id.map(str::to_owned), ..ErasureRequest::default() };
+        reported(&Task::Erase(request), &EraseReport::default().into())
+    };
+    let nobody = "Erased         nothing; no messages by alicia were found, or all were erased before\n";
+    assert!(erase(Some("alicia")).starts_with(nobody), "{}", erase(Some("alicia")));
+    assert!(erase(None).starts_with("Erased         nothing; there are no messages"), "{}", erase(None));
 }

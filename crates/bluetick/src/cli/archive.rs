@@ -17,7 +17,7 @@ pub enum ArchiveCommand {
     /// Read every segment and compare it with what is known of it
     #[command(after_help = ARCHIVE_VERIFY_HELP)]
     Verify(ArchiveVerifyArgs),
-    /// Bring a conversation back from the archive, to stay
+    /// Bring a conversation back from the archive, or all of them, to stay
     #[command(after_help = ARCHIVE_RESTORE_HELP)]
     Restore(ArchiveRestoreArgs),
 }
@@ -90,8 +90,11 @@ Example:
 #[derive(Args, Debug)]
 pub struct ArchiveRestoreArgs {
     /// The conversation_id
-    #[arg(value_name = "CONVERSATION")]
-    pub conversation: ConversationId,
+    #[arg(value_name = "CONVERSATION", required_unless_present = "all", conflicts_with = "all")]
+    pub conversation: Option<ConversationId>,
+    /// Everything that is in the archive
+    #[arg(long)]
+    pub all: bool,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
@@ -101,8 +104,12 @@ pub struct ArchiveRestoreArgs {
 const ARCHIVE_RESTORE_HELP: &str = "\
 It stays in the hot store until `bluetick archive run --conversation ID` names it.
 
-Example:
-  bluetick archive restore d0123456789abcdefghjkmnpq";
+To leave the archive for good, stop the server, bring everything back while archive.engine still says
+where it is, then set it to \"off\".
+
+Examples:
+  bluetick archive restore d0123456789abcdefghjkmnpq
+  bluetick archive restore --all";
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OutputArgs {

@@ -23,7 +23,8 @@ pub fn run(command: &ArchiveCommand) -> Result<(), Failure> {
         }
         ArchiveCommand::Verify(arguments) => carry_out(&Task::Verify, &arguments.places, arguments.output),
         ArchiveCommand::Restore(arguments) => {
-            let request = RestoreRequest { conversation_id: arguments.conversation.to_string() };
+            let conversation_id = arguments.conversation.map(|id| id.to_string());
+            let request = RestoreRequest { conversation_id, all: arguments.all.then_some(true) };
             carry_out(&Task::Restore(request), &arguments.places, arguments.output)
         }
     }
@@ -36,7 +37,7 @@ pub fn carry_out(task: &Task, places: &Places, output: OutputArgs) -> Result<(),
     if output.json {
         print_json(&report)?;
     } else {
-        print(&reported(&report))?;
+        print(&reported(task, &report))?;
     }
     match report {
         ReportBody::Verify(report) if report.problem_count > 0 => Err(Failure::failed(format!(

@@ -56,7 +56,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn of(output: Output) -> Outcome {
+    pub fn of(output: Output) -> Outcome {
         Outcome {
             code: output.status.code().unwrap(),
             stdout: String::from_utf8(output.stdout).unwrap(),

@@ -24,10 +24,11 @@ pub trait Archive: Send + Sync + 'static {
     /// Reads every segment and compares it with the rows, counts and checksums.
     async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError>;
 
-    /// Brings a conversation back to the hot store, where it stays until a run names it.
+    /// Brings a conversation back to the hot store, where it stays until a run names it; `None`: all that lie in the
+    /// archive. One of which nothing came back goes on as before.
     async fn restore(
         &self,
-        conversation: ConversationId,
+        conversation: Option<ConversationId>,
         progress: Arc<dyn Progress>,
     ) -> Result<RestoreReport, ArchiveError>;
 

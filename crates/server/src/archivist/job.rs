@@ -15,7 +15,8 @@ pub(super) type Ended = Result<ReportBody, ArchiveError>;
 pub(crate) enum Task {
     Run(ArchiveRun),
     Verify,
-    Restore(ConversationId),
+    /// One conversation, or all.
+    Restore(Option<ConversationId>),
     Erase(Erase),
 }
 

@@ -29,7 +29,7 @@ impl Archive for NoArchive {
 
     async fn restore(
         &self,
-        _conversation: ConversationId,
+        _conversation: Option<ConversationId>,
         _progress: Arc<dyn Progress>,
     ) -> Result<RestoreReport, ArchiveError> {
         Err(ArchiveError::Off)

@@ -69,7 +69,7 @@ pub(super) async fn verify(State(app): State<Arc<App>>, _operator: Operator) -> 
     begin(&app, Task::Verify).await
 }
 
-/// Bring a conversation back to the hot store, where it stays until a run names it.
+/// Bring a conversation back to the hot store, where it stays until a run names it; or all of them.
 #[utoipa::path(
     post, path = "/v1/archive/restore", operation_id = "restore_from_archive", tag = "operations",
     request_body = RestoreRequest, security(("admin_key" = [])),

@@ -20,7 +20,7 @@ use crate::harness::Setup;
 pub enum Asked {
     Run(ArchiveRun),
     Verify,
-    Restore(ConversationId),
+    Restore(Option<ConversationId>),
     Erase(Erase),
 }
 
@@ -124,7 +124,7 @@ impl Archive for RiggedArchive {
 
     async fn restore(
         &self,
-        conversation: ConversationId,
+        conversation: Option<ConversationId>,
         progress: Arc<dyn Progress>,
     ) -> Result<RestoreReport, ArchiveError> {
         self.work(Asked::Restore(conversation), Stage::Restoring, &*progress).await?;

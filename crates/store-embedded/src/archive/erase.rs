@@ -168,6 +168,9 @@ impl Archivist {
             self.blocking(move || Ok(tables.current()?.snapshot()?.segments(Some(id), None, usize::MAX)?));
         let segments = segments.await?;
         let had_segments = !segments.is_empty();
+        if had_segments {
+            self.must_be_in_place().await?;
+        }
         let mut first_damage = None;
         for (key, row) in segments.into_iter().filter(|(key, _)| key.first <= erasure.through) {
             match self.erase_in_segment(key, row, revision, erasure, &mut report).await {

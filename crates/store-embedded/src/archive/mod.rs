@@ -29,9 +29,10 @@ use bluetick_core::ports::{
     ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Progress, RunReport, Stage,
 };
 use bluetick_core::time::Clock;
-use bluetick_core::{ConversationId, StoreError, Timestamp};
+use bluetick_core::{ConversationId, StoreError};
 use bytes::Bytes;
 
+use crate::codec::archive::LastRun;
 use crate::commit::{Handover, Queue};
 use crate::lock::DataLock;
 use crate::memory::Rooms;
@@ -90,14 +91,20 @@ pub struct ArchivistState {
     moved_segments: AtomicU64,
     runs: AtomicU64,
     failed_runs: AtomicU64,
-    last: Mutex<LastRun>,
+    last: Mutex<Last>,
     told_damaged: Mutex<HashSet<SegmentName>>,
 }
 
+impl ArchivistState {
+    /// With what the tables remember.
+    pub fn after(run: Option<LastRun>) -> ArchivistState {
+        ArchivistState { last: Mutex::new(Last { run, swept: None }), ..ArchivistState::default() }
+    }
+}
+
 #[derive(Default)]
-struct LastRun {
-    paused: Option<String>,
-    at: Option<Timestamp>,
+struct Last {
+    run: Option<LastRun>,
     swept: Option<Instant>,
 }
 
@@ -133,7 +140,7 @@ impl Archivist {
         Arc::strong_count(&self.state.steps) > 1
     }
 
-    fn last(&self) -> MutexGuard<'_, LastRun> {
+    fn last(&self) -> MutexGuard<'_, Last> {
         self.state.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -178,7 +185,7 @@ impl Archivist {
 
     pub fn counters(&self) -> ArchiveCounters {
         let vault = self.vault.as_ref().map(|vault| vault.counters()).unwrap_or_default();
-        let last = self.last();
+        let last = self.last().run.clone();
         ArchiveCounters {
             moved_messages: self.state.moved_messages.load(Ordering::Relaxed),
             moved_segments: self.state.moved_segments.load(Ordering::Relaxed),
@@ -190,8 +197,8 @@ impl Archivist {
             damaged_frames: vault.damaged,
             runs: self.state.runs.load(Ordering::Relaxed),
             failed_runs: self.state.failed_runs.load(Ordering::Relaxed),
-            paused: last.paused.clone(),
-            last_run_at: last.at,
+            last_run_at: last.as_ref().map(|run| run.at),
+            paused: last.and_then(|run| run.paused),
         }
     }
 
@@ -201,18 +208,49 @@ impl Archivist {
         progress: Arc<dyn Progress>,
     ) -> Result<RunReport, ArchiveError> {
         let _job = self.begin()?;
+        if let Some(only) = request.only {
+            self.must_exist(only).await?;
+        }
         self.state.runs.fetch_add(1, Ordering::Relaxed);
         let outcome = self.run_in_turn(&request, &*progress).await;
-        let mut last = self.last();
-        last.at = Some(self.clock.now());
-        last.paused = match &outcome {
-            Ok(_) | Err(ArchiveError::Stopped | ArchiveError::Off) => None,
+        match &outcome {
+            // It was remembered on the way; or nothing was to be done, and nothing was.
+            Ok(_) | Err(ArchiveError::Off) => {}
+            Err(ArchiveError::Stopped) => self.remember(None).await,
             Err(error) => {
                 self.state.failed_runs.fetch_add(1, Ordering::Relaxed);
-                Some(error.to_string())
+                self.remember(Some(error.to_string())).await;
             }
-        };
+        }
         outcome
+    }
+
+    /// That it ran, also for whoever looks after a restart.
+    async fn remember(&self, paused: Option<String>) {
+        let run = LastRun { at: self.clock.now(), paused };
+        self.last().run = Some(run.clone());
+        let tables = Arc::clone(&self.tables);
+        let noted = self.blocking(move || {
+            let engine = tables.writing()?;
+            let mut update = engine.update()?;
+            update.put_last_run(&run)?;
+            Ok(update.commit()?)
+        });
+        if let Err(error) = noted.await {
+            tracing::warn!(%error, "when the archive ran last could not be written down");
+        }
+    }
+
+    /// Fails where rows refer to segments and the settings name another place than the one they were put into. Asked
+    /// before anything is put or swept.
+    async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
+        let Some(vault) = &self.vault else { return Ok(()) };
+        let tables = Arc::clone(&self.tables);
+        let cold = self.blocking(move || Ok(tables.current()?.cold_count()?)).await?;
+        if cold.segments > 0 {
+            vault.must_hold(self.identity.tag.0).await.map_err(in_vault)?;
+        }
+        Ok(())
     }
 
     async fn run_in_turn(
@@ -221,9 +259,7 @@ impl Archivist {
         progress: &dyn Progress,
     ) -> Result<RunReport, ArchiveError> {
         let started = Instant::now();
-        if let Some(only) = request.only {
-            self.must_exist(only).await?;
-        }
+        self.must_be_in_place().await?;
         self.checkpoint().await?;
         let space = Arc::clone(&self.tables);
         let before = self.blocking(move || Ok(space.current()?.space()?)).await?;
@@ -253,6 +289,8 @@ impl Archivist {
                 report.orphans_swept = self.sweep(request.only, progress).await?;
             }
         }
+        // Before, so that the tables do not grow again after they were measured.
+        self.remember(None).await;
         report.hot_file_bytes_after = self.give_space_back(progress).await?;
         report.took = started.elapsed();
         Ok(report)

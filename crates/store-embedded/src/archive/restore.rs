@@ -1,4 +1,4 @@
-//! Bringing a conversation back to the hot store.
+//! Bringing a conversation back to the hot store, or all of them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,58 +8,81 @@ use bluetick_core::ConversationId;
 use bluetick_core::ports::{ArchiveError, Progress, RestoreReport, Stage};
 
 use super::job::{Stub, damaged, moved_meanwhile, records_of, stubs_of};
-use super::{ArchiveStep, Archivist, in_vault};
+use super::{ArchiveStep, Archivist, in_vault, is_damage};
 use crate::codec::archive::{Progress as Way, SegmentRow};
 use crate::codec::chunk::{Entry, Packer};
-use crate::tables::{ChunkKey, Tables, TablesError};
+use crate::tables::{ChunkKey, Tables, TablesError, Update};
+
+/// Segments that are taken down at a time.
+const BATCH: usize = 256;
 
 impl Archivist {
     pub async fn restore(
         &self,
-        id: ConversationId,
+        only: Option<ConversationId>,
         progress: Arc<dyn Progress>,
     ) -> Result<RestoreReport, ArchiveError> {
         let _job = self.begin()?;
         let started = Instant::now();
-        self.must_exist(id).await?;
-        let tables = Arc::clone(&self.tables);
-        let segments =
-            self.blocking(move || Ok(tables.current()?.snapshot()?.segments(Some(id), None, usize::MAX)?));
-        let segments = segments.await?;
-        if !segments.is_empty() {
-            self.vault()?;
+        self.vault()?;
+        if let Some(id) = only {
+            self.must_exist(id).await?;
         }
-        // From now on no run takes it away again, also if this one does not come to its end.
-        self.keep_hot(id).await?;
+        self.must_be_in_place().await?;
+        let total = self.segments_of(only).await?;
         let mut report = RestoreReport::default();
-        let total = segments.len() as u64;
         // One damaged segment must not keep the others away.
-        let mut first_damage = None;
-        for (key, row) in segments {
-            match self.restore_segment(key, row).await {
-                Ok(()) => {
-                    report.segments += 1;
-                    report.messages += row.messages;
+        let (mut after, mut done, mut first_damage) = (None, 0, None);
+        loop {
+            let tables = Arc::clone(&self.tables);
+            let batch = self
+                .blocking(move || Ok(tables.current()?.snapshot()?.segments(only, after, BATCH)?))
+                .await?;
+            let Some((last, _)) = batch.last() else { break };
+            after = Some(*last);
+            for (key, row) in batch {
+                match self.restore_segment(key, row).await {
+                    Ok(()) => {
+                        report.segments += 1;
+                        report.messages += row.messages;
+                    }
+                    Err(error) if is_damage(&error) => {
+                        tracing::error!(%error, "a segment cannot be brought back");
+                        first_damage.get_or_insert(error);
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error @ ArchiveError::Damaged(_)) => {
-                    tracing::error!(%error, "a segment cannot be brought back");
-                    first_damage.get_or_insert(error);
-                }
-                Err(error) => return Err(error),
+                done += 1;
+                progress.advanced(Stage::Restoring, done, total.max(done));
             }
-            progress.advanced(Stage::Restoring, report.segments, total);
+        }
+        if let (Some(id), 0) = (only, total) {
+            self.keep_hot(id).await?;
         }
         report.took = started.elapsed();
         first_damage.map_or(Ok(report), Err)
     }
 
+    /// How many there are.
+    async fn segments_of(&self, only: Option<ConversationId>) -> Result<u64, ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        self.blocking(move || {
+            let engine = tables.current()?;
+            Ok(match only {
+                Some(id) => engine.snapshot()?.segments(Some(id), None, usize::MAX)?.len() as u64,
+                None => engine.cold_count()?.segments,
+            })
+        })
+        .await
+    }
+
+    /// For one that is wholly hot already.
     async fn keep_hot(&self, id: ConversationId) -> Result<(), ArchiveError> {
         let tables = Arc::clone(&self.tables);
         self.blocking(move || {
             let engine = tables.writing()?;
             let mut update = engine.update()?;
-            let way = update.progress(id)?;
-            update.put_progress(id, &Way { kept_hot: true, moved_through: Default::default(), ..way })?;
+            mark_kept_hot(&mut update, id)?;
             Ok(update.commit()?)
         })
         .await
@@ -76,7 +99,7 @@ impl Archivist {
             let stubs = stubs_of(&*tables.current()?, key, &row)?;
             let records = stubs.iter().map(|stub| records_of(stub, &opened, &hasher));
             let records: Vec<_> = records.collect::<Result<_, _>>().map_err(|why| damaged(&name, why))?;
-            drop_segment(&tables, key, &stubs, &records)
+            put_back(&tables, key, &stubs, &records, mark_kept_hot)
         })
         .await?;
         self.go_on(ArchiveStep::AfterFlip)?;
@@ -86,12 +109,29 @@ impl Archivist {
     }
 }
 
+/// No run takes it away again until one names it.
+fn mark_kept_hot(update: &mut Update<'_>, id: ConversationId) -> Result<(), TablesError> {
+    let way = update.progress(id)?;
+    update.put_progress(id, &Way { kept_hot: true, moved_through: Default::default(), ..way })
+}
+
 /// Puts the chunks back with these records, and forgets the segment.
 pub fn drop_segment<R: AsRef<[u8]>>(
     tables: &Tables,
     key: ChunkKey,
     stubs: &[Stub],
     records: &[Vec<R>],
+) -> Result<(), ArchiveError> {
+    put_back(tables, key, stubs, records, |_, _| Ok(()))
+}
+
+/// With what else is to be written about the conversation in the same transaction.
+fn put_back<R: AsRef<[u8]>>(
+    tables: &Tables,
+    key: ChunkKey,
+    stubs: &[Stub],
+    records: &[Vec<R>],
+    also: impl FnOnce(&mut Update<'_>, ConversationId) -> Result<(), TablesError>,
 ) -> Result<(), ArchiveError> {
     let engine = tables.writing()?;
     let mut update = engine.update()?;
@@ -104,6 +144,7 @@ pub fn drop_segment<R: AsRef<[u8]>>(
         update.put_chunk(key.conversation, stub.first, &hot)?;
     }
     update.set_segment(key, None)?;
+    also(&mut update, key.conversation)?;
     Ok(update.commit()?)
 }
 

@@ -22,6 +22,7 @@ impl Archivist {
         let _job = self.begin()?;
         let started = Instant::now();
         self.vault()?;
+        self.must_be_in_place().await?;
         let mut report = VerifyReport::default();
         let total = self.status().await?.cold.segments;
         let (mut after, mut done) = (None, 0);

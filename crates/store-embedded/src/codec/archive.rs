@@ -1,7 +1,7 @@
 //! Rows about the archive: which segments there are, how far each conversation has come, and what is to be erased.
 
 use bluetick_core::ports::ColdCount;
-use bluetick_core::{ConversationId, Seq, UserId};
+use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
 
 use super::rows::{seal, unseal};
 use super::{DecodeError, Reader, put_bytes, put_varint};
@@ -121,6 +121,30 @@ impl Erasure {
     }
 }
 
+/// When the archive ran last, and why it stopped before its end, if it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastRun {
+    pub at: Timestamp,
+    pub paused: Option<String>,
+}
+
+impl LastRun {
+    pub fn encode(&self) -> Vec<u8> {
+        seal(|out| {
+            out.extend_from_slice(&self.at.millis().to_le_bytes());
+            // No reason is empty.
+            put_bytes(out, self.paused.as_deref().unwrap_or_default().as_bytes());
+        })
+    }
+
+    pub fn read(row: &[u8]) -> Result<LastRun, DecodeError> {
+        let mut reader = unseal(row)?;
+        let at = Timestamp::from_millis(i64::from_le_bytes(reader.array()?));
+        let paused = Some(reader.str()?.to_owned()).filter(|reason| !reason.is_empty());
+        Ok(LastRun { at, paused })
+    }
+}
+
 pub fn count_row(count: &ColdCount) -> Vec<u8> {
     seal(|out| {
         for number in [count.segments, count.messages, count.bytes, count.raw_bytes] {
@@ -175,6 +199,11 @@ mod tests {
         assert_eq!(Erasure::read(&erasure.key(), &erasure.row()), Ok(erasure.clone()));
         let everybody = Erasure { sender: None, ..erasure.clone() };
         assert_eq!(Erasure::read(&everybody.key(), &everybody.row()), Ok(everybody));
+        let run = LastRun { at: Timestamp::from_millis(7), paused: None };
+        assert_eq!(LastRun::read(&run.encode()), Ok(run.clone()));
+        let paused = LastRun { paused: Some("down".into()), ..run };
+        assert_eq!(LastRun::read(&paused.encode()), Ok(paused.clone()));
+        assert_eq!(hex(&paused.encode()), "02070000 00000000 0004646f 776ed552 9d85");
         assert_eq!(hex(&progress.encode()), "02e80703 01023b5a 2a8c");
         assert_eq!(hex(&erasure.row()), "02090561 6c696365 2e47fe03");
     }

@@ -6,10 +6,11 @@ use bluetick_core::ports::ColdCount;
 use bluetick_core::{ConversationId, Seq, UserId};
 
 use super::{COLD_COUNT_KEY, Engine, FORMAT_VERSION, IDENTITY_KEY, Snapshot, TablesError, Update, in_table};
-use crate::codec::archive::{Erasure, Progress, SegmentRow, count_row, read_count};
+use crate::codec::archive::{Erasure, LastRun, Progress, SegmentRow, count_row, read_count};
 use crate::codec::{DecodeError, chunk, rows};
 
 const ERASED_PAGES_KEY: &[u8] = b"erased pages";
+const LAST_RUN_KEY: &[u8] = b"last run";
 
 /// A chunk as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,6 +248,10 @@ impl Update<'_> {
         Ok(())
     }
 
+    pub fn put_last_run(&mut self, run: &LastRun) -> Result<(), TablesError> {
+        self.put(self.tables.meta, LAST_RUN_KEY, &run.encode())
+    }
+
     /// Lets `change` give the newest message in each member's inbox another form, where it is one of those up to
     /// `through`. It answers `None` for what stays.
     pub fn change_previews(
@@ -278,6 +283,12 @@ impl Update<'_> {
 }
 
 impl Engine {
+    pub fn last_run(&self) -> Result<Option<LastRun>, TablesError> {
+        let txn = self.env.read_txn()?;
+        let row = self.meta.get(&txn, LAST_RUN_KEY)?;
+        row.map(LastRun::read).transpose().map_err(in_table("meta"))
+    }
+
     pub fn cold_count(&self) -> Result<ColdCount, TablesError> {
         let txn = self.env.read_txn()?;
         let row = self.meta.get(&txn, COLD_COUNT_KEY)?;

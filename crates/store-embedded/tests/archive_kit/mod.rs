@@ -146,7 +146,11 @@ impl Kit {
     }
 
     pub async fn restore(&self, id: ConversationId) -> Result<RestoreReport, ArchiveError> {
-        self.store.restore(id, Arc::new(NoProgress)).await
+        self.store.restore(Some(id), Arc::new(NoProgress)).await
+    }
+
+    pub async fn restore_all(&self) -> Result<RestoreReport, ArchiveError> {
+        self.store.restore(None, Arc::new(NoProgress)).await
     }
 
     pub async fn erase(&self, scope: EraseScope, through: Option<u64>) -> Result<EraseReport, ArchiveError> {
@@ -177,7 +181,7 @@ impl Kit {
         assert_eq!(report.problems, Vec::<String>::new());
         let status = self.store.status().await.unwrap();
         assert_eq!(status.cold, report.checked, "counted once, and summed up");
-        let all: Vec<_> = objects.list(None).try_collect().await.unwrap();
+        let all = segments(objects).await;
         let names: Vec<_> = all.iter().map(|object| object.location.to_string()).collect();
         assert_eq!(all.len() as u64, status.cold.segments, "no object is left over: {names:?}");
         assert_eq!(all.iter().map(|object| object.size).sum::<u64>(), status.cold.bytes);
@@ -258,8 +262,15 @@ pub fn lost_places(messages: &[Message]) -> Vec<u64> {
     lost.map(|message| message.seq.get()).collect()
 }
 
+/// All objects but the one that says whose archive it is.
+async fn segments(objects: &dyn ObjectStore) -> Vec<object_store::ObjectMeta> {
+    let mut all: Vec<_> = objects.list(None).try_collect().await.unwrap();
+    all.retain(|object| object.location.filename() != Some("ARCHIVE.txt"));
+    all
+}
+
 pub async fn paths(objects: &dyn ObjectStore) -> Vec<object_store::path::Path> {
-    let all: Vec<_> = objects.list(None).try_collect().await.unwrap();
+    let all = segments(objects).await;
     let mut paths: Vec<_> = all.into_iter().map(|object| object.location).collect();
     paths.sort();
     paths

@@ -288,16 +288,25 @@ impl ArchiveRunRequest {
     }
 }
 
-/// The conversation to bring back to the hot store.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+/// What to bring back to the hot store: one conversation, or all that lie in the archive.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"conversation_id": "d0123456789abcdefghjkmnpq"}))]
 pub struct RestoreRequest {
-    pub conversation_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<String>,
+    /// All of them, which empties the archive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all: Option<bool>,
 }
 
 impl RestoreRequest {
-    pub fn conversation(&self) -> Result<ConversationId, BadInput> {
-        parse_conversation(&self.conversation_id)
+    /// `None`: all of them.
+    pub fn conversation(&self) -> Result<Option<ConversationId>, BadInput> {
+        match (&self.conversation_id, self.all.unwrap_or_default()) {
+            (Some(id), false) => parse_conversation(id).map(Some),
+            (None, true) => Ok(None),
+            _ => Err(BadInput::new("either conversation_id or all is needed, and not both")),
+        }
     }
 }
 

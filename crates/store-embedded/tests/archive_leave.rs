@@ -1,0 +1,143 @@
+//! Leaving the archive: all of it comes back and stays, and what did not come back is as it was.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
+
+mod archive_kit;
+
+use std::sync::{Arc, Mutex};
+
+use archive_kit::common::{direct, texts};
+use archive_kit::faulty::{Faulty, Trouble};
+use archive_kit::{Kit, LATER, eager, history, numbered, paths};
+use bluetick_archive::ArchiveSettings;
+use bluetick_core::ConversationId;
+use bluetick_core::ports::{Archive, ArchiveError, Progress, Stage};
+use object_store::ObjectStoreExt;
+
+/// Three conversations of two segments each, in an archive that can fail.
+async fn all_cold() -> (Kit, Arc<Faulty>, Vec<ConversationId>) {
+    let faulty = Faulty::new();
+    let kit = Kit::over(Arc::clone(&faulty) as _, eager());
+    let mut ids = Vec::new();
+    for name in ["bob", "carol", "dave"] {
+        let id = direct(&*kit.store, "alice", name).await;
+        kit.send_many(id, "alice", numbered("old", 1..=150)).await;
+        ids.push(id);
+    }
+    kit.run().await.unwrap();
+    assert_eq!(kit.cold_messages().await, 450);
+    (kit, faulty, ids)
+}
+
+async fn kept_hot(kit: &Kit) -> u64 {
+    kit.store.status().await.unwrap().kept_hot
+}
+
+#[derive(Default)]
+struct Told(Mutex<Vec<(Stage, u64, u64)>>);
+
+impl Progress for Told {
+    fn advanced(&self, stage: Stage, done: u64, total: u64) {
+        self.0.lock().unwrap().push((stage, done, total));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_comes_back_stays_and_needs_the_archive_no_more() {
+    let (kit, faulty, ids) = all_cold().await;
+    let mut before = Vec::new();
+    for id in &ids {
+        before.push(history(&*kit.store, *id, "alice").await);
+    }
+    let told = Arc::new(Told::default());
+    let report = kit.store.restore(None, Arc::clone(&told) as _).await.unwrap();
+    assert_eq!((report.segments, report.messages), (6, 450));
+    let expected: Vec<_> = (1..=6).map(|done| (Stage::Restoring, done, 6)).collect();
+    assert_eq!(*told.0.lock().unwrap(), expected);
+    assert_eq!((kit.cold_messages().await, kept_hot(&kit).await), (0, 3));
+    assert_eq!(paths(&*faulty.inner).await, []);
+
+    kit.run().await.unwrap();
+    assert_eq!(kit.cold_messages().await, 0, "no run takes them away again");
+    assert_eq!(kit.restore_all().await.unwrap().segments, 0, "a second time");
+    let kit = kit.reopen(None, ArchiveSettings::default()).await;
+    for (id, before) in ids.iter().zip(before) {
+        assert_eq!(history(&*kit.store, *id, "alice").await, before);
+    }
+    assert!(matches!(kit.restore_all().await, Err(ArchiveError::Off)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_segment_keeps_no_other_in_the_archive() {
+    let (kit, faulty, _) = all_cold().await;
+    let names = paths(&*faulty.inner).await;
+    faulty.inner.put(&names[2], "nonsense".into()).await.unwrap();
+    let outcome = kit.restore_all().await;
+    assert!(matches!(outcome, Err(ArchiveError::Damaged(_))), "{outcome:?}");
+    assert_eq!(paths(&*faulty.inner).await, [names[2].clone()]);
+    assert_eq!(kept_hot(&kit).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_of_which_nothing_came_back_is_not_kept_hot() {
+    let (kit, faulty, ids) = all_cold().await;
+    faulty.set(Trouble::Down);
+    assert!(matches!(kit.restore(ids[0]).await, Err(ArchiveError::Unavailable(_))));
+    assert!(matches!(kit.restore_all().await, Err(ArchiveError::Unavailable(_))));
+    assert_eq!(kept_hot(&kit).await, 0);
+    // It moves on as before, when there is more of it.
+    faulty.set(Trouble::None);
+    kit.send_many(ids[0], "alice", numbered("later", 1..=20)).await;
+    kit.run().await.unwrap();
+    assert_eq!(kit.cold_messages().await, 470);
+
+    // One segment came back before the object store went away: the marker and the first are read.
+    faulty.set(Trouble::DownAfter(2));
+    assert!(matches!(kit.restore(ids[0]).await, Err(ArchiveError::Unavailable(_))));
+    faulty.set(Trouble::None);
+    assert_eq!(kept_hot(&kit).await, 1);
+    kit.run().await.unwrap();
+    assert!(kit.cold_messages().await < 470, "what came back stays");
+    assert_eq!(texts(&*kit.store, ids[0], "alice").await.len(), 170);
+
+    // One that was kept hot stays so whatever happens.
+    faulty.set(Trouble::Down);
+    assert!(kit.restore(ids[0]).await.is_err());
+    assert_eq!(kept_hot(&kit).await, 1);
+    faulty.set(Trouble::None);
+    kit.restore(ids[0]).await.unwrap();
+    kit.assert_exact(&*faulty.inner).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_it_ran_last_and_why_it_paused_outlive_a_restart() {
+    let (kit, faulty, ids) = all_cold().await;
+    let (vault, settings) = (kit.vault.clone(), kit.settings.clone());
+    let kit = kit.crash();
+    let counters = kit.store.counters();
+    assert_eq!((counters.last_run_at, counters.paused), (Some(LATER), None));
+
+    faulty.set(Trouble::Down);
+    let later = LATER.plus_millis(5_000);
+    kit.clock.set(later);
+    assert!(kit.run().await.is_err());
+    let kit = kit.reopen(vault.clone(), settings.clone()).await;
+    let counters = kit.store.counters();
+    assert_eq!(counters.last_run_at, Some(later));
+    assert!(counters.paused.is_some_and(|why| why.contains("connection refused")));
+
+    // One that was asked for something that is not there did not run.
+    let nobody = ConversationId::group([9; 15]);
+    assert!(matches!(kit.run_only(nobody).await, Err(ArchiveError::NoSuchConversation)));
+    assert_eq!(kit.store.counters().failed_runs, 0);
+
+    let kit = kit.reopen(None, ArchiveSettings::default()).await;
+    assert!(matches!(kit.run().await, Err(ArchiveError::Off)));
+    let counters = kit.store.counters();
+    assert_eq!((counters.last_run_at, counters.paused), (Some(later), None), "nothing waits for its turn");
+
+    faulty.set(Trouble::None);
+    let kit = kit.reopen(vault, settings).await;
+    kit.run_only(ids[0]).await.unwrap();
+    assert_eq!(kit.crash().store.counters().paused, None);
+}
