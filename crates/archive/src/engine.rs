@@ -22,7 +22,7 @@ pub(crate) struct Engine {
     pub hint: &'static str,
 }
 
-const NO_KEY: &str = " (AWS_ACCESS_KEY_ID is not set, so that the machine's own role was asked for)";
+const NO_KEY: &str = " (AWS_ACCESS_KEY_ID is not set and there is no credentials file, so that the machine's own role was asked for)";
 
 /// `variable` is the environment.
 pub(crate) fn open(
@@ -126,6 +126,15 @@ fn s3(settings: &ArchiveSettings, variable: &dyn Fn(&str) -> Option<String>) -> 
             has_identity |=
                 !matches!(key, AmazonS3ConfigKey::MetadataEndpoint | AmazonS3ConfigKey::RequestPayer);
             builder = builder.with_config(key, value);
+        }
+    }
+    if !has_identity && let Some(profile) = crate::profile::read(variable) {
+        has_identity = true;
+        builder = builder
+            .with_access_key_id(profile.access_key_id)
+            .with_secret_access_key(profile.secret_access_key);
+        if let Some(token) = profile.session_token {
+            builder = builder.with_token(token);
         }
     }
     if let Some(endpoint) = &settings.endpoint {

@@ -9,6 +9,7 @@ mod fetch;
 mod frames;
 mod marker;
 mod name;
+mod profile;
 pub mod segment;
 mod settings;
 mod silence;

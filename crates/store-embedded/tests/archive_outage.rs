@@ -166,7 +166,9 @@ async fn one_that_goes_down_after_any_request_costs_nothing() {
         let after = history(&*kit.store, id, "bob").await;
         assert_eq!(after[70..], before[70..], "{requests}");
         assert!(after[..70].iter().all(|message| message.content.is_empty()), "{requests}");
-        assert_eq!(kit.cold_messages().await, 300, "{requests}");
+        // A chunk of which nothing was left before it could move is not worth an object.
+        let cold = kit.cold_messages().await;
+        assert!(cold == 300 || cold == 300 - 64, "{requests}: {cold}");
         kit.assert_exact(&*faulty.inner).await;
     }
 }

@@ -100,10 +100,13 @@ async fn a_position_in_a_group_one_has_been_taken_out_of_is_answered_with_gone()
     let never = format!("g{}", "0".repeat(group.len() - 1));
     let tablet = bob.connect_at(json!({group.clone(): 1, never.clone(): 4})).await;
     let mut gone: Vec<Value> = [group, never].map(|id| json!({"type": "gone", "conversation_id": id})).into();
+    // The notice of the removal may still be on its way; then it is sent, and followed by another `gone`.
     let mut backlog = tablet.backlog.clone();
+    backlog.retain(|frame| frame["type"] == "gone");
     for frames in [&mut gone, &mut backlog] {
         frames.sort_by_key(Value::to_string);
     }
+    backlog.dedup();
     assert_eq!(backlog, gone, "one that never was and one that is not one's own look alike");
 }
 
