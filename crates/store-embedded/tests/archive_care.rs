@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use archive_kit::common::{NOW, copy_of, direct, user};
+use archive_kit::common::{NOW, copy_of, direct, send_as, user};
 use archive_kit::faulty::{Faulty, Trouble};
 use archive_kit::*;
-use bluetick_archive::ArchiveSettings;
+use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault};
 use bluetick_core::Seq;
 use bluetick_core::ports::{EraseScope, Position, Store};
-use bluetick_core::time::Clock;
+use bluetick_core::time::{Clock, ManualClock};
 
 const HOUR_MS: i64 = 3_600_000;
 const HOUR: u64 = 3_600;
@@ -194,4 +194,39 @@ async fn the_tables_are_swapped_under_readers_of_all_kinds() {
     for reader in readers {
         reader.await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_erased_is_in_no_file_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = ArchiveSettings { engine: ArchiveEngine::Directory, ..eager() };
+    let vault = Vault::open(&settings, directory.path()).unwrap().unwrap();
+    let kit = Kit::open(directory, Arc::new(ManualClock::at(LATER)), Some(Arc::new(vault)), settings);
+    let id = direct(&*kit.store, "alice", "bob").await;
+    // An id is no content, and stays.
+    send_as(&*kit.store, id, "alice", "m1", "zebrafish one").await.unwrap();
+    send_as(&*kit.store, id, "alice", "m2", "zebrafish two").await.unwrap();
+    kit.run_only(id).await.unwrap();
+    send_as(&*kit.store, id, "alice", "m3", "zebrafish three").await.unwrap();
+    send_as(&*kit.store, id, "bob", "m4", "hummingbird").await.unwrap();
+    assert!(files_with("zebrafish", kit.directory.path()) > 0, "it is written as it is said");
+    kit.erase(of_user("alice"), None).await.unwrap();
+    kit.run().await.unwrap();
+    kit.store.close().await;
+    assert_eq!(files_with("zebrafish", kit.directory.path()), 0);
+    let all = history(&*kit.crash().store, id, "alice").await;
+    assert_eq!(&*all[3].content, "hummingbird");
+}
+
+fn files_with(text: &str, directory: &std::path::Path) -> usize {
+    let entries = std::fs::read_dir(directory).unwrap().flatten();
+    entries
+        .map(|entry| match entry.path().is_dir() {
+            true => files_with(text, &entry.path()),
+            false => {
+                let bytes = std::fs::read(entry.path()).unwrap();
+                usize::from(bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+            }
+        })
+        .sum()
 }

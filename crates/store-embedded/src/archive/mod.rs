@@ -308,6 +308,9 @@ impl Archivist {
             Ok((engine.space()?, engine.snapshot()?.has_erased_pages()?))
         });
         let (space, erased) = looked.await?;
+        if erased {
+            self.scrub_log().await?;
+        }
         let much = space.free_bytes >= COMPACT_FROM_BYTES
             && space.free_bytes >= space.file_bytes / COMPACT_FROM_PART;
         if !self.settings.compact || !(much || erased) {
@@ -344,6 +347,17 @@ impl Archivist {
         let tables = Arc::clone(&self.tables);
         let found = self.blocking(move || Ok(tables.current()?.snapshot()?.conversation(id)?)).await?;
         found.map(drop).ok_or(ArchiveError::NoSuchConversation)
+    }
+
+    /// Waits until no file of the log holds anything of what was written before.
+    async fn scrub_log(&self) -> Result<(), ArchiveError> {
+        let handover = Arc::clone(&self.handover);
+        let number = handover.want_scrub();
+        self.queue.nudge();
+        self.blocking(move || {
+            handover.wait_for_scrub(number, CHECKPOINT_PATIENCE).map_err(|why| StoreError::Failed(why).into())
+        })
+        .await
     }
 
     /// Waits until all that was acknowledged before is in the tables.

@@ -14,7 +14,7 @@ use super::queue::Woken;
 use super::sequence::Sequencer;
 use super::show::Show;
 use super::{Handover, HealthState, Queue};
-use crate::log::{AppendError, BatchBuffer, LogWriter};
+use crate::log::{AppendError, BatchBuffer, BatchNumber, LogWriter, Scrub};
 use crate::memory::{Generation, Profiles, Users};
 
 /// A batch is closed when it reaches this, so that no sync takes long.
@@ -26,6 +26,8 @@ const MAX_BACKLOG: u64 = 3;
 /// How long the end waits for a checkpoint that is being written, and then for the last one.
 pub const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
+/// How often a scrub looks whether files were made or deleted for it.
+const SCRUB_LOOKS: Duration = Duration::from_millis(10);
 
 pub struct CommitterParts {
     pub queue: Arc<Queue>,
@@ -46,12 +48,13 @@ pub struct Committer {
     parts: CommitterParts,
     /// When the oldest change of the generation was made.
     dirty_since: Option<Instant>,
+    scrub: Option<Scrub>,
 }
 
 impl Committer {
     pub fn new(parts: CommitterParts) -> Committer {
         let dirty_since = (!parts.generation.is_empty()).then(Instant::now);
-        Committer { parts, dirty_since }
+        Committer { parts, dirty_since, scrub: None }
     }
 
     /// Runs until the queue is closed and empty, then hands the last generation over.
@@ -73,6 +76,7 @@ impl Committer {
         while let Woken::Working = queue.take(&mut taken, self.patience()) {
             self.write_all(&mut taken);
             self.recycle();
+            self.scrub();
             self.seal_if_due();
         }
         self.seal_at_the_end();
@@ -82,6 +86,10 @@ impl Committer {
     fn patience(&self) -> Option<Duration> {
         if self.parts.health.check().is_err() {
             return Some(PROBE_EVERY);
+        }
+        // The tables tell when they are written; files do not.
+        if self.scrub.as_ref().is_some_and(|scrub| scrub.waits_for_tables().is_none()) {
+            return Some(SCRUB_LOOKS);
         }
         let due = self.dirty_since? + self.parts.checkpoint_idle;
         Some(due.saturating_duration_since(Instant::now()).max(Duration::from_millis(10)))
@@ -206,10 +214,11 @@ impl Committer {
         let idle = self.dirty_since.is_some_and(|since| since.elapsed() >= self.parts.checkpoint_idle);
         let full = self.parts.generation.log_bytes >= self.parts.checkpoint_bytes;
         let wanted = self.parts.handover.is_wanted();
-        if !(idle || full || wanted) || !self.parts.handover.is_free() {
+        let scrubbing = self.scrub_waits_for().is_some_and(|through| self.parts.handover.done() < through);
+        if !(idle || full || wanted || scrubbing) || !self.parts.handover.is_free() {
             return;
         }
-        match self.parts.generation.is_empty() && !idle && !full {
+        match self.parts.generation.is_empty() && !idle && !full && !scrubbing {
             true => self.parts.handover.give_nothing(),
             false => self.seal(),
         }
@@ -225,6 +234,31 @@ impl Committer {
         let free = self.parts.handover.wait_until_free(CLOSING_PATIENCE);
         if free && !self.parts.generation.is_empty() {
             self.seal();
+        }
+    }
+
+    fn scrub_waits_for(&self) -> Option<BatchNumber> {
+        self.scrub.as_ref().and_then(Scrub::waits_for_tables)
+    }
+
+    /// Begins a scrub that somebody waits for, or goes on with the one under way.
+    fn scrub(&mut self) {
+        let handover = &self.parts.handover;
+        while let Some(mut scrub) = self.scrub.take().or_else(|| handover.begin_scrub().then(Scrub::default))
+        {
+            match scrub.go_on(&mut self.parts.log, handover.done()) {
+                Ok(true) => handover.end_scrub(Ok(())),
+                Err(why) => handover.end_scrub(Err(why)),
+                Ok(false) => {
+                    // Empty batches change nothing, so no generation has them; the position must pass them all the same.
+                    if let Some(through) = scrub.waits_for_tables() {
+                        let generation = &mut self.parts.generation;
+                        generation.through = generation.through.max(through);
+                    }
+                    self.scrub = Some(scrub);
+                    return;
+                }
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! Passing generations from the committer to the checkpoint thread, one at a time.
+//! Passing generations from the committer to the checkpoint thread, one at a time; and what others ask the committer
+//! for that is no write: a checkpoint now, a log without its past.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -27,6 +28,19 @@ struct State {
     /// How many generations were handed over, and how many of them are in the tables.
     given: u64,
     written: u64,
+    scrubs: Scrubs,
+}
+
+#[derive(Default)]
+struct Scrubs {
+    /// Somebody waits for one that is not begun yet.
+    wanted: bool,
+    begun: u64,
+    ended: u64,
+    /// The last one that came to a good end; it did the work of those before it too.
+    succeeded: u64,
+    /// Why the last one that failed did.
+    failure: Option<String>,
 }
 
 #[derive(Default)]
@@ -94,6 +108,47 @@ impl Handover {
             (false, Some(why)) => Err(why.clone()),
             (false, None) => Err("the tables are not written in time".to_owned()),
         }
+    }
+
+    /// Asks for the log to be rid of all that was written to it so far. The number is for
+    /// [`Handover::wait_for_scrub`].
+    pub fn want_scrub(&self) -> u64 {
+        let mut state = self.state();
+        state.scrubs.wanted = true;
+        state.scrubs.begun + 1
+    }
+
+    /// Waits until no file of the log holds anything of what was durable when this was asked for. Otherwise, why not;
+    /// what was begun may still come to its end by itself.
+    pub fn wait_for_scrub(&self, number: u64, patience: Duration) -> Result<(), String> {
+        let waiting = |state: &mut State| state.scrubs.ended < number && !state.closed;
+        let waited = self.changed.wait_timeout_while(self.state(), patience, waiting);
+        let (state, _) = waited.expect("nobody panics while holding the handover");
+        let State { scrubs, failing, .. } = &*state;
+        if scrubs.succeeded >= number {
+            return Ok(());
+        }
+        let why = if scrubs.ended >= number { &scrubs.failure } else { failing };
+        Err(why.clone().unwrap_or_else(|| "the log is not scrubbed in time".to_owned()))
+    }
+
+    /// Whether somebody waits for a scrub; it counts as begun then.
+    pub fn begin_scrub(&self) -> bool {
+        let scrubs = &mut self.state().scrubs;
+        let wanted = std::mem::take(&mut scrubs.wanted);
+        scrubs.begun += u64::from(wanted);
+        wanted
+    }
+
+    /// The scrub begun last is over.
+    pub fn end_scrub(&self, outcome: Result<(), String>) {
+        let scrubs = &mut self.state().scrubs;
+        scrubs.ended = scrubs.begun;
+        match outcome {
+            Ok(()) => scrubs.succeeded = scrubs.begun,
+            Err(why) => scrubs.failure = Some(why),
+        }
+        self.changed.notify_all();
     }
 
     /// Waits for a generation.

@@ -8,6 +8,7 @@
 
 mod frame;
 mod scan;
+mod scrub;
 mod segment;
 mod spares;
 mod writer;
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 
 pub use frame::{BatchBuffer, Frame};
 pub use scan::{ScanEnd, scan};
+pub use scrub::Scrub;
 pub use spares::Spares;
 use thiserror::Error;
 pub use writer::{AppendError, LogWriter, WriterSettings};

@@ -1,7 +1,10 @@
 //! Segment files that wait to be used: recycled ones, and new ones made ahead of time.
 //!
-//! Taking one must be quick, since the committer does it; making one is slow, so a thread of its own does that.
+//! Taking one must be quick, since the committer does it; making and deleting them is slow, so a thread of its own does
+//! that. A recycled file still holds what was written to it. Between [`Spares::renew`] and [`Spares::reuse_again`] all
+//! of them are new, and what is given back is deleted.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -21,6 +24,17 @@ struct State {
     ready: Vec<PathBuf>,
     next_name: u64,
     closed: bool,
+    /// Only new files are handed out.
+    renewing: bool,
+    /// What the provisioner makes at this moment; it is new whenever it was begun.
+    making: Option<PathBuf>,
+    /// Why the last attempt to make one failed.
+    unmade: Option<String>,
+    /// What the provisioner is to delete, and whether it is about it.
+    doomed: BTreeSet<PathBuf>,
+    deleting: bool,
+    /// Why something is not deleted.
+    undeleted: Option<String>,
 }
 
 /// How many the provisioner keeps ready.
@@ -74,6 +88,11 @@ impl Spares {
     /// Keeps a segment that is no longer needed.
     pub fn give_back(&self, segment: &Path) -> io::Result<()> {
         let mut state = self.state();
+        if state.renewing {
+            state.doomed.insert(segment.to_owned());
+            self.changed.notify_one();
+            return Ok(());
+        }
         if state.ready.len() >= KEEP_AT_MOST {
             return std::fs::remove_file(segment);
         }
@@ -82,6 +101,69 @@ impl Spares {
         std::fs::rename(segment, &spare)?;
         state.ready.push(spare);
         Ok(())
+    }
+
+    /// Lets go of every file that was used before, also of one that is not on the list because taking it failed.
+    pub(super) fn renew(&self) -> io::Result<()> {
+        let mut state = self.state();
+        let mut used = BTreeSet::new();
+        for entry in std::fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if name.starts_with("spare-") && !name.ends_with(".tmp") && state.making.as_ref() != Some(&path) {
+                used.insert(path);
+            }
+        }
+        state.ready.clear();
+        state.doomed.append(&mut used);
+        (state.unmade, state.undeleted) = (None, None);
+        state.renewing = true;
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    pub(super) fn reuse_again(&self) {
+        self.state().renewing = false;
+    }
+
+    /// Whether one can be taken without making it first; or why none could be made.
+    pub(super) fn has_ready(&self) -> Result<bool, String> {
+        let state = self.state();
+        match (&state.unmade, state.ready.is_empty()) {
+            (_, false) => Ok(true),
+            (Some(why), true) => Err(why.clone()),
+            (None, true) => Ok(false),
+        }
+    }
+
+    /// Has these files deleted.
+    pub(super) fn doom(&self, files: impl IntoIterator<Item = PathBuf>) {
+        self.state().doomed.extend(files);
+        self.changed.notify_one();
+    }
+
+    /// Whether everything that was to be deleted is, durably; or why it is not.
+    pub(super) fn has_deleted_all(&self) -> Result<bool, String> {
+        let state = self.state();
+        match &state.undeleted {
+            _ if state.deleting || !state.doomed.is_empty() => Ok(false),
+            Some(why) => Err(why.clone()),
+            None => Ok(true),
+        }
+    }
+
+    fn delete(&self, files: BTreeSet<PathBuf>) -> Result<(), String> {
+        let mut outcome = Ok(());
+        for file in files {
+            match std::fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    outcome = Err(format!("{} cannot be deleted: {error}", file.display()));
+                }
+                _ => {}
+            }
+        }
+        let synced = self.disk.sync_directory(&self.directory);
+        outcome.and(synced.map_err(|error| format!("the log's directory cannot be synced: {error}")))
     }
 
     fn make(&self, target: &Path) -> io::Result<()> {
@@ -93,24 +175,43 @@ impl Spares {
         })
     }
 
-    /// Keeps one spare ready until [`Spares::close`]. Runs on a thread of its own.
+    /// Deletes what is doomed, and keeps one spare ready, until [`Spares::close`]. Runs on a thread of its own.
     pub fn provision(&self) {
         let mut state = self.state();
         while !state.closed {
+            // First, since it makes space.
+            if !state.doomed.is_empty() {
+                let doomed = std::mem::take(&mut state.doomed);
+                state.deleting = true;
+                drop(state);
+                let deleted = self.delete(doomed);
+                state = self.state();
+                state.deleting = false;
+                state.undeleted = deleted.err().or(state.undeleted.take());
+                continue;
+            }
             if state.ready.len() >= KEEP_READY {
                 state = self.changed.wait(state).expect("nobody panics while holding the list of spares");
                 continue;
             }
             let name = state.next_name;
             state.next_name += 1;
-            drop(state);
             let spare = self.directory.join(format!("spare-{name}"));
+            state.making = Some(spare.clone());
+            drop(state);
             let made = self.make(&spare);
             state = self.state();
+            state.making = None;
             match made {
-                Ok(()) => state.ready.push(spare),
+                Ok(()) => {
+                    state.unmade = None;
+                    state.ready.push(spare);
+                }
+                // There may be space for it when those are gone.
+                Err(_) if !state.doomed.is_empty() => {}
                 Err(error) => {
                     tracing::warn!(%error, "no spare log segment could be made; trying again when one is needed");
+                    state.unmade = Some(format!("no new log segment can be made: {error}"));
                     if !state.closed {
                         state =
                             self.changed.wait(state).expect("nobody panics while holding the list of spares");

@@ -36,11 +36,11 @@ impl Log {
         LogWriter::resume(settings, Arc::new(spares), end).unwrap()
     }
 
-    /// The first byte of every batch after `checkpoint`.
+    /// The first byte of every batch after `checkpoint` that has one.
     fn read(&self, checkpoint: u64) -> Result<(Vec<u8>, ScanEnd), LogError> {
         let mut seen = Vec::new();
         let end = scan(self.directory.path(), TAG, BatchNumber(checkpoint), |frame| {
-            seen.push(frame.payload[0]);
+            seen.extend(frame.payload.first());
             Ok::<_, LogError>(())
         })?;
         Ok((seen, end))
@@ -280,4 +280,39 @@ fn a_disk_that_fails_again_and_again_costs_no_segment_for_each_try() {
     log.faults.sync_fails.store(false, Ordering::SeqCst);
     append(&mut writer, 3).unwrap();
     assert_eq!(log.seen(), [1, 3]);
+}
+
+#[test]
+fn a_log_that_rolled_goes_on_in_the_next_segment_and_needs_the_earlier_ones_no_more() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    append(&mut writer, 1).unwrap();
+    assert_eq!(writer.roll().unwrap(), BatchNumber(1));
+    assert_eq!(log.segments().len(), 2);
+    append(&mut writer, 3).unwrap();
+    assert_eq!(log.seen(), [1, 3]);
+    writer.recycle_through(BatchNumber(1)).unwrap();
+    assert_eq!(log.segments().len(), 1);
+    assert_eq!(log.read(1).unwrap().0, [3]);
+    append(&mut log.writer(1), 4).unwrap();
+    assert_eq!(log.read(1).unwrap().0, [3, 4]);
+}
+
+#[test]
+fn a_log_that_cannot_roll_goes_on_where_it_was() {
+    for sync_only in [false, true] {
+        let log = Log::new();
+        let mut writer = log.writer(0);
+        for name in 1..=4 {
+            append(&mut writer, name).unwrap();
+        }
+        writer.recycle_through(BatchNumber(3)).unwrap();
+        let switch = if sync_only { &log.faults.sync_fails } else { &log.faults.full };
+        switch.store(true, Ordering::SeqCst);
+        assert!(writer.roll().is_err());
+        switch.store(false, Ordering::SeqCst);
+        append(&mut writer, 5).unwrap();
+        assert_eq!(log.segments().len(), 1);
+        assert_eq!(log.read(3).unwrap().0, [4, 5]);
+    }
 }

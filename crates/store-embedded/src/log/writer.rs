@@ -110,6 +110,36 @@ impl LogWriter {
         Ok(())
     }
 
+    /// Leaves the segment that is being written for the next one, and says which batch was the last before it. An empty
+    /// batch goes first: a segment with a batch in it is not abandoned, so a log that lets go of all earlier ones still
+    /// has a file. After an error the log goes on where it was.
+    pub(super) fn roll(&mut self) -> Result<BatchNumber, AppendError> {
+        let before = self.last_batch();
+        let left = self.active.take();
+        match self.append(&mut BatchBuffer::with_capacity(0)) {
+            Ok(_) => Ok(before),
+            Err(error) => {
+                // Were its header to come back after a crash, it would end the segment before it here.
+                self.active = if self.next_segment_is_surely_absent() { left } else { None };
+                Err(error)
+            }
+        }
+    }
+
+    fn next_segment_is_surely_absent(&self) -> bool {
+        let path = segment::path_of(&self.settings.directory, self.next_segment());
+        matches!(path.try_exists(), Ok(false))
+            && self.settings.disk.sync_directory(&self.settings.directory).is_ok()
+    }
+
+    fn next_segment(&self) -> SegmentNumber {
+        self.segments.back().map_or(SegmentNumber(1), |(last, _)| SegmentNumber(last.0 + 1))
+    }
+
+    pub(super) fn spares(&self) -> &Spares {
+        &self.spares
+    }
+
     fn write(&self, active: &Active, bytes: &[u8]) -> Result<Duration, AppendError> {
         self.settings.disk.write_at(&active.file, bytes, active.offset).map_err(AppendError::Write)?;
         let before_sync = Instant::now();
@@ -130,7 +160,7 @@ impl LogWriter {
     }
 
     fn start_segment(&mut self) -> io::Result<Active> {
-        let number = self.segments.back().map_or(SegmentNumber(1), |(last, _)| SegmentNumber(last.0 + 1));
+        let number = self.next_segment();
         let path = segment::path_of(&self.settings.directory, number);
         self.spares.take(&path)?;
         let length = self.settings.segment_bytes;
@@ -157,6 +187,15 @@ impl LogWriter {
             let Some((number, _)) = self.segments.pop_front() else { unreachable!("there are two") };
             self.spares.give_back(&segment::path_of(&self.settings.directory, number))?;
         }
+        Ok(())
+    }
+
+    /// Has every segment deleted in which nothing lies after `batch`, also one that could not be recycled before.
+    pub(super) fn delete_through(&mut self, batch: BatchNumber) -> io::Result<()> {
+        self.recycle_through(batch)?;
+        let Some(&(oldest, _)) = self.segments.front() else { return Ok(()) };
+        let files = segment::list(&self.settings.directory)?;
+        self.spares.doom(files.into_iter().filter(|(number, _)| *number < oldest).map(|(_, path)| path));
         Ok(())
     }
 }

@@ -1,0 +1,443 @@
+//! Ridding the log of its past: no file below `log/` holds a word of it afterwards, sends go on meanwhile, and a crash
+//! in between costs nothing.
+//!
+//! The threads of a store are put together here by hand, since nobody but an erasure asks for this.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bluetick_core::ports::{Creation, Health, NewConversation, NoObserver};
+use bluetick_core::{ConversationId, StoreError};
+use bluetick_store_embedded::checkpoint::{Checkpoint, Step};
+use bluetick_store_embedded::codec::chunk::Fingerprinter;
+use bluetick_store_embedded::codec::record;
+use bluetick_store_embedded::commit::{
+    AppendCommand, Command, Committer, CommitterParts, Control, Handover, HealthState, Queue, Sealed,
+    Sequencer, WritableRoom, reply_pair,
+};
+use bluetick_store_embedded::disk::{Disk, Faults};
+use bluetick_store_embedded::log::{LogWriter, Spares, WriterSettings};
+use bluetick_store_embedded::memory::{Generation, Profiles, RoomState, Rooms, Users};
+use bluetick_store_embedded::recovery::Recovery;
+use bluetick_store_embedded::tables::Tables;
+use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
+use common::{NOW, copy_of, message, send, small, texts, user};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const SEGMENT_BYTES: u64 = 64 << 10;
+/// Three of them fill a segment.
+const FILLER_BYTES: usize = 20 << 10;
+const SECRET: &str = "xyzzy";
+
+fn settings(directory: &Path) -> StoreSettings {
+    StoreSettings { segment_bytes: SEGMENT_BYTES, ..small(directory) }
+}
+
+fn conversation() -> ConversationId {
+    ConversationId::direct(&user("alice"), &user("bob"))
+}
+
+type OnStep = Arc<dyn Fn(Step) + Send + Sync>;
+
+/// A store's threads over a directory, with one conversation.
+struct Rig {
+    queue: Arc<Queue>,
+    handover: Arc<Handover>,
+    health: Arc<HealthState>,
+    faults: Arc<Faults>,
+    spares: Arc<Spares>,
+    room: WritableRoom,
+    fingerprinter: Fingerprinter,
+    sent: AtomicUsize,
+    acknowledged: AtomicUsize,
+    log: PathBuf,
+    committer: Option<JoinHandle<()>>,
+    others: Vec<JoinHandle<()>>,
+}
+
+impl Rig {
+    async fn open(directory: &Path, on_step: OnStep) -> Rig {
+        // Makes the files of an empty store.
+        EmbeddedStore::open(StoreParts::new(settings(directory))).unwrap();
+        let log = directory.join("log");
+        let faults = Arc::new(Faults::default());
+        let disk = Disk::with_faults(Arc::clone(&faults));
+        let tables = Arc::new(Tables::open(&directory.join("tables")).unwrap());
+        let identity = tables.current().unwrap().identity().unwrap().unwrap();
+        let (rooms, users, profiles) =
+            (Rooms::default(), Arc::new(Users::default()), Arc::new(Profiles::default()));
+        let mut generation = Generation::first(Arc::default());
+        let mut recovery = Recovery {
+            tables: &tables,
+            rooms: &rooms,
+            users: &users,
+            profiles: &profiles,
+            fingerprinter: identity.fingerprinter,
+            generation: &mut generation,
+        };
+        let end = recovery.run(&log, identity.tag).unwrap();
+        let spares = Arc::new(Spares::open(&log, disk.clone(), SEGMENT_BYTES).unwrap());
+        let writer =
+            WriterSettings { directory: log.clone(), segment_bytes: SEGMENT_BYTES, tag: identity.tag, disk };
+        let (queue, handover) = (Arc::new(Queue::new(1000)), Arc::new(Handover::default()));
+        let health = Arc::new(HealthState::default());
+        let committer = Committer::new(CommitterParts {
+            queue: Arc::clone(&queue),
+            log: LogWriter::resume(writer, Arc::clone(&spares), end).unwrap(),
+            generation,
+            sequencer: Sequencer {
+                tables: Arc::clone(&tables),
+                users: Arc::clone(&users),
+                profiles: Arc::clone(&profiles),
+                dedupe_window_ms: 0,
+                fingerprinter: identity.fingerprinter,
+            },
+            users: Arc::clone(&users),
+            profiles: Arc::clone(&profiles),
+            handover: Arc::clone(&handover),
+            health: Arc::clone(&health),
+            listener: None,
+            observer: Arc::new(NoObserver),
+            checkpoint_bytes: 4 * SEGMENT_BYTES,
+            checkpoint_idle: Duration::from_secs(3600),
+        });
+        let (received, woken) = (Arc::clone(&handover), Arc::clone(&queue));
+        let checkpoints = std::thread::spawn(move || {
+            while let Sealed::Generation(mut generation) = received.receive() {
+                let tables = &*tables.writing().unwrap();
+                let (users, profiles) = (&*users, &*profiles);
+                let checkpoint =
+                    Checkpoint { tables, users, profiles, on_step: &*on_step, must_stop: &|| false };
+                checkpoint.run(&mut generation).unwrap();
+                received.finished(generation.through);
+                woken.nudge();
+            }
+        });
+        let provisioned = Arc::clone(&spares);
+        let others = vec![checkpoints, std::thread::spawn(move || provisioned.provision())];
+        let room = rooms.get_or_load(conversation(), || Ok(RoomState::absent())).unwrap();
+        let rig = Rig {
+            queue,
+            handover,
+            health,
+            faults,
+            spares,
+            room: WritableRoom(room),
+            fingerprinter: identity.fingerprinter,
+            sent: AtomicUsize::new(0),
+            acknowledged: AtomicUsize::new(0),
+            log,
+            committer: Some(std::thread::spawn(move || committer.run())),
+            others,
+        };
+        rig.found().await;
+        rig
+    }
+
+    async fn found(&self) {
+        let (reply, answer) = reply_pair();
+        let creation = Creation::Direct { peer: user("bob") };
+        let new =
+            NewConversation { id: conversation(), creation, created_by: user("alice"), created_at: NOW };
+        let room = Arc::clone(&self.room.0);
+        self.queue.push(Command::Control(Box::new(Control::Open { room, new, reply }))).unwrap();
+        answer.await.unwrap().unwrap();
+    }
+
+    async fn send(&self, text: &str) -> Result<(), StoreError> {
+        let number = self.sent.fetch_add(1, Ordering::SeqCst);
+        let append = bluetick_core::ports::Append {
+            content: text.into(),
+            ..message(conversation(), "alice", &format!("m{number}"))
+        };
+        let mut bytes = Vec::new();
+        let (sender, id) = (append.sender.as_str(), &append.message_id);
+        record::encode(&mut bytes, NOW, NOW, sender, id, &append.content_type, &append.content);
+        let fingerprint = self.fingerprinter.of(sender, id);
+        let (reply, answer) = reply_pair();
+        let command = AppendCommand { room: self.room.clone(), append, record: bytes, fingerprint, reply };
+        self.queue.push(Command::Append(Box::new(command)))?;
+        answer.await.unwrap_or(Err(StoreError::Closing))?;
+        self.acknowledged.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Sends `count` messages that a whole segment holds three of.
+    async fn fill(&self, word: &str, count: usize) {
+        for number in 0..count {
+            self.send(&format!("{word} {number} {}", "x".repeat(FILLER_BYTES))).await.unwrap();
+        }
+    }
+
+    fn ask(&self) -> u64 {
+        let number = self.handover.want_scrub();
+        self.queue.nudge();
+        number
+    }
+
+    async fn scrub(&self) -> Result<(), String> {
+        let (handover, number) = (Arc::clone(&self.handover), self.ask());
+        tokio::task::spawn_blocking(move || handover.wait_for_scrub(number, PATIENCE)).await.unwrap()
+    }
+
+    async fn checkpoint(&self) {
+        let (handover, number) = (Arc::clone(&self.handover), self.handover.want());
+        self.queue.nudge();
+        tokio::task::spawn_blocking(move || handover.wait_for(number, PATIENCE)).await.unwrap().unwrap();
+    }
+
+    /// Files of the log in which `word` stands.
+    fn files_with(&self, word: &str) -> Vec<String> {
+        files_with(&self.log, word)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.queue.close();
+        self.committer.take().unwrap().join().unwrap();
+        self.handover.close(PATIENCE);
+        self.spares.close();
+        for thread in self.others.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// A file that is renamed between listing and reading is found in the next look.
+fn files_with(log: &Path, word: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(log).unwrap().flatten() {
+        let Ok(bytes) = std::fs::read(entry.path()) else { continue };
+        if bytes.windows(word.len()).any(|window| window == word.as_bytes()) {
+            found.push(entry.file_name().into_string().unwrap());
+        }
+    }
+    found
+}
+
+fn no_steps() -> OnStep {
+    Arc::new(|_| {})
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// What is left of a killed process has at least these messages, and takes more.
+async fn assert_opens_with(image: &Path, acknowledged: usize, when: &str) {
+    let store = EmbeddedStore::open(StoreParts::new(settings(image)))
+        .unwrap_or_else(|error| panic!("{when}: {error}"));
+    let found = texts(&store, conversation(), "bob").await;
+    assert!(found.len() >= acknowledged, "{when}: {} of {acknowledged} are left", found.len());
+    let next = send(&store, conversation(), "bob", "one more").await.unwrap();
+    assert_eq!(next.get(), found.len() as u64 + 1, "{when}");
+    bluetick_core::ports::Store::close(&store).await;
+    drop(store);
+    let store = EmbeddedStore::open(StoreParts::new(settings(image))).unwrap();
+    assert_eq!(texts(&store, conversation(), "bob").await.len(), found.len() + 1, "{when}, opened once more");
+}
+
+/// With the secret in the segment that is written, in one that waits for a checkpoint, and in a spare.
+async fn rig_with_secrets(directory: &Path, on_step: OnStep) -> Rig {
+    let rig = Rig::open(directory, on_step).await;
+    rig.fill(SECRET, 7).await;
+    rig.checkpoint().await;
+    let spares = || rig.files_with(SECRET).iter().filter(|name| name.starts_with("spare-")).count();
+    until("no segments were recycled", || spares() >= 2).await;
+    rig.fill(SECRET, 4).await;
+    assert!(spares() >= 1);
+    assert!(rig.files_with(SECRET).iter().filter(|name| name.ends_with(".log")).count() >= 2);
+    rig
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_file_of_the_log_holds_what_was_sent_before_and_sends_go_on() {
+    let directory = TempDir::new().unwrap();
+    let rig = Arc::new(rig_with_secrets(directory.path(), no_steps()).await);
+    let over = Arc::new(AtomicBool::new(false));
+    let (sending, stop) = (Arc::clone(&rig), Arc::clone(&over));
+    let sender = tokio::spawn(async move {
+        while !stop.load(Ordering::SeqCst) {
+            sending.send("meanwhile").await.unwrap();
+        }
+    });
+    for round in 0..5 {
+        let before = rig.acknowledged.load(Ordering::SeqCst);
+        rig.scrub().await.unwrap();
+        assert_eq!(rig.files_with(SECRET), [""; 0], "after scrub {round}");
+        assert!(rig.acknowledged.load(Ordering::SeqCst) > before, "nobody could send during scrub {round}");
+        // Segments are recycled and used again as ever.
+        rig.fill("later", 20).await;
+        assert_eq!(rig.files_with(SECRET), [""; 0], "some time after scrub {round}");
+    }
+    over.store(true, Ordering::SeqCst);
+    sender.await.unwrap();
+    let acknowledged = rig.acknowledged.load(Ordering::SeqCst);
+    drop(rig);
+    assert_opens_with(directory.path(), acknowledged, "closed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_any_step_of_a_scrub_loses_nothing() {
+    let directory = TempDir::new().unwrap();
+    let images: Arc<Mutex<Vec<(Step, TempDir)>>> = Arc::default();
+    let armed = Arc::new(AtomicBool::new(false));
+    let (kept, watching, path) = (Arc::clone(&images), Arc::clone(&armed), directory.path().to_owned());
+    let on_step: OnStep = Arc::new(move |step| {
+        if watching.load(Ordering::SeqCst) {
+            kept.lock().unwrap().push((step, copy_of(&path)));
+        }
+    });
+    let rig = rig_with_secrets(directory.path(), on_step).await;
+    let acknowledged = rig.acknowledged.load(Ordering::SeqCst);
+    let before = log_files(directory.path());
+    armed.store(true, Ordering::SeqCst);
+    rig.scrub().await.unwrap();
+    armed.store(false, Ordering::SeqCst);
+    let after = copy_of(directory.path());
+    drop(rig);
+    assert_opens_with(after.path(), acknowledged, "after the scrub").await;
+
+    let images = std::mem::take(&mut *images.lock().unwrap());
+    assert_eq!(images.first().unwrap().0, Step::BeforeFirstTransaction, "a checkpoint was made for it");
+    let (last_step, in_tables) = images.last().unwrap();
+    assert_eq!(*last_step, Step::PositionMoved);
+    let old: Vec<_> = log_files(in_tables.path()).into_iter().filter(|file| before.contains(file)).collect();
+    assert!(old.len() >= 2, "the old segments are still there: {old:?}");
+    assert!(log_files(in_tables.path()).len() > old.len(), "the log goes on in another");
+    // Deletions may reach the disk in any order, and some of them not at all.
+    for chosen in 0_usize..1 << old.len() {
+        let image = copy_of(in_tables.path());
+        for (_, file) in old.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1) {
+            std::fs::remove_file(image.path().join("log").join(file)).unwrap();
+        }
+        assert_opens_with(image.path(), acknowledged, &format!("deleted {chosen:b}")).await;
+    }
+    for (step, image) in images {
+        assert_opens_with(image.path(), acknowledged, &format!("{step:?}")).await;
+    }
+}
+
+fn log_files(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory.join("log")).unwrap().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.retain(|name| name.ends_with(".log"));
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_space_for_a_new_file_the_asker_is_told_and_the_log_goes_on_where_it_was() {
+    let directory = TempDir::new().unwrap();
+    let rig = rig_with_secrets(directory.path(), no_steps()).await;
+    let segments = log_files(directory.path());
+    rig.faults.full.store(true, Ordering::SeqCst);
+    let why = rig.scrub().await.unwrap_err();
+    rig.faults.full.store(false, Ordering::SeqCst);
+    assert!(why.contains("no new log segment can be made"), "{why}");
+    assert_eq!(rig.health.health(), Health::Writable);
+    rig.send("goes on").await.unwrap();
+    assert_eq!(log_files(directory.path()), segments);
+    let acknowledged = rig.acknowledged.load(Ordering::SeqCst);
+    assert_opens_with(copy_of(directory.path()).path(), acknowledged, "after a failed scrub").await;
+
+    rig.scrub().await.unwrap();
+    assert_eq!(rig.files_with(SECRET), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_cannot_be_deleted_is_told_of_and_keeps_nobody_from_sending() {
+    let directory = TempDir::new().unwrap();
+    let rig = rig_with_secrets(directory.path(), no_steps()).await;
+    let stubborn = rig.log.join("spare-999");
+    std::fs::create_dir(&stubborn).unwrap();
+    let why = rig.scrub().await.unwrap_err();
+    assert!(why.contains("spare-999 cannot be deleted"), "{why}");
+    rig.fill("later", 12).await;
+    std::fs::remove_dir(&stubborn).unwrap();
+    rig.scrub().await.unwrap();
+    assert_eq!(rig.files_with(SECRET), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_segment_that_could_not_be_recycled_goes_with_the_rest() {
+    let directory = TempDir::new().unwrap();
+    let rig = rig_with_secrets(directory.path(), no_steps()).await;
+    // As it is left when the renaming fails: known to nobody before the next start.
+    std::fs::write(rig.log.join(format!("{:020}.log", 0)), SECRET).unwrap();
+    rig.scrub().await.unwrap();
+    assert_eq!(rig.files_with(SECRET), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_while_a_scrub_runs_gets_one_that_begins_after_it_asked() {
+    let directory = TempDir::new().unwrap();
+    let (first, second) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let (at_step, go_on) = (Mutex::new(first.0), Mutex::new(second.1));
+    let armed = Arc::new(AtomicBool::new(false));
+    let holds = Arc::clone(&armed);
+    let on_step: OnStep = Arc::new(move |step| {
+        if step == Step::BeforeFirstTransaction && holds.swap(false, Ordering::SeqCst) {
+            at_step.lock().unwrap().send(()).unwrap();
+            let _ = go_on.lock().unwrap().recv_timeout(PATIENCE);
+        }
+    });
+    let rig = rig_with_secrets(directory.path(), on_step).await;
+    armed.store(true, Ordering::SeqCst);
+    let early = rig.ask();
+    first.1.recv_timeout(PATIENCE).unwrap();
+    rig.send("plugh, into the new segment").await.unwrap();
+    let late = rig.ask();
+    second.0.send(()).unwrap();
+    assert!(late > early);
+    let handover = Arc::clone(&rig.handover);
+    let wait = move |number| handover.wait_for_scrub(number, PATIENCE);
+    let waited = tokio::task::spawn_blocking(move || (wait(late), wait(early))).await.unwrap();
+    assert_eq!(waited, (Ok(()), Ok(())));
+    assert_eq!(rig.files_with(SECRET), [""; 0]);
+    assert_eq!(rig.files_with("plugh"), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_write_right_after_a_scrub_leaves_a_log_that_opens() {
+    let directory = TempDir::new().unwrap();
+    let rig = rig_with_secrets(directory.path(), no_steps()).await;
+    // Once more when there is nothing to write to the tables.
+    rig.scrub().await.unwrap();
+    rig.scrub().await.unwrap();
+    rig.faults.full.store(true, Ordering::SeqCst);
+    assert!(rig.send("refused").await.is_err());
+    let acknowledged = rig.acknowledged.load(Ordering::SeqCst);
+    assert_opens_with(copy_of(directory.path()).path(), acknowledged, "with a full disk").await;
+    rig.faults.full.store(false, Ordering::SeqCst);
+    until("the store does not recover", || rig.health.health() == Health::Writable).await;
+    // The batches that tried the disk are in no generation.
+    rig.scrub().await.unwrap();
+    assert_opens_with(copy_of(directory.path()).path(), acknowledged, "recovered").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_when_the_store_closes_is_told() {
+    let directory = TempDir::new().unwrap();
+    let rig = rig_with_secrets(directory.path(), no_steps()).await;
+    rig.queue.close();
+    let (handover, number) = (Arc::clone(&rig.handover), rig.handover.want_scrub());
+    let waiting = tokio::task::spawn_blocking(move || handover.wait_for_scrub(number, PATIENCE));
+    let started = Instant::now();
+    drop(rig);
+    assert!(waiting.await.unwrap().is_err());
+    assert!(started.elapsed() < PATIENCE);
+}
