@@ -212,10 +212,10 @@ async fn what_was_erased_is_in_no_file_any_more() {
     assert!(files_with("zebrafish", kit.directory.path()) > 0, "it is written as it is said");
     kit.erase(of_user("alice"), None).await.unwrap();
     kit.run().await.unwrap();
+    let all = history(&*kit.store, id, "alice").await;
+    assert_eq!(&*all[3].content, "hummingbird");
     kit.store.close().await;
     assert_eq!(files_with("zebrafish", kit.directory.path()), 0);
-    let all = history(&*kit.crash().store, id, "alice").await;
-    assert_eq!(&*all[3].content, "hummingbird");
 }
 
 fn files_with(text: &str, directory: &std::path::Path) -> usize {
