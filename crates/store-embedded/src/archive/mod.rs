@@ -308,12 +308,25 @@ impl Archivist {
             Ok((engine.space()?, engine.snapshot()?.has_erased_pages()?))
         });
         let (space, erased) = looked.await?;
-        if erased {
-            self.scrub_log().await?;
-        }
+        // What cannot be done now is done by the next run.
+        let scrubbed = match erased {
+            true => self.scrub_log().await.inspect_err(|error| {
+                tracing::warn!(%error, "the log still holds what was erased; the next run tries again");
+            }),
+            false => Ok(()),
+        };
+        let erased_settled = erased && scrubbed.is_ok();
         let much = space.free_bytes >= COMPACT_FROM_BYTES
             && space.free_bytes >= space.file_bytes / COMPACT_FROM_PART;
-        if !self.settings.compact || !(much || erased) {
+        if !self.settings.compact {
+            // The operator lets freed pages be.
+            if erased_settled {
+                let tables = Arc::clone(&self.tables);
+                self.blocking(move || Ok(settle_erased(&tables)?)).await?;
+            }
+            return Ok(space.file_bytes);
+        }
+        if !(much || erased) {
             return Ok(space.file_bytes);
         }
         let total = space.file_bytes - space.free_bytes;
@@ -321,12 +334,7 @@ impl Archivist {
         let (tables, stopping) = (Arc::clone(&self.tables), Arc::clone(&self.state.stopping));
         let after = self.blocking(move || {
             match tables.compact(&|| stopping.load(Ordering::Relaxed)) {
-                Ok(()) if erased => {
-                    let engine = tables.writing()?;
-                    let mut update = engine.update()?;
-                    update.set_erased_pages(false)?;
-                    update.commit()?;
-                }
+                Ok(()) if erased_settled => settle_erased(&tables)?,
                 Ok(()) => {}
                 // It costs time and space only; the next run tries again.
                 Err(error) => {
@@ -429,6 +437,14 @@ async fn blocking<T: Send + 'static>(
         Err(error) if error.is_cancelled() => Err(ArchiveError::Stopped),
         Err(error) => Err(StoreError::Failed(error.to_string()).into()),
     }
+}
+
+/// Nothing of what was erased is left in a file.
+fn settle_erased(tables: &Tables) -> Result<(), TablesError> {
+    let engine = tables.writing()?;
+    let mut update = engine.update()?;
+    update.set_erased_pages(false)?;
+    update.commit()
 }
 
 /// Something that lies there is not what was written, as opposed to not being within reach.

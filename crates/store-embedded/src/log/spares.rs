@@ -212,6 +212,7 @@ impl Spares {
                 Err(error) => {
                     tracing::warn!(%error, "no spare log segment could be made; trying again when one is needed");
                     state.unmade = Some(format!("no new log segment can be made: {error}"));
+                    // It may have been closed meanwhile, and nobody says so twice.
                     if !state.closed {
                         state =
                             self.changed.wait(state).expect("nobody panics while holding the list of spares");

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -314,5 +315,26 @@ fn a_log_that_cannot_roll_goes_on_where_it_was() {
         append(&mut writer, 5).unwrap();
         assert_eq!(log.segments().len(), 1);
         assert_eq!(log.read(3).unwrap().0, [4, 5]);
+    }
+}
+
+#[test]
+fn whoever_makes_spares_ends_when_it_is_told_to_also_while_it_fails() {
+    let log = Log::new();
+    log.faults.full.store(true, Ordering::SeqCst);
+    let (ended, all_ended) = std::sync::mpsc::channel();
+    for _ in 0..500 {
+        let disk = Disk::with_faults(Arc::clone(&log.faults));
+        let spares = Arc::new(Spares::open(log.directory.path(), disk, SEGMENT_BYTES).unwrap());
+        let (provisioned, ended) = (Arc::clone(&spares), ended.clone());
+        let provisioner = std::thread::spawn(move || {
+            provisioned.provision();
+            ended.send(()).unwrap();
+        });
+        // In the middle of its first attempt, as often as not.
+        std::thread::yield_now();
+        spares.close();
+        assert!(all_ended.recv_timeout(Duration::from_secs(20)).is_ok(), "it waits for ever");
+        provisioner.join().unwrap();
     }
 }
