@@ -2,6 +2,8 @@
 
 pub mod archive;
 mod bare_log;
+pub mod group;
+pub mod history;
 pub mod idle;
 pub mod inbox;
 mod measure;
@@ -11,6 +13,7 @@ mod scratch;
 mod seed;
 mod small_talk;
 pub mod store;
+mod talk;
 mod under_test;
 mod workload;
 

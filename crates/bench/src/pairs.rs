@@ -1,21 +1,19 @@
 //! Pairs of people: one sends, the other receives and acknowledges, over WebSockets to a server of its own.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
 
-use bluetick_client::link::{ClientFrame, FrameKind, Link, SendFrame};
+use bluetick_core::ConversationId;
 use bluetick_core::ports::Store;
-use bluetick_core::{ConversationId, MessageId, Seq};
 use tokio::task::JoinSet;
 
 use crate::BenchError;
-use crate::measure::{Latencies, Usage};
+use crate::measure::Usage;
 use crate::scratch::in_scratch;
 use crate::seed::{Chat, always, fill, open, person};
-use crate::under_test::{ServerUnderTest, client_failed, connect};
+use crate::talk::{Tally, receive, send};
+use crate::under_test::{ServerUnderTest, connect};
 use crate::workload::{Dice, texts};
 
 #[derive(Clone, Debug)]
@@ -30,22 +28,8 @@ pub struct PairsBench {
     pub seconds: u64,
 }
 
-/// A receiver says `delivered` after so many messages, and when nothing more is waiting.
-const ACK_EVERY: u64 = 16;
-/// A UUIDv7 but for its last digits, which count.
-const MESSAGE_IDS: u128 = 0x0199_c0de_0000_7000_8000_0000_0000_0000;
-
 pub fn run(bench: PairsBench) -> Result<(), BenchError> {
     in_scratch(&bench.directory, 2, measure(&bench))
-}
-
-/// What all of them count together.
-#[derive(Default)]
-struct Tally {
-    acknowledged: AtomicU64,
-    delivered: AtomicU64,
-    stop: AtomicBool,
-    acks: Latencies,
 }
 
 async fn measure(bench: &PairsBench) -> Result<(), BenchError> {
@@ -76,16 +60,7 @@ async fn measure(bench: &PairsBench) -> Result<(), BenchError> {
         talking.spawn(send(sender, id, body, bench.window, Arc::clone(&tally)));
         talking.spawn(receive(receiver, id, Arc::clone(&tally)));
     }
-    for second in 1..=bench.seconds {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let (acknowledged, delivered) = (&tally.acknowledged, &tally.delivered);
-        eprint!(
-            "{second:>3} s  {} acknowledged, {} delivered   \r",
-            acknowledged.load(Ordering::Relaxed),
-            delivered.load(Ordering::Relaxed)
-        );
-    }
-    eprintln!();
+    tally.watch(bench.seconds).await;
     let (acknowledged, delivered) =
         (tally.acknowledged.load(Ordering::Relaxed), tally.delivered.load(Ordering::Relaxed));
     let (spent, cpu) = (usage.spent(), server.cpu_seconds() - cpu);
@@ -109,59 +84,4 @@ async fn measure(bench: &PairsBench) -> Result<(), BenchError> {
     );
     println!("resident memory, peak        {:>12} bytes", server.peak_bytes());
     Ok(())
-}
-
-/// Keeps `window` sends on their way.
-async fn send(
-    link: Link,
-    conversation_id: ConversationId,
-    body: Arc<str>,
-    window: usize,
-    tally: Arc<Tally>,
-) -> Result<(), BenchError> {
-    let (mut sender, mut receiver) = link.split();
-    let mut waiting = VecDeque::with_capacity(window);
-    let mut number = 0u128;
-    loop {
-        while waiting.len() < window && !tally.stop.load(Ordering::Relaxed) {
-            number += 1;
-            let message_id = MessageId::Uuid((MESSAGE_IDS | number).to_be_bytes());
-            let frame = ClientFrame::Send(SendFrame::text(conversation_id, message_id, &body));
-            sender.feed(&frame).await.map_err(client_failed)?;
-            waiting.push_back(Instant::now());
-        }
-        sender.flush().await.map_err(client_failed)?;
-        let frame = receiver.next().await.map_err(client_failed)?;
-        match frame.kind() {
-            FrameKind::Ack => {
-                // Acks come in the order of the sends.
-                if let Some(sent) = waiting.pop_front() {
-                    tally.acks.record(sent.elapsed());
-                }
-                tally.acknowledged.fetch_add(1, Ordering::Relaxed);
-            }
-            FrameKind::Error => return Err(client_failed(frame.text())),
-            _ => {}
-        }
-    }
-}
-
-async fn receive(
-    mut link: Link,
-    conversation_id: ConversationId,
-    tally: Arc<Tally>,
-) -> Result<(), BenchError> {
-    let mut count = 0;
-    loop {
-        let frame = link.next().await.map_err(client_failed)?;
-        if frame.kind() != FrameKind::Message {
-            continue;
-        }
-        count += 1;
-        tally.delivered.fetch_add(1, Ordering::Relaxed);
-        if count % ACK_EVERY == 0 {
-            let ack = ClientFrame::Delivered { conversation_id, seq: Seq::new(count) };
-            link.send(&ack).await.map_err(client_failed)?;
-        }
-    }
 }

@@ -277,10 +277,55 @@ pub enum BenchCommand {
     Reconnect(BenchReconnectArgs),
     /// A server of its own, and pairs of people over WebSockets: one sends, the other receives and acknowledges
     Pairs(BenchPairsArgs),
+    /// A server of its own, and one group whose members are all connected: a few write, all others receive
+    Group(BenchGroupArgs),
+    /// A server of its own, and readers of the newest page of random conversations, over HTTP
+    History(BenchHistoryArgs),
     /// A server of its own, and connections that do nothing: connect rate, bytes of memory each
     Idle(BenchIdleArgs),
     /// A server of its own, and old messages that move to an archive in a directory: pages before and after, bytes, pace
     Archive(BenchArchiveArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct BenchGroupArgs {
+    /// How many members, all of them connected
+    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub members: u32,
+    /// How many of them send
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub senders: u32,
+    /// How many sends of each sender wait for their ack at any time
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub window: u32,
+    /// The size of a message's text
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub body: u32,
+    /// How long
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub seconds: u64,
+    /// Where to write: an empty or new directory on the disk to measure; removed at the end
+    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
+    pub dir: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchHistoryArgs {
+    /// How many conversations
+    #[arg(long, value_name = "COUNT", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub conversations: u32,
+    /// How many messages each has
+    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub messages: u32,
+    /// How many read at a time
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub readers: u32,
+    /// How long
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub seconds: u64,
+    /// Where to write: an empty or new directory on the disk to measure; removed at the end
+    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
+    pub dir: PathBuf,
 }
 
 #[derive(Args, Debug)]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use bluetick_bench::BenchError;
 use bluetick_bench::archive::{self, ArchiveBench};
+use bluetick_bench::group::{self, GroupBench};
+use bluetick_bench::history::{self, HistoryBench};
 use bluetick_bench::idle::{self, IdleBench};
 use bluetick_bench::inbox::{self, InboxBench};
 use bluetick_bench::pairs::{self, PairsBench};
@@ -12,8 +14,8 @@ use bluetick_bench::store::{self, StoreBench};
 use bluetick_store_embedded::StoreSettings;
 
 use crate::cli::{
-    BenchArchiveArgs, BenchCommand, BenchIdleArgs, BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs,
-    BenchStoreArgs,
+    BenchArchiveArgs, BenchCommand, BenchGroupArgs, BenchHistoryArgs, BenchIdleArgs, BenchInboxArgs,
+    BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs,
 };
 use crate::failure::Failure;
 
@@ -23,6 +25,8 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Inbox(arguments) => inbox::run(inbox_bench(arguments)),
         BenchCommand::Reconnect(arguments) => reconnect::run(reconnect_bench(arguments)?),
         BenchCommand::Pairs(arguments) => pairs::run(pairs_bench(arguments)?),
+        BenchCommand::Group(arguments) => group::run(group_bench(arguments)?),
+        BenchCommand::History(arguments) => history::run(history_bench(arguments)?),
         BenchCommand::Idle(arguments) => idle::run(idle_bench(arguments)?),
         BenchCommand::Archive(arguments) => archive::run(archive_bench(arguments)?),
     };
@@ -68,6 +72,32 @@ fn idle_bench(arguments: &BenchIdleArgs) -> Result<IdleBench, Failure> {
         directory: arguments.dir.clone(),
         binary: this_program()?,
         connections: arguments.connections as usize,
+    })
+}
+
+fn group_bench(arguments: &BenchGroupArgs) -> Result<GroupBench, Failure> {
+    if arguments.senders > arguments.members {
+        return Err(Failure::usage("--senders must not be more than --members"));
+    }
+    Ok(GroupBench {
+        directory: arguments.dir.clone(),
+        binary: this_program()?,
+        members: arguments.members as usize,
+        senders: arguments.senders as usize,
+        window: arguments.window as usize,
+        body_bytes: arguments.body as usize,
+        seconds: arguments.seconds,
+    })
+}
+
+fn history_bench(arguments: &BenchHistoryArgs) -> Result<HistoryBench, Failure> {
+    Ok(HistoryBench {
+        directory: arguments.dir.clone(),
+        binary: this_program()?,
+        conversations: arguments.conversations as usize,
+        messages: arguments.messages as usize,
+        readers: arguments.readers as usize,
+        seconds: arguments.seconds,
     })
 }
 
