@@ -272,7 +272,7 @@ fn stale_lines(state: &RoomState) -> Vec<(UserId, Shelf, Option<Seq>)> {
 }
 
 /// How many of `entries` go into the next chunk.
-pub(crate) fn chunk_length(entries: &[Entry<'_>]) -> usize {
+fn chunk_length(entries: &[Entry<'_>]) -> usize {
     let mut bytes = 0;
     let full = entries.iter().take(chunk::CAPACITY).position(|entry| {
         let closed = bytes >= CHUNK_RAW_BYTES;

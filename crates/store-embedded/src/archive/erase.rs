@@ -1,5 +1,6 @@
 //! Deleting content for good. What is to go is written down first, so that a crash does not leave half of it; then it
-//! goes from the segments, from the chunks, and from the lines of the inboxes; then the note goes.
+//! goes from the chunks and from the lines of the inboxes, then from the segments; then the note goes. How a segment is
+//! written without some of its messages is in [`super::rewrite`].
 //!
 //! A segment is rewritten under its next revision, since others' messages lie in it too; one of which nothing is left
 //! is deleted. ([ADR 12](../../../../docs/adr/0012-erasure.md))
@@ -7,13 +8,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bluetick_archive::{FrameRef, VaultError, segment};
+use bluetick_archive::VaultError;
 use bluetick_core::ports::{ArchiveError, Erase, EraseReport, EraseScope, Progress, Stage};
 use bluetick_core::{ContentType, ConversationId, Seq, UserId};
 
-use super::job::{Stub, moved_meanwhile, records_in, stubs_of};
-use super::move_out::lay_out;
+use super::job::{Stub, stubs_of};
 use super::restore::drop_segment;
+use super::rewrite::{Salvaged, flip, rewrite, salvage, without_content};
 use super::{ArchiveStep, Archivist, in_vault, is_damage};
 use crate::codec::archive::{Erasure, SegmentRow};
 use crate::codec::chunk::{self, Entry, Header, Packer};
@@ -35,7 +36,7 @@ pub enum Reason {
 
 impl Erasure {
     /// Whether the content of this message goes. What the server itself said stays: it tells who came and went.
-    fn takes(&self, seq: Seq, record: &Record<'_>) -> bool {
+    pub(super) fn takes(&self, seq: Seq, record: &Record<'_>) -> bool {
         seq <= self.through
             && !matches!(record.content_type, ContentType::System | ContentType::Erased)
             && self.sender.as_ref().is_none_or(|sender| sender.as_str() == record.sender)
@@ -240,7 +241,7 @@ impl Archivist {
             let rewritten = self
                 .blocking(move || {
                     let salvaged = stubs.iter().map(|stub| salvage(stub, &object, &hasher));
-                    let salvaged: Vec<Salvaged> = salvaged.collect::<Result<_, _>>().map_err(in_chunks)?;
+                    let salvaged: Vec<Salvaged> = salvaged.collect();
                     let lost: usize = salvaged.iter().map(|chunk| chunk.lost()).sum();
                     if lost > 0 {
                         tracing::error!(segment = %old, lost, "messages of a damaged segment are lost for good");
@@ -262,7 +263,7 @@ impl Archivist {
     }
 }
 
-fn in_chunks(error: DecodeError) -> TablesError {
+pub(super) fn in_chunks(error: DecodeError) -> TablesError {
     TablesError::Damaged { table: "chunks", error }
 }
 
@@ -283,130 +284,6 @@ fn look(stubs: &[Stub], erasure: &Erasure) -> Result<Look, TablesError> {
         }
     }
     Ok(Look { taken, left })
-}
-
-struct Rewritten {
-    object: bytes::Bytes,
-    row: SegmentRow,
-    /// Each chunk as it is, and as it becomes.
-    chunks: Vec<(HotChunk, cold::Parts)>,
-}
-
-/// What could be read of a chunk's messages.
-enum Salvaged {
-    Whole(Vec<Vec<u8>>),
-    /// Nothing but what the rows keep.
-    Lost(Vec<(Vec<u8>, u64)>),
-}
-
-impl Salvaged {
-    fn lost(&self) -> usize {
-        match self {
-            Salvaged::Whole(_) => 0,
-            Salvaged::Lost(stubs) => stubs.len(),
-        }
-    }
-}
-
-/// The records of a chunk from its frame, if that is whole and holds what the rows say.
-fn salvage(stub: &Stub, object: &[u8], hasher: &chunk::Fingerprinter) -> Result<Salvaged, DecodeError> {
-    let FrameRef { offset, length, .. } = stub.chunk.place.frame;
-    let range =
-        usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(length as usize)?));
-    let frame = range.and_then(|range| object.get(range));
-    let frame = frame.and_then(|bytes| segment::decode_frame(bytes, &stub.chunk.place.frame).ok());
-    let records = frame.as_ref().and_then(|frame| records_in(stub, frame, hasher).ok());
-    Ok(match records {
-        Some(records) => Salvaged::Whole(records.into_iter().map(<[u8]>::to_vec).collect()),
-        None => Salvaged::Lost(stub.chunk.cells().map(|(record, hash)| (record.to_vec(), hash)).collect()),
-    })
-}
-
-fn rewrite(
-    name: &bluetick_archive::SegmentName,
-    row: SegmentRow,
-    stubs: Vec<Stub>,
-    salvaged: &[Salvaged],
-    erasure: &Erasure,
-    hasher: &chunk::Fingerprinter,
-) -> Result<Rewritten, TablesError> {
-    // Each chunk as records for the segment, and as what stays of them in the rows.
-    let (mut records, mut kept) = (Vec::with_capacity(stubs.len()), Vec::with_capacity(stubs.len()));
-    for (stub, salvaged) in stubs.iter().zip(salvaged) {
-        let (chunk_records, chunk_kept) =
-            changed(stub.first, salvaged, erasure, hasher).map_err(in_chunks)?;
-        records.push(chunk_records);
-        kept.push(chunk_kept);
-    }
-    let borrowed: Vec<Vec<&[u8]>> =
-        records.iter().map(|chunk| chunk.iter().map(Vec::as_slice).collect()).collect();
-    let laid = lay_out(name, &borrowed);
-    let mut chunks = Vec::with_capacity(stubs.len());
-    for ((stub, kept), place) in stubs.into_iter().zip(&kept).zip(&laid.places) {
-        let becomes = cold::pack(stub.first, &stub.header()?, place, kept);
-        chunks.push((HotChunk { first: stub.first, bytes: stub.bytes }, becomes));
-    }
-    let row = SegmentRow {
-        revision: name.revision,
-        bytes: laid.sealed.bytes.len() as u64,
-        raw_bytes: laid.sealed.raw_bytes,
-        ..row
-    };
-    Ok(Rewritten { object: laid.sealed.bytes, row, chunks })
-}
-
-type Kept = Vec<(Vec<u8>, u64)>;
-
-/// What is lost keeps the hash of what it was, so that it is never taken for an empty message.
-fn changed(
-    first: Seq,
-    salvaged: &Salvaged,
-    erasure: &Erasure,
-    hasher: &chunk::Fingerprinter,
-) -> Result<(Vec<Vec<u8>>, Kept), DecodeError> {
-    let (mut records, mut kept) = (Vec::new(), Vec::new());
-    let mut keep = |seq: u64, record: &[u8], lost: Option<u64>| {
-        let record = without_content(Seq::new(seq), record, erasure)?;
-        let (stub, hash) = cold::stub_of(&record, hasher)?;
-        let erased = Record::decode(&record)?.content_type == ContentType::Erased;
-        kept.push((stub, lost.filter(|_| !erased).unwrap_or(hash)));
-        records.push(record);
-        Ok(())
-    };
-    match salvaged {
-        Salvaged::Whole(whole) => {
-            whole.iter().zip(first.get()..).try_for_each(|(record, seq)| keep(seq, record, None))?;
-        }
-        Salvaged::Lost(stubs) => {
-            stubs
-                .iter()
-                .zip(first.get()..)
-                .try_for_each(|((stub, hash), seq)| keep(seq, stub, Some(*hash)))?;
-        }
-    }
-    Ok((records, kept))
-}
-
-fn without_content(seq: Seq, record: &[u8], erasure: &Erasure) -> Result<Vec<u8>, DecodeError> {
-    match erasure.takes(seq, &Record::decode(record)?) {
-        true => cold::erased(record),
-        false => Ok(record.to_vec()),
-    }
-}
-
-fn flip(tables: &Tables, key: ChunkKey, rewritten: &Rewritten) -> Result<(), ArchiveError> {
-    let engine = tables.writing()?;
-    let mut update = engine.update()?;
-    for (chunk, becomes) in &rewritten.chunks {
-        if update.chunk(ChunkKey { first: chunk.first, ..key })? != Some(&chunk.bytes[..]) {
-            return Err(moved_meanwhile(key));
-        }
-        for (first, part) in becomes {
-            update.put_chunk(key.conversation, *first, part)?;
-        }
-    }
-    update.set_segment(key, Some(&rewritten.row))?;
-    Ok(update.commit()?)
 }
 
 fn is_needed(engine: &Engine, erasure: &Erasure) -> Result<bool, TablesError> {

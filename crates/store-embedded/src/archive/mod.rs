@@ -15,22 +15,22 @@ mod job;
 mod move_out;
 mod restore;
 mod retention;
+mod rewrite;
+mod space;
 mod sweep;
 mod verify;
 
-pub use fill::Filled;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bluetick_archive::{ArchiveSettings, SegmentName, Vault, VaultError};
-use bluetick_core::ports::{
-    ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Progress, RunReport, Stage,
-};
+use bluetick_core::ports::{ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Progress, RunReport};
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, StoreError};
 use bytes::Bytes;
+pub use fill::Filled;
 
 use crate::codec::archive::LastRun;
 use crate::commit::{Handover, Queue};
@@ -52,9 +52,6 @@ pub enum ArchiveStep {
 /// Called at each step; `false` ends the job there, as a crash would.
 pub type OnArchiveStep = Arc<dyn Fn(ArchiveStep) -> bool + Send + Sync>;
 
-/// Tables are written anew when this much of them is free, and at least that part of the file.
-const COMPACT_FROM_BYTES: u64 = 1 << 20;
-const COMPACT_FROM_PART: u64 = 4;
 /// What nobody refers to is looked for at the first run, and then once a day.
 const SWEEP_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// How long a job that runs is waited for when the store closes.
@@ -300,54 +297,6 @@ impl Archivist {
         self.last().swept.is_none_or(|swept| swept.elapsed() > SWEEP_EVERY)
     }
 
-    /// Returns how many bytes the tables take then.
-    async fn give_space_back(&self, progress: &dyn Progress) -> Result<u64, ArchiveError> {
-        let tables = Arc::clone(&self.tables);
-        let looked = self.blocking(move || {
-            let engine = tables.current()?;
-            Ok((engine.space()?, engine.snapshot()?.has_erased_pages()?))
-        });
-        let (space, erased) = looked.await?;
-        // What cannot be done now is done by the next run.
-        let scrubbed = match erased {
-            true => self.scrub_log().await.inspect_err(|error| {
-                tracing::warn!(%error, "the log still holds what was erased; the next run tries again");
-            }),
-            false => Ok(()),
-        };
-        let erased_settled = erased && scrubbed.is_ok();
-        let much = space.free_bytes >= COMPACT_FROM_BYTES
-            && space.free_bytes >= space.file_bytes / COMPACT_FROM_PART;
-        if !self.settings.compact {
-            // The operator lets freed pages be.
-            if erased_settled {
-                let tables = Arc::clone(&self.tables);
-                self.blocking(move || Ok(settle_erased(&tables)?)).await?;
-            }
-            return Ok(space.file_bytes);
-        }
-        if !(much || erased) {
-            return Ok(space.file_bytes);
-        }
-        let total = space.file_bytes - space.free_bytes;
-        progress.advanced(Stage::Compacting, 0, total);
-        let (tables, stopping) = (Arc::clone(&self.tables), Arc::clone(&self.state.stopping));
-        let after = self.blocking(move || {
-            match tables.compact(&|| stopping.load(Ordering::Relaxed)) {
-                Ok(()) if erased_settled => settle_erased(&tables)?,
-                Ok(()) => {}
-                // It costs time and space only; the next run tries again.
-                Err(error) => {
-                    tracing::warn!(%error, "the space that the archive made free could not be given back yet");
-                }
-            }
-            Ok(tables.current()?.space()?.file_bytes)
-        });
-        let after = after.await?;
-        progress.advanced(Stage::Compacting, total, total);
-        Ok(after)
-    }
-
     async fn must_exist(&self, id: ConversationId) -> Result<(), ArchiveError> {
         if self.rooms.get(id).is_some_and(|room| room.state().conversation.is_some()) {
             return Ok(());
@@ -437,14 +386,6 @@ async fn blocking<T: Send + 'static>(
         Err(error) if error.is_cancelled() => Err(ArchiveError::Stopped),
         Err(error) => Err(StoreError::Failed(error.to_string()).into()),
     }
-}
-
-/// Nothing of what was erased is left in a file.
-fn settle_erased(tables: &Tables) -> Result<(), TablesError> {
-    let engine = tables.writing()?;
-    let mut update = engine.update()?;
-    update.set_erased_pages(false)?;
-    update.commit()
 }
 
 /// Something that lies there is not what was written, as opposed to not being within reach.

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use bluetick_core::ports::ColdCount;
-use bluetick_core::{ConversationId, Seq, UserId};
+use bluetick_core::{ConversationId, Seq};
 
 use super::{COLD_COUNT_KEY, Engine, FORMAT_VERSION, IDENTITY_KEY, Snapshot, TablesError, Update, in_table};
 use crate::codec::archive::{Erasure, LastRun, Progress, SegmentRow, count_row, read_count};
@@ -138,15 +138,6 @@ impl Snapshot<'_> {
     /// Whether pages that were freed may still hold what was erased.
     pub fn has_erased_pages(&self) -> Result<bool, TablesError> {
         Ok(self.tables.meta.get(&self.txn, ERASED_PAGES_KEY)?.is_some())
-    }
-
-    /// Whether somebody has a line of the conversation in the inbox.
-    pub fn inbox_conversations(&self, user: &UserId) -> Result<Vec<ConversationId>, TablesError> {
-        let mut all = Vec::new();
-        for found in self.tables.inbox.prefix_iter(&self.txn, &rows::user_prefix(user))? {
-            all.push(rows::key_conversation(found?.0).map_err(in_table("inbox"))?);
-        }
-        Ok(all)
     }
 }
 
