@@ -46,6 +46,10 @@ pub enum StoreError {
     /// The messages are in the archive, which does not answer now. A retry may work.
     #[error("the archive cannot be read now: {0}")]
     Unavailable(String),
+    /// The engine behind the store is overloaded, away or did not answer in time. A write may have been done; a retry
+    /// with the same message_id is safe.
+    #[error("the store did not answer: {0}")]
+    NoAnswer(String),
     /// A read failed, or a write whose outcome is unknown; a retry with the same message_id is safe.
     #[error("the store failed: {0}")]
     Failed(String),

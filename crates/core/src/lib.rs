@@ -28,7 +28,7 @@ pub use chat::Chat;
 pub use conversation::{Conversation, ConversationKind, ConversationView, Title};
 pub use error::{Refusal, StoreError};
 pub use ids::{ConversationId, InvalidId, MessageId, UserId};
-pub use inbox::{InboxEntry, InboxFilter, InboxPage, InboxPlace, InboxRequest, LastMessage};
+pub use inbox::{InboxEntry, InboxFilter, InboxPage, InboxPlace, InboxRequest, LastMessage, Shelf};
 pub use members::{Member, Members, Role};
 pub use message::{ContentType, Message};
 pub use paging::{Page, PageFrom, PageLimit, PageRequest};

@@ -23,6 +23,23 @@ pub struct Message {
     pub received_at: Timestamp,
 }
 
+impl Message {
+    /// What stands in a place that nobody wrote to.
+    pub fn void(conversation: ConversationId, seq: Seq, at: Timestamp) -> Message {
+        Message {
+            conversation,
+            seq,
+            message_id: MessageId::of_notice(seq),
+            sender: ContentType::VOID.parse().expect("a short name"),
+            receiver: None,
+            content_type: ContentType::Void,
+            content: "".into(),
+            timestamp: at,
+            received_at: at,
+        }
+    }
+}
+
 /// What the content is. Clients choose freely, except for the names the server gives a meaning of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ContentType {
@@ -31,6 +48,9 @@ pub enum ContentType {
     System,
     /// The content was deleted for good; the place and who wrote when stay.
     Erased,
+    /// Nobody's message: the writer that had this place never wrote, and a reader closed the gap. It has no sender to
+    /// speak of, no content, and no weight anywhere; it is there so that a page can prove that it is complete.
+    Void,
     /// The content cannot be read: the part of the archive it is in is damaged or gone. Said when it is read and
     /// never stored.
     Lost,
@@ -43,7 +63,6 @@ impl ContentType {
     const SYSTEM: &'static str = "system";
     const ERASED: &'static str = "erased";
     const LOST: &'static str = "lost";
-    /// Reserved for the place of a message that was never written.
     const VOID: &'static str = "void";
 
     pub fn as_str(&self) -> &str {
@@ -52,8 +71,14 @@ impl ContentType {
             ContentType::System => ContentType::SYSTEM,
             ContentType::Erased => ContentType::ERASED,
             ContentType::Lost => ContentType::LOST,
+            ContentType::Void => ContentType::VOID,
             ContentType::Other(name) => name,
         }
+    }
+
+    /// Whether somebody wrote it, so that it can be unread. Notices and voids never are.
+    pub fn counts_as_unread(&self) -> bool {
+        !matches!(self, ContentType::System | ContentType::Void)
     }
 
     /// Reads a name that was accepted before, such as one from the store.
@@ -63,6 +88,7 @@ impl ContentType {
             ContentType::SYSTEM => ContentType::System,
             ContentType::ERASED => ContentType::Erased,
             ContentType::LOST => ContentType::Lost,
+            ContentType::VOID => ContentType::Void,
             other => ContentType::Other(other.into()),
         }
     }

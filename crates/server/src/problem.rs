@@ -91,6 +91,10 @@ impl From<StoreError> for Problem {
                 retry_after: Some(Duration::from_secs(5)),
                 ..Problem::new(ErrorCode::ArchiveUnavailable, "older messages cannot be read now")
             },
+            StoreError::NoAnswer(_) => Problem {
+                retry_after: Some(Duration::from_secs(1)),
+                ..Problem::new(ErrorCode::StoreUnavailable, "the store did not answer in time; try again")
+            },
             StoreError::Overloaded => Problem::overloaded(),
             StoreError::Closing => Problem::draining(),
             StoreError::Damaged(_) | StoreError::Failed(_) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bluetick_core::ports::{Change, Mark, MemberStatus, Moved, Origin, Statuses};
-use bluetick_core::{Boundaries, ContentType, Member, Receipts, Refusal, Seq, Standing, UserId};
+use bluetick_core::{Boundaries, Member, Receipts, Refusal, Seq, Standing, UserId};
 
 use crate::Thread;
 
@@ -51,7 +51,7 @@ impl Thread {
     pub fn unread(&self, member: &Member) -> u64 {
         let from = self.standing(&member.user).read_since(member.joined_seq);
         let by_others = self.messages.iter().filter(|message| {
-            message.seq > from && message.sender != member.user && message.content_type != ContentType::System
+            message.seq > from && message.sender != member.user && message.content_type.counts_as_unread()
         });
         by_others.count() as u64
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ports::Whisper;
 use crate::{Boundaries, ConversationId, Member, Members, Message, UserId};
 
 /// The connection a message came in on, as the server numbers them. Never stored.
@@ -69,6 +70,9 @@ pub trait CommitListener: Send + Sync + 'static {
 
     /// What changed besides, after [`CommitListener::committed`] of the same batch.
     fn changed(&self, _batch: Vec<Change>) {}
+
+    /// Something that passes, heard on another node for people who are connected to this one.
+    fn whispered(&self, _whisper: Whisper) {}
 }
 
 /// For stores nobody listens to, such as the one a command-line tool opens.

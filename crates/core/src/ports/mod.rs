@@ -2,6 +2,7 @@
 
 mod archive;
 mod commit;
+mod fleet;
 mod observer;
 mod random;
 mod store;
@@ -11,6 +12,7 @@ pub use archive::{
     EraseScope, NoProgress, Progress, RestoreReport, RunReport, Stage, VerifyReport,
 };
 pub use commit::{Change, CommitListener, Committed, Moved, NoListener, Origin};
+pub use fleet::{Fleet, NoFleet, Whisper};
 pub use observer::{CheckpointReport, CommitReport, NoObserver, StoreObserver};
 pub use random::{Random, SystemRandom};
 pub use store::{

@@ -106,7 +106,7 @@ pub fn encode(
         ContentType::Text => out.push(TEXT),
         ContentType::System => out.push(SYSTEM),
         ContentType::Erased => out.push(ERASED),
-        ContentType::Lost | ContentType::Other(_) => {
+        ContentType::Lost | ContentType::Void | ContentType::Other(_) => {
             out.push(OTHER);
             put_bytes(out, content_type.as_str().as_bytes());
         }

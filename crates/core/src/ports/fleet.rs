@@ -1,0 +1,53 @@
+//! The other nodes that serve the same store: who is connected where, and what passes between them besides messages.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{ConversationId, Members, Profile, UserId};
+
+/// Messages and changes that other nodes store come to this node through
+/// [`CommitListener`](super::CommitListener), as its own do, for the people who are connected here. This port says who
+/// they are and carries what is never stored.
+#[async_trait]
+pub trait Fleet: Send + Sync + 'static {
+    /// The user is connected to this node. Whatever is committed after this returns reaches it, so it is called before
+    /// anybody looks what a device has missed. May be called again for every connection.
+    async fn came(&self, user: &UserId);
+
+    /// The last connection of the user to this node has ended. What was pushed to it and not acknowledged is pending
+    /// when this returns.
+    async fn went(&self, user: &UserId);
+
+    /// Whether the user is connected to another node.
+    async fn is_elsewhere(&self, user: &UserId) -> bool;
+
+    /// Tells the other nodes, without waiting. May be lost.
+    fn whisper(&self, whisper: Whisper);
+}
+
+/// What passes: told to those who are there, and to nobody later.
+#[derive(Clone, Debug)]
+pub enum Whisper {
+    /// Somebody is writing.
+    Typing { conversation: ConversationId, user: UserId, members: Arc<Members> },
+    /// Somebody has come or gone, for these people to know.
+    Presence { user: UserId, online: bool, profile: Profile, to: Vec<UserId> },
+}
+
+/// For a store that one node has to itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFleet;
+
+#[async_trait]
+impl Fleet for NoFleet {
+    async fn came(&self, _user: &UserId) {}
+
+    async fn went(&self, _user: &UserId) {}
+
+    async fn is_elsewhere(&self, _user: &UserId) -> bool {
+        false
+    }
+
+    fn whisper(&self, _whisper: Whisper) {}
+}

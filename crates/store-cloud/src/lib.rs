@@ -1,0 +1,32 @@
+//! The store for a fleet of nodes.
+//!
+//! [`rows`] hold the truth (DynamoDB or anything that speaks its API), [`hints`] make it fast (Redis or Valkey), and
+//! [`neighbours`] carry news between nodes. Each has an adapter in memory beside the real one.
+
+pub mod hints;
+pub mod neighbours;
+pub mod rows;
+
+use std::fmt;
+use std::sync::Arc;
+
+/// One life of one server process: a new one with every start.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(Arc<str>);
+
+impl NodeId {
+    /// A name without blanks.
+    pub fn new(name: impl Into<Arc<str>>) -> NodeId {
+        NodeId(name.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

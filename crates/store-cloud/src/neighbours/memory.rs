@@ -1,0 +1,68 @@
+//! Nodes of one process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::{Neighbours, News};
+use crate::NodeId;
+use crate::hints::Away;
+
+/// What the nodes share.
+#[derive(Clone, Default)]
+pub struct Street(Arc<Mutex<BTreeMap<NodeId, mpsc::UnboundedSender<News>>>>);
+
+/// One node on it.
+pub struct MemoryNeighbours {
+    node: NodeId,
+    street: Street,
+    letters: tokio::sync::Mutex<mpsc::UnboundedReceiver<News>>,
+    letter_box: mpsc::UnboundedSender<News>,
+}
+
+impl Street {
+    pub fn move_in(&self, node: NodeId) -> MemoryNeighbours {
+        let (letter_box, letters) = mpsc::unbounded_channel();
+        let neighbours = MemoryNeighbours { node, street: self.clone(), letters: letters.into(), letter_box };
+        neighbours.say_hello();
+        neighbours
+    }
+}
+
+impl MemoryNeighbours {
+    fn say_hello(&self) {
+        let mut street = self.street.0.lock().expect("no call panics while it holds the lock");
+        street.insert(self.node.clone(), self.letter_box.clone());
+    }
+}
+
+#[async_trait]
+impl Neighbours for MemoryNeighbours {
+    async fn beat(&self) -> Result<Vec<NodeId>, Away> {
+        self.say_hello();
+        let street = self.street.0.lock().expect("no call panics while it holds the lock");
+        Ok(street.keys().cloned().collect())
+    }
+
+    async fn send(&self, to: &NodeId, news: Bytes) -> Result<(), Away> {
+        let street = self.street.0.lock().expect("no call panics while it holds the lock");
+        if let Some(letter_box) = street.get(to) {
+            let _moved_away = letter_box.send(News::From(self.node.clone(), news));
+        }
+        Ok(())
+    }
+
+    async fn receive(&self) -> Result<Vec<News>, Away> {
+        match self.letters.lock().await.recv().await {
+            Some(news) => Ok(vec![news]),
+            None => Err(Away("the street is gone".into())),
+        }
+    }
+
+    async fn leave(&self) {
+        self.street.0.lock().expect("no call panics while it holds the lock").remove(&self.node);
+    }
+}
