@@ -3,9 +3,36 @@
 //! [`rows`] hold the truth (DynamoDB or anything that speaks its API), [`hints`] make it fast (Redis or Valkey), and
 //! [`neighbours`] carry news between nodes. Each has an adapter in memory beside the real one.
 
+mod append;
+mod behind;
+mod cells;
+mod changes;
+mod engine;
+mod fallback;
+mod fleet;
+mod flush;
+mod heart;
 pub mod hints;
+mod inbox;
+mod incoming;
+mod keyed;
+mod local;
+mod memberships;
 pub mod neighbours;
+mod news;
+mod outgoing;
+mod pending;
+mod people;
+mod repair;
+mod rooms;
 pub mod rows;
+mod seeding;
+mod settings;
+mod standings;
+mod store;
+
+pub use engine::{CloudParts, CloudStore, Counters};
+pub use settings::EngineSettings;
 
 use std::fmt;
 use std::sync::Arc;

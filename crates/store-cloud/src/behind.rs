@@ -1,0 +1,198 @@
+//! What a device that comes back has to be sent.
+
+use std::collections::{HashMap, HashSet};
+
+use bluetick_core::ports::{Behind, Missed, Position};
+use bluetick_core::{
+    ConversationId, InboxFilter, InboxPlace, Member, PageLimit, Seq, Shelf, Standing, StoreError, Timestamp,
+    UserId,
+};
+
+use crate::cells::cell_key;
+use crate::engine::Engine;
+use crate::keyed::side_by_side;
+use crate::memberships::decode_member;
+use crate::rows::{Key, Query, Sort, SortRange, Table};
+
+/// Conversations looked at side by side.
+const AT_ONCE: usize = 16;
+
+/// Where somebody stands in a conversation that may have something for it.
+struct Look {
+    member: Member,
+    standing: Standing,
+    head: Seq,
+    last_at: Timestamp,
+}
+
+impl Engine {
+    pub(crate) async fn missed(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
+        // The last word on a conversation counts.
+        let mut at: HashMap<ConversationId, Seq> = HashMap::new();
+        let mut order = Vec::new();
+        for position in &positions {
+            if at.insert(position.conversation, position.seq).is_none() {
+                order.push(position.conversation);
+            }
+        }
+        let looks = self.look(user, &order).await?;
+        let mut missed = Missed::default();
+        let mut found: Vec<(Timestamp, Behind)> = Vec::new();
+        let mut above_head = HashSet::new();
+        for id in &order {
+            let Some(look) = looks.get(id) else {
+                missed.gone.push(*id);
+                continue;
+            };
+            let (position, floor) = (at[id], look.member.joined_seq.previous());
+            if position > look.head {
+                above_head.insert(*id);
+                continue;
+            }
+            let after = position.max(floor);
+            let unacknowledged = look.standing.acknowledged.max(floor) < after;
+            if after < look.head || unacknowledged {
+                let behind = Behind { conversation: *id, after, head: look.head, unacknowledged };
+                found.push((look.last_at, behind));
+            }
+        }
+        let newest = self.newest_position(&order, &at, &looks).await?;
+        let mut others: Vec<ConversationId> = self.owed(user).await?;
+        if self.local.take_unclean(user) {
+            others.extend(self.listed(user).await?.iter().map(|place| place.id));
+        }
+        others.extend(above_head.iter().copied());
+        if let Some(newest) = newest {
+            others.extend(self.active_since(user, newest).await?);
+        }
+        let known: HashSet<_> = order.iter().filter(|id| !above_head.contains(id)).copied().collect();
+        let mut seen = HashSet::new();
+        others.retain(|id| !known.contains(id) && seen.insert(*id));
+        for (id, look) in self.look(user, &others).await? {
+            let pending = look.standing.pending_after(look.member.joined_seq, look.head);
+            let is_active = newest.is_some_and(|newest| look.last_at > newest);
+            let floor = look.member.joined_seq.previous();
+            let newest_page = is_active.then(|| look.head.minus(PageLimit::MAX.get()).max(floor));
+            if let Some(after) = pending.or(newest_page).filter(|after| *after < look.head) {
+                let behind = Behind { conversation: id, after, head: look.head, unacknowledged: false };
+                found.push((look.last_at, behind));
+            }
+        }
+        found.sort_by_key(|(last_at, _)| std::cmp::Reverse(*last_at));
+        missed.behind = found.into_iter().map(|(_, behind)| behind).collect();
+        Ok(missed)
+    }
+
+    /// Those of these conversations that the user is in.
+    async fn look(
+        &self,
+        user: &UserId,
+        ids: &[ConversationId],
+    ) -> Result<HashMap<ConversationId, Look>, StoreError> {
+        let keys =
+            ids.iter().flat_map(|id| [(Table::Members, Key::text(id, user)), (Table::Rooms, Key::new(id))]);
+        let rows = self.rows.get_many(keys.collect()).await?;
+        let mut members = Vec::new();
+        for (id, rows) in ids.iter().zip(rows.chunks(2)) {
+            let [Some(member), Some(room)] = rows else { continue };
+            if room.find_text("intent").is_some() {
+                if let Ok((_, member)) = self.membership(*id, user).await {
+                    members.push((*id, member));
+                }
+            } else if !member.find_flag("left") {
+                members.push((*id, decode_member(user.clone(), member)));
+            }
+        }
+        let looking = members.into_iter().map(|(id, member)| async move {
+            let (standing, view) = tokio::join!(
+                self.standings_of(id, std::slice::from_ref(&member), Seq::MAX),
+                self.activity_of(id)
+            );
+            let (head, last_at) = view?;
+            let standing = standing?[0].standing;
+            Ok((id, Look { member, standing, head, last_at }))
+        });
+        side_by_side(AT_ONCE, looking.collect()).await.into_iter().collect()
+    }
+
+    async fn activity_of(&self, id: ConversationId) -> Result<(Seq, Timestamp), StoreError> {
+        let known = self.known(id).await?;
+        let conversation = self.view_of(&known).await?.conversation;
+        Ok((conversation.head, conversation.last_at))
+    }
+
+    /// When the newest of the messages that the device is at was received.
+    async fn newest_position(
+        &self,
+        order: &[ConversationId],
+        at: &HashMap<ConversationId, Seq>,
+        looks: &HashMap<ConversationId, Look>,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let keys = order.iter().filter_map(|id| {
+            let look = looks.get(id)?;
+            let seq = at[id].max(look.member.joined_seq.previous());
+            (at[id] <= look.head && seq > Seq::ZERO).then(|| (Table::Messages, cell_key(*id, seq)))
+        });
+        let rows = self.rows.get_many(keys.collect()).await?;
+        let times = rows.iter().flatten().filter_map(|row| row.find_number("received_at"));
+        Ok(times.max().map(Timestamp::from_millis))
+    }
+
+    /// Conversations with a row for undelivered messages.
+    async fn owed(&self, user: &UserId) -> Result<Vec<ConversationId>, StoreError> {
+        let (mut owed, mut range) = (Vec::new(), SortRange::All);
+        loop {
+            let query = Query {
+                table: Table::PendingDeliveries,
+                partition: user.to_string(),
+                range,
+                descending: false,
+                limit: 1_000,
+                fields: &["version"],
+            };
+            let slice = self.rows.query(query).await?;
+            for (sort, _) in &slice.rows {
+                let Sort::Text(id) = sort else { continue };
+                owed.extend(id.parse::<ConversationId>().ok());
+            }
+            match slice.rows.last() {
+                Some((Sort::Text(last), _)) if slice.more => range = SortRange::After(last.clone()),
+                _ => return Ok(owed),
+            }
+        }
+    }
+
+    async fn active_since(
+        &self,
+        user: &UserId,
+        newest: Timestamp,
+    ) -> Result<Vec<ConversationId>, StoreError> {
+        for (id, last_at) in self.flush.behind_for(user, true) {
+            let _may_fail = self.hints.touch(id, last_at, std::slice::from_ref(user)).await;
+        }
+        let mut active = Vec::new();
+        for shelf in Shelf::ALL {
+            let filter = match shelf {
+                Shelf::Archived => InboxFilter::Archived,
+                Shelf::Pinned | Shelf::Ordinary => InboxFilter::NotArchived,
+            };
+            let mut after = match shelf {
+                Shelf::Ordinary => Some(InboxPlace::end_of(Shelf::Pinned)),
+                Shelf::Pinned | Shelf::Archived => None,
+            };
+            loop {
+                let places = self.places(user, filter, after, 100).await?;
+                let on_shelf =
+                    places.iter().take_while(|place| place.shelf == shelf && place.last_at > newest);
+                let recent: Vec<_> = on_shelf.map(|place| place.id).collect();
+                let (count, whole) = (recent.len(), places.len());
+                active.extend(recent);
+                if count < whole || whole < 100 {
+                    break;
+                }
+                after = places.last().copied();
+            }
+        }
+        Ok(active)
+    }
+}

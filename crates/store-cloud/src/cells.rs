@@ -1,0 +1,336 @@
+//! The cells of a conversation: how a message is written into its place, once, and how places are read back without a
+//! gap.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::{ContentType, ConversationId, Message, MessageId, Seq, StoreError, Timestamp, UserId};
+use tokio::time::{Instant, sleep};
+
+use crate::engine::Engine;
+use crate::rows::{Item, Key, Only, Query, Slice, Sort, SortRange, Table, Written};
+
+/// What stands in a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub message: Arc<Message>,
+    /// The latest moment of any message up to here; a clock that was set back does not take it back. `None` of a void.
+    pub last_at: Option<Timestamp>,
+    /// Who left by this message.
+    pub departed: Option<UserId>,
+}
+
+impl Cell {
+    pub fn seq(&self) -> Seq {
+        self.message.seq
+    }
+
+    pub fn is_void(&self) -> bool {
+        self.message.content_type == ContentType::Void
+    }
+
+    pub fn item(&self) -> Item {
+        let message = &self.message;
+        let mut item = Item::new()
+            .text("message_id", message.message_id.to_string())
+            .text("sender_id", message.sender.as_str())
+            .text_if("receiver_id", message.receiver.as_ref().map(UserId::as_str))
+            .text("content_type", message.content_type.as_str())
+            .text("content", Arc::clone(&message.content))
+            .number("timestamp", message.timestamp.millis())
+            .number("received_at", message.received_at.millis())
+            .text_if("departed", self.departed.as_ref().map(UserId::as_str));
+        if let Some(last_at) = self.last_at {
+            item = item.number("last_at", last_at.millis());
+        }
+        item
+    }
+
+    pub fn decode(conversation: ConversationId, seq: Seq, item: &Item) -> Result<Cell, StoreError> {
+        let user = |text: &Arc<str>| {
+            text.parse::<UserId>()
+                .map_err(|_| StoreError::Damaged(format!("a user id in {conversation}/{seq}")))
+        };
+        let message = Message {
+            conversation,
+            seq,
+            message_id: MessageId::from_stored(item.get_text("message_id")?),
+            sender: user(item.get_text("sender_id")?)?,
+            receiver: item.find_text("receiver_id").map(user).transpose()?,
+            content_type: ContentType::from_stored(item.get_text("content_type")?),
+            content: Arc::clone(item.get_text("content")?),
+            timestamp: Timestamp::from_millis(item.get_number("timestamp")?),
+            received_at: Timestamp::from_millis(item.get_number("received_at")?),
+        };
+        Ok(Cell {
+            message: Arc::new(message),
+            last_at: item.find_number("last_at").map(Timestamp::from_millis),
+            departed: item.find_text("departed").map(user).transpose()?,
+        })
+    }
+}
+
+/// Where a cell is.
+pub(crate) fn cell_key(conversation: ConversationId, seq: Seq) -> Key {
+    Key::number(conversation, seq.get())
+}
+
+/// What a write into a place came to.
+pub(crate) enum Placed {
+    Done,
+    /// Somebody was there before.
+    Taken(Cell),
+}
+
+/// Between two looks at a gap that somebody may be about to fill.
+const NEXT_LOOK: Duration = Duration::from_millis(20);
+
+impl Engine {
+    pub(crate) async fn place(&self, cell: &Cell) -> Result<Placed, StoreError> {
+        let (conversation, seq) = (cell.message.conversation, cell.seq());
+        let key = cell_key(conversation, seq);
+        match self.rows.put(Table::Messages, &key, &cell.item(), Only::IfAbsent).await? {
+            Written::Done => Ok(Placed::Done),
+            Written::Refused(Some(item)) => Ok(Placed::Taken(Cell::decode(conversation, seq, &item)?)),
+            Written::Refused(None) => {
+                let item = self.rows.get(Table::Messages, &key).await?;
+                let item =
+                    item.ok_or_else(|| StoreError::NoAnswer("a place that is taken was empty".into()))?;
+                Ok(Placed::Taken(Cell::decode(conversation, seq, &item)?))
+            }
+        }
+    }
+
+    pub(crate) async fn cell(
+        &self,
+        conversation: ConversationId,
+        seq: Seq,
+    ) -> Result<Option<Cell>, StoreError> {
+        let item = self.rows.get(Table::Messages, &cell_key(conversation, seq)).await?;
+        item.map(|item| Cell::decode(conversation, seq, &item)).transpose()
+    }
+
+    /// Closes a place that nobody wrote to, and returns what stands there then.
+    pub(crate) async fn close_hole(
+        &self,
+        conversation: ConversationId,
+        seq: Seq,
+    ) -> Result<Cell, StoreError> {
+        let message = Arc::new(Message::void(conversation, seq, self.clock.now()));
+        let void = Cell { message, last_at: None, departed: None };
+        match self.place(&void).await? {
+            Placed::Done => {
+                self.counters.voids.add(1);
+                tracing::info!(%conversation, %seq, "nobody wrote to a place that was handed out; it is void now");
+                Ok(void)
+            }
+            Placed::Taken(cell) => Ok(cell),
+        }
+    }
+
+    async fn slice(
+        &self,
+        conversation: ConversationId,
+        (first, last): (Seq, Seq),
+        descending: bool,
+        limit: usize,
+        fields: &'static [&'static str],
+    ) -> Result<Slice, StoreError> {
+        let query = Query {
+            table: Table::Messages,
+            partition: conversation.to_string(),
+            range: SortRange::Numbers(first.get(), last.get()),
+            descending,
+            limit,
+            fields,
+        };
+        Ok(self.rows.query(query).await?)
+    }
+
+    /// The newest cell, void or not.
+    pub(crate) async fn newest(&self, conversation: ConversationId) -> Result<Option<Cell>, StoreError> {
+        let slice = self.slice(conversation, (Seq::FIRST, Seq::MAX), true, 1, &[]).await?;
+        let newest = slice.rows.first().map(|(sort, item)| Cell::decode(conversation, seq_of(sort)?, item));
+        newest.transpose()
+    }
+
+    /// The newest message that somebody wrote at or below `seq`.
+    pub(crate) async fn newest_message(
+        &self,
+        conversation: ConversationId,
+        mut seq: Seq,
+    ) -> Result<Option<Cell>, StoreError> {
+        loop {
+            let slice = self.slice(conversation, (Seq::FIRST, seq), true, 20, &[]).await?;
+            for (sort, item) in &slice.rows {
+                let cell = Cell::decode(conversation, seq_of(sort)?, item)?;
+                if !cell.is_void() {
+                    return Ok(Some(cell));
+                }
+                seq = cell.seq().previous();
+            }
+            if slice.rows.is_empty() || seq == Seq::ZERO {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What is written in these places now, holes left out.
+    pub(crate) async fn written(
+        &self,
+        conversation: ConversationId,
+        first: Seq,
+        last: Seq,
+    ) -> Result<BTreeMap<Seq, Cell>, StoreError> {
+        let mut found = BTreeMap::new();
+        let mut next = first;
+        while next <= last {
+            let limit = usize::try_from(last.distance_from(next) + 1).unwrap_or(usize::MAX).min(1_000);
+            let slice = self.slice(conversation, (next, last), false, limit, &[]).await?;
+            for (sort, item) in &slice.rows {
+                let seq = seq_of(sort)?;
+                found.insert(seq, Cell::decode(conversation, seq, item)?);
+                next = seq.next();
+            }
+            if !slice.more {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// All of these places, which lie at or below a head. A hole is waited for and then closed.
+    pub(crate) async fn dense(
+        &self,
+        conversation: ConversationId,
+        first: Seq,
+        last: Seq,
+    ) -> Result<BTreeMap<Seq, Cell>, StoreError> {
+        let wanted = last.next().distance_from(first);
+        let noticed = Instant::now();
+        let mut found = self.written(conversation, first, last).await?;
+        while (found.len() as u64) < wanted {
+            if noticed.elapsed() >= self.settings.void_after() {
+                let holes = (first.get()..=last.get()).map(Seq::new).filter(|seq| !found.contains_key(seq));
+                for seq in holes.collect::<Vec<_>>() {
+                    found.insert(seq, self.close_hole(conversation, seq).await?);
+                }
+            } else {
+                sleep(NEXT_LOOK.min(self.settings.void_after())).await;
+                found = self.written(conversation, first, last).await?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Walks upward over who wrote what, without the contents.
+    pub(crate) async fn each_writer(
+        &self,
+        conversation: ConversationId,
+        first: Seq,
+        last: Seq,
+        mut visit: impl FnMut(Seq, &str, ContentType) + Send,
+    ) -> Result<(), StoreError> {
+        let mut next = first;
+        while next <= last {
+            let fields = &["sender_id", "content_type"];
+            let slice = self.slice(conversation, (next, last), false, 1_000, fields).await?;
+            for (sort, item) in &slice.rows {
+                let seq = seq_of(sort)?;
+                visit(
+                    seq,
+                    item.get_text("sender_id")?,
+                    ContentType::from_stored(item.get_text("content_type")?),
+                );
+                next = seq.next();
+            }
+            if !slice.more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ids from the newest cell downward, as far as `wanted` says so of a cell's [`Cell::last_at`] and seq.
+    pub(crate) async fn each_id_downward(
+        &self,
+        conversation: ConversationId,
+        mut visit: impl FnMut(IdRow) -> bool + Send,
+    ) -> Result<(), StoreError> {
+        let mut last = Seq::MAX;
+        loop {
+            let fields = &["message_id", "sender_id", "content_type", "received_at", "last_at"];
+            let slice = self.slice(conversation, (Seq::FIRST, last), true, 1_000, fields).await?;
+            for (sort, item) in &slice.rows {
+                let row = IdRow::decode(seq_of(sort)?, item)?;
+                last = row.seq.previous();
+                if !visit(row) {
+                    return Ok(());
+                }
+            }
+            if !slice.more || last == Seq::ZERO {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks upward for a message that was sent before, however long ago.
+    pub(crate) async fn find_id(
+        &self,
+        conversation: ConversationId,
+        after: Seq,
+        sender: &UserId,
+        id: &MessageId,
+    ) -> Result<Option<Seq>, StoreError> {
+        let wanted = id.to_string();
+        let mut next = after.next();
+        loop {
+            let fields = &["message_id", "sender_id"];
+            let slice = self.slice(conversation, (next, Seq::MAX), false, 1_000, fields).await?;
+            for (sort, item) in &slice.rows {
+                let seq = seq_of(sort)?;
+                if **item.get_text("message_id")? == *wanted
+                    && **item.get_text("sender_id")? == *sender.as_str()
+                {
+                    return Ok(Some(seq));
+                }
+                next = seq.next();
+            }
+            if !slice.more {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// A cell without its content.
+pub(crate) struct IdRow {
+    pub seq: Seq,
+    pub message_id: MessageId,
+    pub sender: UserId,
+    pub is_void: bool,
+    pub received_at: Timestamp,
+    pub last_at: Option<Timestamp>,
+}
+
+impl IdRow {
+    fn decode(seq: Seq, item: &Item) -> Result<IdRow, StoreError> {
+        let sender = item.get_text("sender_id")?.parse();
+        Ok(IdRow {
+            seq,
+            message_id: MessageId::from_stored(item.get_text("message_id")?),
+            sender: sender.map_err(|_| StoreError::Damaged(format!("the sender of seq {seq}")))?,
+            is_void: ContentType::from_stored(item.get_text("content_type")?) == ContentType::Void,
+            received_at: Timestamp::from_millis(item.get_number("received_at")?),
+            last_at: item.find_number("last_at").map(Timestamp::from_millis),
+        })
+    }
+}
+
+fn seq_of(sort: &Sort) -> Result<Seq, StoreError> {
+    match sort {
+        Sort::Number(number) => Ok(Seq::new(*number)),
+        _ => Err(StoreError::Damaged("a message whose seq is no number".into())),
+    }
+}

@@ -1,0 +1,489 @@
+//! Conversations begin and their members change.
+//!
+//! Each is decided by one conditional write of the room's row. A beginning writes everything else first, where nobody
+//! looks yet. A change of members is decided first and carried out afterwards, by whoever meets it: the row carries the
+//! intent with the places of its notices until all rows say the same.
+
+use std::sync::Arc;
+
+use bluetick_core::notice::Notice;
+use bluetick_core::ports::{AddMembers, Change, NewConversation, Opened, RemoveMember};
+use bluetick_core::{
+    ContentType, Conversation, ConversationId, ConversationView, Member, Members, Message, MessageId,
+    Refusal, Role, Seq, StoreError, Timestamp, UserId, decide,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::append::LARGE;
+use crate::cells::{Cell, Placed};
+use crate::engine::Engine;
+use crate::hints::{MessageKey, Place, Reserve, Reserved, Seed};
+use crate::inbox::inbox_item;
+use crate::keyed::side_by_side;
+use crate::memberships::{Facts, Known, RoomRow, decode_member, member_item};
+use crate::pending::pending_item;
+use crate::rooms::Arrival;
+use crate::rows::{Key, Only, Table, Written};
+
+/// A change of members that is decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Intent {
+    actor: String,
+    at: i64,
+    /// The latest activity of the conversation, the notices included.
+    last_at: i64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    joining: Vec<Joining>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    leaving: Option<Leaving>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Joining {
+    user: String,
+    seq: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Leaving {
+    user: String,
+    seq: u64,
+    heir: Option<String>,
+}
+
+/// Rows written side by side.
+const AT_ONCE: usize = 16;
+
+impl Intent {
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("an intent holds strings and numbers only")
+    }
+
+    pub fn from_text(text: &str) -> Result<Intent, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The notices it comes with, in order.
+    fn notices(&self, id: ConversationId) -> Result<Vec<Cell>, StoreError> {
+        let actor = user(&self.actor)?;
+        let joining = self.joining.iter().map(|joining| {
+            let notice = Notice::MemberAdded { by: &self.actor, user_id: &joining.user };
+            Ok(self.notice_cell(id, joining.seq, &actor, &notice, None))
+        });
+        let leaving = self.leaving.iter().map(|leaving| {
+            let departed = user(&leaving.user)?;
+            let notice = Notice::departure(&actor, &departed);
+            Ok(self.notice_cell(id, leaving.seq, &actor, &notice, Some(departed.clone())))
+        });
+        joining.chain(leaving).collect()
+    }
+
+    fn notice_cell(
+        &self,
+        conversation: ConversationId,
+        seq: u64,
+        actor: &UserId,
+        notice: &Notice<'_>,
+        departed: Option<UserId>,
+    ) -> Cell {
+        let (seq, at) = (Seq::new(seq), Timestamp::from_millis(self.at));
+        let message = Message {
+            conversation,
+            seq,
+            message_id: MessageId::of_notice(seq),
+            sender: actor.clone(),
+            receiver: None,
+            content_type: ContentType::System,
+            content: Arc::from(notice.content()),
+            timestamp: at,
+            received_at: at,
+        };
+        let last_at = Some(Timestamp::from_millis(self.last_at));
+        Cell { message: Arc::new(message), last_at, departed }
+    }
+
+    fn move_notice(&mut self, index: usize, seq: Seq) {
+        match self.joining.get_mut(index) {
+            Some(joining) => joining.seq = seq.get(),
+            None => {
+                if let Some(leaving) = &mut self.leaving {
+                    leaving.seq = seq.get();
+                }
+            }
+        }
+    }
+
+    /// Whose rows change, and to what; `None` where somebody leaves.
+    fn changes(&self, members: &Members) -> Result<Vec<(UserId, Option<Member>)>, StoreError> {
+        let mut changes = Vec::new();
+        for joining in &self.joining {
+            let user = user(&joining.user)?;
+            let member = Member { user: user.clone(), role: Role::Member, joined_seq: Seq::new(joining.seq) };
+            changes.push((user, Some(member)));
+        }
+        if let Some(leaving) = &self.leaving {
+            changes.push((user(&leaving.user)?, None));
+            if let Some(heir) = &leaving.heir {
+                let heir = user(heir)?;
+                let member = members.get(&heir).map(|member| Member { role: Role::Admin, ..member.clone() });
+                changes.push((heir, member));
+            }
+        }
+        Ok(changes)
+    }
+}
+
+fn user(text: &str) -> Result<UserId, StoreError> {
+    text.parse().map_err(|_| StoreError::Damaged("a user id in an intent".into()))
+}
+
+impl Engine {
+    pub(crate) async fn open_now(self: &Arc<Engine>, new: NewConversation) -> Result<Opened, StoreError> {
+        let _work = self.begin_write()?;
+        if self.room_row(new.id).await?.is_some() {
+            let view = self.view(new.id, &new.created_by).await?;
+            return Ok(Opened { view, created: false });
+        }
+        let founding = decide::found(&new);
+        let Conversation { id, title, created_by, created_at, .. } = founding.conversation.clone();
+        let facts = Facts { id, title, created_by, created_at };
+        let row = RoomRow { facts, version: 1, members_version: 1, intent: None };
+        self.write_founding(&row, &founding).await?;
+        match self.rows.put(Table::Rooms, &Key::new(id), &row.item(), Only::IfAbsent).await? {
+            Written::Done => {}
+            Written::Refused(_) => {
+                let view = self.view(new.id, &new.created_by).await?;
+                return Ok(Opened { view, created: false });
+            }
+        }
+        let members = Arc::new(founding.members);
+        let known = Known { facts: Arc::new(row.facts), members: Arc::clone(&members), version: 1 };
+        self.memberships.keep(known.clone());
+        let seed = Seed {
+            conversation: id,
+            head: founding.conversation.head,
+            settled: founding.conversation.head,
+            last_at: created_at,
+            members_version: 1,
+            ids: Vec::new(),
+            sent: Vec::new(),
+        };
+        let _may_fail = self.hints.seed(&seed).await;
+        let users: Vec<_> = members.iter().map(|member| member.user.clone()).collect();
+        let touched = self.hints.touch(id, created_at, &users).await.ok();
+        if let Some(notice) = founding.notice {
+            let cell = Cell { message: Arc::new(notice), last_at: Some(created_at), departed: None };
+            self.settle_pending(&cell.message, &known, touched.as_deref(), None).await?;
+            self.send_news(&cell, &known, touched.as_deref(), Seq::ZERO);
+            self.arrive(Seq::ZERO, vec![Arrival { cell, members: Arc::clone(&members) }]);
+        }
+        for user in users {
+            self.tell_change(Change::Joined { conversation: id, user });
+        }
+        let view = ConversationView { conversation: founding.conversation, members };
+        Ok(Opened { view, created: true })
+    }
+
+    /// Everything but the room's row, without which nobody looks at it.
+    async fn write_founding(&self, row: &RoomRow, founding: &decide::Founding) -> Result<(), StoreError> {
+        let id = row.facts.id;
+        if let Some(notice) = &founding.notice {
+            let message = Arc::new(notice.clone());
+            let cell = Cell { message, last_at: Some(row.facts.created_at), departed: None };
+            let (key, item) = (crate::cells::cell_key(id, Seq::FIRST), cell.item());
+            self.rows.put(Table::Messages, &key, &item, Only::Always).await?;
+        }
+        let fresh = inbox_item(Default::default(), row.facts.created_at, None, 1);
+        if founding.members.len() <= 2 {
+            for member in &founding.members {
+                let (user, item) = (&member.user, member_item(member).versioned(1));
+                self.rows.put(Table::Members, &Key::text(id, user), &item, Only::IfAbsent).await?;
+                self.rows.put(Table::Conversations, &Key::text(user, id), &fresh, Only::IfAbsent).await?;
+            }
+            return Ok(());
+        }
+        let mut rows = Vec::with_capacity(3 * founding.members.len());
+        for member in &founding.members {
+            rows.push((Table::Members, Key::text(id, &member.user), member_item(member).versioned(1)));
+            rows.push((Table::Conversations, Key::text(&member.user, id), fresh.clone()));
+            if founding.members.len() > LARGE {
+                let item = pending_item(Seq::FIRST, true);
+                rows.push((Table::PendingDeliveries, Key::text(&member.user, id), item));
+            }
+        }
+        Ok(self.rows.put_all(rows).await?)
+    }
+
+    pub(crate) async fn view(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+    ) -> Result<ConversationView, StoreError> {
+        let known = self.known_to(id, reader).await?;
+        self.view_of(&known).await
+    }
+
+    pub(crate) async fn view_of(&self, known: &Known) -> Result<ConversationView, StoreError> {
+        let (head, last_at) = self.activity(known.facts.id).await?;
+        let conversation = known.facts.conversation(head, last_at);
+        Ok(ConversationView { conversation, members: Arc::clone(&known.members) })
+    }
+
+    /// The head, and when somebody last wrote.
+    async fn activity(&self, id: ConversationId) -> Result<(Seq, Option<Timestamp>), StoreError> {
+        let Some(newest) = self.newest(id).await? else { return Ok((Seq::ZERO, None)) };
+        let head = newest.seq();
+        let last = if newest.is_void() { self.newest_message(id, head).await? } else { Some(newest) };
+        Ok((head, last.and_then(|cell| cell.last_at)))
+    }
+
+    pub(crate) async fn add_now(self: &Arc<Engine>, add: AddMembers) -> Result<ConversationView, StoreError> {
+        let _work = self.begin_write()?;
+        let id = add.conversation;
+        loop {
+            let row = self.room_row(id).await?.ok_or(Refusal::NotAMember)?;
+            let Some(known) = self.known_by(&row).await? else { continue };
+            let joining = known.members.plan_addition(id.kind(), &add.actor, &add.users, add.member_limit)?;
+            if joining.is_empty() {
+                return self.view_of(&known).await;
+            }
+            let mut intent = Intent {
+                actor: add.actor.as_str().to_owned(),
+                at: add.at.millis(),
+                last_at: add.at.millis(),
+                joining: Vec::new(),
+                leaving: None,
+            };
+            let mut settled = Seq::MAX;
+            for user in &joining {
+                let what = format!("join:{}:{user}", row.version);
+                let place = self.notice_place(id, &add.actor, &what, add.at, intent.joining.len()).await?;
+                settled = settled.min(place.settled);
+                intent.last_at = intent.last_at.max(place.last_at.millis());
+                intent.joining.push(Joining { user: user.as_str().to_owned(), seq: place.seq.get() });
+            }
+            if let Some(view) = self.decide_and_finish(row, intent, settled).await? {
+                for user in joining {
+                    self.tell_change(Change::Joined { conversation: id, user });
+                }
+                return Ok(view);
+            }
+        }
+    }
+
+    pub(crate) async fn remove_now(
+        self: &Arc<Engine>,
+        remove: RemoveMember,
+    ) -> Result<ConversationView, StoreError> {
+        let _work = self.begin_write()?;
+        let RemoveMember { conversation: id, actor, user, at } = &remove;
+        loop {
+            let row = self.room_row(*id).await?.ok_or(Refusal::NotAMember)?;
+            let Some(known) = self.known_by(&row).await? else { continue };
+            let heir = known.members.plan_removal(id.kind(), actor, user)?;
+            let what = format!("leave:{}:{user}", row.version);
+            let place = self.notice_place(*id, actor, &what, *at, 0).await?;
+            let leaving = Leaving {
+                user: user.as_str().to_owned(),
+                seq: place.seq.get(),
+                heir: heir.map(|heir| heir.as_str().to_owned()),
+            };
+            let intent = Intent {
+                actor: actor.as_str().to_owned(),
+                at: at.millis(),
+                last_at: place.last_at.millis(),
+                joining: Vec::new(),
+                leaving: Some(leaving),
+            };
+            if let Some(view) = self.decide_and_finish(row, intent, place.settled).await? {
+                return Ok(view);
+            }
+        }
+    }
+
+    /// `None` when another change came first.
+    async fn decide_and_finish(
+        self: &Arc<Engine>,
+        row: RoomRow,
+        intent: Intent,
+        settled: Seq,
+    ) -> Result<Option<ConversationView>, StoreError> {
+        let id = row.facts.id;
+        let members_version = row.members_version + 1;
+        let decided = RoomRow {
+            version: row.version + 1,
+            members_version,
+            intent: Some(intent.clone()),
+            ..row.clone()
+        };
+        let written =
+            self.rows.put(Table::Rooms, &Key::new(id), &decided.item(), Only::IfVersion(row.version)).await?;
+        if written != Written::Done {
+            return Ok(None);
+        }
+        let cells = self.finish_change(id).await?.unwrap_or(intent.notices(id)?);
+        let _may_fail = self.hints.members_changed(id, members_version).await;
+        let known = self.known_now(id).await?;
+        let first = &cells[0].message;
+        let last_at = Timestamp::from_millis(intent.last_at);
+        let users: Vec<_> = known.members.iter().map(|member| member.user.clone()).collect();
+        let touched = match users.len() > LARGE {
+            true => None,
+            false => self.hints.touch(id, last_at, &users).await.ok(),
+        };
+        self.settle_pending(first, &known, touched.as_deref(), None).await?;
+        for cell in &cells {
+            self.flush.note_message(cell, &known);
+            self.send_news(cell, &known, touched.as_deref(), settled);
+        }
+        let members = &known.members;
+        let arrivals = cells.into_iter().map(|cell| Arrival { cell, members: Arc::clone(members) });
+        if let Some(told) = self.arrive(settled, arrivals.collect()) {
+            let _gone = told.await;
+        }
+        self.view_of(&known).await.map(Some)
+    }
+
+    /// Carries out a change that is decided; done again, it changes nothing. `Some` with the notices where this call
+    /// ended it.
+    pub(crate) async fn finish_change(&self, id: ConversationId) -> Result<Option<Vec<Cell>>, StoreError> {
+        loop {
+            let Some(row) = self.room_row(id).await? else { return Ok(None) };
+            let Some(intent) = row.intent.clone() else { return Ok(None) };
+            let cells = intent.notices(id)?;
+            if let Some(index) = self.place_notices(&cells).await? {
+                // Somebody else has the place: the notice needs another one, and all who help must know.
+                let what = format!("again:{}:{index}", row.version);
+                let at = Timestamp::from_millis(intent.at);
+                let place = self.notice_place(id, &user(&intent.actor)?, &what, at, 0).await?;
+                let mut intent = intent;
+                intent.move_notice(index, place.seq);
+                let moved = RoomRow { version: row.version + 1, intent: Some(intent), ..row.clone() };
+                let condition = Only::IfVersion(row.version);
+                self.rows.put(Table::Rooms, &Key::new(id), &moved.item(), condition).await?;
+                continue;
+            }
+            self.write_change(&row, &intent).await?;
+            let done = RoomRow { version: row.version + 1, intent: None, ..row.clone() };
+            let condition = Only::IfVersion(row.version);
+            if self.rows.put(Table::Rooms, &Key::new(id), &done.item(), condition).await? == Written::Done {
+                return Ok(Some(cells));
+            }
+        }
+    }
+
+    /// The first that finds its place taken by something else.
+    async fn place_notices(&self, cells: &[Cell]) -> Result<Option<usize>, StoreError> {
+        let placing = cells.iter().map(|cell| async move {
+            Ok(match self.place(cell).await? {
+                Placed::Done => true,
+                Placed::Taken(there) => there.message == cell.message,
+            })
+        });
+        let placed = side_by_side(AT_ONCE, placing.collect()).await;
+        let placed = placed.into_iter().collect::<Result<Vec<bool>, StoreError>>()?;
+        Ok(placed.iter().position(|placed| !placed))
+    }
+
+    async fn write_change(&self, row: &RoomRow, intent: &Intent) -> Result<(), StoreError> {
+        let id = row.facts.id;
+        let members = self.read_members_now(id).await?;
+        let changes = intent.changes(&members)?;
+        let grown = members.len() + intent.joining.len();
+        if grown > LARGE && members.len() <= LARGE {
+            let rows = members.iter().map(|member| {
+                (Table::PendingDeliveries, Key::text(&member.user, id), pending_item(Seq::FIRST, true))
+            });
+            self.rows.put_all(rows.collect()).await?;
+        }
+        let writing = changes.into_iter().map(|(user, member)| async move {
+            let key = Key::text(id, &user);
+            let there = self.rows.get(Table::Members, &key).await?;
+            let version = there.as_ref().map_or(0, |item| item.version());
+            if version >= row.members_version {
+                return Ok(());
+            }
+            self.standings.forget(&(id, user.clone()));
+            let item = match &member {
+                Some(member) => {
+                    let is_new = there.as_ref().is_none_or(|item| item.find_flag("left"));
+                    if is_new {
+                        self.welcome(id, member, intent.last_at, grown > LARGE).await?;
+                    }
+                    member_item(member)
+                }
+                None => {
+                    self.bid_farewell(id, &user).await?;
+                    let gone = decode_member(user.clone(), &there.unwrap_or_default());
+                    member_item(&gone).flag("left", true)
+                }
+            };
+            let only = if version == 0 { Only::IfAbsent } else { Only::IfVersion(version) };
+            // Refused: whoever helps was faster.
+            self.rows.put(Table::Members, &key, &item.versioned(row.members_version), only).await?;
+            Ok(())
+        });
+        side_by_side(AT_ONCE, writing.collect()).await.into_iter().collect()
+    }
+
+    async fn welcome(
+        &self,
+        id: ConversationId,
+        member: &Member,
+        at: i64,
+        is_large: bool,
+    ) -> Result<(), StoreError> {
+        let at = Timestamp::from_millis(at);
+        let key = Key::text(&member.user, id);
+        self.rows.delete(Table::MessageStatus, &key, Only::Always).await?;
+        let fresh = inbox_item(Default::default(), at, None, 1);
+        self.rows.put(Table::Conversations, &key, &fresh, Only::Always).await?;
+        if is_large {
+            let item = pending_item(member.joined_seq, true);
+            self.rows.put(Table::PendingDeliveries, &key, &item, Only::Always).await?;
+        }
+        let shelf = bluetick_core::Shelf::Ordinary;
+        let _may_fail = self.hints.shelve(&member.user, id, Some((shelf, at))).await;
+        Ok(())
+    }
+
+    async fn bid_farewell(&self, id: ConversationId, user: &UserId) -> Result<(), StoreError> {
+        let key = Key::text(user, id);
+        let tables = [Table::MessageStatus, Table::Conversations, Table::PendingDeliveries];
+        self.rows.delete_all(tables.map(|table| (table, key.clone())).into()).await?;
+        let _may_fail = self.hints.shelve(user, id, None).await;
+        let _may_fail = self.hints.set_pending(user, id, false).await;
+        self.local.forget(user, id);
+        Ok(())
+    }
+
+    /// A place for a notice. Without Redis, the next free one as far as this node can see; a conflict gives another.
+    async fn notice_place(
+        &self,
+        id: ConversationId,
+        actor: &UserId,
+        what: &str,
+        now: Timestamp,
+        ahead: usize,
+    ) -> Result<Place, StoreError> {
+        let reserve = Reserve {
+            conversation: id,
+            id: MessageKey::new(actor, &MessageId::from_stored(&format!("system:{what}"))),
+            sender: actor.clone(),
+            now,
+            instead_of: None,
+            settled: self.rooms.announced(id).unwrap_or(Seq::ZERO),
+        };
+        for _ in 0..10 {
+            match self.hints.reserve(&reserve).await {
+                Ok(Reserved::Place(place)) => return Ok(place),
+                Ok(Reserved::Unseeded) if self.seed(id).await.is_ok() => {}
+                _ => break,
+            }
+        }
+        let (head, last_at) = self.activity(id).await?;
+        let last_at = last_at.map_or(now, |at| at.max(now));
+        let seq = head.plus(1 + ahead as u64);
+        Ok(Place { seq, known: false, last_at, members_version: 0, settled: head })
+    }
+}

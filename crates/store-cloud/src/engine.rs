@@ -1,0 +1,178 @@
+//! What all parts of the store share, and how it is opened and closed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bluetick_core::ports::CommitListener;
+use bluetick_core::time::Clock;
+use bluetick_core::{ConversationId, StoreError, UserId};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+
+use crate::NodeId;
+use crate::fallback::Ledgers;
+use crate::flush::Flush;
+use crate::hints::Hints;
+use crate::keyed::{Lanes, OneAtATime};
+use crate::local::Local;
+use crate::memberships::Memberships;
+use crate::neighbours::Neighbours;
+use crate::outgoing::Outgoing;
+use crate::rooms::Rooms;
+use crate::rows::{Rows, RowsError};
+use crate::settings::EngineSettings;
+use crate::standings::Standings;
+
+/// Everything the store is made of.
+pub struct CloudParts {
+    pub rows: Arc<dyn Rows>,
+    pub hints: Arc<dyn Hints>,
+    pub neighbours: Arc<dyn Neighbours>,
+    /// The same name that `neighbours` goes by.
+    pub node: NodeId,
+    pub listener: Arc<dyn CommitListener>,
+    pub clock: Arc<dyn Clock>,
+    pub settings: EngineSettings,
+}
+
+/// The store of one node. Dropping it without `close` is like a crash: what is derived is not written.
+pub struct CloudStore {
+    pub(crate) engine: Arc<Engine>,
+    /// Ends with the store.
+    tasks: tokio::sync::Mutex<JoinSet<()>>,
+}
+
+pub(crate) struct Engine {
+    pub rows: Arc<dyn Rows>,
+    pub hints: Arc<dyn Hints>,
+    pub neighbours: Arc<dyn Neighbours>,
+    pub node: NodeId,
+    pub listener: Arc<dyn CommitListener>,
+    pub clock: Arc<dyn Clock>,
+    pub settings: EngineSettings,
+    pub memberships: Memberships,
+    pub rooms: Rooms,
+    pub standings: Standings,
+    pub flush: Flush,
+    pub ledgers: Ledgers,
+    pub local: Local,
+    pub outgoing: Outgoing,
+    pub lanes: Lanes<(ConversationId, UserId)>,
+    pub seeding: OneAtATime<ConversationId>,
+    /// Held by whatever is being written; all of it is taken to close.
+    pub work: Semaphore,
+    /// Wakes the repair of everybody connected here.
+    pub repair: Notify,
+    pub counters: Counters,
+    closed: AtomicBool,
+}
+
+/// Since the start.
+#[derive(Default)]
+pub struct Counters {
+    pub voids: Counter,
+    pub reseeds: Counter,
+    pub fallback_sends: Counter,
+    pub news_sent: Counter,
+    pub news_received: Counter,
+    pub repairs: Counter,
+    /// Whether Redis answered last time: 1 or 0.
+    pub hints_away: Counter,
+}
+
+#[derive(Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How many writes may be under way besides sends; there to be taken as a whole at the end.
+const MOST_WORK: u32 = 1 << 20;
+
+impl CloudStore {
+    /// Starts the tasks that need a runtime.
+    pub fn open(parts: CloudParts) -> CloudStore {
+        let CloudParts { rows, hints, neighbours, node, listener, clock, settings } = parts;
+        let engine = Arc::new(Engine {
+            rows,
+            hints,
+            neighbours,
+            node,
+            listener,
+            clock,
+            settings,
+            memberships: Memberships::default(),
+            rooms: Rooms::default(),
+            standings: Standings::default(),
+            flush: Flush::default(),
+            ledgers: Ledgers::default(),
+            local: Local::default(),
+            outgoing: Outgoing::default(),
+            lanes: Lanes::default(),
+            seeding: OneAtATime::default(),
+            work: Semaphore::new(MOST_WORK as usize),
+            repair: Notify::new(),
+            counters: Counters::default(),
+            closed: AtomicBool::new(false),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(crate::flush::run(Arc::clone(&engine)));
+        tasks.spawn(crate::outgoing::run(Arc::clone(&engine)));
+        tasks.spawn(crate::incoming::run(Arc::clone(&engine)));
+        tasks.spawn(crate::heart::run(Arc::clone(&engine)));
+        tasks.spawn(crate::repair::run(Arc::clone(&engine)));
+        CloudStore { engine, tasks: tokio::sync::Mutex::new(tasks) }
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.engine.counters
+    }
+
+    pub(crate) async fn shut(&self) {
+        if self.engine.closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // What was accepted is finished first.
+        let _all = self.engine.work.acquire_many(MOST_WORK).await;
+        self.engine.flush_everything().await;
+        let told = tokio::time::timeout(Duration::from_secs(2), self.engine.outgoing.emptied()).await;
+        if told.is_err() {
+            tracing::warn!("not all news for other nodes could be handed over; they find it by themselves");
+        }
+        self.engine.neighbours.leave().await;
+        self.tasks.lock().await.shutdown().await;
+    }
+}
+
+impl Engine {
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Taken by every write. Taken before the flag is read, so that closing waits for whoever saw the store open.
+    pub fn begin_write(&self) -> Result<tokio::sync::SemaphorePermit<'_>, StoreError> {
+        let permit = self.work.try_acquire().map_err(|_| StoreError::Closing)?;
+        if self.is_closed() { Err(StoreError::Closing) } else { Ok(permit) }
+    }
+}
+
+impl From<RowsError> for StoreError {
+    fn from(error: RowsError) -> StoreError {
+        match error {
+            RowsError::NoAnswer(why) => StoreError::NoAnswer(why),
+            RowsError::Refused(why) => StoreError::Failed(why),
+        }
+    }
+}

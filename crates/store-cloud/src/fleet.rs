@@ -1,0 +1,87 @@
+//! Who is connected to this node, as the other nodes and the next life of this one should know.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bluetick_core::ports::{Fleet, Whisper};
+use bluetick_core::{ConversationId, StoreError, UserId};
+
+use crate::NodeId;
+use crate::engine::{CloudStore, Engine};
+
+/// Which nodes a user is connected to stands in its row, one to a line, so that whoever was connected to a node that died
+/// is found to have been, also when Redis has forgotten.
+const NODES: &str = "nodes";
+
+#[async_trait]
+impl Fleet for CloudStore {
+    async fn came(&self, user: &UserId) {
+        let _one = self.engine.local.turns.enter(user).await;
+        if self.engine.local.came(user)
+            && let Err(error) = self.engine.note_arrival(user).await
+        {
+            tracing::debug!(%error, "that a user came could not be written down; what it missed is looked for");
+            self.engine.local.set_unclean(user);
+        }
+    }
+
+    async fn went(&self, user: &UserId) {
+        let _one = self.engine.local.turns.enter(user).await;
+        if let Err(error) = self.engine.note_departure(user).await {
+            tracing::warn!(%error, "what a user has not acknowledged could not be written down");
+        }
+    }
+
+    async fn is_elsewhere(&self, user: &UserId) -> bool {
+        let engine = &self.engine;
+        let nobody = ConversationId::group([0; 15]);
+        let found = engine.hints.whereabouts(nobody, std::slice::from_ref(user)).await;
+        found.is_ok_and(|found| engine.local.any_other_lives(&engine.node, &found[0].nodes))
+    }
+
+    fn whisper(&self, whisper: Whisper) {
+        self.engine.pass_on(whisper);
+    }
+}
+
+impl Engine {
+    async fn note_arrival(self: &Arc<Engine>, user: &UserId) -> Result<(), StoreError> {
+        let _may_fail = self.hints.connect(user, &self.node).await;
+        let before = self
+            .update_row(user, |row| {
+                let others = self.living_nodes(row.find_text(NODES).map_or("", |nodes| nodes));
+                let nodes: Vec<_> = others.chain([self.node.as_str()]).collect();
+                let nodes = nodes.join("\n");
+                Ok(Some(row.text(NODES, nodes)))
+            })
+            .await?;
+        let before = before.find_text(NODES).cloned().unwrap_or_else(|| "".into());
+        let is_unclean =
+            before.lines().any(|node| node != self.node.as_str() && !self.local.lives(&NodeId::new(node)));
+        if is_unclean {
+            self.local.set_unclean(user);
+        }
+        Ok(())
+    }
+
+    fn living_nodes<'a>(&self, nodes: &'a str) -> impl Iterator<Item = &'a str> {
+        nodes.lines().filter(|node| *node != self.node.as_str() && self.local.lives(&NodeId::new(*node)))
+    }
+
+    async fn note_departure(self: &Arc<Engine>, user: &UserId) -> Result<(), StoreError> {
+        // In this order: who looks up where the user is, still finds it here and tells this node, which then owes.
+        let unanswered = self.local.went(user);
+        for (id, first) in unanswered {
+            self.owe(user.clone(), id, first).await?;
+        }
+        let _may_fail = self.hints.disconnect(user, &self.node).await;
+        self.update_row(user, |row| {
+            let Some(nodes) = row.find_text(NODES) else { return Ok(None) };
+            let nodes: Vec<_> = self.living_nodes(nodes).collect();
+            let nodes = nodes.join("\n");
+            Ok(Some(row.text(NODES, nodes)))
+        })
+        .await?;
+        Ok(())
+    }
+}

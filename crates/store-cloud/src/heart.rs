@@ -1,0 +1,52 @@
+//! The heartbeat: this node says that it lives, learns who else does, and notices when Redis goes and comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::engine::Engine;
+
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Where somebody is connected is said again, in case Redis was emptied without anybody noticing.
+const SAY_AGAIN: Duration = Duration::from_secs(300);
+
+pub(crate) async fn run(engine: Arc<Engine>) {
+    let (mut was_away, mut said) = (false, Instant::now());
+    loop {
+        match engine.neighbours.beat().await {
+            Ok(living) => {
+                engine.counters.hints_away.set(0);
+                for node in engine.local.set_living(living) {
+                    tracing::warn!(%node, "a node does not say any more that it lives");
+                    tokio::spawn(Arc::clone(&engine).take_care_after(node));
+                }
+                if was_away || said.elapsed() > SAY_AGAIN {
+                    said = Instant::now();
+                    engine.reconnect_everybody().await;
+                }
+                for id in engine.ledgers.unnoted() {
+                    if let Err(error) = engine.note_fallback(id).await {
+                        tracing::debug!(%error, "Redis cannot be told yet what was stored without it");
+                    }
+                }
+                if was_away {
+                    tracing::info!("Redis is back");
+                    engine.repair.notify_one();
+                }
+                was_away = false;
+            }
+            Err(away) => {
+                if !was_away {
+                    tracing::warn!(%away, "Redis is away: sends go on, slower");
+                }
+                was_away = true;
+                engine.counters.hints_away.set(1);
+                // Nobody brings news meanwhile.
+                engine.repair.notify_one();
+            }
+        }
+        sleep(BEAT).await;
+    }
+}

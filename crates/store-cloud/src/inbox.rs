@@ -1,0 +1,268 @@
+//! Somebody's conversations: the order from Redis, or from the rows; what an entry shows from the tables.
+
+use std::sync::Arc;
+
+use bluetick_core::inbox::preview_of;
+use bluetick_core::ports::{Change, Prefer};
+use bluetick_core::{
+    Boundaries, ConversationId, ConversationKind, InboxEntry, InboxFilter, InboxPage, InboxPlace,
+    InboxRequest, LastMessage, Preferences, Refusal, Seq, Shelf, StoreError, Timestamp, UserId,
+};
+
+use crate::cells::Cell;
+use crate::engine::Engine;
+use crate::keyed::side_by_side;
+use crate::memberships::{RoomRow, decode_member};
+use crate::rows::{Item, Key, Only, Query, Sort, SortRange, Table, Written};
+
+/// Entries put together side by side.
+const AT_ONCE: usize = 21;
+
+pub(crate) fn inbox_item(
+    preferences: Preferences,
+    last_at: Timestamp,
+    last: Option<&Cell>,
+    version: u64,
+) -> Item {
+    let message = last.map(|cell| &cell.message);
+    let preview = message.map(|message| preview_of(&message.content_type, &message.content));
+    Item::new()
+        .count("last_seq", message.map_or(0, |message| message.seq.get()))
+        .number("last_at", last_at.millis())
+        .text_if("preview", preview)
+        .flag("muted", preferences.muted)
+        .flag("pinned", preferences.pinned)
+        .flag("archived", preferences.archived)
+        .versioned(version)
+}
+
+/// Whether reads are hidden stands in the status row, beside what it acts on.
+pub(crate) fn decode_preferences(item: &Item) -> Preferences {
+    Preferences {
+        muted: item.find_flag("muted"),
+        pinned: item.find_flag("pinned"),
+        archived: item.find_flag("archived"),
+        hides_reads: false,
+    }
+}
+
+fn last_message(cell: &Cell) -> LastMessage {
+    let message = &cell.message;
+    LastMessage {
+        seq: message.seq,
+        message_id: message.message_id.clone(),
+        sender: message.sender.clone(),
+        content_type: message.content_type.clone(),
+        preview: preview_of(&message.content_type, &message.content).into(),
+        timestamp: message.timestamp,
+        received_at: message.received_at,
+    }
+}
+
+impl Engine {
+    pub(crate) async fn entry(&self, id: ConversationId, user: &UserId) -> Result<InboxEntry, StoreError> {
+        loop {
+            let wanted = vec![
+                (Table::Rooms, Key::new(id)),
+                (Table::Members, Key::text(id, user)),
+                (Table::Conversations, Key::text(user, id)),
+            ];
+            let [room, member, inbox] = self.get_several(wanted).await?;
+            let row = RoomRow::decode(id, &room.ok_or(Refusal::NotAMember)?)?;
+            let member = member.filter(|item| !item.find_flag("left")).ok_or(Refusal::NotAMember)?;
+            let Some(known) = self.known_by(&row).await? else { continue };
+            let member = decode_member(user.clone(), &member);
+            let (standings, newest) = tokio::join!(self.everybodys_standings(&known), self.newest(id));
+            let (standings, newest) = (standings?, newest?);
+            let head = newest.as_ref().map_or(Seq::ZERO, |cell| cell.seq());
+            let last = match newest {
+                Some(cell) if cell.is_void() => self.newest_message(id, head).await?,
+                other => other,
+            };
+            let mut own = bluetick_core::Standing::default();
+            let mut lowest: Option<Boundaries> = None;
+            for (other, standing) in known.members.iter().zip(standings) {
+                if other.user == *user {
+                    own = standing;
+                    continue;
+                }
+                let shown = standing.shown_since(other.joined_seq);
+                lowest = Some(lowest.map_or(shown, |lowest| Boundaries {
+                    delivered: lowest.delivered.min(shown.delivered),
+                    read: lowest.read.min(shown.read),
+                }));
+            }
+            let direct = id.kind() == ConversationKind::Direct;
+            let set = inbox.as_ref().map(decode_preferences).unwrap_or_default();
+            return Ok(InboxEntry {
+                conversation: row.facts.conversation(head, last.as_ref().and_then(|cell| cell.last_at)),
+                peer: direct.then(|| known.members.peer_of(user).cloned()).flatten(),
+                member_count: known.members.len(),
+                last_message: last.as_ref().map(last_message),
+                unread: self.unread(id, &member, &own, head).await?,
+                own: own.own(),
+                others: lowest.unwrap_or(Boundaries { delivered: head, read: head }),
+                preferences: Preferences { hides_reads: own.preferences.hides_reads, ..set },
+                joined: member.joined_seq,
+            });
+        }
+    }
+
+    pub(crate) async fn inbox_page(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
+        let InboxRequest { user, after, limit, filter } = &request;
+        for (id, last_at) in self.flush.behind_for(user, true) {
+            let _may_fail = self.hints.touch(id, last_at, std::slice::from_ref(user)).await;
+        }
+        let (mut entries, mut from) = (Vec::new(), *after);
+        let wanted = limit.count() + 1;
+        loop {
+            let places = self.places(user, *filter, from, wanted).await?;
+            let found =
+                side_by_side(AT_ONCE, places.iter().map(|place| self.entry(place.id, user)).collect()).await;
+            for (place, entry) in places.iter().zip(found) {
+                match entry {
+                    Ok(entry) => {
+                        if entry.place() != *place {
+                            self.put_right(user, &entry).await;
+                        }
+                        // One that moved up while somebody pages is on no later page.
+                        if filter.takes(entry.place().shelf)
+                            && after.is_none_or(|after| entry.place() > after)
+                        {
+                            entries.push(entry);
+                        }
+                    }
+                    Err(StoreError::Refused(_)) => {
+                        let _may_fail = self.hints.shelve(user, place.id, None).await;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            from = places.last().copied();
+            if entries.len() >= wanted || places.len() < wanted {
+                break;
+            }
+        }
+        entries.sort_by_key(InboxEntry::place);
+        entries.dedup_by_key(|entry| entry.conversation.id);
+        let more = entries.len() > limit.count();
+        entries.truncate(limit.count());
+        let next = entries.last().filter(|_| more).map(InboxEntry::place);
+        Ok(InboxPage { entries, next })
+    }
+
+    /// Redis has it in another place than it belongs.
+    async fn put_right(&self, user: &UserId, entry: &InboxEntry) {
+        let InboxPlace { shelf, last_at, id } = entry.place();
+        let _may_fail = self.hints.shelve(user, id, Some((shelf, last_at))).await;
+    }
+
+    /// Where conversations are, in the order of the inbox.
+    pub(crate) async fn places(
+        &self,
+        user: &UserId,
+        filter: InboxFilter,
+        after: Option<InboxPlace>,
+        limit: usize,
+    ) -> Result<Vec<InboxPlace>, StoreError> {
+        let indexed = self.hints.inbox(user, filter, after, limit).await;
+        if let Ok(Some(places)) = indexed {
+            return Ok(places);
+        }
+        let mut all = self.listed(user).await?;
+        if indexed.is_ok() {
+            let _may_fail = self.hints.fill_inbox(user, &all).await;
+            if let Ok(Some(places)) = self.hints.inbox(user, filter, after, limit).await {
+                return Ok(places);
+            }
+        }
+        all.retain(|place| filter.takes(place.shelf) && after.is_none_or(|after| *place > after));
+        all.sort();
+        all.truncate(limit);
+        Ok(all)
+    }
+
+    /// All conversations of the user by its rows, and by what this node has not written into them yet.
+    pub(crate) async fn listed(&self, user: &UserId) -> Result<Vec<InboxPlace>, StoreError> {
+        let mut places: Vec<InboxPlace> = Vec::new();
+        let mut range = SortRange::All;
+        loop {
+            let query = Query {
+                table: Table::Conversations,
+                partition: user.to_string(),
+                range,
+                descending: false,
+                limit: 1_000,
+                fields: &["last_at", "pinned", "archived"],
+            };
+            let slice = self.rows.query(query).await?;
+            for (sort, item) in &slice.rows {
+                let Sort::Text(id) = sort else { continue };
+                let id =
+                    id.parse().map_err(|_| StoreError::Damaged(format!("a row in the inbox of {user}")))?;
+                let last_at = Timestamp::from_millis(item.find_number("last_at").unwrap_or(i64::MIN));
+                places.push(InboxPlace { shelf: Shelf::of(decode_preferences(item)), last_at, id });
+            }
+            match slice.rows.last() {
+                Some((Sort::Text(last), _)) if slice.more => range = SortRange::After(last.clone()),
+                _ => break,
+            }
+        }
+        for (id, last_at) in self.flush.behind_for(user, false) {
+            if let Some(place) = places.iter_mut().find(|place| place.id == id) {
+                place.last_at = place.last_at.max(last_at);
+            }
+        }
+        Ok(places)
+    }
+
+    pub(crate) async fn prefer_now(self: &Arc<Engine>, prefer: Prefer) -> Result<InboxEntry, StoreError> {
+        let _work = self.begin_write()?;
+        let Prefer { conversation: id, user, change } = prefer;
+        let (_, member) = self.membership(id, &user).await?;
+        let whose = (id, user.clone());
+        let _one = self.standings.one_at_a_time.enter(&whose).await;
+        let mut changed = false;
+        if let Some(hides) = change.hides_reads {
+            loop {
+                let loaded = self.standings_of(id, std::slice::from_ref(&member), Seq::MAX).await?;
+                let mut loaded = loaded[0];
+                if loaded.standing.preferences.hides_reads == hides {
+                    break;
+                }
+                loaded.standing.preferences.hides_reads = hides;
+                if self.write_standing(&whose, &mut loaded).await?.is_some() {
+                    self.standings.kept(whose.clone(), loaded);
+                    changed = true;
+                    break;
+                }
+            }
+        }
+        let key = Key::text(&user, id);
+        loop {
+            let row = self.rows.get(Table::Conversations, &key).await?.ok_or(Refusal::NotAMember)?;
+            let before = decode_preferences(&row);
+            let now = Preferences { hides_reads: false, ..change.applied_to(before) };
+            if now == before {
+                break;
+            }
+            let (version, mut item) = (row.version(), row);
+            for (name, value) in [("muted", now.muted), ("pinned", now.pinned), ("archived", now.archived)] {
+                item = item.flag(name, value);
+            }
+            let item = item.versioned(version + 1);
+            if self.rows.put(Table::Conversations, &key, &item, Only::IfVersion(version)).await?
+                == Written::Done
+            {
+                changed = true;
+                break;
+            }
+        }
+        let entry = self.entry(id, &user).await?;
+        if changed {
+            self.put_right(&user, &entry).await;
+            self.tell_change(Change::Preferred { conversation: id, user });
+        }
+        Ok(entry)
+    }
+}

@@ -1,0 +1,124 @@
+//! News from other nodes, told to the people connected here as this node's own are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::ports::{Change, Whisper};
+use bluetick_core::{ConversationId, Seq, StoreError, UserId};
+use tokio::time::sleep;
+
+use crate::engine::Engine;
+use crate::memberships::Known;
+use crate::neighbours::News;
+use crate::news::{CellNews, Item};
+use crate::rooms::Arrival;
+
+pub(crate) async fn run(engine: Arc<Engine>) {
+    loop {
+        match engine.neighbours.receive().await {
+            Ok(all) => {
+                for news in all {
+                    engine.hear(news).await;
+                }
+            }
+            Err(away) => {
+                tracing::debug!(%away, "no news from other nodes");
+                sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+impl Engine {
+    async fn hear(self: &Arc<Engine>, news: News) {
+        let bytes = match news {
+            News::From(_, bytes) => bytes,
+            News::Lost => {
+                tracing::info!("news from other nodes were lost; everybody connected here is checked");
+                self.reconnect_everybody().await;
+                self.repair.notify_one();
+                return;
+            }
+        };
+        let items: Vec<serde_json::Value> = match serde_json::from_slice(&bytes) {
+            Ok(items) => items,
+            Err(_) => return tracing::warn!("news from another node could not be read"),
+        };
+        for item in items {
+            self.counters.news_received.add(1);
+            // What a newer version sends besides is not for this one.
+            let Ok(item) = serde_json::from_value::<Item>(item) else { continue };
+            if let Err(error) = self.hear_item(item).await {
+                tracing::warn!(%error, "news from another node could not be passed on; it is looked for later");
+                self.repair.notify_one();
+            }
+        }
+    }
+
+    async fn hear_item(self: &Arc<Engine>, item: Item) -> Result<(), StoreError> {
+        match item {
+            Item::Cell(news) => self.hear_cell(&news).await,
+            Item::Moved(news) => {
+                let Some(id) = news.conversation() else { return Ok(()) };
+                let known = self.known_at(id, news.members_version).await?;
+                if let Some(moved) = news.moved(Arc::clone(&known.members)) {
+                    self.standings.heard(&moved);
+                    self.listener.changed(vec![Change::Moved(moved)]);
+                }
+                Ok(())
+            }
+            Item::Joined { conversation, user } => {
+                if let (Ok(conversation), Ok(user)) = (conversation.parse(), user.parse()) {
+                    self.listener.changed(vec![Change::Joined { conversation, user }]);
+                }
+                Ok(())
+            }
+            Item::Preferred { conversation, user } => {
+                if let (Ok(conversation), Ok(user)) = (conversation.parse(), user.parse()) {
+                    self.listener.changed(vec![Change::Preferred { conversation, user }]);
+                }
+                Ok(())
+            }
+            Item::Typing { conversation, user } => {
+                if let (Ok(conversation), Ok(user)) = (conversation.parse(), user.parse()) {
+                    let members = self.known(conversation).await?.members;
+                    self.listener.whispered(Whisper::Typing { conversation, user, members });
+                }
+                Ok(())
+            }
+            Item::Presence(news) => {
+                if let Ok(user) = news.user.parse() {
+                    let (profile, to) = (news.profile(), news.to());
+                    self.listener.whispered(Whisper::Presence { user, online: news.online, profile, to });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The members at this version or a later one.
+    async fn known_at(&self, id: ConversationId, version: u64) -> Result<Known, StoreError> {
+        match self.memberships.get(id) {
+            Some(known) if known.version >= version => Ok(known),
+            _ => self.known_now(id).await,
+        }
+    }
+
+    async fn hear_cell(self: &Arc<Engine>, news: &CellNews) -> Result<(), StoreError> {
+        let Some(cell) = news.cell() else { return Ok(()) };
+        let (id, seq) = (cell.message.conversation, cell.seq());
+        let known = self.known_at(id, news.members_version).await?;
+        // Whoever sent this counted on their being here: what they miss is owed to them.
+        for user in news.to.iter().filter_map(|user| user.parse::<UserId>().ok()) {
+            if user != cell.message.sender && !self.local.is_here(&user) && known.members.contains(&user) {
+                self.owe(user, id, seq).await?;
+            }
+        }
+        let departed_is_here = cell.departed.as_ref().is_some_and(|user| self.local.is_here(user));
+        let somebody_is_here = known.members.iter().any(|member| self.local.is_here(&member.user));
+        if somebody_is_here || departed_is_here {
+            self.arrive(Seq::new(news.settled), vec![Arrival { cell, members: known.members }]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! Who is in a conversation, kept at hand with the version it belongs to.
+//!
+//! A change of membership is decided by one conditional write of the room's row, which then carries the change (the
+//! intent) until all that follows from it is done. Whoever meets an intent finishes it, so a node that dies in the middle
+//! leaves nothing half done: see [`changes`](crate::changes).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use bluetick_core::{
+    Conversation, ConversationId, Member, Members, Refusal, Role, Seq, StoreError, Timestamp, Title, UserId,
+};
+
+use crate::changes::Intent;
+use crate::engine::Engine;
+use crate::rows::{Item, Key, Query, Sort, SortRange, Table};
+
+/// What never changes about a conversation.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub id: ConversationId,
+    pub title: Option<Title>,
+    pub created_by: UserId,
+    pub created_at: Timestamp,
+}
+
+impl Facts {
+    pub fn conversation(&self, head: Seq, last_at: Option<Timestamp>) -> Conversation {
+        Conversation {
+            id: self.id,
+            title: self.title.clone(),
+            created_by: self.created_by.clone(),
+            created_at: self.created_at,
+            head,
+            last_at: last_at.map_or(self.created_at, |at| at.max(self.created_at)),
+        }
+    }
+}
+
+/// The row of a conversation.
+#[derive(Clone, Debug)]
+pub(crate) struct RoomRow {
+    pub facts: Facts,
+    /// Of the row; goes up with every write.
+    pub version: u64,
+    /// Goes up with every change of membership.
+    pub members_version: u64,
+    pub intent: Option<Intent>,
+}
+
+impl RoomRow {
+    pub fn item(&self) -> Item {
+        let Facts { title, created_by, created_at, .. } = &self.facts;
+        let intent = self.intent.as_ref().map(|intent| intent.to_text());
+        Item::new()
+            .text_if("title", title.as_ref().map(Title::as_str))
+            .text("created_by", created_by.as_str())
+            .number("created_at", created_at.millis())
+            .count("members_version", self.members_version)
+            .text_if("intent", intent)
+            .versioned(self.version)
+    }
+
+    pub fn decode(id: ConversationId, item: &Item) -> Result<RoomRow, StoreError> {
+        let damaged = |what: &str| StoreError::Damaged(format!("the {what} of {id}"));
+        let title = item.find_text("title").map(|title| title.parse());
+        let facts = Facts {
+            id,
+            title: title.transpose().map_err(|_| damaged("title"))?,
+            created_by: item.get_text("created_by")?.parse().map_err(|_| damaged("maker"))?,
+            created_at: Timestamp::from_millis(item.get_number("created_at")?),
+        };
+        let intent = item.find_text("intent").map(|text| Intent::from_text(text));
+        Ok(RoomRow {
+            facts,
+            version: item.version(),
+            members_version: item.find_count("members_version"),
+            intent: intent.transpose().map_err(|_| damaged("intent"))?,
+        })
+    }
+}
+
+pub(crate) fn member_item(member: &Member) -> Item {
+    Item::new()
+        .text("role", if member.role == Role::Admin { "admin" } else { "member" })
+        .count("joined_seq", member.joined_seq.get())
+}
+
+pub(crate) fn decode_member(user: UserId, item: &Item) -> Member {
+    let admin = item.find_text("role").is_some_and(|role| **role == *"admin");
+    Member {
+        user,
+        role: if admin { Role::Admin } else { Role::Member },
+        joined_seq: Seq::new(item.find_count("joined_seq")),
+    }
+}
+
+/// A conversation and who was in it at a version.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub facts: Arc<Facts>,
+    pub members: Arc<Members>,
+    pub version: u64,
+}
+
+impl Known {
+    pub fn member(&self, user: &UserId) -> Result<&Member, Refusal> {
+        self.members.get(user).ok_or(Refusal::NotAMember)
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Memberships(Mutex<HashMap<ConversationId, Known>>);
+
+/// Conversations whose members are kept at hand.
+const MOST_KNOWN: usize = 100_000;
+
+impl Memberships {
+    pub fn get(&self, id: ConversationId) -> Option<Known> {
+        self.0.lock().expect("nothing panics while it holds the lock").get(&id).cloned()
+    }
+
+    /// Keeps the newer of two.
+    pub fn keep(&self, known: Known) {
+        let mut all = self.0.lock().expect("nothing panics while it holds the lock");
+        if all.len() >= MOST_KNOWN {
+            all.clear();
+        }
+        let kept = all.entry(known.facts.id).or_insert_with(|| known.clone());
+        if kept.version < known.version {
+            *kept = known;
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) async fn room_row(&self, id: ConversationId) -> Result<Option<RoomRow>, StoreError> {
+        let item = self.rows.get(Table::Rooms, &Key::new(id)).await?;
+        item.map(|item| RoomRow::decode(id, &item)).transpose()
+    }
+
+    /// From memory, or from the tables where nothing is at hand. What is at hand may be old; whoever must know for sure
+    /// compares versions or asks [`Engine::known_now`].
+    pub(crate) async fn known(&self, id: ConversationId) -> Result<Known, StoreError> {
+        match self.memberships.get(id) {
+            Some(known) => Ok(known),
+            None => self.known_now(id).await,
+        }
+    }
+
+    /// As the tables have it.
+    pub(crate) async fn known_now(&self, id: ConversationId) -> Result<Known, StoreError> {
+        loop {
+            let row = self.room_row(id).await?.ok_or(Refusal::NotAMember)?;
+            if let Some(known) = self.known_by(&row).await? {
+                return Ok(known);
+            }
+        }
+    }
+
+    /// The members that belong to a row just read. `None` when they changed meanwhile.
+    pub(crate) async fn known_by(&self, row: &RoomRow) -> Result<Option<Known>, StoreError> {
+        let id = row.facts.id;
+        if row.intent.is_some() {
+            self.finish_change(id).await?;
+            return Ok(None);
+        }
+        if let Some(known) = self.memberships.get(id).filter(|known| known.version >= row.members_version) {
+            return Ok(Some(known));
+        }
+        let members = self.read_members_now(id).await?;
+        let again = self.room_row(id).await?;
+        if again.is_none_or(|again| again.version != row.version) {
+            return Ok(None);
+        }
+        let known = Known {
+            facts: Arc::new(row.facts.clone()),
+            members: Arc::new(members),
+            version: row.members_version,
+        };
+        self.memberships.keep(known.clone());
+        Ok(Some(known))
+    }
+
+    pub(crate) async fn read_members_now(&self, id: ConversationId) -> Result<Members, StoreError> {
+        let mut members = Vec::new();
+        let mut range = SortRange::All;
+        loop {
+            let query = Query {
+                table: Table::Members,
+                partition: id.to_string(),
+                range,
+                descending: false,
+                limit: 10_000,
+                fields: &[],
+            };
+            let slice = self.rows.query(query).await?;
+            for (sort, item) in &slice.rows {
+                let Sort::Text(user) = sort else { continue };
+                let user = user.parse().map_err(|_| StoreError::Damaged(format!("a member of {id}")))?;
+                if !item.find_flag("left") {
+                    members.push(decode_member(user, item));
+                }
+            }
+            match slice.rows.last() {
+                Some((Sort::Text(last), _)) if slice.more => range = SortRange::After(last.clone()),
+                _ => return Ok(Members::from_unsorted(members)),
+            }
+        }
+    }
+
+    /// The conversation and the reader's own membership, for sure, in one request.
+    pub(crate) async fn membership(
+        &self,
+        id: ConversationId,
+        user: &UserId,
+    ) -> Result<(RoomRow, Member), StoreError> {
+        loop {
+            let wanted = vec![(Table::Rooms, Key::new(id)), (Table::Members, Key::text(id, user))];
+            let [room, member] = self.get_several(wanted).await?;
+            let row = RoomRow::decode(id, &room.ok_or(Refusal::NotAMember)?)?;
+            if row.intent.is_some() {
+                self.finish_change(id).await?;
+                continue;
+            }
+            let member = member.filter(|item| !item.find_flag("left")).ok_or(Refusal::NotAMember)?;
+            return Ok((row, decode_member(user.clone(), &member)));
+        }
+    }
+
+    pub(crate) async fn get_several<const N: usize>(
+        &self,
+        wanted: Vec<(Table, Key)>,
+    ) -> Result<[Option<Item>; N], StoreError> {
+        let found = self.rows.get_many(wanted).await?;
+        found.try_into().map_err(|_| StoreError::Failed("the engine gave back another number of rows".into()))
+    }
+}

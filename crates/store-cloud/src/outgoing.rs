@@ -1,0 +1,197 @@
+//! News on their way to other nodes: gathered by node while the last batch is under way.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+
+use bluetick_core::ports::{Change, Whisper};
+use bluetick_core::{ConversationId, Members, Seq, UserId};
+use bytes::Bytes;
+use futures_util::future::join_all;
+use tokio::sync::Notify;
+
+use crate::NodeId;
+use crate::append::LARGE;
+use crate::cells::Cell;
+use crate::engine::Engine;
+use crate::hints::Touched;
+use crate::memberships::Known;
+use crate::news::{CellNews, Item, MovedNews, PresenceNews};
+
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    waiting: Mutex<HashMap<NodeId, Vec<Item>>>,
+    more: Notify,
+    emptied: Notify,
+    is_sending: std::sync::atomic::AtomicBool,
+}
+
+/// News that may wait for one node. Above, they are dropped: the node finds out by itself, from the gaps.
+const MOST_WAITING: usize = 100_000;
+/// In one batch.
+const MOST_AT_ONCE: usize = 500;
+
+impl Outgoing {
+    fn put(&self, node: NodeId, item: Item) {
+        let mut waiting = self.waiting.lock().expect("nothing panics while it holds the lock");
+        let items = waiting.entry(node).or_default();
+        if items.len() < MOST_WAITING {
+            items.push(item);
+        }
+        drop(waiting);
+        self.more.notify_one();
+    }
+
+    fn take(&self) -> Vec<(NodeId, Vec<Item>)> {
+        let mut waiting = self.waiting.lock().expect("nothing panics while it holds the lock");
+        let mut batches = Vec::new();
+        waiting.retain(|node, items| {
+            let rest = items.split_off(items.len().min(MOST_AT_ONCE));
+            batches.push((node.clone(), std::mem::replace(items, rest)));
+            !items.is_empty()
+        });
+        batches
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.lock().expect("nothing panics while it holds the lock").is_empty()
+            && !self.is_sending.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
+    pub async fn emptied(&self) {
+        while !self.is_empty() {
+            let emptied = self.emptied.notified();
+            if self.is_empty() {
+                return;
+            }
+            let _soon = tokio::time::timeout(std::time::Duration::from_millis(50), emptied).await;
+        }
+    }
+}
+
+pub(crate) async fn run(engine: Arc<Engine>) {
+    let outgoing = &engine.outgoing;
+    loop {
+        outgoing.is_sending.store(true, std::sync::atomic::Ordering::SeqCst);
+        let batches = outgoing.take();
+        if batches.is_empty() {
+            outgoing.is_sending.store(false, std::sync::atomic::Ordering::SeqCst);
+            outgoing.emptied.notify_waiters();
+            outgoing.more.notified().await;
+            continue;
+        }
+        let sending = batches.into_iter().map(|(node, items)| {
+            let engine = &engine;
+            async move {
+                engine.counters.news_sent.add(items.len() as u64);
+                let news = serde_json::to_vec(&items).expect("news hold strings and numbers only");
+                if let Err(away) = engine.neighbours.send(&node, Bytes::from(news)).await {
+                    tracing::debug!(%node, %away, "news were lost; the node finds out by itself");
+                }
+            }
+        });
+        join_all(sending).await;
+    }
+}
+
+impl Engine {
+    fn others_living(&self) -> Vec<NodeId> {
+        let mut living = self.local.living();
+        living.retain(|node| *node != self.node);
+        living
+    }
+
+    /// Tells the nodes to which receivers are connected; every node, where it is not known who is where.
+    pub(crate) fn send_news(&self, cell: &Cell, known: &Known, touched: Option<&[Touched]>, settled: Seq) {
+        let living = self.others_living();
+        if living.is_empty() {
+            return;
+        }
+        let news = CellNews::new(cell, known.version, settled);
+        let Some(touched) = touched.filter(|_| cell.departed.is_none()) else {
+            for node in living {
+                self.outgoing.put(node, Item::Cell(news.clone()));
+            }
+            return;
+        };
+        let mut to: HashMap<NodeId, Vec<String>> = HashMap::new();
+        for (member, touched) in known.members.iter().zip(touched) {
+            for node in touched.nodes.iter().filter(|node| living.contains(node)) {
+                to.entry(node.clone()).or_default().push(member.user.to_string());
+            }
+        }
+        for (node, to) in to {
+            let mut news = news.clone();
+            news.to = to;
+            self.outgoing.put(node, Item::Cell(news));
+        }
+    }
+
+    /// Tells everybody who should hear of it, here and elsewhere.
+    pub(crate) fn tell_change(self: &Arc<Engine>, change: Change) {
+        if !self.others_living().is_empty() {
+            match &change {
+                Change::Moved(moved) => {
+                    let version = self.memberships.get(moved.conversation).map_or(0, |known| known.version);
+                    let item = Item::Moved(MovedNews::new(moved, version));
+                    self.tell_members(moved.conversation, Arc::clone(&moved.members), item);
+                }
+                Change::Joined { conversation, user } => {
+                    let item =
+                        Item::Joined { conversation: conversation.to_string(), user: user.to_string() };
+                    self.tell_nodes_of(*conversation, vec![user.clone()], item);
+                }
+                Change::Preferred { conversation, user } => {
+                    let item =
+                        Item::Preferred { conversation: conversation.to_string(), user: user.to_string() };
+                    self.tell_nodes_of(*conversation, vec![user.clone()], item);
+                }
+            }
+        }
+        self.listener.changed(vec![change]);
+    }
+
+    pub(crate) fn pass_on(self: &Arc<Engine>, whisper: Whisper) {
+        if self.others_living().is_empty() {
+            return;
+        }
+        match whisper {
+            Whisper::Typing { conversation, user, members } => {
+                let item = Item::Typing { conversation: conversation.to_string(), user: user.to_string() };
+                self.tell_members(conversation, members, item);
+            }
+            Whisper::Presence { user, online, profile, to } => {
+                let item = Item::Presence(PresenceNews {
+                    user: user.to_string(),
+                    online,
+                    last_seen_at: profile.last_seen_at.map(|at| at.millis()),
+                    hides_presence: profile.hides_presence,
+                    to: to.iter().map(ToString::to_string).collect(),
+                });
+                self.tell_nodes_of(ConversationId::direct(&user, &user), to, item);
+            }
+        }
+    }
+
+    fn tell_members(self: &Arc<Engine>, id: ConversationId, members: Arc<Members>, item: Item) {
+        if members.len() > LARGE {
+            for node in self.others_living() {
+                self.outgoing.put(node, item.clone());
+            }
+            return;
+        }
+        let users = members.iter().map(|member| member.user.clone()).collect();
+        self.tell_nodes_of(id, users, item);
+    }
+
+    fn tell_nodes_of(self: &Arc<Engine>, id: ConversationId, users: Vec<UserId>, item: Item) {
+        let engine = Arc::clone(self);
+        tokio::spawn(async move {
+            let living = engine.others_living();
+            let Ok(found) = engine.hints.whereabouts(id, &users).await else { return };
+            let nodes: HashSet<_> = found.into_iter().flat_map(|touched| touched.nodes).collect();
+            for node in nodes.into_iter().filter(|node| living.contains(node)) {
+                engine.outgoing.put(node, item.clone());
+            }
+        });
+    }
+}

@@ -1,0 +1,101 @@
+//! Deliveries that are owed: one row for each offline spell of a receiver, written before the sender is told that its
+//! message is safe, and cleared by acks alone.
+//!
+//! Invariant: whoever has not acknowledged everything in a conversation has a row, or is connected to a living node that
+//! has been told of the message. Such a node writes the row when the connection ends unanswered; for a node that died, the
+//! whole list is looked through when the user comes back ([`came`](crate::fleet)). A row too many is harmless: what is
+//! really pending is computed from the boundaries.
+
+use std::sync::Arc;
+
+use bluetick_core::{ConversationId, Message, Seq, Standing, StoreError, UserId};
+
+use crate::append::LARGE;
+use crate::engine::Engine;
+use crate::hints::Touched;
+use crate::keyed::side_by_side;
+use crate::memberships::Known;
+use crate::rows::{Item, Key, Only, Table};
+
+/// Rows written side by side.
+const AT_ONCE: usize = 16;
+
+/// A lasting one belongs to a large group and stays for as long as the member does.
+pub(crate) fn pending_item(first_undelivered: Seq, is_lasting: bool) -> Item {
+    let item = Item::new().count("first_undelivered_seq", first_undelivered.get()).versioned(1);
+    if is_lasting { item.flag("lasting", true) } else { item }
+}
+
+impl Engine {
+    /// Writes rows for all who are not there to hear of the message.
+    pub(crate) async fn settle_pending(
+        &self,
+        message: &Message,
+        known: &Known,
+        touched: Option<&[Touched]>,
+        except: Option<&UserId>,
+    ) -> Result<(), StoreError> {
+        if known.members.len() > LARGE {
+            return Ok(());
+        }
+        let id = known.facts.id;
+        let others = known.members.iter().map(|member| &member.user).enumerate();
+        let others = others.filter(|(_, user)| Some(*user) != except && !self.local.is_here(user));
+        let (mut absent, mut relied_upon) = (Vec::new(), Vec::new());
+        for (index, user) in others {
+            match touched.and_then(|touched| touched.get(index)) {
+                Some(touched) if self.local.any_other_lives(&self.node, &touched.nodes) => {}
+                Some(touched) if touched.pending => relied_upon.push(user.clone()),
+                _ => absent.push(user.clone()),
+            }
+        }
+        // A row that was there before the message was stored may be gone by now, and who took it away looked too early.
+        if !relied_upon.is_empty() {
+            let again = self.hints.whereabouts(id, &relied_upon).await.ok();
+            let still = |index: usize| again.as_ref().is_some_and(|again| again[index].pending);
+            let gone = relied_upon.into_iter().enumerate().filter(|(index, _)| !still(*index));
+            absent.extend(gone.map(|(_, user)| user));
+        }
+        if absent.is_empty() {
+            return Ok(());
+        }
+        let writing = absent.into_iter().map(|user| self.owe(user, id, message.seq)).collect();
+        side_by_side(AT_ONCE, writing).await.into_iter().collect()
+    }
+
+    /// From this place on, the user has undelivered messages, unless it had before.
+    pub(crate) async fn owe(&self, user: UserId, id: ConversationId, from: Seq) -> Result<(), StoreError> {
+        let key = Key::text(&user, id);
+        self.rows.put(Table::PendingDeliveries, &key, &pending_item(from, false), Only::IfAbsent).await?;
+        let _may_fail = self.hints.set_pending(&user, id, true).await;
+        Ok(())
+    }
+
+    /// A device has acknowledged. The row goes when it has everything; what came meanwhile, from somebody who saw the row
+    /// and relied on it, is looked for afterwards.
+    pub(crate) async fn clear_pending(
+        self: &Arc<Engine>,
+        user: &UserId,
+        known: &Known,
+        row: &Item,
+        standing: Standing,
+    ) -> Result<(), StoreError> {
+        let id = known.facts.id;
+        if row.find_flag("lasting") && known.members.len() > LARGE {
+            return Ok(());
+        }
+        if self.head(id).await? > standing.acknowledged {
+            return Ok(());
+        }
+        let _may_fail = self.hints.set_pending(user, id, false).await;
+        self.rows.delete(Table::PendingDeliveries, &Key::text(user, id), Only::Always).await?;
+        if self.head(id).await? > standing.acknowledged {
+            self.owe(user.clone(), id, standing.acknowledged.next()).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn head(&self, id: ConversationId) -> Result<Seq, StoreError> {
+        Ok(self.newest(id).await?.map_or(Seq::ZERO, |cell| cell.seq()))
+    }
+}

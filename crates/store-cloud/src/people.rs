@@ -1,0 +1,195 @@
+//! Accounts, names people are found by, and when somebody was last here.
+
+use std::sync::Arc;
+
+use bluetick_core::people::name_terms;
+use bluetick_core::ports::UserUpdate;
+use bluetick_core::{
+    NamePrefix, Person, Profile, ProfileUpdate, Refusal, StoreError, Timestamp, User, UserId,
+};
+
+use crate::engine::Engine;
+use crate::rows::{Item, Key, Only, Query, Sort, SortRange, Table, Written};
+
+/// Stands between a term and whose it is; neither contains it.
+const BORDER: char = '\0';
+
+fn decode_user(id: &UserId, item: &Item) -> Option<User> {
+    let created_at = item.find_number("created_at")?;
+    Some(User {
+        id: id.clone(),
+        display_name: item.find_text("display_name").cloned(),
+        password_hash: item.find_text("password_hash").cloned(),
+        created_at: Timestamp::from_millis(created_at),
+    })
+}
+
+fn with_user(item: Item, user: &User) -> Item {
+    item.text_if("display_name", user.display_name.clone())
+        .text_if("password_hash", user.password_hash.clone())
+        .number("created_at", user.created_at.millis())
+}
+
+fn decode_profile(item: &Item) -> Profile {
+    Profile {
+        last_seen_at: item.find_number("last_seen_at").map(Timestamp::from_millis),
+        hides_presence: item.find_flag("hides_presence"),
+    }
+}
+
+fn name_key(term: &str, user: &UserId) -> Option<Key> {
+    let initial = term.chars().next()?;
+    Some(Key::text(initial, format!("{term}{BORDER}{user}")))
+}
+
+fn name_keys(user: &User) -> Vec<(Table, Key)> {
+    let terms = name_terms(&user.id, user.display_name.as_deref());
+    terms.iter().filter_map(|term| Some((Table::Names, name_key(term, &user.id)?))).collect()
+}
+
+impl Engine {
+    /// Reads a user's row, lets `change` make a new one of it, and writes that, again if somebody was faster. `None`
+    /// from `change` leaves it as it is.
+    pub(crate) async fn update_row(
+        &self,
+        user: &UserId,
+        change: impl Fn(Item) -> Result<Option<Item>, Refusal>,
+    ) -> Result<Item, StoreError> {
+        let key = Key::new(user);
+        loop {
+            let row = self.rows.get(Table::Users, &key).await?;
+            let only = row.as_ref().map_or(Only::IfAbsent, |row| Only::IfVersion(row.version()));
+            let before = row.unwrap_or_default();
+            let Some(item) = change(before.clone())? else { return Ok(before) };
+            let item = item.versioned(before.version() + 1);
+            if self.rows.put(Table::Users, &key, &item, only).await? == Written::Done {
+                return Ok(before);
+            }
+        }
+    }
+
+    /// The names first: one that leads to nobody is passed over, somebody without a name could not be found.
+    pub(crate) async fn create_user_now(&self, user: User) -> Result<(), StoreError> {
+        let _work = self.begin_write()?;
+        if self.user_now(&user.id).await?.is_some() {
+            return Err(Refusal::UserExists.into());
+        }
+        self.write_names(&user).await?;
+        self.update_row(&user.id, |row| match decode_user(&user.id, &row) {
+            Some(_) => Err(Refusal::UserExists),
+            None => Ok(Some(with_user(row, &user))),
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn write_names(&self, user: &User) -> Result<(), StoreError> {
+        let rows = name_keys(user).into_iter().map(|(table, key)| (table, key, Item::new().versioned(1)));
+        Ok(self.rows.put_all(rows.collect()).await?)
+    }
+
+    pub(crate) async fn update_user_now(&self, update: UserUpdate) -> Result<(), StoreError> {
+        let _work = self.begin_write()?;
+        let before = self.user_now(&update.id).await?.ok_or(Refusal::NoSuchUser)?;
+        let changed = |user: User| User {
+            display_name: update.display_name.clone().or(user.display_name),
+            password_hash: update.password_hash.clone().or(user.password_hash),
+            ..user
+        };
+        let after = changed(before.clone());
+        self.write_names(&after).await?;
+        self.update_row(&update.id, |row| match decode_user(&update.id, &row) {
+            Some(user) => Ok(Some(with_user(row, &changed(user)))),
+            None => Err(Refusal::NoSuchUser),
+        })
+        .await?;
+        let kept = name_keys(&after);
+        let old: Vec<_> = name_keys(&before).into_iter().filter(|key| !kept.contains(key)).collect();
+        Ok(self.rows.delete_all(old).await?)
+    }
+
+    pub(crate) async fn user_now(&self, id: &UserId) -> Result<Option<User>, StoreError> {
+        let row = self.rows.get(Table::Users, &Key::new(id)).await?;
+        Ok(row.and_then(|row| decode_user(id, &row)))
+    }
+
+    pub(crate) async fn people_now(&self, ids: &[UserId]) -> Result<Vec<Person>, StoreError> {
+        let users = self.users_now(ids).await?;
+        Ok(users.iter().flatten().map(Person::from).collect())
+    }
+
+    async fn users_now(&self, ids: &[UserId]) -> Result<Vec<Option<User>>, StoreError> {
+        let rows = self.rows.get_many(ids.iter().map(|id| (Table::Users, Key::new(id))).collect()).await?;
+        Ok(ids.iter().zip(rows).map(|(id, row)| decode_user(id, &row?)).collect())
+    }
+
+    pub(crate) async fn find_people_now(
+        &self,
+        prefix: &NamePrefix,
+        limit: usize,
+    ) -> Result<Vec<Person>, StoreError> {
+        let Some(initial) = prefix.as_str().chars().next() else { return Ok(Vec::new()) };
+        let mut found: Vec<Person> = Vec::new();
+        let mut after: Option<String> = None;
+        while found.len() < limit {
+            let query = Query {
+                table: Table::Names,
+                partition: initial.to_string(),
+                range: match &after {
+                    None => SortRange::Prefix(prefix.as_str().to_owned()),
+                    Some(after) => SortRange::After(after.clone()),
+                },
+                descending: false,
+                limit: (2 * limit).max(20),
+                fields: &["version"],
+            };
+            let slice = self.rows.query(query).await?;
+            let names = slice.rows.iter().filter_map(|(sort, _)| match sort {
+                Sort::Text(text) if text.starts_with(prefix.as_str()) => text.split_once(BORDER),
+                _ => None,
+            });
+            let names: Vec<(&str, UserId)> =
+                names.filter_map(|(term, id)| Some((term, id.parse().ok()?))).collect();
+            let ids: Vec<_> = names.iter().map(|(_, id)| id.clone()).collect();
+            for ((term, _), user) in names.iter().zip(self.users_now(&ids).await?) {
+                // A name that somebody had before, or that a sign-up left which came second.
+                let Some(user) = user else { continue };
+                let terms = name_terms(&user.id, user.display_name.as_deref());
+                let is_first = prefix.match_in(&terms) == Some(term);
+                if is_first && found.len() < limit {
+                    found.push(Person::from(&user));
+                }
+            }
+            match slice.rows.last() {
+                Some((Sort::Text(last), _)) if slice.more && last.starts_with(prefix.as_str()) => {
+                    after = Some(last.clone());
+                }
+                _ => break,
+            }
+        }
+        Ok(found)
+    }
+
+    pub(crate) async fn profile_now(&self, user: &UserId) -> Result<Profile, StoreError> {
+        let row = self.rows.get(Table::Users, &Key::new(user)).await?;
+        Ok(row.map(|row| decode_profile(&row)).unwrap_or_default())
+    }
+
+    pub(crate) async fn update_profile_now(
+        self: &Arc<Engine>,
+        update: ProfileUpdate,
+    ) -> Result<Profile, StoreError> {
+        let _work = self.begin_write()?;
+        let before = self
+            .update_row(&update.user, |row| {
+                let profile = update.applied_to(decode_profile(&row));
+                let mut row = row.flag("hides_presence", profile.hides_presence);
+                if let Some(at) = profile.last_seen_at {
+                    row = row.number("last_seen_at", at.millis());
+                }
+                Ok(Some(row))
+            })
+            .await?;
+        Ok(update.applied_to(decode_profile(&before)))
+    }
+}

@@ -1,0 +1,123 @@
+//! When news may have been lost: everybody connected here is given what was stored meanwhile.
+//!
+//! What was is read from the inbox rows, which every living node writes within a moment. After the death of a node, whose
+//! rows nobody writes, Redis tells in which conversations it may have been writing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, UserId};
+use tokio::time::sleep;
+
+use crate::NodeId;
+use crate::engine::Engine;
+use crate::rooms::Arrival;
+
+/// Between two people, so that a repair leaves room for the rest.
+const PACE: Duration = Duration::from_millis(1);
+
+/// Activity so long ago is looked at. More than a Redis failover takes, with all that is late.
+const LOOK_BACK_MS: i64 = 60_000;
+
+/// Nobody is pushed more than this of one conversation; the rest is there to be paged.
+const MOST_PUSHED: u64 = 1_000;
+
+pub(crate) async fn run(engine: Arc<Engine>) {
+    loop {
+        engine.repair.notified().await;
+        let pause = engine.settings.flush_interval() * 2;
+        engine.repair_everybody().await;
+        // Rows that were still to be written are there now.
+        sleep(pause).await;
+        engine.repair_everybody().await;
+    }
+}
+
+impl Engine {
+    pub(crate) async fn reconnect_everybody(&self) {
+        for user in self.local.everybody() {
+            if self.hints.connect(&user, &self.node).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn repair_everybody(self: &Arc<Engine>) {
+        let since = self.clock.now().plus_millis(-LOOK_BACK_MS);
+        for user in self.local.everybody() {
+            if let Err(error) = self.repair_user(&user, since).await {
+                tracing::debug!(%error, "somebody connected here could not be checked yet");
+            }
+            sleep(PACE).await;
+        }
+    }
+
+    async fn repair_user(self: &Arc<Engine>, user: &UserId, since: Timestamp) -> Result<(), StoreError> {
+        let places = self.listed(user).await?;
+        for place in places.iter().filter(|place| place.last_at >= since) {
+            self.repair_conversation(place.id, user).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells what was not told here yet.
+    async fn repair_conversation(
+        self: &Arc<Engine>,
+        id: ConversationId,
+        user: &UserId,
+    ) -> Result<(), StoreError> {
+        let head = self.head(id).await?;
+        if let Some(announced) = self.rooms.announced(id) {
+            if announced < head {
+                self.counters.repairs.add(1);
+                self.catch_up_to(id, head).await?;
+            }
+            return Ok(());
+        }
+        let known = match self.known_to(id, user).await {
+            Ok(known) => known,
+            Err(StoreError::Refused(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let member = known.member(user)?.clone();
+        let standing = self.standings_of(id, std::slice::from_ref(&member), Seq::MAX).await?[0].standing;
+        let Some(after) = standing.pending_after(member.joined_seq, head) else { return Ok(()) };
+        let after = after.max(head.minus(MOST_PUSHED));
+        self.counters.repairs.add(1);
+        let cells = self.dense(id, after.next(), head).await?;
+        let arrivals = cells.into_values().map(|cell| Arrival { cell, members: Arc::clone(&known.members) });
+        self.arrive(after, arrivals.collect());
+        Ok(())
+    }
+
+    /// A node has died. What it stored and told nobody is told now, and what it owed is written down.
+    pub(crate) async fn take_care_after(self: Arc<Engine>, node: NodeId) {
+        let since = self.clock.now().plus_millis(-LOOK_BACK_MS);
+        let Ok(conversations) = self.hints.recently_reserved(since).await else { return };
+        for id in conversations {
+            if let Err(error) = self.take_care_of(id).await {
+                tracing::debug!(%node, %error, "a conversation of a dead node could not be checked yet");
+            }
+            sleep(PACE).await;
+        }
+    }
+
+    async fn take_care_of(self: &Arc<Engine>, id: ConversationId) -> Result<(), StoreError> {
+        let known = match self.known(id).await {
+            Ok(known) => known,
+            Err(StoreError::Refused(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let Some(newest) = self.newest(id).await? else { return Ok(()) };
+        let here = known.members.iter().find(|member| self.local.is_here(&member.user));
+        if let Some(member) = here {
+            self.repair_conversation(id, &member.user).await?;
+        }
+        let users: Vec<_> = known.members.iter().map(|member| member.user.clone()).collect();
+        let touched = self.hints.whereabouts(id, &users).await.ok();
+        self.settle_pending(&newest.message, &known, touched.as_deref(), Some(&newest.message.sender))
+            .await?;
+        self.flush.note_message(&newest, &known);
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! What the operator may set about the engine itself.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineSettings {
+    /// A sender that has no answer by then is told to try again.
+    pub send_deadline_ms: u64,
+    /// A place that was handed out and is still empty after this time is closed with a void by whoever meets it.
+    pub void_after_ms: u64,
+    /// Inbox rows and the senders' own status rows are written at most this often each. They can be computed from the
+    /// messages, so a longer time costs nothing but work after Redis was lost.
+    pub flush_interval_ms: u64,
+    /// The same message id gives the same message for at least this long.
+    pub dedupe_window_seconds: u64,
+    /// Sends under way at a time, over all conversations; more are refused.
+    pub sends_in_flight: usize,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        EngineSettings {
+            send_deadline_ms: 10_000,
+            void_after_ms: 500,
+            flush_interval_ms: 1_000,
+            dedupe_window_seconds: 7 * 24 * 3_600,
+            sends_in_flight: 20_000,
+        }
+    }
+}
+
+impl EngineSettings {
+    pub(crate) fn send_deadline(&self) -> Duration {
+        Duration::from_millis(self.send_deadline_ms)
+    }
+
+    pub(crate) fn void_after(&self) -> Duration {
+        Duration::from_millis(self.void_after_ms)
+    }
+
+    pub(crate) fn flush_interval(&self) -> Duration {
+        Duration::from_millis(self.flush_interval_ms.max(10))
+    }
+
+    pub(crate) fn dedupe_window_ms(&self) -> i64 {
+        i64::try_from(self.dedupe_window_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX)
+    }
+}

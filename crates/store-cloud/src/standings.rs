@@ -1,0 +1,475 @@
+//! How far each member has come.
+//!
+//! A member's own messages move its boundaries too. That is not written with every message: the messages say it. A
+//! status row has been told of the member's own messages up to its `sent`; the rest is replayed when the row is read
+//! ([`Engine::standings_of`]), and written back once in a while ([`flush`](crate::flush)) or when it is news to somebody.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bluetick_core::ports::{Change, Mark, MemberStatus, Moved, Origin, Statuses};
+use bluetick_core::{
+    Boundaries, ConversationId, Member, Preferences, Receipts, Refusal, Seq, Standing, StoreError, UserId,
+};
+use tokio::time::Instant;
+
+use crate::append::LARGE;
+use crate::engine::Engine;
+use crate::keyed::OneAtATime;
+use crate::memberships::{Known, RoomRow, decode_member};
+use crate::rows::{Item, Key, Only, Table, Written};
+
+pub(crate) type Whose = (ConversationId, UserId);
+
+#[derive(Default)]
+pub(crate) struct Standings {
+    cached: Mutex<HashMap<Whose, Cached>>,
+    /// How many are unread, of those who were counted before: from where, up to where, how many.
+    counted: Mutex<HashMap<Whose, (Seq, Seq, u64)>>,
+    large: Mutex<HashMap<ConversationId, Everybody>>,
+    pub one_at_a_time: OneAtATime<Whose>,
+}
+
+/// A status row as it was last seen or written here, and what is not written yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loaded {
+    pub standing: Standing,
+    /// Of the row; 0 where there is none.
+    pub version: u64,
+    /// The joining it belongs to.
+    pub joined: Seq,
+}
+
+#[derive(Clone, Copy)]
+struct Cached {
+    loaded: Loaded,
+    is_dirty: bool,
+}
+
+/// The standings of a large group, which are not read one by one each time.
+struct Everybody {
+    version: u64,
+    read_at: Instant,
+    standings: Arc<HashMap<UserId, Standing>>,
+}
+
+/// What other nodes have written may be this old, in a large group.
+const LARGE_GROUP_AGE: Duration = Duration::from_secs(1);
+const MOST_CACHED: usize = 200_000;
+
+impl Standings {
+    fn cached(&self) -> MutexGuard<'_, HashMap<Whose, Cached>> {
+        self.cached.lock().expect("nothing panics while it holds the lock")
+    }
+
+    fn keep(&self, whose: Whose, loaded: Loaded, is_dirty: bool) {
+        if let Some(everybody) = self.large.lock().expect("no panic under the lock").get_mut(&whose.0) {
+            Arc::make_mut(&mut everybody.standings).insert(whose.1.clone(), loaded.standing);
+        }
+        let mut cached = self.cached();
+        if cached.len() >= MOST_CACHED {
+            cached.retain(|_, cached| cached.is_dirty);
+        }
+        cached.insert(whose, Cached { loaded, is_dirty });
+    }
+
+    /// A row that was just written.
+    pub fn kept(&self, whose: Whose, loaded: Loaded) {
+        self.keep(whose, loaded, false);
+    }
+
+    pub fn forget(&self, whose: &Whose) {
+        self.cached().remove(whose);
+        self.counted.lock().expect("no panic under the lock").remove(whose);
+        self.large.lock().expect("no panic under the lock").remove(&whose.0);
+    }
+
+    /// What is not written yet.
+    pub fn dirty(&self) -> Vec<Whose> {
+        self.cached().iter().filter(|(_, cached)| cached.is_dirty).map(|(whose, _)| whose.clone()).collect()
+    }
+
+    /// Another node has moved somebody's boundaries.
+    pub fn heard(&self, moved: &Moved) {
+        let mut large = self.large.lock().expect("no panic under the lock");
+        if let Some(everybody) = large.get_mut(&moved.conversation) {
+            let standing = Arc::make_mut(&mut everybody.standings).entry(moved.user.clone()).or_default();
+            standing.delivered = standing.delivered.max(moved.own.delivered);
+            standing.read = standing.read.max(moved.own.read);
+            if let Some(shown) = moved.shown {
+                standing.shown_read = standing.shown_read.max(shown.read);
+            }
+        }
+    }
+}
+
+pub(crate) fn status_item(standing: &Standing, version: u64) -> Item {
+    Item::new()
+        .count("last_delivered_seq", standing.delivered.get())
+        .count("last_read_seq", standing.read.get())
+        .count("shown_read_seq", standing.shown_read.get())
+        .count("acknowledged_seq", standing.acknowledged.get())
+        .count("sent_seq", standing.sent.get())
+        .flag("hides_reads", standing.preferences.hides_reads)
+        .versioned(version)
+}
+
+/// What else the member set stands in the inbox row.
+pub(crate) fn decode_status(item: &Item) -> Standing {
+    let seq = |name| Seq::new(item.find_count(name));
+    Standing {
+        delivered: seq("last_delivered_seq"),
+        read: seq("last_read_seq"),
+        shown_read: seq("shown_read_seq"),
+        acknowledged: seq("acknowledged_seq"),
+        sent: seq("sent_seq"),
+        preferences: Preferences { hides_reads: item.find_flag("hides_reads"), ..Preferences::default() },
+    }
+}
+
+fn only(version: u64) -> Only {
+    if version == 0 { Only::IfAbsent } else { Only::IfVersion(version) }
+}
+
+impl Engine {
+    /// Where these members stand, their own messages up to `through` included.
+    pub(crate) async fn standings_of(
+        &self,
+        id: ConversationId,
+        members: &[Member],
+        through: Seq,
+    ) -> Result<Vec<Loaded>, StoreError> {
+        let keys = members.iter().map(|member| (Table::MessageStatus, Key::text(&member.user, id)));
+        let rows = self.rows.get_many(keys.collect()).await?;
+        self.replayed(id, members, rows, through).await
+    }
+
+    async fn replayed(
+        &self,
+        id: ConversationId,
+        members: &[Member],
+        rows: Vec<Option<Item>>,
+        through: Seq,
+    ) -> Result<Vec<Loaded>, StoreError> {
+        let users: Vec<_> = members.iter().map(|member| member.user.clone()).collect();
+        let hinted = self.hints.sent(id, &users).await.ok();
+        let mut all = Vec::with_capacity(members.len());
+        // What each has to be told of: own messages above the first, up to the second.
+        let mut untold: HashMap<&str, (usize, Seq, Seq)> = HashMap::new();
+        for (index, (member, row)) in members.iter().zip(rows).enumerate() {
+            let version = row.as_ref().map_or(0, Item::version);
+            let mut standing = row.as_ref().map(decode_status).unwrap_or_default();
+            let joined = member.joined_seq;
+            match &hinted {
+                Some(hinted) => {
+                    let (above, sent) = (standing.sent.max(joined.previous()), hinted[index].min(through));
+                    if sent > above {
+                        untold.insert(member.user.as_str(), (index, above, sent));
+                    }
+                }
+                // This node's own word is all there is.
+                None => {
+                    let cached = self.standings.cached().get(&(id, member.user.clone())).copied();
+                    if let Some(cached) = cached.filter(|c| c.is_dirty && c.loaded.joined == joined) {
+                        standing.advance(&cached.loaded.standing);
+                    }
+                }
+            }
+            all.push(Loaded { standing, version, joined });
+        }
+        let (first, last) = untold.values().fold((Seq::MAX, Seq::ZERO), |(first, last), (_, above, sent)| {
+            (first.min(above.next()), last.max(*sent))
+        });
+        if first <= last {
+            self.each_writer(id, first, last, |seq, sender, content_type| {
+                if let Some((index, above, sent)) = untold.get(sender)
+                    && (above.next()..=*sent).contains(&seq)
+                    && content_type.counts_as_unread()
+                {
+                    all[*index].standing.reply(seq);
+                }
+            })
+            .await?;
+        }
+        Ok(all)
+    }
+
+    /// Where the sender of the message that is about to stand at `seq` stood before.
+    pub(crate) async fn standing_before(
+        &self,
+        known: &Known,
+        sender: &UserId,
+        seq: Seq,
+    ) -> Result<Loaded, StoreError> {
+        let member = known.member(sender)?;
+        let whose = (known.facts.id, sender.clone());
+        let cached = self.standings.cached().get(&whose).copied();
+        if let Some(cached) = cached.filter(|cached| cached.loaded.joined == member.joined_seq) {
+            return Ok(cached.loaded);
+        }
+        let loaded = self.standings_of(whose.0, std::slice::from_ref(member), seq.previous()).await?;
+        Ok(loaded[0])
+    }
+
+    /// The sender has read what came before its message. `Some` when others have to hear of it; it is written then.
+    pub(crate) async fn replied(
+        &self,
+        known: &Known,
+        sender: &UserId,
+        loaded: Loaded,
+        seq: Seq,
+    ) -> Result<Option<Moved>, StoreError> {
+        let whose = (known.facts.id, sender.clone());
+        let _one = self.standings.one_at_a_time.enter(&whose).await;
+        let cached = self.standings.cached().get(&whose).copied();
+        let mut loaded = match cached {
+            Some(cached) if cached.loaded.joined == loaded.joined => cached.loaded,
+            _ => loaded,
+        };
+        loop {
+            let before = loaded.standing;
+            let is_news = loaded.standing.reply(seq);
+            if !is_news {
+                self.standings.keep(whose, loaded, true);
+                return Ok(None);
+            }
+            match self.write_standing(&whose, &mut loaded).await? {
+                Some(()) => {
+                    self.standings.keep(whose.clone(), loaded, false);
+                    return Ok(Some(self.moved(known, sender, before, loaded.standing, None, None)));
+                }
+                None => {
+                    let member = known.member(sender)?;
+                    let again = self.standings_of(whose.0, std::slice::from_ref(member), seq.previous());
+                    loaded = again.await?[0];
+                }
+            }
+        }
+    }
+
+    /// `None` when somebody else has written the row meanwhile.
+    pub(crate) async fn write_standing(
+        &self,
+        (id, user): &Whose,
+        loaded: &mut Loaded,
+    ) -> Result<Option<()>, StoreError> {
+        let item = status_item(&loaded.standing, loaded.version + 1);
+        let key = Key::text(user, id);
+        match self.rows.put(Table::MessageStatus, &key, &item, only(loaded.version)).await? {
+            Written::Done => {
+                loaded.version += 1;
+                Ok(Some(()))
+            }
+            Written::Refused(_) => Ok(None),
+        }
+    }
+
+    /// Writes what a member's own messages came to.
+    pub(crate) async fn flush_standing(&self, whose: &Whose) -> Result<(), StoreError> {
+        let _one = self.standings.one_at_a_time.enter(whose).await;
+        let cached = self.standings.cached().get(whose).copied();
+        let Some(Cached { mut loaded, is_dirty: true }) = cached else { return Ok(()) };
+        if self.write_standing(whose, &mut loaded).await?.is_some() {
+            self.standings.keep(whose.clone(), loaded, false);
+            return Ok(());
+        }
+        // Another node has written it: this node's word is added to that.
+        let key = Key::text(&whose.1, whose.0);
+        let row = self.rows.get(Table::MessageStatus, &key).await?;
+        let mut merged = row.as_ref().map(decode_status).unwrap_or_default();
+        merged.advance(&loaded.standing);
+        let version = row.as_ref().map_or(0, Item::version);
+        let mut loaded = Loaded { standing: merged, version, joined: loaded.joined };
+        let is_dirty = self.write_standing(whose, &mut loaded).await?.is_none();
+        self.standings.keep(whose.clone(), loaded, is_dirty);
+        Ok(())
+    }
+
+    fn moved(
+        &self,
+        known: &Known,
+        user: &UserId,
+        before: Standing,
+        now: Standing,
+        unread: Option<u64>,
+        origin: Option<Origin>,
+    ) -> Moved {
+        Moved {
+            conversation: known.facts.id,
+            user: user.clone(),
+            members: Arc::clone(&known.members),
+            own: now.own(),
+            shown: (now.shown() != before.shown()).then(|| now.shown()),
+            unread,
+            origin,
+        }
+    }
+
+    pub(crate) async fn mark_now(self: &Arc<Engine>, mark: Mark) -> Result<Boundaries, StoreError> {
+        let _work = self.begin_write()?;
+        let (id, user) = (mark.conversation, &mark.user);
+        let head = self.head_for(id, mark.seq).await?;
+        let whose = (id, user.clone());
+        let _one = self.standings.one_at_a_time.enter(&whose).await;
+        loop {
+            let wanted = vec![
+                (Table::Rooms, Key::new(id)),
+                (Table::Members, Key::text(id, user)),
+                (Table::MessageStatus, Key::text(user, id)),
+                (Table::PendingDeliveries, Key::text(user, id)),
+            ];
+            let [room, member, status, pending] = self.get_several(wanted).await?;
+            let room = RoomRow::decode(id, &room.ok_or(Refusal::NotAMember)?)?;
+            let Some(known) = self.known_by(&room).await? else { continue };
+            let member = member.filter(|item| !item.find_flag("left")).ok_or(Refusal::NotAMember)?;
+            let member = decode_member(user.clone(), &member);
+            let before = self.replayed(id, std::slice::from_ref(&member), vec![status], Seq::MAX).await?[0];
+            let mut after = before;
+            after.standing.mark(mark.kind, mark.seq, head);
+            if after.standing != before.standing {
+                if self.write_standing(&whose, &mut after).await?.is_none() {
+                    continue;
+                }
+                self.standings.keep(whose.clone(), after, false);
+            }
+            self.local.acknowledged(user, id, after.standing.acknowledged);
+            if let Some(pending) = pending {
+                self.clear_pending(user, &known, &pending, after.standing).await?;
+            }
+            let (now, then) = (after.standing, before.standing);
+            if now.own() != then.own() || now.shown() != then.shown() {
+                let unread = (now.read >= head && head > Seq::ZERO).then_some(0);
+                let moved = self.moved(&known, user, then, now, unread, mark.origin);
+                self.tell_change(Change::Moved(moved));
+            }
+            return Ok(now.own());
+        }
+    }
+
+    /// The head, or at least `seq` where that is known to be below it. Everything up to there has been told here.
+    async fn head_for(self: &Arc<Engine>, id: ConversationId, seq: Seq) -> Result<Seq, StoreError> {
+        let announced = self.rooms.announced(id).unwrap_or(Seq::ZERO);
+        if seq <= announced {
+            return Ok(announced);
+        }
+        let head = self.newest(id).await?.map_or(Seq::ZERO, |cell| cell.seq());
+        self.catch_up_to(id, head.min(seq)).await?;
+        Ok(head.max(announced))
+    }
+
+    /// Of everybody in a conversation, in the order of the members.
+    pub(crate) async fn everybodys_standings(&self, known: &Known) -> Result<Vec<Standing>, StoreError> {
+        let id = known.facts.id;
+        let is_large = known.members.len() > LARGE;
+        if is_large {
+            let large = self.standings.large.lock().expect("no panic under the lock");
+            if let Some(everybody) = large.get(&id)
+                && everybody.version == known.version
+                && everybody.read_at.elapsed() < LARGE_GROUP_AGE
+            {
+                let of = |member: &Member| everybody.standings.get(&member.user).copied();
+                return Ok(known.members.iter().map(|member| of(member).unwrap_or_default()).collect());
+            }
+        }
+        let members: Vec<Member> = known.members.iter().cloned().collect();
+        let loaded = self.standings_of(id, &members, Seq::MAX).await?;
+        let standings: Vec<_> = loaded.into_iter().map(|loaded| loaded.standing).collect();
+        if is_large {
+            let by_user = members.into_iter().map(|member| member.user).zip(standings.iter().copied());
+            let standings = Arc::new(by_user.collect());
+            let everybody = Everybody { version: known.version, read_at: Instant::now(), standings };
+            let mut large = self.standings.large.lock().expect("no panic under the lock");
+            large.retain(|_, everybody| everybody.read_at.elapsed() < LARGE_GROUP_AGE);
+            large.insert(id, everybody);
+        }
+        Ok(standings)
+    }
+
+    pub(crate) async fn all_statuses(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+    ) -> Result<Statuses, StoreError> {
+        let known = self.known_to(id, reader).await?;
+        let (standings, newest) = tokio::join!(self.everybodys_standings(&known), self.newest(id));
+        let members = known.members.iter().zip(standings?).map(|(member, standing)| MemberStatus {
+            user: member.user.clone(),
+            boundaries: if member.user == *reader { standing.own() } else { standing.shown() },
+            joined: member.joined_seq,
+        });
+        Ok(Statuses { head: newest?.map_or(Seq::ZERO, |cell| cell.seq()), members: members.collect() })
+    }
+
+    pub(crate) async fn count_receipts(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+        seq: Seq,
+    ) -> Result<Receipts, StoreError> {
+        let known = self.known_to(id, reader).await?;
+        let joined = known.member(reader)?.joined_seq;
+        let cell = if seq < joined { None } else { self.cell(id, seq).await? };
+        let cell = cell.filter(|cell| !cell.is_void()).ok_or(Refusal::NoSuchMessage)?;
+        let standings = self.everybodys_standings(&known).await?;
+        let mut receipts = Receipts::default();
+        for (member, standing) in known.members.iter().zip(standings) {
+            if member.joined_seq <= seq && member.user != cell.message.sender {
+                receipts.recipients += 1;
+                receipts.delivered += usize::from(standing.shown().delivered >= seq);
+                receipts.read += usize::from(standing.shown().read >= seq);
+            }
+        }
+        Ok(receipts)
+    }
+
+    /// The members for somebody who is one for sure.
+    pub(crate) async fn known_to(&self, id: ConversationId, reader: &UserId) -> Result<Known, StoreError> {
+        loop {
+            let (row, _) = self.membership(id, reader).await?;
+            if let Some(known) = self.known_by(&row).await? {
+                known.member(reader)?;
+                return Ok(known);
+            }
+        }
+    }
+
+    /// How many are unread: by others, no notices, no voids. What was counted before is not counted again, since cells
+    /// never change.
+    pub(crate) async fn unread(
+        &self,
+        id: ConversationId,
+        member: &Member,
+        standing: &Standing,
+        head: Seq,
+    ) -> Result<u64, StoreError> {
+        let from = standing.read_since(member.joined_seq);
+        if from >= head {
+            return Ok(0);
+        }
+        let whose = (id, member.user.clone());
+        let before = self.standings.counted.lock().expect("no panic under the lock").get(&whose).copied();
+        let (through, mut count) = match before {
+            Some((counted_from, through, count)) if counted_from == from && through <= head => {
+                (through, count)
+            }
+            _ => (from, 0),
+        };
+        // Only what is dense can be relied upon later.
+        let (mut dense, mut counted) = (through, count);
+        self.each_writer(id, through.next(), head, |seq, sender, content_type| {
+            let counts = content_type.counts_as_unread() && sender != member.user.as_str();
+            count += u64::from(counts);
+            if seq == dense.next() {
+                (dense, counted) = (seq, counted + u64::from(counts));
+            }
+        })
+        .await?;
+        let mut all = self.standings.counted.lock().expect("no panic under the lock");
+        if all.len() >= MOST_CACHED {
+            all.clear();
+        }
+        all.insert(whose, (from, dense, counted));
+        Ok(count)
+    }
+}

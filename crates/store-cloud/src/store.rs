@@ -1,0 +1,134 @@
+//! The port, as this engine keeps it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bluetick_core::ports::{
+    Accepted, AddMembers, Append, Health, Mark, Missed, NewConversation, Opened, Position, Prefer,
+    RemoveMember, Statuses, Store, UserUpdate,
+};
+use bluetick_core::{
+    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, Message,
+    NamePrefix, Page, PageFrom, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, User,
+    UserId,
+};
+
+use crate::engine::{CloudStore, Engine};
+
+#[async_trait]
+impl Store for CloudStore {
+    async fn create_user(&self, user: User) -> Result<(), StoreError> {
+        self.engine.create_user_now(user).await
+    }
+
+    async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError> {
+        self.engine.update_user_now(update).await
+    }
+
+    async fn user(&self, id: &UserId) -> Result<Option<User>, StoreError> {
+        self.engine.user_now(id).await
+    }
+
+    async fn people(&self, ids: Vec<UserId>) -> Result<Vec<Person>, StoreError> {
+        self.engine.people_now(&ids).await
+    }
+
+    async fn find_people(&self, prefix: &NamePrefix, limit: usize) -> Result<Vec<Person>, StoreError> {
+        self.engine.find_people_now(prefix, limit).await
+    }
+
+    async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
+        self.engine.open_now(new).await
+    }
+
+    async fn conversation(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+    ) -> Result<ConversationView, StoreError> {
+        self.engine.view(id, reader).await
+    }
+
+    async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError> {
+        self.engine.add_now(add).await
+    }
+
+    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
+        self.engine.remove_now(remove).await
+    }
+
+    async fn append(&self, append: Append) -> Result<Accepted, StoreError> {
+        self.engine.accept(append)
+    }
+
+    async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
+        self.engine.page_now(&request).await
+    }
+
+    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
+        self.engine.mark_now(mark).await
+    }
+
+    async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
+        self.engine.all_statuses(id, reader).await
+    }
+
+    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
+        self.engine.count_receipts(id, reader, seq).await
+    }
+
+    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
+        self.engine.prefer_now(prefer).await
+    }
+
+    async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
+        self.engine.inbox_page(request).await
+    }
+
+    async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {
+        self.engine.entry(id, reader).await
+    }
+
+    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
+        self.engine.missed(user, positions).await
+    }
+
+    async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
+        self.engine.profile_now(user).await
+    }
+
+    async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError> {
+        self.engine.update_profile_now(update).await
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch::FIRST
+    }
+
+    fn health(&self) -> Health {
+        Health::Writable
+    }
+
+    async fn close(&self) {
+        self.shut().await;
+    }
+}
+
+impl Engine {
+    async fn page_now(self: &Arc<Engine>, request: &PageRequest) -> Result<Page, StoreError> {
+        let id = request.conversation;
+        let (membership, newest) = tokio::join!(self.membership(id, &request.reader), self.newest(id));
+        let (_, member) = membership?;
+        let head = newest?.map_or(Seq::ZERO, |cell| cell.seq());
+        let window = request.window(member.joined_seq, head);
+        let (first, last) = (*window.start(), *window.end());
+        let messages: Vec<Message> = if first <= last && !matches!(request.from, PageFrom::After(Seq::MAX)) {
+            let cells = self.dense(id, first, last).await?;
+            cells.into_values().map(|cell| Message::clone(&cell.message)).collect()
+        } else {
+            Vec::new()
+        };
+        Page::new(request, member.joined_seq, head, messages)
+            .map_err(|hole| StoreError::Damaged(hole.to_string()))
+    }
+}
