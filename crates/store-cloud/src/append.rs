@@ -12,10 +12,18 @@ use crate::engine::Engine;
 use crate::hints::{MessageKey, Place, Reserve, Reserved, Touched};
 use crate::memberships::Known;
 use crate::rooms::Arrival;
+use crate::standings::Loaded;
 
 /// In larger conversations nobody is looked up one by one: every node is told, the inboxes are moved once in a while, and
 /// every member always counts as one who may have missed something.
 pub(crate) const LARGE: usize = 100;
+
+/// How a message came to its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Usual,
+    WithoutHints,
+}
 
 impl Engine {
     /// What one person sends to one conversation keeps its order: each message has its place before the next one asks for
@@ -132,7 +140,7 @@ impl Engine {
             }
             Placed::Taken(_) => return Ok(None),
         }
-        Ok(Some(self.stored(cell, known, touched, standing?, place.settled).await))
+        Ok(Some(self.stored(cell, known, touched, standing?, place.settled, Way::Usual).await))
     }
 
     /// Moves the conversation up in everybody's inbox and learns where they are. `None` where that is not known or not
@@ -151,14 +159,20 @@ impl Engine {
         cell: Cell,
         known: &Known,
         touched: Option<Vec<Touched>>,
-        standing: crate::standings::Loaded,
+        standing: Loaded,
         settled: Seq,
+        way: Way,
     ) -> Result<Appended, StoreError> {
         let message = Arc::clone(&cell.message);
         let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
         self.settle_pending(&message, known, touched.as_deref(), Some(&message.sender)).await?;
-        self.flush.note_message(&cell, known);
-        let moved = self.replied(known, &message.sender, standing, message.seq).await?;
+        // Without Redis, nobody else would know what is written later.
+        let at_once = way == Way::WithoutHints;
+        match at_once && known.members.len() <= LARGE {
+            true => self.write_inboxes(&cell, known).await?,
+            false => self.flush.note_message(&cell, known),
+        }
+        let moved = self.replied(known, &message.sender, standing, message.seq, at_once).await?;
         self.send_news(&cell, known, touched.as_deref(), settled);
         let arrival = Arrival { cell, members: Arc::clone(&known.members) };
         if let Some(told) = self.arrive(settled, vec![arrival]) {

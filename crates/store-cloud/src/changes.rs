@@ -333,7 +333,10 @@ impl Engine {
         };
         self.settle_pending(first, &known, touched.as_deref(), None).await?;
         for cell in &cells {
-            self.flush.note_message(cell, &known);
+            match touched.is_none() && known.members.len() <= LARGE {
+                true => self.write_inboxes(cell, &known).await?,
+                false => self.flush.note_message(cell, &known),
+            }
             self.send_news(cell, &known, touched.as_deref(), settled);
         }
         let members = &known.members;

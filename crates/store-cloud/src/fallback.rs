@@ -11,7 +11,7 @@ use bluetick_core::ports::{Append, Appended};
 use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, decide};
 use tokio::time::Instant;
 
-use crate::append::is_same;
+use crate::append::{Way, is_same};
 use crate::cells::{Cell, Placed};
 use crate::engine::Engine;
 use crate::hints::MessageKey;
@@ -114,7 +114,7 @@ impl Engine {
                     ledger.note(&cell);
                     self.ledgers.stored(id, seq);
                     drop(ledger);
-                    return self.stored(cell, &known, None, standing, settled).await;
+                    return self.stored(cell, &known, None, standing, settled, Way::WithoutHints).await;
                 }
                 Placed::Taken(taken) => ledger.note(&taken),
             }

@@ -108,6 +108,11 @@ impl Engine {
         side_by_side(AT_ONCE, writing.collect()).await;
     }
 
+    pub(crate) async fn write_inboxes(&self, cell: &Cell, known: &Known) -> Result<(), StoreError> {
+        let dirty = Dirty { cell: cell.clone(), known: known.clone(), since: Instant::now() };
+        self.flush_inboxes(&dirty).await
+    }
+
     async fn flush_inboxes(&self, dirty: &Dirty) -> Result<(), StoreError> {
         let id = dirty.known.facts.id;
         let users: Vec<_> = dirty.known.members.iter().map(|member| member.user.clone()).collect();

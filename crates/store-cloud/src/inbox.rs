@@ -125,12 +125,7 @@ impl Engine {
                         if entry.place() != *place {
                             self.put_right(user, &entry).await;
                         }
-                        // One that moved up while somebody pages is on no later page.
-                        if filter.takes(entry.place().shelf)
-                            && after.is_none_or(|after| entry.place() > after)
-                        {
-                            entries.push(entry);
-                        }
+                        entries.push((*place, entry));
                     }
                     Err(StoreError::Refused(_)) => {
                         let _may_fail = self.hints.shelve(user, place.id, None).await;
@@ -143,11 +138,12 @@ impl Engine {
                 break;
             }
         }
-        entries.sort_by_key(InboxEntry::place);
-        entries.dedup_by_key(|entry| entry.conversation.id);
         let more = entries.len() > limit.count();
         entries.truncate(limit.count());
-        let next = entries.last().filter(|_| more).map(InboxEntry::place);
+        // By where it was listed and not by where it turned out to be, or something in between would be skipped.
+        let next = entries.last().filter(|_| more).map(|(place, _)| *place);
+        let mut entries: Vec<_> = entries.into_iter().map(|(_, entry)| entry).collect();
+        entries.sort_by_key(InboxEntry::place);
         Ok(InboxPage { entries, next })
     }
 

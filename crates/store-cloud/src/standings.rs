@@ -153,7 +153,7 @@ impl Engine {
         through: Seq,
     ) -> Result<Vec<Loaded>, StoreError> {
         let users: Vec<_> = members.iter().map(|member| member.user.clone()).collect();
-        let hinted = self.hints.sent(id, &users).await.ok();
+        let hinted = self.last_sent(id, &users).await?;
         let mut all = Vec::with_capacity(members.len());
         // What each has to be told of: own messages above the first, up to the second.
         let mut untold: HashMap<&str, (usize, Seq, Seq)> = HashMap::new();
@@ -195,6 +195,20 @@ impl Engine {
         Ok(all)
     }
 
+    /// The newest place each has written to lately, as Redis says, or the rows where it has forgotten. `None` without
+    /// Redis: then it was written into the status rows at once.
+    async fn last_sent(&self, id: ConversationId, users: &[UserId]) -> Result<Option<Vec<Seq>>, StoreError> {
+        match self.hints.sent(id, users).await {
+            Ok(Some(sent)) => Ok(Some(sent)),
+            Ok(None) => {
+                let recent = self.recent(id).await?;
+                let sent = users.iter().map(|user| recent.sent.get(user).copied().unwrap_or_default());
+                Ok(Some(sent.collect()))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
     /// Where the sender of the message that is about to stand at `seq` stood before.
     pub(crate) async fn standing_before(
         &self,
@@ -212,13 +226,15 @@ impl Engine {
         Ok(loaded[0])
     }
 
-    /// The sender has read what came before its message. `Some` when others have to hear of it; it is written then.
+    /// The sender has read what came before its message. `Some` when others have to hear of it; it is written then, or
+    /// `at_once` in any case.
     pub(crate) async fn replied(
         &self,
         known: &Known,
         sender: &UserId,
         loaded: Loaded,
         seq: Seq,
+        at_once: bool,
     ) -> Result<Option<Moved>, StoreError> {
         let whose = (known.facts.id, sender.clone());
         let _one = self.standings.one_at_a_time.enter(&whose).await;
@@ -230,14 +246,15 @@ impl Engine {
         loop {
             let before = loaded.standing;
             let is_news = loaded.standing.reply(seq);
-            if !is_news {
+            if !is_news && !at_once {
                 self.standings.keep(whose, loaded, true);
                 return Ok(None);
             }
             match self.write_standing(&whose, &mut loaded).await? {
                 Some(()) => {
                     self.standings.keep(whose.clone(), loaded, false);
-                    return Ok(Some(self.moved(known, sender, before, loaded.standing, None, None)));
+                    let moved = self.moved(known, sender, before, loaded.standing, None, None);
+                    return Ok(is_news.then_some(moved));
                 }
                 None => {
                     let member = known.member(sender)?;

@@ -1,6 +1,9 @@
-//! The engine over tables, hints and neighbours in memory: the rules alone, without servers.
+//! The engine over tables, hints and neighbours in memory: the rules alone, without servers. With hints that work, with
+//! none at all, and with hints that are forgotten all the time: what is promised is the same.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bluetick_conformance::{Harness, NOW};
@@ -10,6 +13,7 @@ use bluetick_store_cloud::hints::memory::MemoryHints;
 use bluetick_store_cloud::neighbours::memory::Street;
 use bluetick_store_cloud::rows::memory::MemoryRows;
 use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
+use tokio::task::JoinHandle;
 
 #[derive(Clone, Default)]
 struct World {
@@ -18,14 +22,56 @@ struct World {
     street: Street,
 }
 
-struct Cloud {
+/// What Redis is like.
+trait Weather: Send + Sync + 'static {
+    fn prepare(_hints: &MemoryHints) -> Option<JoinHandle<()>> {
+        None
+    }
+}
+
+struct Fair;
+struct Away;
+struct Forgetful;
+
+impl Weather for Fair {}
+
+impl Weather for Away {
+    fn prepare(hints: &MemoryHints) -> Option<JoinHandle<()>> {
+        hints.set_away(true);
+        None
+    }
+}
+
+impl Weather for Forgetful {
+    fn prepare(hints: &MemoryHints) -> Option<JoinHandle<()>> {
+        let hints = hints.clone();
+        Some(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                hints.forget_everything();
+            }
+        }))
+    }
+}
+
+struct Cloud<W> {
     world: World,
     store: Arc<CloudStore>,
     life: u32,
+    weather: Option<JoinHandle<()>>,
+    of: PhantomData<W>,
 }
 
-impl Cloud {
-    fn open(world: World, life: u32, listener: Arc<dyn CommitListener>) -> Cloud {
+impl<W> Drop for Cloud<W> {
+    fn drop(&mut self) {
+        if let Some(weather) = &self.weather {
+            weather.abort();
+        }
+    }
+}
+
+impl<W: Weather> Cloud<W> {
+    fn open(world: World, life: u32, listener: Arc<dyn CommitListener>) -> Cloud<W> {
         let node = NodeId::new(format!("node-{life}"));
         let store = CloudStore::open(CloudParts {
             rows: world.rows.clone(),
@@ -36,13 +82,14 @@ impl Cloud {
             clock: Arc::new(ManualClock::at(NOW)),
             settings: EngineSettings::default(),
         });
-        Cloud { world, store: Arc::new(store), life }
+        let weather = W::prepare(&world.hints);
+        Cloud { world, store: Arc::new(store), life, weather, of: PhantomData }
     }
 }
 
 #[async_trait]
-impl Harness for Cloud {
-    async fn start(listener: Arc<dyn CommitListener>) -> Cloud {
+impl<W: Weather> Harness for Cloud<W> {
+    async fn start(listener: Arc<dyn CommitListener>) -> Cloud<W> {
         Cloud::open(World::default(), 1, listener)
     }
 
@@ -50,16 +97,30 @@ impl Harness for Cloud {
         self.store.clone()
     }
 
-    async fn crash_and_restart(self, listener: Arc<dyn CommitListener>) -> Cloud {
-        let Cloud { world, store, life } = self;
-        drop(store);
-        Cloud::open(world, life + 1, listener)
+    async fn crash_and_restart(self, listener: Arc<dyn CommitListener>) -> Cloud<W> {
+        // One thing at a time: who loses Redis and a node in the same moment may lose the order of an inbox.
+        if self.weather.is_some() {
+            self.store.close().await;
+        }
+        let (world, life) = (self.world.clone(), self.life + 1);
+        drop(self);
+        Cloud::open(world, life, listener)
     }
 
-    async fn close_and_reopen(self, listener: Arc<dyn CommitListener>) -> Cloud {
+    async fn close_and_reopen(self, listener: Arc<dyn CommitListener>) -> Cloud<W> {
         self.store.close().await;
         self.crash_and_restart(listener).await
     }
 }
 
-bluetick_conformance::suite!(Cloud);
+mod with_redis {
+    bluetick_conformance::suite!(super::Cloud<super::Fair>);
+}
+
+mod without_redis {
+    bluetick_conformance::suite!(super::Cloud<super::Away>);
+}
+
+mod with_a_redis_that_forgets {
+    bluetick_conformance::suite!(super::Cloud<super::Forgetful>);
+}

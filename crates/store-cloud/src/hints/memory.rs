@@ -131,11 +131,11 @@ impl Hints for MemoryHints {
         }))
     }
 
-    async fn sent(&self, conversation: ConversationId, users: &[UserId]) -> Result<Vec<Seq>, Away> {
+    async fn sent(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Vec<Seq>>, Away> {
         let state = self.there()?;
-        let known = state.conversations.get(&conversation);
-        let sent = |user| known.and_then(|known| known.sent.get(user)).copied().unwrap_or_default();
-        Ok(users.iter().map(sent).collect())
+        let Some(known) = state.conversations.get(&conversation) else { return Ok(None) };
+        let sent = |user| known.sent.get(user).copied().unwrap_or_default();
+        Ok(Some(users.iter().map(sent).collect()))
     }
 
     async fn members_changed(&self, conversation: ConversationId, version: u64) -> Result<(), Away> {

@@ -26,8 +26,9 @@ pub trait Hints: Send + Sync + 'static {
     /// What is known of a conversation without reserving anything; `None`: unknown, which says nothing.
     async fn glance(&self, conversation: ConversationId) -> Result<Option<Glance>, Away>;
 
-    /// The newest place that each of these has written to, as far as it is known here; [`Seq::ZERO`] where not.
-    async fn sent(&self, conversation: ConversationId, users: &[UserId]) -> Result<Vec<Seq>, Away>;
+    /// The newest place that each of these has written to lately; [`Seq::ZERO`] where there is none. `None`: nothing is
+    /// known of the conversation.
+    async fn sent(&self, conversation: ConversationId, users: &[UserId]) -> Result<Option<Vec<Seq>>, Away>;
 
     /// Who is in the conversation has changed: the next [`Hints::reserve`] by any node says so. A version only goes up.
     async fn members_changed(&self, conversation: ConversationId, version: u64) -> Result<(), Away>;
