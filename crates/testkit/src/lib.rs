@@ -6,6 +6,8 @@ pub mod checker;
 pub mod client;
 pub mod device;
 pub mod dice;
+pub mod dynamo;
+pub mod dynamo_proxy;
 pub mod http;
 pub mod model;
 pub mod names;

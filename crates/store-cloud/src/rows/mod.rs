@@ -4,6 +4,7 @@
 //! builds on, so anything that speaks DynamoDB's API will do. Reads see every write that was confirmed before
 //! (DynamoDB's "consistent reads").
 
+pub mod dynamo;
 mod item;
 pub mod memory;
 mod table;

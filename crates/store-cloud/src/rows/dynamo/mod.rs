@@ -1,0 +1,75 @@
+//! Tables in DynamoDB, or in anything that speaks its API.
+//!
+//! One request for each thing of the port, tried again by us and not by the SDK: what an answer means depends on whether
+//! an earlier attempt may have been done, which only whoever counts the attempts knows.
+
+mod batch;
+mod codec;
+mod connection;
+mod counters;
+mod patience;
+mod read;
+mod settings;
+pub mod tables;
+mod trouble;
+mod write;
+
+use async_trait::async_trait;
+
+use super::{Item, Key, Only, Query, Rows, RowsError, Slice, Table, Written};
+
+pub use connection::Connection;
+pub use counters::{Operation, RequestCounts};
+pub use settings::DynamoSettings;
+
+#[derive(Clone)]
+pub struct DynamoRows {
+    connection: Connection,
+}
+
+impl DynamoRows {
+    /// An error says in a sentence what is missing: keys, the engine, or which table is not as it must be.
+    pub async fn open(settings: &DynamoSettings) -> Result<DynamoRows, RowsError> {
+        DynamoRows::open_on(Connection::new(settings).await?).await
+    }
+
+    pub async fn open_on(connection: Connection) -> Result<DynamoRows, RowsError> {
+        tables::must_be_right(&connection).await?;
+        Ok(DynamoRows { connection })
+    }
+
+    pub fn counters(&self) -> RequestCounts {
+        self.connection.counters().read()
+    }
+}
+
+#[async_trait]
+impl Rows for DynamoRows {
+    async fn get(&self, table: Table, key: &Key) -> Result<Option<Item>, RowsError> {
+        read::get(&self.connection, table, key).await
+    }
+
+    async fn get_many(&self, wanted: Vec<(Table, Key)>) -> Result<Vec<Option<Item>>, RowsError> {
+        batch::get_many(&self.connection, wanted).await
+    }
+
+    async fn put(&self, table: Table, key: &Key, item: &Item, only: Only) -> Result<Written, RowsError> {
+        write::put(&self.connection, table, key, item, only).await
+    }
+
+    async fn delete(&self, table: Table, key: &Key, only: Only) -> Result<Written, RowsError> {
+        write::delete(&self.connection, table, key, only).await
+    }
+
+    async fn put_all(&self, rows: Vec<(Table, Key, Item)>) -> Result<(), RowsError> {
+        batch::put_all(&self.connection, rows).await
+    }
+
+    async fn delete_all(&self, rows: Vec<(Table, Key)>) -> Result<(), RowsError> {
+        batch::delete_all(&self.connection, rows).await
+    }
+
+    async fn query(&self, query: Query) -> Result<Slice, RowsError> {
+        read::query(&self.connection, query).await
+    }
+}
