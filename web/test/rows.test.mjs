@@ -79,8 +79,15 @@ test("the unread begin at the first message by somebody else after what was read
   assert.deepEqual(rows.shown.map((row) => row.around().isUnreadStart), [false, false, false, false, true, false]);
 });
 
-test("voids are not shown", () => {
+test("voids are not shown, part nothing that stands together, and are where no unread begins", () => {
   const rows = new Rows("alice");
-  rows.update([message(1), message(2, { content_type: "void" }), message(3)], true);
+  rows.divideAfter(1);
+  const gap = message(2, { sender_id: "void", content: "", content_type: "void", received_at: NOON + DAY });
+  rows.update([message(1), gap, message(3)], true);
   assert.deepEqual(rows.shown.map((row) => row.message().seq), [1, 3]);
+  assert.deepEqual(rows.shown.map((row) => row.around().isUnreadStart), [false, true]);
+  assert.deepEqual(rows.shown.map((row) => row.around().day !== 0), [true, false]);
+  const only = new Rows("alice");
+  only.update([gap], true);
+  assert.deepEqual(only.shown, []);
 });

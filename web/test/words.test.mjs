@@ -42,6 +42,11 @@ test("what stands in place of a content that is not there is the same in the lis
   assert.equal(absenceText({ content_type: "text" }), "");
 });
 
+test("of a void there is nothing to say", () => {
+  const last_message = { sender_id: "void", content: "", content_type: "void" };
+  assert.deepEqual(previewOf({ kind: "group", last_message }, "alice", (user) => user), { by: "", text: "" });
+});
+
 test("an archive that does not answer is told in friendly words", () => {
   assert.equal(reasonText("archive_unavailable", "older messages cannot be read now"), "Older messages cannot be loaded right now.");
 });

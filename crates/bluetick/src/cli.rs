@@ -1,6 +1,8 @@
 //! The command line: what may be said and what it teaches. What is then done belongs to `commands`.
 
 mod archive;
+mod health;
+mod plan;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use bluetick_core::UserId;
 use clap::{Args, Parser, Subcommand};
 
 pub use self::archive::{ArchiveCommand, ConsentArgs, EraseCommand, OutputArgs};
+pub use self::health::HealthArgs;
+pub use self::plan::PlanArgs;
 use crate::settings::Flags;
 
 #[derive(Debug, Parser)]
@@ -55,6 +59,10 @@ pub enum Command {
     /// Measure how fast Bluetick is on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Ask a server on this machine whether it takes work
+    Health(HealthArgs),
+    /// Work out what a fleet needs and what it costs
+    Plan(Box<PlanArgs>),
 }
 
 /// Where the settings and the data are.

@@ -7,8 +7,10 @@ mod cli;
 mod commands;
 mod failure;
 mod figures;
+mod fleet_keys;
 mod logging;
 mod output;
+mod plan;
 mod prompt;
 mod running;
 mod settings;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         Command::Chat(arguments) => commands::chat::run(arguments),
         Command::Config(command) => commands::config::run(command),
         Command::Bench(command) => commands::bench::run(command),
+        Command::Health(arguments) => commands::health::run(arguments),
+        Command::Plan(arguments) => commands::plan::run(arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,13 +5,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bluetick_archive::{Vault, VaultError};
-use bluetick_core::ports::{Archive, CommitListener, Store, StoreObserver};
+use bluetick_core::ports::{
+    Archive, CommitListener, Fleet, NoFleet, NoListener, Random, Store, StoreObserver, SystemRandom,
+};
+use bluetick_core::time::SystemClock;
+use bluetick_server::NoArchive;
+use bluetick_store_cloud::hints::redis::RedisHints;
+use bluetick_store_cloud::neighbours::redis::RedisNeighbours;
+use bluetick_store_cloud::redis::Redis;
+use bluetick_store_cloud::rows::RowsError;
+use bluetick_store_cloud::rows::dynamo::DynamoRows;
+use bluetick_store_cloud::{CloudParts, CloudStore, NodeId};
 use bluetick_store_embedded::lock::LockError;
 use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
 use thiserror::Error;
+use tokio::runtime::Handle;
 
 use crate::failure::Failure;
-use crate::settings::Settings;
+use crate::settings::{Engine, Settings};
 
 #[derive(Debug, Error)]
 pub enum CannotOpen {
@@ -22,40 +33,107 @@ pub enum CannotOpen {
     Failed(OpenError),
     #[error("cannot use the archive: {0}")]
     Archive(#[from] VaultError),
+    #[error("cannot open the store: {0}")]
+    Tables(#[from] RowsError),
+    #[error("cannot use Redis: {0}")]
+    Redis(String),
 }
 
 /// The store, and the way to tell others on this machine where its server listens.
-pub struct OpenStore {
-    embedded: Arc<EmbeddedStore>,
+pub enum OpenStore {
+    Embedded(Arc<EmbeddedStore>),
+    Cloud(Arc<CloudStore>),
 }
 
 impl OpenStore {
-    /// Blocks; may take seconds after a crash. Without a listener for a tool that only looks or changes users.
+    /// Blocks; may take seconds after a crash. Without a listener for a tool that only looks or changes users. The
+    /// runtime is where the store of a fleet lives; this is not called on one of its threads.
     pub fn open(
+        settings: &Settings,
+        listener: Option<Arc<dyn CommitListener>>,
+        observer: Arc<dyn StoreObserver>,
+        runtime: &Handle,
+    ) -> Result<OpenStore, CannotOpen> {
+        match settings.store.engine {
+            Engine::Embedded => OpenStore::open_embedded(settings, listener, observer),
+            Engine::DynamoDb => runtime.block_on(OpenStore::open_cloud(settings, listener)),
+        }
+    }
+
+    fn open_embedded(
         settings: &Settings,
         listener: Option<Arc<dyn CommitListener>>,
         observer: Arc<dyn StoreObserver>,
     ) -> Result<OpenStore, CannotOpen> {
         let archive = settings.archive.clone();
         let vault = Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new);
-        let parts =
-            StoreParts { listener, observer, vault, archive, ..StoreParts::new(settings.store.clone()) };
-        let embedded = EmbeddedStore::open(parts)?;
-        Ok(OpenStore { embedded: Arc::new(embedded) })
+        let parts = StoreParts {
+            listener,
+            observer,
+            vault,
+            archive,
+            ..StoreParts::new(settings.store.embedded.clone())
+        };
+        Ok(OpenStore::Embedded(Arc::new(EmbeddedStore::open(parts)?)))
+    }
+
+    async fn open_cloud(
+        settings: &Settings,
+        listener: Option<Arc<dyn CommitListener>>,
+    ) -> Result<OpenStore, CannotOpen> {
+        let rows = DynamoRows::open(&settings.store.dynamodb).await?;
+        let redis = Redis::open(settings.store.redis()).await.map_err(CannotOpen::Redis)?;
+        let redis = Arc::new(redis);
+        let node = new_node();
+        let store = CloudStore::open(CloudParts {
+            rows: Arc::new(rows),
+            hints: Arc::new(RedisHints::new(Arc::clone(&redis))),
+            neighbours: Arc::new(RedisNeighbours::new(redis, node.clone())),
+            node,
+            listener: listener.unwrap_or_else(|| Arc::new(NoListener)),
+            clock: Arc::new(SystemClock),
+            settings: settings.store.fleet(),
+        });
+        Ok(OpenStore::Cloud(Arc::new(store)))
     }
 
     pub fn store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.embedded) as Arc<dyn Store>
+        match self {
+            OpenStore::Embedded(store) => Arc::clone(store) as Arc<dyn Store>,
+            OpenStore::Cloud(store) => Arc::clone(store) as Arc<dyn Store>,
+        }
     }
 
     /// Where its old messages go.
     pub fn archive(&self) -> Arc<dyn Archive> {
-        Arc::clone(&self.embedded) as Arc<dyn Archive>
+        match self {
+            OpenStore::Embedded(store) => Arc::clone(store) as Arc<dyn Archive>,
+            OpenStore::Cloud(_) => Arc::new(NoArchive),
+        }
+    }
+
+    /// The other nodes that serve it.
+    pub fn fleet(&self) -> Arc<dyn Fleet> {
+        match self {
+            OpenStore::Embedded(_) => Arc::new(NoFleet),
+            OpenStore::Cloud(store) => Arc::clone(store) as Arc<dyn Fleet>,
+        }
     }
 
     pub fn announce(&self, address: SocketAddr) -> io::Result<()> {
-        self.embedded.announce(&address.to_string())
+        match self {
+            OpenStore::Embedded(store) => store.announce(&address.to_string()),
+            // Tools open the tables themselves.
+            OpenStore::Cloud(_) => Ok(()),
+        }
     }
+}
+
+/// A name that no other life of any node has.
+fn new_node() -> NodeId {
+    let mut bytes = [0; 8];
+    SystemRandom.fill(&mut bytes);
+    NodeId::new(format!("{:016x}", u64::from_be_bytes(bytes)))
 }
 
 impl From<OpenError> for CannotOpen {

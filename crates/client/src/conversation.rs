@@ -13,7 +13,7 @@ use crate::keeping::{outbox_change, outbox_removal};
 use crate::shared::Shared;
 use crate::state::inbox::Row;
 use crate::state::outbox::{CannotCancel, MOST_WAITING, OutboxItem, SendState};
-use crate::state::timeline::Window;
+use crate::state::timeline::{Timeline, Window};
 use crate::ticks::{Tick, tick_of};
 use crate::wire::bodies::{ConversationDetail, MemberStatus, Message, Presence, Receipts, SettingsChange};
 
@@ -32,7 +32,7 @@ pub struct ConversationView {
     pub user: UserId,
     /// `None` while the server has not been asked, and when one is not in it any more.
     pub row: Option<Arc<Row>>,
-    /// Stored messages, in order and without a hole.
+    /// Stored messages, in order and without a hole. Places that nobody wrote to are left out.
     pub messages: Vec<Arc<Message>>,
     pub window: Window,
     /// Whether messages were looked for at all.
@@ -79,6 +79,10 @@ impl Drop for Watching {
     }
 }
 
+fn shown(timeline: &Timeline) -> Vec<Arc<Message>> {
+    timeline.messages().filter(|message| !message.is_void()).cloned().collect()
+}
+
 impl Conversation {
     pub(crate) fn new(shared: Arc<Shared>, id: ConversationId) -> Conversation {
         Conversation { shared, id }
@@ -102,7 +106,7 @@ impl Conversation {
             let peer = row.as_ref().and_then(|row| row.entry.peer.as_ref());
             ConversationView {
                 user: state.user.clone(),
-                messages: timeline.map(|timeline| timeline.messages().cloned().collect()).unwrap_or_default(),
+                messages: timeline.map(shown).unwrap_or_default(),
                 window: timeline.map(|timeline| timeline.window()).unwrap_or_default(),
                 is_loaded: timeline.is_some_and(|timeline| timeline.is_loaded()),
                 waiting: state.outbox.of_conversation(self.id),

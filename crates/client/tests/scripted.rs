@@ -141,6 +141,44 @@ async fn a_resend_says_that_it_is_one_and_what_was_known_before_the_first_attemp
     client.stop().await;
 }
 
+/// It may be stored: the same id finds it.
+#[tokio::test]
+async fn a_store_that_did_not_answer_is_sent_the_same_message_again() {
+    let (script, server) = Scripted::start().await;
+    let client = client(server, MemoryStorage::default()).await;
+    let mut peer = script.next().await;
+    peer.welcome(1).await;
+    let item = client.conversation(direct()).send("Lunch?").await.unwrap();
+    let first = peer.hear().await;
+    let id = &first["message_id"];
+    peer.say(json!({"type": "error", "code": "store_unavailable", "message": "later", "message_id": id}))
+        .await;
+    let again = peer.hear().await;
+    assert_eq!((&again["message_id"], &again["retry"]), (id, &json!(true)));
+    assert!(client.conversation(direct()).cancel(&item.message_id).await.is_err(), "the server may have it");
+    client.stop().await;
+}
+
+#[tokio::test]
+async fn a_void_is_not_shown_and_acknowledged_with_the_rest() {
+    let (script, server) = Scripted::start().await;
+    let client = client(server, MemoryStorage::default()).await;
+    let mut peer = script.next().await;
+    peer.welcome(1).await;
+    for (seq, sender, content_type) in [(1, "bob", "text"), (2, "void", "void")] {
+        peer.say(json!({
+            "type": "message", "conversation_id": direct().to_string(), "seq": seq, "message_id": format!("m{seq}"),
+            "sender_id": sender, "receiver_id": null, "content": "", "content_type": content_type, "timestamp": 1,
+            "received_at": 1,
+        }))
+        .await;
+    }
+    assert_eq!(peer.hear().await["seq"], 2);
+    let view = client.conversation(direct()).view();
+    assert_eq!((view.messages.len(), view.window.to_seq.get()), (1, 2));
+    client.stop().await;
+}
+
 #[tokio::test]
 async fn an_error_that_does_not_say_what_it_is_about_may_be_about_what_is_on_its_way() {
     let (script, server) = Scripted::start().await;

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::archivist::Archivist;
 use crate::drain::Lifecycle;
-use crate::hub::Hub;
+use crate::hub::{Hub, Whereabouts};
 use crate::limits::{Budgets, PasswordDesk};
 use crate::metrics::Metrics;
 use crate::settings::{LimitSettings, ServerSettings};
@@ -33,6 +33,7 @@ pub(crate) struct App {
     pub desk: PasswordDesk,
     pub budgets: Budgets,
     pub hub: Arc<Hub>,
+    pub whereabouts: Whereabouts,
     pub metrics: Arc<Metrics>,
     pub lifecycle: Lifecycle,
     /// Pages of backlogs that are in memory at a time, over all connections.

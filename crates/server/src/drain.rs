@@ -1,4 +1,5 @@
-//! The life of the server, as everything in it sees it: running, then finishing what was accepted, then closing.
+//! The life of the server, as everything in it sees it: running, then no longer ready, then finishing what was
+//! accepted, then closing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use crate::problem::Problem;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,
+    /// Whoever asks is told to send work elsewhere; what comes all the same is done.
+    Leaving,
     /// What was accepted is finished, new work is refused.
     Draining,
     /// All accepted work is done and announced: connections flush what they have and close.
@@ -59,11 +62,15 @@ impl Lifecycle {
         self.phase.subscribe()
     }
 
-    pub fn is_draining(&self) -> bool {
-        *self.phase.borrow() != Phase::Running
+    pub fn is_ready(&self) -> bool {
+        *self.phase.borrow() == Phase::Running
     }
 
-    /// The token is taken before the phase is read, so that whoever sees `Running` here is waited for.
+    pub fn is_draining(&self) -> bool {
+        *self.phase.borrow() >= Phase::Draining
+    }
+
+    /// The token is taken before the phase is read, so that whoever finds it before `Draining` here is waited for.
     pub fn begin_work(&self) -> Result<Work, Problem> {
         let token = self.work.token();
         if self.is_draining() { Err(Problem::draining()) } else { Ok(Work(token)) }

@@ -12,7 +12,7 @@
 //! use std::time::Duration;
 //!
 //! use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
-//! use bluetick_core::ports::SystemRandom;
+//! use bluetick_core::ports::{NoFleet, SystemRandom};
 //! use bluetick_core::time::SystemClock;
 //! use bluetick_server::{
 //!     ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
@@ -34,6 +34,7 @@
 //!     store,
 //!     archive: Arc::new(NoArchive),
 //!     archive_schedule: ArchiveSchedule::default(),
+//!     fleet: Arc::new(NoFleet),
 //!     hub,
 //!     metrics,
 //!     tokens: Arc::new(Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom)?),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::ports::{ArchiveCounters, CheckpointReport, CommitReport, StoreObserver};
+use bluetick_core::ports::{ArchiveCounters, CheckpointReport, CommitReport, FleetCounters, StoreObserver};
 use bluetick_wire::{CloseCode, ErrorCode};
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -188,10 +188,14 @@ impl Metrics {
     }
 
     /// The text Prometheus reads. What the archive counts is its own, and taken over as it is.
-    pub(crate) fn encode(&self, archive: &ArchiveCounters) -> String {
+    pub(crate) fn encode(&self, archive: &ArchiveCounters, fleet: Option<&FleetCounters>) -> String {
         let mut text = String::new();
         let written = text::encode_registry(&mut text, &self.registry)
             .and_then(|()| text::encode_registry(&mut text, &archive_registry(archive)))
+            .and_then(|()| match fleet {
+                Some(fleet) => text::encode_registry(&mut text, &fleet_registry(fleet)),
+                None => Ok(()),
+            })
             .and_then(|()| text::encode_eof(&mut text));
         written.expect("writing to a string never fails");
         text
@@ -221,6 +225,42 @@ fn archive_registry(counters: &ArchiveCounters) -> Registry {
     registry.register_with_unit("fetched", help, Unit::Bytes, ConstCounter::new(counters.fetched_bytes));
     let help = "1 when the last run of the archive ended before it was done";
     registry.register("paused", help, ConstGauge::new(i64::from(counters.paused.is_some())));
+    registry
+}
+
+fn fleet_registry(counters: &FleetCounters) -> Registry {
+    let mut registry = Registry::with_prefix("bluetick");
+    let help = "1 while Redis answers";
+    registry.register("redis_up", help, ConstGauge::new(i64::from(counters.redis_up)));
+    let help = "Nodes that say that they live, this one included";
+    registry.register("nodes", help, ConstGauge::new(i64::try_from(counters.nodes).unwrap_or(i64::MAX)));
+    let requests = Labelled::default();
+    for (operation, count) in &counters.dynamodb_requests {
+        requests.get_or_create(&[("operation", *operation)]).inc_by(*count);
+    }
+    registry.register("dynamodb_requests", "Requests to the tables, all attempts included", requests);
+    let news = Labelled::default();
+    news.get_or_create(&[("direction", "sent")]).inc_by(counters.news_sent);
+    news.get_or_create(&[("direction", "received")]).inc_by(counters.news_received);
+    registry.register("node_news", "News from node to node", news);
+    for (name, help, value) in [
+        (
+            "dynamodb_retries",
+            "Attempts after the first of a request to the tables",
+            counters.dynamodb_retries,
+        ),
+        (
+            "dynamodb_throttles",
+            "How often the tables said that this is too much",
+            counters.dynamodb_throttles,
+        ),
+        ("voids_written", "Places that nobody wrote to and this node closed", counters.voids_written),
+        ("reseeds", "Conversations of which Redis was told anew what the tables say", counters.reseeds),
+        ("fallback_sends", "Messages stored without Redis", counters.fallback_sends),
+        ("repairs", "Conversations in which lost news were found in the tables", counters.repairs),
+    ] {
+        registry.register(name, help, ConstCounter::new(value));
+    }
     registry
 }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::Chat;
 use bluetick_core::chat::ChatRules;
-use bluetick_core::ports::{Archive, Random, Store};
+use bluetick_core::ports::{Archive, Fleet, Random, Store};
 use bluetick_core::time::Clock;
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::app::{App, Documents};
 use crate::archivist::{self, ArchiveSchedule, Archivist};
@@ -40,6 +40,8 @@ pub struct ServerParts {
     pub archive: Arc<dyn Archive>,
     /// When the archive runs by itself.
     pub archive_schedule: ArchiveSchedule,
+    /// The other nodes that serve the store. [`NoFleet`](bluetick_core::ports::NoFleet) where there are none.
+    pub fleet: Arc<dyn Fleet>,
     pub hub: Arc<Hub>,
     pub metrics: Arc<Metrics>,
     pub tokens: Arc<Tokens>,
@@ -75,7 +77,7 @@ impl Server {
             (parts.archive_schedule, Arc::clone(&parts.clock), Arc::clone(&parts.random));
         let app = Arc::new(app(parts, http::documents(&openapi)));
         let service = http::service(router, Arc::clone(&app));
-        let workers = app.hub.start_workers(&app.chat);
+        let workers = app.hub.start_workers(&app.chat, &app.whereabouts);
         let mut archive_turns = JoinSet::new();
         archive_turns.spawn(archivist::schedule(Arc::clone(&app.archivist), schedule, clock, random));
         let mut tasks = JoinSet::new();
@@ -87,16 +89,20 @@ impl Server {
         self.local_addr
     }
 
-    /// Ends the server: nothing new is taken, what was accepted is finished and its acks are written, clients are
-    /// told to come back. After `drain_seconds` what is left is cut off. Then the store closes, in its own time.
+    /// Ends the server: it is not ready any more, and after `drain_delay_seconds` nothing new is taken, what was
+    /// accepted is finished and its acks are written, clients are told to come back. `drain_seconds` later what is left
+    /// is cut off. Then the store closes, in its own time.
     ///
-    /// The order: new work; work in flight; fan-out; listener; WebSockets and HTTP connections, each of which says when
-    /// its user was last here; the workers (receipts, inbox entries, presence: all at once, since what they have not
-    /// told yet is found by asking); the archive's schedule; the store, which ends the archive's job; the fan-out thread. Until the work in flight is done, newcomers are let
-    /// in to be told that there is no more. Somebody who is still catching up comes back and goes on: the acks of its
-    /// sends that wait for their places go with the connection, and a resend gets them.
+    /// The order: readiness; new work; work in flight; fan-out; listener; WebSockets and HTTP connections, each of which
+    /// says when its user was last here and, where it was the last, that the user has gone from this node; the workers
+    /// (receipts, inbox entries, presence: all at once, since what they have not told yet is found by asking); the
+    /// archive's schedule; the store, which ends the archive's job; the fan-out thread. Until the work in flight is done,
+    /// newcomers are let in to be told that there is no more. Somebody who is still catching up comes back and goes on:
+    /// the acks of its sends that wait for their places go with the connection, and a resend gets them.
     pub async fn drain(mut self) {
         let app = &self.app;
+        app.lifecycle.enter(Phase::Leaving);
+        sleep(app.settings.drain_delay()).await;
         let deadline = Instant::now() + app.settings.drain();
         app.lifecycle.enter(Phase::Draining);
         let finished = timeout_at(deadline, async {
@@ -173,6 +179,7 @@ fn app(parts: ServerParts, documents: Documents) -> App {
         passwords: parts.passwords,
         admin_key: parts.admin_key,
         desk: PasswordDesk::new(&limits),
+        whereabouts: parts.hub.whereabouts(parts.fleet),
         hub: parts.hub,
         metrics: parts.metrics,
         lifecycle: Lifecycle::new(),

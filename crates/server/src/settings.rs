@@ -15,7 +15,10 @@ pub struct ServerSettings {
     /// server's own.
     /// Empty: only the same origin. Programs that send no `Origin` are not concerned.
     pub allowed_origins: Vec<String>,
-    /// How long a shutdown may take before what is left is cut off.
+    /// How long a server that is told to stop says that it is not ready and serves all the same, for load balancers
+    /// that need a moment to notice.
+    pub drain_delay_seconds: u64,
+    /// How long a shutdown may take, after that delay, before what is left is cut off.
     pub drain_seconds: u64,
     /// Over how long the clients of a server that shuts down are spread when they come back.
     pub return_seconds: u64,
@@ -28,6 +31,7 @@ impl Default for ServerSettings {
         ServerSettings {
             listen: "127.0.0.1:8080".into(),
             allowed_origins: Vec::new(),
+            drain_delay_seconds: 0,
             drain_seconds: 10,
             return_seconds: 3,
             people_search: true,
@@ -36,6 +40,10 @@ impl Default for ServerSettings {
 }
 
 impl ServerSettings {
+    pub(crate) fn drain_delay(&self) -> Duration {
+        Duration::from_secs(self.drain_delay_seconds)
+    }
+
     pub(crate) fn drain(&self) -> Duration {
         Duration::from_secs(self.drain_seconds)
     }

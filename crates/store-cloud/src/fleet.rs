@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bluetick_core::ports::{Fleet, Whisper};
+use bluetick_core::ports::{Fleet, FleetCounters, Whisper};
 use bluetick_core::{ConversationId, StoreError, UserId};
 
 use crate::NodeId;
@@ -41,6 +41,23 @@ impl Fleet for CloudStore {
 
     fn whisper(&self, whisper: Whisper) {
         self.engine.pass_on(whisper);
+    }
+
+    fn counters(&self) -> Option<FleetCounters> {
+        let (own, rows) = (&self.engine.counters, self.engine.rows.counts());
+        Some(FleetCounters {
+            redis_up: own.hints_away.get() == 0,
+            nodes: self.engine.local.living().len() as u64,
+            dynamodb_requests: rows.requests,
+            dynamodb_retries: rows.retries,
+            dynamodb_throttles: rows.throttles,
+            voids_written: own.voids.get(),
+            reseeds: own.reseeds.get(),
+            fallback_sends: own.fallback_sends.get(),
+            news_sent: own.news_sent.get(),
+            news_received: own.news_received.get(),
+            repairs: own.repairs.get(),
+        })
     }
 }
 

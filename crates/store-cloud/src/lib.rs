@@ -23,6 +23,7 @@ mod news;
 mod outgoing;
 mod pending;
 mod people;
+pub mod redis;
 mod repair;
 mod rooms;
 pub mod rows;

@@ -8,7 +8,7 @@ use bluetick_core::{
     NamePrefix, Person, Profile, ProfileUpdate, Refusal, StoreError, Timestamp, User, UserId,
 };
 
-use crate::engine::Engine;
+use crate::engine::{CloudStore, Engine};
 use crate::rows::{Item, Key, Only, Query, Sort, SortRange, Table, Written};
 
 /// Stands between a term and whose it is; neither contains it.
@@ -45,6 +45,28 @@ fn name_key(term: &str, user: &UserId) -> Option<Key> {
 fn name_keys(user: &User) -> Vec<(Table, Key)> {
     let terms = name_terms(&user.id, user.display_name.as_deref());
     terms.iter().filter_map(|term| Some((Table::Names, name_key(term, &user.id)?))).collect()
+}
+
+/// No user is called so, since no name holds a control character.
+const SHARED: char = '\u{1}';
+
+impl CloudStore {
+    /// A text that all nodes have in common: what is kept under this name, or `ours` where nothing is yet.
+    pub async fn in_common(&self, name: &str, ours: &str) -> Result<Arc<str>, StoreError> {
+        let key = Key::new(format!("{SHARED}{name}"));
+        let item = Item::new().text("text", ours).versioned(1);
+        match self.engine.rows.put(Table::Users, &key, &item, Only::IfAbsent).await? {
+            Written::Done => Ok(ours.into()),
+            Written::Refused(there) => {
+                let there = match there {
+                    Some(there) => Some(there),
+                    None => self.engine.rows.get(Table::Users, &key).await?,
+                };
+                let there = there.unwrap_or_default();
+                Ok(Arc::clone(there.get_text("text")?))
+            }
+        }
+    }
 }
 
 impl Engine {

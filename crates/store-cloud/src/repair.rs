@@ -3,10 +3,11 @@
 //! What was is read from the inbox rows, which every living node writes within a moment. After the death of a node, whose
 //! rows nobody writes, Redis tells in which conversations it may have been writing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, UserId};
+use bluetick_core::{ConversationId, InboxFilter, Seq, StoreError, Timestamp, UserId};
 use tokio::time::sleep;
 
 use crate::NodeId;
@@ -19,16 +20,22 @@ const PACE: Duration = Duration::from_millis(1);
 /// Activity so long ago is looked at. More than a Redis failover takes, with all that is late.
 const LOOK_BACK_MS: i64 = 60_000;
 
+/// Of somebody's inbox, as Redis has it: the latest.
+const MOST_INDEXED: usize = 200;
+
 /// Nobody is pushed more than this of one conversation; the rest is there to be paged.
 const MOST_PUSHED: u64 = 1_000;
+
+/// By then the other nodes have written the rows they were waiting with.
+const SECOND_LOOK: Duration = Duration::from_secs(3);
 
 pub(crate) async fn run(engine: Arc<Engine>) {
     loop {
         engine.repair.notified().await;
-        let pause = engine.settings.flush_interval() * 2;
+        // Who else has noticed writes its rows now as well.
+        engine.flush_everything().await;
         engine.repair_everybody().await;
-        // Rows that were still to be written are there now.
-        sleep(pause).await;
+        sleep(SECOND_LOOK).await;
         engine.repair_everybody().await;
     }
 }
@@ -53,8 +60,14 @@ impl Engine {
     }
 
     async fn repair_user(self: &Arc<Engine>, user: &UserId, since: Timestamp) -> Result<(), StoreError> {
-        let places = self.listed(user).await?;
-        for place in places.iter().filter(|place| place.last_at >= since) {
+        let mut places = self.listed(user).await?;
+        // Where Redis still has its index, that is newer than the rows.
+        if let Ok(Some(indexed)) = self.hints.inbox(user, InboxFilter::All, None, MOST_INDEXED).await {
+            places.extend(indexed);
+        }
+        let mut seen = HashSet::new();
+        places.retain(|place| place.last_at >= since && seen.insert(place.id));
+        for place in &places {
             self.repair_conversation(place.id, user).await?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What the operator may set about the engine itself.
+//! Section `[store.fleet]`: what the operator may set about the engine itself.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ pub struct EngineSettings {
     /// Inbox rows and the senders' own status rows are written at most this often each. They can be computed from the
     /// messages, so a longer time costs nothing but work after Redis was lost.
     pub flush_interval_ms: u64,
-    /// The same message id gives the same message for at least this long.
+    /// The same message id gives the same message for at least this long. The store's own window.
+    #[serde(skip)]
     pub dedupe_window_seconds: u64,
     /// Sends under way at a time, over all conversations; more are refused.
     pub sends_in_flight: usize,
@@ -25,14 +26,35 @@ impl Default for EngineSettings {
         EngineSettings {
             send_deadline_ms: 10_000,
             void_after_ms: 500,
-            flush_interval_ms: 1_000,
+            flush_interval_ms: 30_000,
             dedupe_window_seconds: 7 * 24 * 3_600,
             sends_in_flight: 20_000,
         }
     }
 }
 
+/// What the store has room for.
+const MOST_SENDS: usize = 500_000;
+
+const MAX_MS: u64 = 3_600_000;
+
 impl EngineSettings {
+    /// What is wrong with the settings, in a sentence.
+    pub fn problem(&self) -> Option<String> {
+        let times = [
+            ("send_deadline_ms", self.send_deadline_ms),
+            ("void_after_ms", self.void_after_ms),
+            ("flush_interval_ms", self.flush_interval_ms),
+        ];
+        if let Some((name, _)) = times.iter().find(|(_, value)| !(1..=MAX_MS).contains(value)) {
+            return Some(format!("store.fleet.{name} must be 1 to {MAX_MS}"));
+        }
+        if !(1..=MOST_SENDS).contains(&self.sends_in_flight) {
+            return Some(format!("store.fleet.sends_in_flight must be 1 to {MOST_SENDS}"));
+        }
+        None
+    }
+
     pub(crate) fn send_deadline(&self) -> Duration {
         Duration::from_millis(self.send_deadline_ms)
     }

@@ -23,7 +23,13 @@ struct Cloud {
 }
 
 impl Cloud {
-    fn open(rows: Arc<DynamoRows>, hints: MemoryHints, street: Street, life: u32, listener: Arc<dyn CommitListener>) -> Cloud {
+    fn open(
+        rows: Arc<DynamoRows>,
+        hints: MemoryHints,
+        street: Street,
+        life: u32,
+        listener: Arc<dyn CommitListener>,
+    ) -> Cloud {
         let node = NodeId::new(format!("node-{life}"));
         let store = CloudStore::open(CloudParts {
             rows: rows.clone(),

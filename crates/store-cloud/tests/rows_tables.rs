@@ -1,5 +1,7 @@
 //! Tables are made once, looked at, and a start without them says what is missing.
 
+#![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
+
 mod rows_common;
 
 use std::process::Command;
@@ -41,6 +43,22 @@ async fn tables_are_made_once_and_left_alone_then() {
     assert!(again.iter().all(|done| !done.contains("made")), "{again:?}");
     assert!(again[0].contains("once_messages"), "{again:?}");
     assert!(rows.get(Table::Users, &Key::new("ann")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn deletion_protection_that_is_off_is_told_and_switched_on() {
+    let connection = connection("safe_").await;
+    tables::create(&connection).await.unwrap();
+    let off = r#"{"TableName":"safe_rooms","DeletionProtectionEnabled":false}"#;
+    raw(DynamoServer::shared().await, "UpdateTable", off).await;
+    let found = tables::check(&connection).await.unwrap();
+    assert_eq!(found.unprotected, ["table safe_rooms: deletion protection is off"]);
+    // A table that works is enough for a start.
+    DynamoRows::open_on(connection.clone()).await.unwrap();
+    let done = tables::create(&connection).await.unwrap();
+    assert!(done[6].starts_with("table safe_rooms: deletion protection switched on"), "{done:?}");
+    let found = tables::check(&connection).await.unwrap();
+    assert!(found.unprotected.is_empty() && found.wrong.is_empty(), "{found:?}");
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! Rows over an engine that throttles, breaks, and loses answers: what is said to be done is done, and what is said to be
 //! refused is not.
 
+#![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
+
 mod rows_common;
 
 use std::collections::HashMap;
@@ -158,6 +160,29 @@ async fn a_delete_whose_answer_was_lost_is_done() {
         join_all((0..10).map(delete)).await;
     }
     assert!(proxy.faults() > 0, "nothing went wrong");
+}
+
+#[tokio::test]
+async fn an_engine_that_does_not_say_what_is_there_is_asked_for_it() {
+    let (proxy, rows) = behind_proxy(|_| {}).await;
+    proxy.meet([Rule::always(Fault::NoOldRow)]);
+    let (key, there) = (Key::new("unsaid"), Item::new().text("title", "Tea").versioned(4));
+    rows.put(Table::Rooms, &key, &there, Only::IfAbsent).await.unwrap();
+    let refused = Written::Refused(Some(there));
+    let put = async |only| rows.put(Table::Rooms, &key, &Item::new().versioned(9), only).await.unwrap();
+    assert_eq!(put(Only::IfAbsent).await, refused);
+    assert_eq!(put(Only::IfVersion(8)).await, refused);
+    assert_eq!(rows.delete(Table::Rooms, &key, Only::IfVersion(8)).await.unwrap(), refused);
+}
+
+#[tokio::test]
+async fn more_requests_than_may_be_under_way_wait_for_their_turn() {
+    let (proxy, rows) = behind_proxy(|settings| settings.requests_at_once = 2).await;
+    proxy.meet([Rule::always(Fault::Slow(Duration::from_millis(20)))]);
+    let get = async |seq| rows.get(Table::Messages, &cell("turns", seq)).await;
+    assert!(join_all((0..60).map(get)).await.into_iter().all(|found| found.unwrap().is_none()));
+    // Now and then a connection is made because the last one is not quite free.
+    assert!(proxy.connections() < 20, "{} connections", proxy.connections());
 }
 
 #[tokio::test]

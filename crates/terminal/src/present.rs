@@ -61,7 +61,7 @@ impl Words<'_> {
         unsent: Option<(&str, Tick)>,
     ) -> InboxLine {
         let entry = &row.entry;
-        let last = entry.last_message.as_ref();
+        let last = entry.last_message.as_ref().filter(|last| last.content_type != "void");
         let own = last.filter(|last| last.sender_id == *self.user && last.content_type != "system");
         let (preview, tick) = match (unsent, last) {
             (Some((text, tick)), _) => (safe_line(text), Some(tick)),
@@ -130,7 +130,7 @@ impl Words<'_> {
         let is_group = view.row.as_ref().is_some_and(|row| row.entry.kind() == ConversationKind::Group);
         let mut items: Vec<Item> = Vec::with_capacity(view.messages.len() + view.waiting.len());
         let (mut day, mut sender, mut divided) = (None, None, false);
-        for message in view.messages.iter().filter(|message| message.content_type != "void") {
+        for message in view.messages.iter().filter(|message| !message.is_void()) {
             let new_day = self.new_day(&mut day, message.received_at);
             let is_others = message.sender_id != *self.user && message.is_said();
             let unread_begins = !divided && is_others && message.seq > unread_after;
@@ -220,16 +220,15 @@ fn absence(content_type: &str) -> Option<&'static str> {
 
 /// Puts what a conversation is now into what is drawn of it, without moving what is being read.
 pub fn refresh(chat: &mut Chat, items: Vec<Item>) {
-    let newest = |items: &[Item]| {
-        items.iter().rev().find_map(|item| match item.key {
-            Key::Stored(seq) => Some(seq),
-            Key::Waiting(_) => None,
-        })
+    let stored = |item: &Item| match item.key {
+        Key::Stored(seq) => Some(seq),
+        Key::Waiting(_) => None,
     };
     if chat.anchor.is_some()
-        && let (Some(before), Some(after)) = (newest(&chat.items), newest(&items))
+        && let Some(newest) = chat.items.iter().rev().find_map(stored)
     {
-        chat.new_below += usize::try_from(after.distance_from(before)).unwrap_or(0);
+        // Counted one by one: not every place is a message.
+        chat.new_below += items.iter().rev().filter_map(stored).take_while(|seq| *seq > newest).count();
     }
     chat.items = items;
 }

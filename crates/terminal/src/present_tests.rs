@@ -180,6 +180,36 @@ fn a_message_without_its_content_says_why() {
 }
 
 #[test]
+fn a_void_is_neither_shown_nor_counted_nor_told_of_in_the_list() {
+    let mut void = Arc::unwrap_or_clone(said(2, "void", "", 3));
+    void.content_type = "void".into();
+    let messages = vec![said(1, "bob", "one", 0), Arc::new(void), said(3, "bob", "three", 0)];
+    let before = words(|words| words.items(&view(messages[..1].to_vec()), Seq::FIRST));
+    let items = words(|words| words.items(&view(messages), Seq::FIRST));
+    assert_eq!(
+        items.iter().map(|item| item.key).collect::<Vec<_>>(),
+        [1, 3].map(|seq| Key::Stored(Seq::new(seq)))
+    );
+    assert_eq!(items.iter().map(|item| item.day.is_some()).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(items.iter().map(|item| item.unread_begins).collect::<Vec<_>>(), [false, true]);
+    let mut chat = Chat {
+        id: direct(),
+        name: String::new(),
+        about: String::new(),
+        items: before,
+        anchor: Some((Key::Stored(Seq::FIRST), 0)),
+        new_below: 0,
+        reaches_start: true,
+        is_loading: false,
+    };
+    refresh(&mut chat, items);
+    assert_eq!(chat.new_below, 1);
+    let line =
+        words(|words| words.inbox_line(&row(direct(), Some(("void", "void", ""))), false, false, None));
+    assert_eq!((line.preview.as_str(), line.tick), ("", None));
+}
+
+#[test]
 fn the_line_below_the_name_says_who_types_or_is_there() {
     let about = |view: &ConversationView| words(|words| words.about(view));
     let mut view = view(Vec::new());

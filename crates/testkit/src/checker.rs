@@ -48,6 +48,7 @@ pub struct Stored {
     pub sender: String,
     pub message_id: String,
     pub content: String,
+    /// Written by no client: a notice, or a void.
     pub system: bool,
 }
 

@@ -74,6 +74,7 @@ struct Shared {
 struct Steering {
     rules: Vec<Rule>,
     dice: Dice,
+    connections: u64,
     requests: u64,
     faults: u64,
 }
@@ -83,7 +84,8 @@ impl DynamoProxy {
     pub async fn start(upstream: String, seed: u64) -> DynamoProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let steering = Steering { rules: Vec::new(), dice: Dice::new(seed), requests: 0, faults: 0 };
+        let steering =
+            Steering { rules: Vec::new(), dice: Dice::new(seed), connections: 0, requests: 0, faults: 0 };
         let shared = Arc::new(Shared { upstream, steering: Mutex::new(steering) });
         let task = tokio::spawn(accept(listener, shared.clone())).abort_handle();
         DynamoProxy { address, shared, task }
@@ -100,6 +102,11 @@ impl DynamoProxy {
 
     pub fn pass(&self) {
         self.meet([]);
+    }
+
+    /// How many connections were made so far.
+    pub fn connections(&self) -> u64 {
+        self.shared.steering().connections
     }
 
     /// How many requests came so far.
@@ -126,7 +133,7 @@ impl Shared {
 
     fn decide(&self, operation: &str) -> Option<Fault> {
         let mut steering = self.steering();
-        let Steering { rules, dice, requests, faults } = &mut *steering;
+        let Steering { rules, dice, requests, faults, .. } = &mut *steering;
         *requests += 1;
         let concerns = |rule: &&Rule| rule.operation.is_none_or(|wanted| wanted == operation);
         let fault = rules.iter().filter(concerns).find(|rule| dice.below(100) < rule.percent)?.fault;
@@ -140,6 +147,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
+        shared.steering().connections += 1;
         let shared = shared.clone();
         connections.spawn(async move {
             // Either side may go at any time; that is what it is for.

@@ -68,6 +68,6 @@ fn stored(message: &Value) -> Stored {
         sender: text("sender_id"),
         message_id: text("message_id"),
         content: text("content"),
-        system: message["content_type"] == "system",
+        system: message["content_type"] == "system" || message["content_type"] == "void",
     }
 }

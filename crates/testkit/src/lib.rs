@@ -12,4 +12,5 @@ pub mod http;
 pub mod model;
 pub mod names;
 pub mod process;
+pub mod redis;
 pub mod s3;

@@ -13,7 +13,7 @@ use crate::names::{ConversationName, Seat, UserName};
 #[derive(Clone, Debug)]
 pub struct Thread {
     pub messages: Vec<Seen>,
-    /// When the newest message came in; `None` while there is none.
+    /// When the newest message that is no void came in; `None` while there is none.
     pub last_at: Option<i64>,
     /// Everybody who is in at the end, with the first place they see.
     pub members: BTreeMap<UserName, u64>,
@@ -32,7 +32,8 @@ impl Thread {
                 None => None,
             };
         }
-        let last_at = messages.last().and_then(|message| message["received_at"].as_i64());
+        let last = messages.iter().rev().find(|message| message["content_type"] != "void");
+        let last_at = last.and_then(|message| message["received_at"].as_i64());
         Some(Thread { messages: seen, last_at, members })
     }
 
@@ -46,15 +47,15 @@ impl Thread {
         Some(&self.messages[(first - 1).min(self.messages.len() as u64) as usize..])
     }
 
-    /// By others, no notices, above what is read.
+    /// By others, no notices and no voids, above what is read.
     pub fn unread(&self, user: &UserName, read: u64) -> u64 {
-        let counts = |message: &&Seen| message.seq > read && message.sender != *user && !message.is_notice();
+        let counts = |message: &&Seen| message.seq > read && message.sender != *user && message.is_said();
         self.visible_to(user).unwrap_or_default().iter().filter(counts).count() as u64
     }
 
     /// The newest message somebody wrote while it was in for the last time.
     pub fn last_own(&self, user: &UserName) -> u64 {
-        let own = |message: &&Seen| message.sender == *user && !message.is_notice();
+        let own = |message: &&Seen| message.sender == *user && message.is_said();
         self.visible_to(user).unwrap_or_default().iter().rev().find(own).map_or(0, |message| message.seq)
     }
 

@@ -117,7 +117,7 @@ error_codes! {
     Internal = "internal", 500, Retry,
         "The server failed. It is not known whether the request had an effect; a resend with the same message_id is safe.";
     StoreUnavailable = "store_unavailable", 503, Retry,
-        "The store cannot write now (a full disk, for example). Nothing was stored; reads go on.";
+        "The store cannot write now (a full disk, for example), or the engine behind it did not answer in time. In the second case it is not known whether the request had an effect; a resend with the same message_id is safe in both.";
     ArchiveUnavailable = "archive_unavailable", 503, Retry,
         "The messages are in the archive, and its object store does not answer. Newer ones can be read, and everything can be sent.";
     Overloaded = "overloaded", 503, Retry,

@@ -26,6 +26,7 @@ fn the_bytes_of_every_server_frame() {
         encode_ack(direct(), &"m1".parse().unwrap(), &appended(true)),
         encode_message(&message("Lunch? \"now\"\n\u{1}\u{1F96A}")),
         encode_message(&Message { receiver: None, content_type: ContentType::System, ..message("{}") }),
+        encode_message(&Message::void(direct(), Seq::new(8), NOW)),
         encode_status(direct(), &user("bob"), boundaries(44, 40), None),
         encode_status(direct(), &user("alice"), boundaries(44, 40), Some(4)),
         encode_receipts(ConversationId::group([9; 15]), boundaries(44, 12)),

@@ -21,7 +21,7 @@ import { memoryStorage } from "./storage/memory.ts";
 import { Sync } from "./sync.ts";
 import { Tabs } from "./tabs.ts";
 import type { TabMessage } from "./tabs.ts";
-import { absenceOf, readNotice } from "./thread.ts";
+import { absenceOf, isVoid, readNotice } from "./thread.ts";
 import { Threads } from "./threads.ts";
 import { storedMessage } from "./timeline.ts";
 import { TokenKeeper } from "./tokens.ts";
@@ -331,11 +331,11 @@ export class BluetickClient {
   #onMessage(frame: MessageFrame): void {
     const message = storedMessage(frame);
     const { conversation_id, sender_id, content_type } = message;
-    this.#signals.stopTyping(conversation_id, sender_id);
+    if (!isVoid(message)) this.#signals.stopTyping(conversation_id, sender_id);
     const { event, user_id } = readNotice(message) ?? {};
     if ((event === "member_removed" || event === "member_left") && user_id === this.userId) return this.#gone(conversation_id);
     const isNews = this.#sync.take(message);
-    const isByPerson = sender_id !== this.userId && content_type !== "system" && content_type !== "void" && absenceOf(message) === null;
+    const isByPerson = sender_id !== this.userId && content_type !== "system" && !isVoid(message) && absenceOf(message) === null;
     if (isNews && isByPerson && this.#connection.isCaughtUp) this.#events.emit("message", message);
   }
 

@@ -39,8 +39,8 @@ export class Conversation {
   }
 
   /**
-   * A run of stored messages without a gap, in order, each once; after the newest of them, what waits in the outbox. The
-   * array stays the same object until something in it changed.
+   * A run of stored messages without a gap, in order, each once; after the newest of them, what waits in the outbox. Places
+   * that nobody wrote to are left out. The array stays the same object until something in it changed.
    */
   get messages(): readonly TimelineMessage[] {
     return this.#thread.shown(this.#parts.outbox);

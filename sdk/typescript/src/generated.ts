@@ -126,7 +126,7 @@ export type InboxEntryBody = {
    */
   last_at: number;
   last_message: LastMessageBody | null;
-  /** The newest message; 0 while there is none. */
+  /** The newest place that is taken, be it by a void; 0 while there is none. */
   last_seq: number;
   member_count: number;
   muted: boolean;
@@ -147,7 +147,7 @@ export type InboxEntryBody = {
   read_receipts: boolean;
   /** Null in direct conversations. */
   title: string | null;
-  /** Messages by others above `my_status.last_read_seq`; notices do not count. */
+  /** Messages by others above `my_status.last_read_seq`; notices and voids do not count. */
   unread: number;
 };
 
@@ -242,7 +242,9 @@ export type MessageBody = {
   content: string;
   /**
    * `text`, `system` for notices by the server, or what the sender called it. Without content: `erased`, when it was
-   * deleted for good, and `lost`, when the part of the archive it is in cannot be read.
+   * deleted for good, and `lost`, when the part of the archive it is in cannot be read. `void` is nobody's message: a
+   * place that was given out and never written to, by the sender `void`. A client counts it, so that nothing seems to
+   * be missing, acknowledges it with those around it, and never shows it.
    */
   content_type: string;
   conversation_id: string;
@@ -298,7 +300,7 @@ export type OwnPartBody = {
   pinned: boolean;
   /** Whether the others are told what the reader has read. */
   read_receipts: boolean;
-  /** Messages by others above `my_status.last_read_seq`; notices do not count. */
+  /** Messages by others above `my_status.last_read_seq`; notices and voids do not count. */
   unread: number;
 };
 

@@ -19,8 +19,11 @@ const LIMIT = 1_000;
 const IN_FLIGHT_LIMIT = 64;
 /** Without an answer for this long, the connection is asked whether it lives. */
 const ANSWER_WITHIN_MS = 5_000;
-/** Refusals for the moment after which it is certain that nothing was stored, as it is after those for good. */
-const NOTHING_STORED: ReadonlySet<string> = new Set(["rate_limited", "store_unavailable", "overloaded", "draining"]);
+/**
+ * Refusals for the moment after which it is certain that nothing was stored, as it is after those for good. Not among
+ * them `store_unavailable`: the store may have done it and failed to say so.
+ */
+const NOTHING_STORED: ReadonlySet<string> = new Set(["rate_limited", "overloaded", "draining"]);
 
 export interface OutboxPorts {
   readonly userId: string;

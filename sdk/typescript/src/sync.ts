@@ -6,13 +6,13 @@ import type { Api } from "./api.ts";
 import type { Cache } from "./cache.ts";
 import type { Changes } from "./changes.ts";
 import { BluetickError, codeOf } from "./errors.ts";
-import type { BacklogFrame, ClientFrame, ConversationDetailBody, HelloFrame, InboxEntryBody, MemberBody, ReceiptsFrame, StatusFrame } from "./generated.ts";
+import type { BacklogFrame, ClientFrame, ConversationDetailBody, HelloFrame, InboxEntryBody, MemberBody, MessageBody, ReceiptsFrame, StatusFrame } from "./generated.ts";
 import type { Inbox } from "./inbox.ts";
 import { Later } from "./later.ts";
 import { Listing } from "./listing.ts";
 import type { Outbox } from "./outbox.ts";
 import type { Signals } from "./signals.ts";
-import { SMALL_GROUP } from "./thread.ts";
+import { isVoid, SMALL_GROUP } from "./thread.ts";
 import type { Thread } from "./thread.ts";
 import type { Threads } from "./threads.ts";
 import { runOf, storedMessage } from "./timeline.ts";
@@ -205,7 +205,7 @@ export class Sync {
       const detail = await api.conversation(thread.id);
       // Fetched first: a line that tells of a message shows it.
       const isBehind = (thread.entry?.last_message?.seq ?? 0) < detail.head_seq;
-      const [newest] = isBehind ? (await api.messages(thread.id, { limit: 1 })).messages : [];
+      const newest = isBehind ? await this.#newestMessage(thread.id) : undefined;
       this.learn(this.#lineOf(detail, thread));
       if (newest) thread.noteMessage(storedMessage(newest));
       return detail.members;
@@ -213,6 +213,14 @@ export class Sync {
       if (codeOf(error) === "conversation_not_found") this.#ports.onGone(thread.id);
       throw error;
     }
+  }
+
+  /** What a line tells of: the newest that is no void. Where there are only voids, nothing. */
+  async #newestMessage(conversationId: string): Promise<MessageBody | undefined> {
+    const { api } = this.#ports;
+    const [newest] = (await api.messages(conversationId, { limit: 1 })).messages;
+    if (!newest || !isVoid(newest)) return newest;
+    return (await api.messages(conversationId, { limit: MISSING_PAGE })).messages.find((message) => !isVoid(message));
   }
 
   #lineOf({ members, head_seq, created_at: _, created_by: __, ...detail }: ConversationDetailBody, { entry }: Thread): InboxEntryBody {

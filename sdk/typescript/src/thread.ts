@@ -40,6 +40,12 @@ export function readNotice({ content, content_type }: { content: string; content
 export const absenceOf = ({ content_type }: { content_type: string }): Absence | null =>
   content_type === "erased" || content_type === "lost" ? content_type : null;
 
+/**
+ * Nobody's message: a place that was given out and never written to. It is counted, so that a run can be seen to be whole,
+ * and acknowledged with those around it; it is never shown.
+ */
+export const isVoid = ({ content_type }: { content_type: string }): boolean => content_type === "void";
+
 const MEMBERS_CHANGE: Record<string, number> = { member_added: 1, member_removed: -1, member_left: -1 };
 
 /** Boundaries only move forward. */
@@ -113,10 +119,10 @@ export class Thread {
 
   #compose(waiting: readonly TimelineMessage[]): TimelineMessage[] {
     const { timeline } = this;
-    const shown: TimelineMessage[] = timeline.messages.filter(({ content_type }) => content_type !== "void");
+    const shown: TimelineMessage[] = timeline.messages.filter((message) => !isVoid(message));
     if (!timeline.isLive && timeline.messages.length > 0) return shown;
     // What was acknowledged ahead of what is still missing before it.
-    for (const message of timeline.early) if (message.sender_id === this.userId && message.seq > timeline.toSeq) shown.push(message);
+    for (const message of timeline.early) if (this.#isOwn(message) && message.seq > timeline.toSeq) shown.push(message);
     shown.push(...waiting);
     return shown;
   }
@@ -233,8 +239,13 @@ export class Thread {
     return this.timeline.above(afterSeq).filter((message) => message.seq <= upToSeq && this.#isUnreadWorthy(message)).length;
   }
 
-  #isUnreadWorthy({ sender_id, content_type }: { sender_id: string; content_type: string }): boolean {
-    return sender_id !== this.userId && content_type !== "system" && content_type !== "void";
+  #isUnreadWorthy(message: { sender_id: string; content_type: string }): boolean {
+    return message.sender_id !== this.userId && message.content_type !== "system" && !isVoid(message);
+  }
+
+  /** A void names a sender that somebody may be called. */
+  #isOwn(message: { sender_id: string; content_type: string }): boolean {
+    return message.sender_id === this.userId && !isVoid(message);
   }
 
   /** Moves the line on by a message. False when that is no news. */
@@ -245,7 +256,7 @@ export class Thread {
     if (!entry || seq <= (entry.last_message?.seq ?? 0)) return false;
     const isNews = seq > entry.last_seq;
     const last_seq = Math.max(seq, entry.last_seq);
-    if (content_type === "void") {
+    if (isVoid(message)) {
       this.#change({ last_seq });
       return isNews;
     }
@@ -337,7 +348,7 @@ export class Thread {
 
   #waitsForTicks(): boolean {
     const { last_message, peer_status } = this.entry as InboxEntry;
-    const isWaiting = ({ sender_id, seq }: { sender_id: string; seq: number }) => sender_id === this.userId && seq > peer_status.last_read_seq;
+    const isWaiting = (message: { sender_id: string; content_type: string; seq: number }) => this.#isOwn(message) && message.seq > peer_status.last_read_seq;
     return (last_message !== null && isWaiting(last_message)) || this.timeline.above(peer_status.last_read_seq).some(isWaiting);
   }
 

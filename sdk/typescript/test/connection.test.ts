@@ -163,6 +163,41 @@ test("what is pushed beyond a gap is not told as delivered before the gap is fil
   assert(told.every((seq) => seq <= 4), `told ${told}`);
 });
 
+const VOID = { conversation_id: "d1", sender_id: "void", receiver_id: null, content: "", content_type: "void", timestamp: 1, received_at: 1 };
+
+test("a void is told as delivered with what comes before it, and nobody has stopped writing by it", async (t) => {
+  const client = await started(t);
+  const socket = FakeSocket.last;
+  socket.welcome();
+  socket.say({ type: "typing", conversation_id: "d1", user_id: "void" });
+  socket.say({ ...VOID, type: "message", seq: 1, message_id: "m1", sender_id: "bob", content: "hi", content_type: "text" });
+  socket.say({ ...VOID, type: "message", seq: 2, message_id: "system:2" });
+  mock.timers.tick(1_000);
+  await settled();
+  const told = socket.sent.filter(({ type }) => type === "delivered").map((frame) => (frame as unknown as { seq: number }).seq);
+  assert.deepEqual(told, [2]);
+  assert.deepEqual(client.conversation("d1").messages.map(({ seq }) => seq), [1]);
+  assert.deepEqual(client.conversation("d1").typists, ["void"]);
+});
+
+test("where the newest is a void, a conversation that is asked about shows the newest message before it", async (t) => {
+  const status = { last_delivered_seq: 0, last_read_seq: 0 };
+  const detail = {
+    conversation_id: "d1", kind: "direct", peer: "bob", title: null, archived: false, pinned: false, muted: false, read_receipts: true, member_count: 2,
+    created_at: 0, created_by: "bob", head_seq: 3, last_at: 2, unread: 1, my_status: status, peer_status: status, members: [],
+  };
+  const page = [{ ...VOID, seq: 3, message_id: "system:3" }, { ...VOID, seq: 2, message_id: "m2", sender_id: "bob", content: "the last word", content_type: "text" }];
+  const answer = (url: string): object => {
+    if (url.includes("/messages")) return { messages: url.includes("limit=1&") || url.endsWith("limit=1") ? page.slice(0, 1) : page, next_before_seq: 2, next_after_seq: null, head_seq: 3 };
+    return url.includes("/v1/conversations/d1") ? detail : { conversations: [], next_cursor: null, user_id: "alice", show_presence: true, members: [] };
+  };
+  const client = await started(t, { fetch: async (url) => new Response(JSON.stringify(answer(String(url)))) });
+  FakeSocket.last.welcome();
+  await client.conversation("d1").members();
+  const { last_seq, last_message, preview } = client.conversation("d1").entry ?? {};
+  assert.deepEqual([last_seq, last_message?.seq, preview], [3, 2, "the last word"]);
+});
+
 test("a source of tokens that cannot be reached is a network that cannot be reached", async (t) => {
   let isDown = true;
   const token = async (): Promise<string> => {

@@ -86,9 +86,9 @@ test("a message that is refused for the moment says why, is counted, and can be 
   assert.equal(chat.cancel(message_id), false, "it may be with the server");
   let inboxTold = 0;
   t.after(client.subscribe(({ inbox }) => (inboxTold += Number(inbox))));
-  refuse({ message_id }, "store_unavailable");
+  refuse({ message_id }, "overloaded");
   await settled();
-  const waitingFor = { code: "store_unavailable", message: "It is store_unavailable." };
+  const waitingFor = { code: "overloaded", message: "It is overloaded." };
   assert.deepEqual([chat.messages[0]?.state, chat.messages[0]?.waitingFor], ["queued", waitingFor]);
   assert.deepEqual([chat.waiting.queued, chat.waiting.last?.content, chat.waiting.waitingFor], [2, "second", waitingFor]);
   assert.equal(chat.waiting, chat.waiting, "the same until it changes");
@@ -96,6 +96,24 @@ test("a message that is refused for the moment says why, is counted, and can be 
   assert.equal(chat.cancel(message_id), true);
   await passing(2_000);
   assert.deepEqual(sends().map((sent) => sent.message_id === message_id), [true, false], "and is not sent again");
+});
+
+test("a store that did not answer may have stored it: it goes again under its id, and is not taken back", async (t) => {
+  const client = await started(t);
+  FakeSocket.last.welcome();
+  const chat = client.conversation("d1");
+  const { message_id } = chat.send("text");
+  await settled();
+  refuse({ message_id }, "store_unavailable");
+  await settled();
+  assert.deepEqual([chat.messages[0]?.state, chat.messages[0]?.waitingFor?.code], ["queued", "store_unavailable"]);
+  assert.equal(chat.cancel(message_id), false);
+  await passing(2_000);
+  const [first, again] = sends() as (Sent & { retry?: boolean; after_seq?: number })[];
+  assert.deepEqual([first?.message_id, first?.retry], [message_id, undefined]);
+  assert.deepEqual([again?.message_id, again?.retry, again?.after_seq], [message_id, true, 0]);
+  acknowledge(again as Sent, 1);
+  assert.equal(client.waitingCount, 0);
 });
 
 test("what the server may have stored is not taken back although a later attempt was refused", async (t) => {

@@ -83,6 +83,39 @@ test("a newest page tells of what was deleted since, or can be read again", () =
   assert.deepEqual(thread.timeline.messages.map(({ content }) => content), ["", "text 2", "text 3"]);
 });
 
+const voidAt = (seq: number, sender_id = "void"): StoredMessage => message(seq, sender_id, { message_id: `system:${seq}`, content: "", content_type: "void" });
+
+test("a void is counted and not shown, is never unread and never the last message", () => {
+  const thread = threadWith({}, message(1), voidAt(2), message(3), voidAt(4));
+  const { entry, haveSeq, window } = thread;
+  assert.deepEqual([haveSeq, window.fromSeq, window.toSeq, seqs(thread)], [4, 1, 4, [1, 3]]);
+  assert.deepEqual([entry?.unread, entry?.last_seq, entry?.last_at, entry?.last_message?.seq, entry?.preview], [2, 4, 3, 3, "text 3"]);
+  assert.equal(thread.readHere(1), "exact");
+  assert.equal(thread.entry?.unread, 1, "counted from the messages at hand");
+  assert.equal(thread.readHere(4), "exact");
+  assert.deepEqual([thread.entry?.unread, thread.entry?.my_status.last_read_seq], [0, 4], "what is read may end with one");
+});
+
+test("a void fills the gap that kept an early message waiting, and a page with voids is whole", () => {
+  const thread = threadWith({}, message(1));
+  assert.equal(thread.receive(message(3)), false);
+  thread.receive(voidAt(2));
+  assert.deepEqual([thread.haveSeq, seqs(thread)], [3, [1, 3]]);
+  const paged = threadWith({ last_seq: 3 });
+  paged.timeline.takeNewest({ messages: [voidAt(3), message(2), voidAt(1)], next_before_seq: null, next_after_seq: null, head_seq: 3 }, 3);
+  assert.deepEqual([paged.window.fromSeq, paged.window.toSeq, paged.window.reachesStart, seqs(paged)], [1, 3, true, [2]]);
+});
+
+test("to somebody whose name is that of a void's sender, it is nobody's message all the same", () => {
+  const thread = new Thread("d1", "void");
+  thread.learn(line({ kind: "group", peer: null, member_count: 3, last_seq: 1, unread: 1, my_status: { last_delivered_seq: 1, last_read_seq: 0 } }));
+  thread.noteMessage(voidAt(2));
+  thread.receive(voidAt(2));
+  assert.deepEqual([thread.entry?.unread, thread.entry?.my_status.last_read_seq, thread.lacksStatuses], [1, 0, false]);
+  thread.receive(voidAt(4));
+  assert.deepEqual(seqs(thread), []);
+});
+
 test("what is left unread is counted from the messages at hand, or else asked for", () => {
   const thread = threadWith({}, message(1), message(2), message(3, "bob", { content_type: "system", content: "{}" }), message(4));
   assert.equal(thread.readHere(1), "exact");

@@ -143,8 +143,8 @@ test("nobody is told of a message that has no content", async (t) => {
   const heard: (number | null)[] = [];
   client.on("message", ({ seq }) => heard.push(seq));
   const facts = { conversation_id: "d1", sender_id: "bob", receiver_id: "alice", timestamp: 1, received_at: 1 };
-  for (const [index, content_type] of ["text", "erased", "lost", "image"].entries()) {
+  for (const [index, content_type] of ["text", "erased", "lost", "void", "image"].entries()) {
     FakeSocket.last.say({ type: "message", seq: index + 1, message_id: `m${index}`, content: "", content_type, ...facts });
   }
-  assert.deepEqual(heard, [1, 4]);
+  assert.deepEqual(heard, [1, 5]);
 });

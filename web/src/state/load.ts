@@ -49,7 +49,7 @@ const WORDS: Readonly<Record<string, string>> = {
   rate_limited: "That was too much at once. Try again in a moment.",
   request_timeout: "The server did not answer in time. Try again.",
   signup_disabled: "There is no sign-up on this server.",
-  store_unavailable: "The server cannot store anything now. Try again later.",
+  store_unavailable: "The server cannot reach its storage now. Try again later.",
   user_exists: "This user ID is taken.",
   user_not_found: "There is nobody with this user ID.",
 };

@@ -25,7 +25,7 @@ impl StoreDesk {
             .enable_all()
             .build()
             .expect("a process can start a thread");
-        let open = OpenStore::open(settings, None, Arc::new(NoObserver))?;
+        let open = OpenStore::open(settings, None, Arc::new(NoObserver), runtime.handle())?;
         Ok(StoreDesk { runtime, store: open.store(), archive: open.archive() })
     }
 

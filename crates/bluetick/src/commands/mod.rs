@@ -5,6 +5,8 @@ pub mod bench;
 pub mod chat;
 pub mod config;
 pub mod erase;
+pub mod health;
+pub mod plan;
 pub mod serve;
 pub mod token;
 pub mod user;

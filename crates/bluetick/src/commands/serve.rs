@@ -8,10 +8,12 @@ use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::SystemClock;
 use bluetick_server::{ArchiveSchedule, Hub, Metrics, Server, ServerParts};
+use tokio::runtime::Handle;
 
 use crate::banner::Banner;
 use crate::cli::ServeArgs;
 use crate::failure::Failure;
+use crate::fleet_keys;
 use crate::logging;
 use crate::settings::{ArchiveSettings, Inputs, Loaded, Settings};
 use crate::stop_signals::StopSignals;
@@ -36,8 +38,12 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     let mut stop = StopSignals::listen()?;
     let metrics = Metrics::new();
     let hub = Hub::new(Arc::clone(&metrics));
-    let store =
-        tokio::task::block_in_place(|| OpenStore::open(settings, Some(hub.clone()), metrics.clone()))?;
+    let store = tokio::task::block_in_place(|| {
+        OpenStore::open(settings, Some(hub.clone()), metrics.clone(), &Handle::current())
+    })?;
+    if let OpenStore::Cloud(cloud) = &store {
+        fleet_keys::share(cloud, &settings.store.data_dir).await?;
+    }
     let started = start(settings, &store, hub, metrics).await;
     let (server, banner) = match started {
         Ok(started) => started,
@@ -84,6 +90,7 @@ async fn start(
         store: store.store(),
         archive: store.archive(),
         archive_schedule: schedule(&settings.archive),
+        fleet: store.fleet(),
         hub,
         metrics,
         tokens,

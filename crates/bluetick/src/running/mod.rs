@@ -7,8 +7,7 @@ use std::net::SocketAddr;
 use bluetick_auth::AdminKey;
 use serde_json::Value;
 
-pub use self::http_client::Answer;
-use self::http_client::Client;
+pub use self::http_client::{Answer, Client};
 use crate::failure::Failure;
 use crate::settings::Settings;
 

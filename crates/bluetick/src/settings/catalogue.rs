@@ -13,7 +13,14 @@ const SENTENCES: &[(&str, &str)] = &[
         "server.allowed_origins",
         "Web origins besides the server's own whose pages may call the API and open a WebSocket, such as [\"https://chat.example.org\"].",
     ),
-    ("server.drain_seconds", "How long a shutdown may take before what is left is cut off."),
+    (
+        "server.drain_delay_seconds",
+        "How long a server that is told to stop answers 503 on /readyz and serves all the same, for load balancers that need a moment.",
+    ),
+    (
+        "server.drain_seconds",
+        "How long a shutdown may take, after that delay, before what is left is cut off.",
+    ),
     (
         "server.return_seconds",
         "When the server shuts down, each client is told to come back after half a second to this long, at random.",
@@ -95,6 +102,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "admin.key",
         "The key that mints tokens and makes users. When not given, one is made in the data directory (admin.key).",
     ),
+    (
+        "store.engine",
+        "What keeps everything: \"embedded\" (files in the data directory, one server) or \"dynamodb\" (with Redis, for a fleet).",
+    ),
     ("store.data_dir", "Where everything is kept: messages, users and the keys made by the server."),
     (
         "store.dedupe_window_seconds",
@@ -111,6 +122,36 @@ const SENTENCES: &[(&str, &str)] = &[
     ("store.segment_bytes", "The size of one log file."),
     ("store.awake_conversations", "Conversations that stay awake in memory."),
     ("store.queued_writes", "Writes that may wait for the disk before more are refused."),
+    (
+        "store.dynamodb.endpoint",
+        "With engine = \"dynamodb\": an engine other than Amazon's, such as http://scylla:8000.",
+    ),
+    ("store.dynamodb.region", "Where the tables are; what the AWS environment says when not given."),
+    ("store.dynamodb.table_prefix", "What the name of every table begins with."),
+    ("store.dynamodb.deadline_ms", "How long one request is tried, all its attempts together."),
+    ("store.dynamodb.attempt_timeout_ms", "How long one attempt may take."),
+    ("store.dynamodb.requests_at_once", "Requests under way at most; others wait inside their deadline."),
+    (
+        "store.redis.urls",
+        "With engine = \"dynamodb\": the Redis or Valkey server, the sentinels, or some servers of the cluster; rediss:// for TLS.",
+    ),
+    ("store.redis.mode", "What they are: \"single\", \"sentinel\" or \"cluster\"."),
+    ("store.redis.sentinel_master", "What the sentinels call the primary."),
+    ("store.redis.username", "Who to log in as, where Redis has users."),
+    ("store.redis.password", "The password of Redis, where the URL has none."),
+    ("store.redis.tls_ca_file", "Certificates (PEM) to trust in place of the machine's own."),
+    ("store.redis.prefix", "What every key begins with, so that several fleets can share a Redis."),
+    ("store.redis.timeout_ms", "How long one call to Redis may take before the server does without."),
+    ("store.fleet.send_deadline_ms", "A sender that has no answer by then is told to try again."),
+    (
+        "store.fleet.void_after_ms",
+        "A place that was handed out and is still empty after this time is closed with a void.",
+    ),
+    (
+        "store.fleet.flush_interval_ms",
+        "Inbox rows and the senders' own status rows are written at most this often each; they are computed in between.",
+    ),
+    ("store.fleet.sends_in_flight", "Sends under way at a time; more are refused."),
     (
         "archive.engine",
         "Where messages go when they are old: off (they stay), directory, or s3 (anything that speaks S3). Readers see no difference.",

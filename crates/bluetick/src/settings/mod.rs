@@ -9,19 +9,20 @@ mod file;
 mod layers;
 mod log;
 mod show;
+mod store;
 #[cfg(test)]
 mod tests;
 mod validate;
 
 use bluetick_auth::{AdminSettings, AuthSettings};
 use bluetick_server::{LimitSettings, ServerSettings};
-use bluetick_store_embedded::StoreSettings;
 use serde::{Deserialize, Serialize};
 
 pub use self::error::SettingsError;
 pub use self::example::example;
 pub use self::layers::{Flags, Inputs, Loaded};
 pub use self::log::{LogFormat, LogSettings};
+pub use self::store::{Engine, StoreSection};
 pub use bluetick_archive::ArchiveSettings;
 
 /// All of it, a section a field.
@@ -32,7 +33,7 @@ pub struct Settings {
     pub limits: LimitSettings,
     pub auth: AuthSettings,
     pub admin: AdminSettings,
-    pub store: StoreSettings,
+    pub store: StoreSection,
     pub archive: ArchiveSettings,
     pub log: LogSettings,
 }

@@ -25,7 +25,7 @@ impl StoreBook {
             .enable_all()
             .build()
             .expect("a process can start a thread");
-        let store = OpenStore::open(settings, None, Arc::new(NoObserver))?.store();
+        let store = OpenStore::open(settings, None, Arc::new(NoObserver), runtime.handle())?.store();
         Ok(StoreBook { runtime, store })
     }
 

@@ -16,7 +16,7 @@ use crate::keeper::{Batch, Order};
 use crate::keeping::name_change;
 use crate::shared::Shared;
 use crate::state::{KEPT_ROWS, Origin};
-use crate::wire::bodies::LastMessage;
+use crate::wire::bodies::{LastMessage, Message};
 
 /// Questions at the same time.
 const AT_ONCE: usize = 4;
@@ -159,8 +159,7 @@ pub async fn refresh(shared: &Shared, id: ConversationId) -> Result<(), ApiError
     });
     entry.last_message = known;
     if entry.last_message.is_none() && entry.last_seq >= entry.first_seq {
-        let newest = shared.api.page(id, PageFrom::Newest, 1).await?.messages.into_iter().next();
-        entry.last_message = newest.map(|message| LastMessage {
+        entry.last_message = newest_message(shared, id).await?.map(|message| LastMessage {
             seq: message.seq,
             sender_id: message.sender_id,
             content: message.content,
@@ -169,6 +168,16 @@ pub async fn refresh(shared: &Shared, id: ConversationId) -> Result<(), ApiError
     }
     shared.change(|state| state.learn(entry));
     Ok(())
+}
+
+/// What a line tells of: the newest that is no void.
+async fn newest_message(shared: &Shared, id: ConversationId) -> Result<Option<Message>, ApiError> {
+    let newest = shared.api.page(id, PageFrom::Newest, 1).await?.messages.into_iter().next();
+    if !newest.as_ref().is_some_and(Message::is_void) {
+        return Ok(newest);
+    }
+    let page = shared.api.page(id, PageFrom::Newest, PAGE_LIMIT).await?;
+    Ok(page.messages.into_iter().find(|message| !message.is_void()))
 }
 
 /// Pages on from what is here until nothing is missing.

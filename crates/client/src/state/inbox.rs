@@ -148,13 +148,16 @@ impl Inbox {
 
     /// Moves the line on by a message above its last one. `None` when the conversation is not known here.
     pub fn take_message(&mut self, message: &Message) -> Option<&mut Row> {
-        let own = message.sender_id == self.user;
+        let own = message.is_by(&self.user);
         let row = self.rows.get_mut(&message.conversation_id).map(Arc::make_mut)?;
         let line = &mut row.entry;
         if message.seq <= line.last_seq {
             return Some(row);
         }
         line.last_seq = message.seq;
+        if message.is_void() {
+            return Some(row);
+        }
         line.last_at = line.last_at.max(message.received_at);
         line.last_message = Some(LastMessage {
             seq: message.seq,

@@ -1,4 +1,4 @@
-use super::super::test_support::{direct, entry, marks, said, user};
+use super::super::test_support::{direct, entry, marks, said, user, void};
 use super::*;
 
 fn inbox(line: InboxEntry) -> Inbox {
@@ -28,6 +28,34 @@ fn messages_by_others_count_as_unread_and_a_reply_reads_them_all() {
     inbox.take_message(&said(5, "alice"));
     assert_eq!(unread(&inbox), 0);
     assert_eq!(inbox.get(direct()).unwrap().entry.my_status, marks(4, 4));
+}
+
+#[test]
+fn a_void_moves_the_place_of_the_last_message_and_nothing_else() {
+    let mut inbox = inbox(entry(3, 1, marks(3, 2)));
+    inbox.take_message(&said(4, "bob"));
+    inbox.take_message(&void(5));
+    let line = &inbox.get(direct()).unwrap().entry;
+    assert_eq!((line.last_seq, line.last_at.millis(), line.unread), (Seq::new(5), 4, 2));
+    assert_eq!(line.last_message.as_ref().map(|last| last.seq), Some(Seq::new(4)));
+}
+
+#[test]
+fn to_somebody_whose_name_is_that_of_a_voids_sender_it_is_no_reply() {
+    let mut inbox = Inbox::new(user("void"));
+    inbox.learn(entry(3, 1, marks(3, 2)), None);
+    inbox.take_message(&void(4));
+    let line = &inbox.get(direct()).unwrap().entry;
+    assert_eq!((line.unread, line.my_status), (1, marks(3, 2)));
+}
+
+#[test]
+fn voids_are_not_left_unread_when_a_part_is_read() {
+    let mut inbox = inbox(entry(4, 3, marks(4, 1)));
+    let held = vec![said(1, "bob"), said(2, "bob"), void(3), said(4, "bob")];
+    let timeline = Timeline::restored(held, Seq::FIRST);
+    assert_eq!(inbox.read_here(direct(), Seq::new(2), Some(&timeline)), Some(Enough::Yes));
+    assert_eq!(unread(&inbox), 1);
 }
 
 #[test]

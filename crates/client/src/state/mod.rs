@@ -309,7 +309,7 @@ impl State {
     /// A message is here, whichever way it came.
     pub fn received(&mut self, message: Arc<Message>, origin: Origin) {
         let (id, seq) = (message.conversation_id, message.seq);
-        let own = message.sender_id == self.user;
+        let own = message.is_by(&self.user);
         self.told.insert(id);
         let is_new = self.inbox.get(id).is_none_or(|row| seq > row.entry.last_seq);
         let mut first_seq = Seq::FIRST;
@@ -336,8 +336,10 @@ impl State {
             self.ack(id, MarkKind::Delivered);
         }
         self.put_into_timeline(&message, first_seq);
-        self.people.want(&message.sender_id);
-        self.signals.stopped_typing(id, &message.sender_id);
+        if !message.is_void() {
+            self.people.want(&message.sender_id);
+            self.signals.stopped_typing(id, &message.sender_id);
+        }
         if own {
             self.todo.settled.extend(self.outbox.settle(&message.message_id, seq));
         } else if origin == Origin::Pushed && is_new && self.connection.caught_up && message.is_said() {
@@ -385,7 +387,7 @@ impl State {
             let last = row.entry.last_message.as_ref();
             let held = timelines.get(&id).into_iter().flat_map(Timeline::messages).rev();
             last.is_some_and(|last| last.sender_id == *user && last.seq > read)
-                || held.take_while(|message| message.seq > read).any(|message| message.sender_id == *user)
+                || held.take_while(|message| message.seq > read).any(|message| message.is_by(user))
         };
         if self.inbox.take_status(&status, waits) == Enough::Ask {
             self.todo.refresh.insert(id);

@@ -26,6 +26,16 @@ pub fn said(seq: u64, sender: &str) -> Message {
     }
 }
 
+/// A place that nobody wrote to.
+pub fn void(seq: u64) -> Message {
+    Message {
+        message_id: MessageId::from_stored(&format!("system:{seq}")),
+        content: String::new(),
+        content_type: "void".into(),
+        ..said(seq, "void")
+    }
+}
+
 pub fn marks(delivered: u64, read: u64) -> Marks {
     Marks { last_delivered_seq: Seq::new(delivered), last_read_seq: Seq::new(read) }
 }

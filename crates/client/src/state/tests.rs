@@ -1,6 +1,6 @@
 //! What a client makes of what it hears.
 
-use super::test_support::{direct, entry, marks, said, user};
+use super::test_support::{direct, entry, marks, said, user, void};
 use super::*;
 use crate::keeping::{Ledger, restore};
 use crate::storage::{MemoryStorage, Storage};
@@ -53,6 +53,27 @@ fn a_message_is_taken_once_and_acknowledged_up_to_where_nothing_is_missing() {
     assert_eq!(seqs(&state), [3, 4, 5]);
     assert_eq!(state.inbox.get(direct()).unwrap().have_seq, Seq::new(5));
     assert_eq!(state.todo.events.len(), events, "what is fetched is no news");
+}
+
+#[test]
+fn a_void_fills_its_place_is_acknowledged_and_no_news() {
+    let mut state = state();
+    state.learn(entry(2, 0, marks(2, 2)));
+    hear(&mut state, ServerFrame::Message(said(3, "bob")));
+    hear(&mut state, ServerFrame::Message(void(4)));
+    hear(&mut state, ServerFrame::Message(said(5, "bob")));
+    assert_eq!(seqs(&state), [3, 4, 5]);
+    assert!(state.todo.missing.is_empty());
+    assert_eq!(
+        told(&mut state),
+        [format!(r#"{{"type":"delivered","conversation_id":"{}","seq":5}}"#, direct())]
+    );
+    hear(&mut state, ServerFrame::Message(void(6)));
+    assert_eq!(
+        told(&mut state),
+        [format!(r#"{{"type":"delivered","conversation_id":"{}","seq":6}}"#, direct())]
+    );
+    assert_eq!((state.todo.events.len(), state.inbox.unread_total()), (2, 2));
 }
 
 #[test]

@@ -61,6 +61,17 @@ impl Message {
         !matches!(self.content_type.as_str(), "system" | "void")
     }
 
+    /// Nobody's message: a place that was given out and never written to. It is counted, so that a run can be seen to be
+    /// whole, and acknowledged with those around it; it is never shown.
+    pub fn is_void(&self) -> bool {
+        self.content_type == "void"
+    }
+
+    /// By this user. A void names a sender that somebody may be called.
+    pub fn is_by(&self, user: &UserId) -> bool {
+        self.sender_id == *user && !self.is_void()
+    }
+
     pub fn notice(&self) -> Option<Notice> {
         (self.content_type == "system").then(|| Notice::parse(&self.content))?
     }

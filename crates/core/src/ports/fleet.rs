@@ -24,6 +24,30 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// Tells the other nodes, without waiting. May be lost.
     fn whisper(&self, whisper: Whisper);
+
+    /// For metrics; `None` where there are no other nodes.
+    fn counters(&self) -> Option<FleetCounters> {
+        None
+    }
+}
+
+/// Since the start, but for what is so now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetCounters {
+    /// Whether Redis answered last time.
+    pub redis_up: bool,
+    /// Nodes that live, this one included.
+    pub nodes: u64,
+    /// By operation.
+    pub dynamodb_requests: Vec<(&'static str, u64)>,
+    pub dynamodb_retries: u64,
+    pub dynamodb_throttles: u64,
+    pub voids_written: u64,
+    pub reseeds: u64,
+    pub fallback_sends: u64,
+    pub news_sent: u64,
+    pub news_received: u64,
+    pub repairs: u64,
 }
 
 /// What passes: told to those who are there, and to nobody later.

@@ -12,7 +12,7 @@ pub use archive::{
     EraseScope, NoProgress, Progress, RestoreReport, RunReport, Stage, VerifyReport,
 };
 pub use commit::{Change, CommitListener, Committed, Moved, NoListener, Origin};
-pub use fleet::{Fleet, NoFleet, Whisper};
+pub use fleet::{Fleet, FleetCounters, NoFleet, Whisper};
 pub use observer::{CheckpointReport, CommitReport, NoObserver, StoreObserver};
 pub use random::{Random, SystemRandom};
 pub use store::{

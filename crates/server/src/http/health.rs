@@ -27,7 +27,7 @@ pub(super) async fn healthz() -> Response {
               (status = 503, description = "Send work elsewhere; the body says why", body = ReadyBody)),
 )]
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
-    if app.lifecycle.is_draining() {
+    if !app.lifecycle.is_ready() {
         return reply::json(
             StatusCode::SERVICE_UNAVAILABLE,
             &ReadyBody::not_ready("the server is shutting down"),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use bluetick_core::InboxRequest;
-use bluetick_wire::http::{ErrorBody, InboxPageBody, InboxParameters};
+use bluetick_core::{InboxRequest, UserId};
+use bluetick_wire::http::{ErrorBody, InboxPageBody, InboxParameters, PresenceBody};
 
 use super::extract::Caller;
 use super::{presence, reply};
@@ -34,9 +34,8 @@ pub(super) async fn list(
     let InboxParameters { after, limit, filter } =
         InboxParameters::parse(query.as_deref().unwrap_or_default())?;
     let page = app.chat.inbox(InboxRequest { user: caller.user, after, limit, filter }).await?;
-    let mut presences = HashMap::new();
-    for peer in page.entries.iter().filter_map(|entry| entry.peer.as_ref()) {
-        presences.insert(peer, presence::of(&app, peer).await?);
-    }
+    let peers: Vec<&UserId> = page.entries.iter().filter_map(|entry| entry.peer.as_ref()).collect();
+    let presences = presence::of_all(&app, &peers).await?;
+    let presences: HashMap<&UserId, PresenceBody<'_>> = peers.into_iter().zip(presences).collect();
     Ok(reply::json(StatusCode::OK, &InboxPageBody::new(&page, |peer| presences[peer])))
 }

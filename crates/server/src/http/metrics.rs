@@ -22,6 +22,8 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     reply::with_type(
         StatusCode::OK,
         OPENMETRICS,
-        Body::from(app.metrics.encode(&app.archivist.archive().counters())),
+        Body::from(
+            app.metrics.encode(&app.archivist.archive().counters(), app.whereabouts.counters().as_ref()),
+        ),
     )
 }

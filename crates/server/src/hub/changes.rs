@@ -107,7 +107,7 @@ mod tests {
         }
         let shown = [waiting.try_recv(), waiting.try_recv()].map(|changed| changed.unwrap().user);
         assert!(shown.iter().all(|user| user.as_str() == "alice") && waiting.try_recv().is_err());
-        let text = metrics.encode(&Default::default());
+        let text = metrics.encode(&Default::default(), None);
         assert!(text.contains(r#"bluetick_drops_total{what="conversation_frame"} 1"#), "{text}");
     }
 }

@@ -9,7 +9,7 @@ use bluetick_wire::http::PresenceBody;
 use tokio::sync::mpsc;
 
 use super::changes::EntryChanged;
-use super::{Frame, Sessions, guarded};
+use super::{Frame, Sessions, Whereabouts, guarded};
 use crate::metrics::Metrics;
 
 /// Changes that may wait. A new group of thousands, all of them online, is about the most that happens at once.
@@ -18,6 +18,7 @@ pub(super) const WAITING_ENTRIES: usize = 16_384;
 pub(super) struct Shower {
     pub changed: mpsc::Receiver<EntryChanged>,
     pub sessions: Arc<Sessions>,
+    pub whereabouts: Whereabouts,
     pub chat: Chat,
     pub metrics: Arc<Metrics>,
 }
@@ -44,7 +45,7 @@ impl Shower {
         let presence = match &entry.peer {
             Some(peer) => {
                 let profile = self.chat.profile(peer).await?;
-                Some(PresenceBody::new(peer, self.sessions.is_online(peer), profile))
+                Some(PresenceBody::new(peer, self.whereabouts.is_online(peer).await, profile))
             }
             None => None,
         };

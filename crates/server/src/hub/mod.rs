@@ -14,6 +14,7 @@ mod receipts;
 mod senders;
 mod sessions;
 mod typing;
+mod whereabouts;
 mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,8 +22,9 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use bluetick_core::ports::{Change, CommitListener, Committed};
+use bluetick_core::ports::{Change, CommitListener, Committed, Fleet, Whisper};
 use bluetick_core::{Chat, ContentType, ConversationId, ConversationView, Seq, UserId};
+use bluetick_wire::frame::encode_presence;
 use tokio::sync::oneshot;
 
 pub(crate) use catch_up::{CatchUp, Missing, Poured, Then};
@@ -31,6 +33,7 @@ pub(crate) use outbox::{Batch, Frame, Outbox};
 pub(crate) use sessions::Registration;
 pub(crate) use sessions::{Session, SessionId, Sessions};
 pub(crate) use typing::Paces;
+pub(crate) use whereabouts::Whereabouts;
 pub(crate) use workers::Workers;
 
 use crate::metrics::{Dropped, Metrics};
@@ -100,9 +103,14 @@ impl Hub {
         &self.sessions
     }
 
+    /// Where everybody is, here and at the other nodes.
+    pub(crate) fn whereabouts(&self, fleet: Arc<dyn Fleet>) -> Whereabouts {
+        Whereabouts::new(Arc::clone(&self.sessions), fleet)
+    }
+
     /// Starts what needs the store as well. Once.
-    pub(crate) fn start_workers(&self, chat: &Chat) -> Workers {
-        self.errands.start(chat, &self.sessions, &self.metrics)
+    pub(crate) fn start_workers(&self, chat: &Chat, whereabouts: &Whereabouts) -> Workers {
+        self.errands.start(chat, whereabouts, &self.sessions, &self.metrics)
     }
 
     /// Returns when everything committed so far is in the outboxes.
@@ -129,9 +137,9 @@ impl Hub {
         }
     }
 
-    /// Tells the other members who are there that this one is writing.
-    pub(crate) fn typing(&self, view: &ConversationView, user: &UserId) {
-        self.typing.tell(&self.sessions, &self.metrics, view, user);
+    /// Tells the other members who are here that this one is writing. Returns whether it was time to.
+    pub(crate) fn typing(&self, view: &ConversationView, user: &UserId) -> bool {
+        self.typing.tell(&self.sessions, &self.metrics, view.conversation.id, &view.members, user)
     }
 
     /// The user's first connection has come.
@@ -185,6 +193,19 @@ impl CommitListener for Hub {
     fn changed(&self, batch: Vec<Change>) {
         if !batch.is_empty() {
             let _ = self.orders.send(Order::Tell(batch));
+        }
+    }
+
+    fn whispered(&self, whisper: Whisper) {
+        match whisper {
+            Whisper::Typing { conversation, user, members } => {
+                self.typing.tell(&self.sessions, &self.metrics, conversation, &members, &user);
+            }
+            // It has come here since, and word of that is on its way.
+            Whisper::Presence { user, online: false, .. } if self.sessions.is_online(&user) => {}
+            Whisper::Presence { user, online, profile, to } => {
+                presence::tell(&self.sessions, &self.metrics, &to, encode_presence(&user, online, profile));
+            }
         }
     }
 }
@@ -247,7 +268,7 @@ impl Fanout {
     }
 }
 
-/// Whether a client sent it; the server writes the notices itself.
+/// Whether a client sent it; notices and voids are the server's own.
 fn is_sent(committed: &Committed) -> bool {
-    committed.message.content_type != ContentType::System
+    !matches!(committed.message.content_type, ContentType::System | ContentType::Void)
 }

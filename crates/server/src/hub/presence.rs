@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
+use bluetick_core::ports::Whisper;
 use bluetick_core::{Chat, InboxFilter, InboxRequest, PageLimit, UserId};
 use bluetick_wire::frame::encode_presence;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Frame, Sessions, guarded};
+use super::{Frame, Sessions, Whereabouts, guarded};
 use crate::metrics::{Dropped, Metrics};
 
 /// Changes that may wait to be announced. Full: dropped, and whoever wants to know asks.
@@ -34,9 +35,19 @@ pub(super) enum PresenceChange {
     Switched(UserId),
 }
 
+/// What is announced of somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Come,
+    /// Only if it is not at another node.
+    Gone,
+    Switched,
+}
+
 pub(super) struct Announcer {
     changes: mpsc::Receiver<PresenceChange>,
     sessions: Arc<Sessions>,
+    whereabouts: Whereabouts,
     chat: Chat,
     metrics: Arc<Metrics>,
     /// Who has left, in that order, and when to say so.
@@ -49,10 +60,12 @@ impl Announcer {
     pub fn new(
         changes: mpsc::Receiver<PresenceChange>,
         sessions: Arc<Sessions>,
+        whereabouts: Whereabouts,
         chat: Chat,
         metrics: Arc<Metrics>,
     ) -> Announcer {
-        Announcer { changes, sessions, chat, metrics, leaving: VecDeque::new(), due: HashMap::new() }
+        let (leaving, due) = (VecDeque::new(), HashMap::new());
+        Announcer { changes, sessions, whereabouts, chat, metrics, leaving, due }
     }
 
     pub async fn run(mut self) {
@@ -64,7 +77,7 @@ impl Announcer {
                     None => std::future::pending().await,
                 }
             };
-            let (user, switched) = tokio::select! {
+            let (user, news) = tokio::select! {
                 change = self.changes.recv() => match change {
                     Some(change) => match self.heard(change) {
                         Some(news) => news,
@@ -73,12 +86,12 @@ impl Announcer {
                     None => return,
                 },
                 () = returning => match self.gone() {
-                    Some(user) => (user, false),
+                    Some(user) => (user, News::Gone),
                     None => continue,
                 },
             };
             guarded("presence", async {
-                if let Err(error) = self.announce(&user, switched).await {
+                if let Err(error) = self.announce(&user, news).await {
                     tracing::debug!(%user, %error, "a coming or going could not be announced");
                 }
             })
@@ -87,14 +100,14 @@ impl Announcer {
         }
     }
 
-    /// Whom to announce at once, if anybody, and whether that is because they have switched.
-    fn heard(&mut self, change: PresenceChange) -> Option<(UserId, bool)> {
+    /// Whom to announce at once, if anybody.
+    fn heard(&mut self, change: PresenceChange) -> Option<(UserId, News)> {
         match change {
             PresenceChange::Came(user) => {
                 let is_there = self.sessions.is_online(&user);
                 // Of somebody who is back in time nobody has heard that it was away.
                 let was_away = is_there && self.due.remove(&user).is_none();
-                was_away.then_some((user, false))
+                was_away.then_some((user, News::Come))
             }
             PresenceChange::Went(user) => {
                 if self.leaving.len() >= MOST_LEAVING {
@@ -106,7 +119,7 @@ impl Announcer {
                 self.leaving.push_back((at, user));
                 None
             }
-            PresenceChange::Switched(user) => Some((user, true)),
+            PresenceChange::Switched(user) => Some((user, News::Switched)),
         }
     }
 
@@ -121,32 +134,43 @@ impl Announcer {
     }
 
     /// Tells the people of the user's latest direct conversations how things are now.
-    async fn announce(&self, user: &UserId, switched: bool) -> Result<(), ChatError> {
+    async fn announce(&self, user: &UserId, news: News) -> Result<(), ChatError> {
+        let online = self.whereabouts.is_online(user).await;
+        if news == News::Gone && online {
+            return Ok(());
+        }
         let profile = self.chat.profile(user).await?;
-        if profile.hides_presence && !switched {
+        if profile.hides_presence && news != News::Switched {
             return Ok(());
         }
         let request =
             InboxRequest { user: user.clone(), after: None, limit: PageLimit::MAX, filter: InboxFilter::All };
         let inbox = self.chat.inbox(request).await?;
-        let frame = Frame::from(encode_presence(user, self.sessions.is_online(user), profile));
-        let (mut pushes, mut dropped) = (0, 0);
-        for peer in inbox.entries.iter().filter_map(|entry| entry.peer.as_ref()) {
-            self.sessions.each_of(peer, &mut |session| match session.outbox.push_ephemeral(frame.clone()) {
-                true => pushes += 1,
-                false => dropped += 1,
-            });
-        }
-        self.metrics.pushes.inc_by(pushes);
-        self.metrics.dropped(Dropped::Ephemeral, dropped);
+        let to: Vec<UserId> = inbox.entries.into_iter().filter_map(|entry| entry.peer).collect();
+        tell(&self.sessions, &self.metrics, &to, encode_presence(user, online, profile));
+        self.whereabouts.whisper(Whisper::Presence { user: user.clone(), online, profile, to });
         Ok(())
     }
+}
+
+/// Tells those of these people who are here.
+pub(super) fn tell(sessions: &Sessions, metrics: &Metrics, to: &[UserId], frame: String) {
+    let frame = Frame::from(frame);
+    let (mut pushes, mut dropped) = (0, 0);
+    for user in to {
+        sessions.each_of(user, &mut |session| match session.outbox.push_ephemeral(frame.clone()) {
+            true => pushes += 1,
+            false => dropped += 1,
+        });
+    }
+    metrics.pushes.inc_by(pushes);
+    metrics.dropped(Dropped::Ephemeral, dropped);
 }
 
 #[cfg(test)]
 mod tests {
     use bluetick_core::chat::ChatRules;
-    use bluetick_core::ports::{Store, SystemRandom};
+    use bluetick_core::ports::{NoFleet, Store, SystemRandom};
     use bluetick_core::time::SystemClock;
     use bluetick_core::{ProfileUpdate, Timestamp};
     use bluetick_store_memory::MemoryStore;
@@ -178,7 +202,7 @@ mod tests {
             let sessions = hub.sessions();
             sessions.register(sessions.next_id(), user(name), outbox, usize::MAX).unwrap()
         });
-        let mut workers = hub.start_workers(&chat);
+        let mut workers = hub.start_workers(&chat, &hub.whereabouts(Arc::new(NoFleet)));
         for (hides, online) in [(true, false), (false, true)] {
             let last_seen_at = Some(Timestamp::from_millis(5));
             let update = ProfileUpdate { user: user("bob"), last_seen_at, hides_presence: Some(hides) };
@@ -197,7 +221,7 @@ mod tests {
         for number in 0..WAITING_CHANGES + 3 {
             hub.came(&user(&format!("user{number}")));
         }
-        let text = metrics.encode(&Default::default());
+        let text = metrics.encode(&Default::default(), None);
         assert!(text.contains(r#"bluetick_drops_total{what="presence_change"} 3"#), "{text}");
     }
 }

@@ -113,7 +113,7 @@ impl Generations {
 
 impl Recent {
     fn note(&mut self, message: &Message) {
-        if message.content_type == ContentType::System {
+        if matches!(message.content_type, ContentType::System | ContentType::Void) {
             return;
         }
         if self.senders.len() >= MOST_SENDERS {
@@ -170,6 +170,15 @@ mod tests {
         assert_eq!(names(&senders, group(0)), Some(vec!["early".into(), "late".into()]));
         senders.tell(group(0), &"early".parse().unwrap(), read(50));
         assert_eq!(names(&senders, group(0)), Some(vec!["late".into()]));
+    }
+
+    #[test]
+    fn nobody_has_sent_a_notice_or_a_void() {
+        let senders = Senders::default();
+        senders.note(&message(group(0), 1, "early"));
+        senders.note(&Message { content_type: ContentType::System, ..message(group(0), 2, "admin") });
+        senders.note(&Message::void(group(0), Seq::new(3), Timestamp::default()));
+        assert_eq!(names(&senders, group(0)), Some(vec!["early".into()]));
     }
 
     #[test]

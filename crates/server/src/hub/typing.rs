@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use bluetick_core::{ConversationId, ConversationView, UserId};
+use bluetick_core::{ConversationId, Members, UserId};
 use bluetick_wire::frame::encode_typing;
 use tokio::time::Instant;
 
@@ -57,13 +57,20 @@ impl Typing {
         Typing { groups: Mutex::new(Paces::new(GROUP_PACE, 4_096)) }
     }
 
-    pub fn tell(&self, sessions: &Sessions, metrics: &Metrics, view: &ConversationView, user: &UserId) {
-        let (id, members) = (view.conversation.id, &view.members);
+    /// Returns whether it was time to.
+    pub fn tell(
+        &self,
+        sessions: &Sessions,
+        metrics: &Metrics,
+        id: ConversationId,
+        members: &Members,
+        user: &UserId,
+    ) -> bool {
         if members.len() > LARGE_GROUP
             && !self.groups.lock().expect("nothing panics while it holds the lock").allows(id)
         {
             metrics.dropped(Dropped::Ephemeral, 1);
-            return;
+            return false;
         }
         let frame = Frame::from(encode_typing(id, user));
         let (mut pushes, mut dropped) = (0, 0);
@@ -76,6 +83,7 @@ impl Typing {
         });
         metrics.pushes.inc_by(pushes);
         metrics.dropped(Dropped::Ephemeral, dropped);
+        true
     }
 }
 

@@ -9,12 +9,12 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::Sessions;
 use super::changes::EntryChanged;
 use super::entries::{Shower, WAITING_ENTRIES};
 use super::presence::{Announcer, PresenceChange, WAITING_CHANGES};
 use super::receipts::{Gathering, Teller};
 use super::senders::Senders;
+use super::{Sessions, Whereabouts};
 use crate::metrics::Metrics;
 
 pub(super) struct Errands {
@@ -45,7 +45,13 @@ impl Errands {
         }
     }
 
-    pub fn start(&self, chat: &Chat, sessions: &Arc<Sessions>, metrics: &Arc<Metrics>) -> Workers {
+    pub fn start(
+        &self,
+        chat: &Chat,
+        whereabouts: &Whereabouts,
+        sessions: &Arc<Sessions>,
+        metrics: &Arc<Metrics>,
+    ) -> Workers {
         let waiting = self.waiting.lock().expect("nothing panics while it holds the lock").take();
         let waiting = waiting.expect("a hub serves one server");
         let receipts = Teller {
@@ -58,11 +64,17 @@ impl Errands {
         let entries = Shower {
             changed: waiting.entries,
             sessions: Arc::clone(sessions),
+            whereabouts: whereabouts.clone(),
             chat: chat.clone(),
             metrics: Arc::clone(metrics),
         };
-        let presence =
-            Announcer::new(waiting.presence, Arc::clone(sessions), chat.clone(), Arc::clone(metrics));
+        let presence = Announcer::new(
+            waiting.presence,
+            Arc::clone(sessions),
+            whereabouts.clone(),
+            chat.clone(),
+            Arc::clone(metrics),
+        );
         let mut tasks = JoinSet::new();
         tasks.spawn(receipts.run());
         tasks.spawn(entries.run());

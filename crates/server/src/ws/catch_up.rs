@@ -52,7 +52,13 @@ async fn turn(app: &App) -> tokio::sync::SemaphorePermit<'_> {
 }
 
 fn failed(error: &ChatError) -> CloseCode {
-    tracing::error!(%error, "a backlog could not be read");
+    match error {
+        // Whatever is behind the store is away for everybody, and tells the log itself.
+        ChatError::Store(StoreError::NoAnswer(_)) => {
+            tracing::debug!(%error, "a backlog could not be read now");
+        }
+        _ => tracing::error!(%error, "a backlog could not be read"),
+    }
     CloseCode::InternalError
 }
 

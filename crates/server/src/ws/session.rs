@@ -9,7 +9,7 @@ use bluetick_core::ports::{Accepted, Appended, Position};
 use bluetick_core::{ProfileUpdate, UserId};
 use bluetick_wire::CloseCode;
 use bluetick_wire::frame::encode_welcome;
-use futures_util::future::{join, join3};
+use futures_util::future::{BoxFuture, Shared, join};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use prometheus_client::metrics::gauge::Gauge;
@@ -105,10 +105,7 @@ async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch
         return say_goodbye(pipe, app, Some(CloseCode::TooManyConnections)).await;
     };
     let session = Arc::clone(&registration.session);
-    let is_first = registration.is_first;
-    if is_first {
-        app.hub.came(&session.user);
-    }
+    let came = came(app, &session, registration.is_first);
     let counted = Counted::new(&app.metrics.connections);
     tracing::debug!(session = %session.id, user = %session.user, "connected");
     let mut connection = Connection {
@@ -120,7 +117,7 @@ async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch
         most_sends: at_most(app.limits.in_flight_sends_per_connection),
         marks: Marks::new(app, &session),
         typing: Typing::new(),
-        catching_up: Some(arrive(app, &session, positions, is_first)),
+        catching_up: Some(arrive(app, &session, positions, registration.is_first, came.clone())),
         timers: Timers::new(&app.limits, Arc::clone(&app.clock), claims.expires_at),
         phase,
         session: Arc::clone(&session),
@@ -132,28 +129,70 @@ async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch
     let Connection { marks, .. } = connection;
     drop(counted);
     tracing::debug!(session = %session.id, end = end.map(tracing::field::display), "disconnected");
+    let settled = async {
+        // It may have ended before the fleet had heard that it came.
+        let _ = came.await;
+        marks.finish().await;
+    };
     let left = async {
-        if was_last {
-            leave(app, &session.user).await;
+        match was_last {
+            true => leave(app, &session.user, settled).await,
+            false => settled.await,
         }
     };
-    join3(say_goodbye(pipe, app, end), marks.finish(), left).await;
+    join(say_goodbye(pipe, app, end), left).await;
 }
 
-/// The device is sent what it missed. That a user is here is noted at once: should the server be killed, nobody writes
-/// it later.
-fn arrive(app: &Arc<App>, session: &Arc<Session>, positions: Vec<Position>, is_first: bool) -> CatchingUp {
-    let catching_up = catch_up(Arc::clone(app), Arc::clone(session), positions);
-    if !is_first {
-        return catching_up;
-    }
+/// The fleet hears that the user is here, and unless it was elsewhere already, so do its friends. Begun once and brought
+/// to its end also when the connection ends before.
+type Came = Shared<BoxFuture<'static, Result<(), CloseCode>>>;
+
+fn came(app: &Arc<App>, session: &Arc<Session>, is_first: bool) -> Came {
     let (app, session) = (Arc::clone(app), Arc::clone(session));
-    Box::pin(async move { join(catching_up, seen(&app, &session.user)).await.0 })
+    let told = async move {
+        let was_elsewhere = app.whereabouts.came(&session.user, is_first).await;
+        if is_first && !was_elsewhere {
+            app.hub.came(&session.user);
+        }
+    };
+    AssertUnwindSafe(told)
+        .catch_unwind()
+        .map(|told| told.map_err(|_| CloseCode::InternalError))
+        .boxed()
+        .shared()
 }
 
-/// The user's last connection has ended.
-async fn leave(app: &App, user: &UserId) {
-    seen(app, user).await;
+/// The device is sent what it missed, once everything that is new finds the way to it. That a user is here is noted at
+/// once: should the server be killed, nobody writes it later.
+fn arrive(
+    app: &Arc<App>,
+    session: &Arc<Session>,
+    positions: Vec<Position>,
+    is_first: bool,
+    came: Came,
+) -> CatchingUp {
+    let catching_up = catch_up(Arc::clone(app), Arc::clone(session), positions);
+    let (app, session) = (Arc::clone(app), Arc::clone(session));
+    Box::pin(async move {
+        let caught_up = async {
+            came.await?;
+            catching_up.await
+        };
+        match is_first {
+            true => join(caught_up, seen(&app, &session.user)).await.0,
+            false => caught_up.await,
+        }
+    })
+}
+
+/// The user's last connection has ended. What its devices have said is settled before the fleet hears of it, so that
+/// nothing they have is taken for pending.
+async fn leave(app: &App, user: &UserId, settled: impl Future<Output = ()>) {
+    let told = async {
+        settled.await;
+        app.whereabouts.went(user).await;
+    };
+    join(seen(app, user), told).await;
     app.hub.went(user);
 }
 

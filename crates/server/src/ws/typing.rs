@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
+use bluetick_core::ports::Whisper;
 use bluetick_core::{ConversationId, ConversationView};
 use bluetick_wire::frame::TypingFrame;
 use futures_util::StreamExt;
@@ -64,7 +65,13 @@ impl Connection {
 
     pub fn typing_members(&mut self, (conversation, members): Members) {
         match members {
-            Ok(view) => self.app.hub.typing(&view, &self.session.user),
+            Ok(view) => {
+                let user = &self.session.user;
+                if self.app.hub.typing(&view, user) {
+                    let (user, members) = (user.clone(), view.members);
+                    self.app.whereabouts.whisper(Whisper::Typing { conversation, user, members });
+                }
+            }
             Err(error) => self.answer_in(Some(conversation), error.into()),
         }
     }

@@ -1,7 +1,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::harness::{Device, PATIENCE, World};
+use serde_json::json;
+
+use crate::harness::{Device, PATIENCE, Setup, World};
 use crate::rigged_store::RiggedStore;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,6 +101,40 @@ async fn a_drain_ends_in_time_also_when_the_store_hangs_and_a_client_does_not_li
     phone.send(&chat, "m1", "never stored").await;
     phone.hears_nothing().await;
     tokio::time::timeout(PATIENCE, world.take_server().drain()).await.expect("it ends");
+}
+
+/// A load balancer that asks now and then goes on sending people here for a while.
+#[tokio::test(flavor = "multi_thread")]
+async fn during_the_delay_a_server_is_not_ready_and_serves_all_the_same() {
+    let mut setup = Setup::default();
+    setup.settings.drain_delay_seconds = 3_600;
+    let mut world = setup.start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut phone = alice.connect_now().await;
+    let drained = tokio::spawn(world.take_server().drain());
+    while world.get("/readyz").await.status != 503 {}
+    phone.send(&chat, "m1", "still here").await;
+    phone.hear_type("ack").await;
+    let mut tablet = world.person("bob").connect_at(json!({})).await;
+    assert_eq!(tablet.backlog[0]["content"], "still here");
+    assert_eq!(alice.send(&chat, "m2", "and still").await.status, 201);
+    tablet.hear_type("message").await;
+    assert!(!drained.is_finished());
+    drained.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_delay_a_server_drains() {
+    let mut setup = Setup::default();
+    setup.settings.drain_delay_seconds = 1;
+    let mut world = setup.start().await;
+    let mut phone = world.person("alice").connect_now().await;
+    let started = tokio::time::Instant::now();
+    let drained = tokio::spawn(world.take_server().drain());
+    assert_eq!(phone.closed_with().await.0, 1012);
+    assert!(started.elapsed() >= Duration::from_secs(1));
+    tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();
 }
 
 /// One HTTP connection used for several calls.

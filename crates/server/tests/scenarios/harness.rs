@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
-use bluetick_core::ports::{Archive, Store, SystemRandom};
+use bluetick_core::ports::{Archive, Fleet, NoFleet, Store, SystemRandom};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_server::{
     ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
@@ -43,6 +43,7 @@ pub struct Setup {
     pub store: Box<dyn FnOnce(Arc<Hub>) -> Arc<dyn Store>>,
     pub archive: Arc<dyn Archive>,
     pub archive_schedule: ArchiveSchedule,
+    pub fleet: Arc<dyn Fleet>,
 }
 
 impl Default for Setup {
@@ -55,6 +56,7 @@ impl Default for Setup {
             store: Box::new(|hub| Arc::new(MemoryStore::with_listener(hub))),
             archive: Arc::new(NoArchive),
             archive_schedule: ArchiveSchedule::default(),
+            fleet: Arc::new(NoFleet),
         }
     }
 }
@@ -83,6 +85,7 @@ impl Setup {
             store: Arc::clone(&store),
             archive: self.archive,
             archive_schedule: self.archive_schedule,
+            fleet: self.fleet,
             hub,
             metrics,
             tokens: Arc::clone(&tokens),

@@ -1,5 +1,7 @@
 use std::sync::atomic::Ordering;
 
+use serde_json::json;
+
 use crate::harness::{Setup, World, raw_call};
 use crate::rigged_store::RiggedStore;
 
@@ -27,6 +29,40 @@ async fn a_server_whose_store_refuses_writes_lives_is_not_ready_and_still_reads(
     store.read_only.store(false, Ordering::SeqCst);
     assert_eq!(world.get("/readyz").await.status, 200);
     assert_eq!(alice.send(&chat, "m2", "x").await.status, 201);
+}
+
+/// The store did what it was asked, and its answer got lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_does_not_answer_is_told_as_such_and_a_resend_is_stored_once() {
+    let store = RiggedStore::default();
+    let world = store.setup().start().await;
+    let alice = world.person("alice");
+    let chat = alice.direct("bob").await;
+    let mut phone = alice.connect().await;
+    store.answers_are_lost.store(true, Ordering::SeqCst);
+    let refused = alice.send(&chat, "m1", "over HTTP").await;
+    assert!(!refused.refused(503, "store_unavailable").contains("secret"));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let page = alice.history(&chat, "").await;
+    page.refused(503, "store_unavailable");
+    assert_eq!(page.header("retry-after"), Some("1"));
+    phone.send(&chat, "m2", "on a socket").await;
+    // It was stored, and what the fan-out tells of that comes before or after.
+    let mut refused = phone.hear().await;
+    while refused["type"] != "error" {
+        refused = phone.hear().await;
+    }
+    assert_eq!((&refused["code"], &refused["message_id"]), (&json!("store_unavailable"), &json!("m2")));
+
+    store.answers_are_lost.store(false, Ordering::SeqCst);
+    assert_eq!(alice.send(&chat, "m1", "over HTTP").await.json()["duplicate"], true);
+    phone.send(&chat, "m2", "on a socket").await;
+    let mut ack = phone.hear().await;
+    while ack["duplicate"] != true {
+        ack = phone.hear().await;
+    }
+    assert_eq!((&ack["message_id"], &ack["seq"]), (&json!("m2"), &json!(2)));
+    assert_eq!(alice.history(&chat, "").await.seqs(), [2, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

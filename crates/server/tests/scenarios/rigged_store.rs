@@ -30,6 +30,8 @@ pub struct RiggedStore {
     pub read_only: Arc<AtomicBool>,
     pub pages_panic: Arc<AtomicBool>,
     pub appends_panic: Arc<AtomicBool>,
+    /// What is appended is stored, and whoever did so is not told.
+    pub answers_are_lost: Arc<AtomicBool>,
     pub closed: Arc<AtomicBool>,
 }
 
@@ -114,7 +116,11 @@ impl Store for RiggedStore {
         let store = self.clone();
         let stored = async move {
             store.held.subscribe().wait_for(|held| !held).await.unwrap();
-            store.inner().append(append).await?.await
+            let stored = store.inner().append(append).await?.await;
+            match store.answers_are_lost.load(Ordering::SeqCst) {
+                true => Err(StoreError::NoAnswer("rigged at /secret/address".into())),
+                false => stored,
+            }
         };
         // As a real store: letting go of the outcome does not take the message back.
         let stored = tokio::spawn(stored);
@@ -123,6 +129,9 @@ impl Store for RiggedStore {
 
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
         assert!(!self.pages_panic.load(Ordering::SeqCst), "rigged to panic");
+        if self.answers_are_lost.load(Ordering::SeqCst) {
+            return Err(StoreError::NoAnswer("rigged at /secret/address".into()));
+        }
         if self.pages_fail.load(Ordering::SeqCst) {
             return Err(StoreError::Failed("rigged to fail".into()));
         }

@@ -6,6 +6,7 @@
 //! without.
 
 pub mod memory;
+pub mod redis;
 
 use async_trait::async_trait;
 use bluetick_core::{ConversationId, InboxFilter, InboxPlace, MessageId, Seq, Shelf, Timestamp, UserId};

@@ -1,6 +1,7 @@
 //! From node to node: who lives, and news for the people connected there.
 
 pub mod memory;
+pub mod redis;
 
 use async_trait::async_trait;
 use bytes::Bytes;

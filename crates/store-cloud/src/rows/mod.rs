@@ -38,6 +38,20 @@ pub trait Rows: Send + Sync + 'static {
 
     /// Rows of one partition in the order of their sort keys.
     async fn query(&self, query: Query) -> Result<Slice, RowsError>;
+
+    /// For metrics.
+    fn counts(&self) -> RowsCounts {
+        RowsCounts::default()
+    }
+}
+
+/// Since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowsCounts {
+    /// By operation, all attempts included.
+    pub requests: Vec<(&'static str, u64)>,
+    pub retries: u64,
+    pub throttles: u64,
 }
 
 /// The condition of a write.

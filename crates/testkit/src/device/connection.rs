@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep_until};
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::gaps::Gap;
 use super::{Boundaries, Device, Seen, Trouble, Violation};
@@ -48,7 +50,15 @@ pub(super) struct Connection<'a> {
     pub caught_up: bool,
     /// How many of the outbox, from its end, have to be sent again on this connection.
     pub unsent: usize,
+    /// Something was refused for the moment: nothing is sent before this.
+    resting_until: Option<Instant>,
 }
+
+/// Refusals that are about the moment.
+const LATER: [&str; 3] = ["store_unavailable", "overloaded", "draining"];
+/// Closes after which a client comes back.
+const COMING_BACK: [u16; 2] = [1011, 1012];
+const REST_MS: u64 = 200;
 
 impl<'a> Connection<'a> {
     /// Connects and says hello, without waiting for an answer.
@@ -69,6 +79,7 @@ impl<'a> Connection<'a> {
             ahead: HashMap::new(),
             caught_up: false,
             unsent,
+            resting_until: None,
         };
         let hello = connection.hello();
         connection.say(&hello).await?;
@@ -122,6 +133,9 @@ impl<'a> Connection<'a> {
                     self.device.record.note("<-", &frame);
                     return Ok(frame);
                 }
+                Some(Ok(Message::Close(reason))) if self.device.comes_back_after(reason.as_ref()) => {
+                    return Err(Ended::Lost);
+                }
                 Some(Ok(Message::Close(reason))) => {
                     let reason = format!("{reason:?}");
                     return Err(self.device.violation(None, Trouble::Closed(reason)).into());
@@ -132,16 +146,38 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Sends one more of what waits in the outbox. False when nothing does.
+    /// Sends one more of what waits in the outbox. False when nothing does, or may go now.
     pub async fn send_next(&mut self) -> Result<bool, Ended> {
         if self.unsent == 0 {
             return Ok(false);
         }
         let at = self.device.outbox.len() - self.unsent;
+        let is_resting = self.resting_until.is_some_and(|until| Instant::now() < until);
+        if is_resting || (self.device.is_patient && at > 0) {
+            return Ok(false);
+        }
         self.unsent -= 1;
         let frame = self.device.attempt(at);
         self.say(&frame).await?;
         Ok(true)
+    }
+
+    /// Refused for the moment: if it is a message on its way, it goes again.
+    pub fn put_off(&mut self, message_id: Option<&str>) {
+        self.device.record.happened.put_off += 1;
+        let rest_ms = self.device.dice.between(REST_MS / 4, REST_MS);
+        self.resting_until = Some(Instant::now() + Duration::from_millis(rest_ms));
+        let under_way = self.device.outbox.len() - self.unsent;
+        let mut under_way = self.device.outbox.iter().take(under_way);
+        if under_way.any(|attempt| Some(attempt.message_id.as_str()) == message_id) {
+            self.unsent += 1;
+        }
+    }
+
+    /// When what was put off may go again; a long time from now where nothing was.
+    pub fn rest_ends(&self) -> Instant {
+        let now = Instant::now();
+        self.resting_until.filter(|until| *until > now).unwrap_or(now + PATIENCE)
     }
 
     /// The server has spoken about a message of the outbox.
@@ -171,12 +207,10 @@ impl<'a> Connection<'a> {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Option<Value>, Ended> {
-        let asking = http::request(&self.address, method, path, &self.device.identity.token, body);
+        let asking = self.ask_until_answered(method, path, body);
         let Ok(Ok((status, answer))) = tokio::time::timeout(PATIENCE, asking).await else {
             return Err(Ended::Lost);
         };
-        let record = &mut self.device.record;
-        record.note_text(format!("== {method} {path} {status}"));
         match conversation {
             _ if status < 300 => Ok(Some(answer)),
             Some(conversation) if status == 404 && self.device.may_be_out(conversation) => {
@@ -191,7 +225,36 @@ impl<'a> Connection<'a> {
     }
 }
 
+impl Connection<'_> {
+    /// The same call until it is not put off any more.
+    async fn ask_until_answered(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> std::io::Result<(u16, Value)> {
+        loop {
+            let token = &self.device.identity.token;
+            let (status, answer) = http::request(&self.address, method, path, token, body).await?;
+            self.device.record.note_text(format!("== {method} {path} {status}"));
+            if status != 503 || !self.device.takes_for_later(&answer["error"]["code"]) {
+                return Ok((status, answer));
+            }
+            self.put_off(None);
+            sleep_until(self.rest_ends()).await;
+        }
+    }
+}
+
 impl Device {
+    pub(super) fn takes_for_later(&self, code: &Value) -> bool {
+        self.is_patient && code.as_str().is_some_and(|code| LATER.contains(&code))
+    }
+
+    fn comes_back_after(&self, close: Option<&CloseFrame>) -> bool {
+        self.is_patient && close.is_some_and(|close| COMING_BACK.contains(&close.code.into()))
+    }
+
     /// The frame for one of the outbox, noted as an attempt.
     fn attempt(&mut self, at: usize) -> Value {
         let again = self.outbox[at].tried;

@@ -36,6 +36,7 @@ impl Connection<'_> {
                 self.device.view_mut(&conversation);
             }
             (Some("typing" | "presence" | "pong"), _) => {}
+            (Some("come_back"), _) if self.device.is_patient => {}
             _ => return Err(self.misspoken(frame)),
         }
         Ok(())
@@ -171,6 +172,10 @@ impl Connection<'_> {
     }
 
     fn hear_error(&mut self, frame: &Value, about: Option<&ConversationName>) -> Result<(), Ended> {
+        if self.device.takes_for_later(&frame["code"]) {
+            self.put_off(frame["message_id"].as_str());
+            return Ok(());
+        }
         let may_be_out = match about {
             Some(conversation) => self.device.may_be_out(conversation),
             None => self.device.may_be_out_somewhere(),

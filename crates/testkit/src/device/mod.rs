@@ -10,6 +10,8 @@ mod habits;
 mod hearing;
 mod record;
 mod storm;
+#[cfg(test)]
+mod tests;
 mod trouble;
 mod view;
 
@@ -60,6 +62,8 @@ pub struct Device {
     views: BTreeMap<ConversationName, View>,
     outbox: VecDeque<Attempt>,
     sent: u64,
+    /// See [`Device::patient`].
+    is_patient: bool,
     /// Sockets it has walked away from without a word; the server does not know yet.
     abandoned: VecDeque<Socket>,
 }
@@ -76,8 +80,17 @@ impl Device {
             views: BTreeMap::new(),
             outbox: VecDeque::new(),
             sent: 0,
+            is_patient: false,
             abandoned: VecDeque::new(),
         }
+    }
+
+    /// One that is ready for an engine behind the server that is away at times: what is refused for the moment it sends
+    /// again under the same message_id, it has one message on its way at a time so that none overtakes a refused one, and
+    /// a server that closes or goes away to come back is no breach. Without this, each of those is a violation.
+    pub fn patient(mut self) -> Device {
+        self.is_patient = true;
+        self
     }
 
     pub fn view(&self, conversation: &ConversationName) -> Option<&View> {

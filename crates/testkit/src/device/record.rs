@@ -28,6 +28,8 @@ pub struct Happened {
     pub marks_answered: usize,
     pub resends: usize,
     pub refused: usize,
+    /// Refused for the moment, and asked again.
+    pub put_off: usize,
     pub rejoined: usize,
     pub gone: usize,
 }
@@ -48,6 +50,7 @@ impl Happened {
             marks_answered: self.marks_answered + other.marks_answered,
             resends: self.resends + other.resends,
             refused: self.refused + other.refused,
+            put_off: self.put_off + other.put_off,
             rejoined: self.rejoined + other.rejoined,
             gone: self.gone + other.gone,
         }

@@ -185,10 +185,13 @@ impl Connection<'_> {
             let frame = self.next().await?;
             self.hear(&frame)?;
         }
-        while self.send_next().await? {}
         while self.device.has_unsent() {
-            let frame = self.next().await?;
-            self.hear(&frame)?;
+            while self.send_next().await? {}
+            // What was put off goes again when it has rested, whether anything comes in or not.
+            match timeout_at(self.rest_ends(), self.next()).await {
+                Ok(frame) => self.hear(&frame?)?,
+                Err(_) => continue,
+            }
         }
         if !all_is_quiet {
             return Ok(());

@@ -39,6 +39,16 @@ impl Seen {
         self.content_type == "system"
     }
 
+    /// A place that nobody wrote to.
+    pub fn is_void(&self) -> bool {
+        self.content_type == "void"
+    }
+
+    /// Somebody wrote it, so it has an attempt, can be unread and is a reply.
+    pub fn is_said(&self) -> bool {
+        !self.is_notice() && !self.is_void()
+    }
+
     /// Who came or went by this notice.
     pub fn step(&self) -> Option<Step> {
         if !self.is_notice() {
@@ -61,7 +71,7 @@ impl From<&Seen> for Stored {
             sender: seen.sender.as_str().to_owned(),
             message_id: seen.message_id.clone(),
             content: seen.content.clone(),
-            system: seen.is_notice(),
+            system: !seen.is_said(),
         }
     }
 }

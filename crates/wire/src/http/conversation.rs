@@ -191,7 +191,7 @@ impl ConversationBody {
 /// What a conversation is to whoever asks: the same as in the inbox.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OwnPartBody {
-    /// Messages by others above `my_status.last_read_seq`; notices do not count.
+    /// Messages by others above `my_status.last_read_seq`; notices and voids do not count.
     pub unread: u64,
     /// How far the reader has come.
     pub my_status: BoundariesBody,

@@ -1,8 +1,8 @@
 //! The inbox.
 
 use bluetick_core::{
-    Boundaries, ContentType, ConversationId, InboxEntry, InboxFilter, InboxPage, InboxPlace, LastMessage,
-    MessageId, PageLimit, PreferenceChange, Seq, Timestamp, UserId,
+    Boundaries, ConversationId, InboxEntry, InboxFilter, InboxPage, InboxPlace, LastMessage, MessageId,
+    PageLimit, PreferenceChange, Seq, Timestamp, UserId,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -91,7 +91,7 @@ pub struct InboxEntryBody<'a> {
     #[schema(required)]
     pub peer: Option<&'a str>,
     pub member_count: usize,
-    /// The newest message; 0 while there is none.
+    /// The newest place that is taken, be it by a void; 0 while there is none.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_seq: Seq,
@@ -102,9 +102,10 @@ pub struct InboxEntryBody<'a> {
     pub last_at: Timestamp,
     /// The beginning of the newest message, cut at a character; empty for a notice, or while there is no message.
     pub preview: &'a str,
+    /// The newest message that is no void; null while there is none.
     #[schema(required)]
     pub last_message: Option<LastMessageBody<'a>>,
-    /// Messages by others above `my_status.last_read_seq`; notices do not count.
+    /// Messages by others above `my_status.last_read_seq`; notices and voids do not count.
     pub unread: u64,
     /// The first message the reader can see.
     #[serde(serialize_with = "text::seq")]
@@ -129,7 +130,7 @@ impl<'a> InboxEntryBody<'a> {
     pub fn new(entry: &'a InboxEntry, peer_presence: Option<PresenceBody<'a>>) -> InboxEntryBody<'a> {
         let conversation = &entry.conversation;
         let last = entry.last_message.as_ref();
-        let text = last.filter(|last| last.content_type != ContentType::System);
+        let text = last.filter(|last| last.content_type.counts_as_unread());
         InboxEntryBody {
             conversation_id: conversation.id,
             kind: conversation.kind().into(),

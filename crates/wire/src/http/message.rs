@@ -132,7 +132,9 @@ pub struct MessageBody<'a> {
     /// For `system` notices, JSON that says what happened.
     pub content: &'a str,
     /// `text`, `system` for notices by the server, or what the sender called it. Without content: `erased`, when it was
-    /// deleted for good, and `lost`, when the part of the archive it is in cannot be read.
+    /// deleted for good, and `lost`, when the part of the archive it is in cannot be read. `void` is nobody's message: a
+    /// place that was given out and never written to, by the sender `void`. A client counts it, so that nothing seems to
+    /// be missing, acknowledges it with those around it, and never shows it.
     pub content_type: &'a str,
     /// The sender's clock, in milliseconds since the Unix epoch. Shown, never used for order.
     #[serde(serialize_with = "text::millis")]

@@ -16,7 +16,7 @@ mod write;
 
 use async_trait::async_trait;
 
-use super::{Item, Key, Only, Query, Rows, RowsError, Slice, Table, Written};
+use super::{Item, Key, Only, Query, Rows, RowsCounts, RowsError, Slice, Table, Written};
 
 pub use connection::Connection;
 pub use counters::{Operation, RequestCounts};
@@ -47,6 +47,12 @@ impl DynamoRows {
 impl Rows for DynamoRows {
     async fn get(&self, table: Table, key: &Key) -> Result<Option<Item>, RowsError> {
         read::get(&self.connection, table, key).await
+    }
+
+    fn counts(&self) -> RowsCounts {
+        let counts = self.counters();
+        let requests = Operation::ALL.iter().map(|operation| (operation.name(), counts.of(*operation)));
+        RowsCounts { requests: requests.collect(), retries: counts.retries, throttles: counts.throttles }
     }
 
     async fn get_many(&self, wanted: Vec<(Table, Key)>) -> Result<Vec<Option<Item>>, RowsError> {

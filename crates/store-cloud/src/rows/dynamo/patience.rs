@@ -82,8 +82,8 @@ impl<'a> Patience<'a> {
         Asked: Future<Output = Result<Answer, SdkError<E, HttpResponse>>>,
     {
         let slow = |_| Trouble::Passing(Passing::Slow);
-        let busy = |_| Trouble::Passing(Passing::Throttled);
-        let turn = tokio::time::timeout_at(self.deadline, self.connection.turn()).await.map_err(busy)?;
+        let crowded = |_| Trouble::Passing(Passing::Crowded);
+        let turn = tokio::time::timeout_at(self.deadline, self.connection.turn()).await.map_err(crowded)?;
         let end = self.deadline.min(Instant::now() + self.connection.settings().attempt_timeout());
         self.connection.counters().request(self.operation);
         let answer = tokio::time::timeout_at(end, asked).await.map_err(slow)?;

@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn the_defaults_have_no_problem_and_each_wrong_value_is_named() {
         assert_eq!(DynamoSettings::default().problem(), None);
-        let wrong: [(&str, fn(&mut DynamoSettings)); 6] = [
+        type Change = fn(&mut DynamoSettings);
+        let wrong: [(&str, Change); 6] = [
             ("table_prefix", |settings| settings.table_prefix = "chat/".to_owned()),
             ("deadline_ms", |settings| settings.deadline_ms = 0),
             ("attempt_timeout_ms", |settings| settings.attempt_timeout_ms = 5001),

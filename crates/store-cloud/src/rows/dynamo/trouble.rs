@@ -30,6 +30,8 @@ pub enum Passing {
     Slow,
     /// It could not even be sent, for want of keys most likely.
     Unsigned,
+    /// It was not sent, because as many as may be were under way.
+    Crowded,
 }
 
 impl Passing {
@@ -45,6 +47,7 @@ impl Passing {
             Passing::Cut => "there is no connection, or it breaks",
             Passing::Slow => "it answers too slowly",
             Passing::Unsigned => "there are no keys to sign with at the moment",
+            Passing::Crowded => "too many requests wait for it",
         }
     }
 }

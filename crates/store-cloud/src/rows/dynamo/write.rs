@@ -159,7 +159,7 @@ async fn what_is_there<E: Refusal>(
     };
     match refusal.map_err(|failure| patience.error(failure))? {
         Some(row) => decode_row(table, row).map(Some),
-        None => Ok(None),
+        None => super::read::get(connection, table, key).await,
     }
 }
 

@@ -1,0 +1,52 @@
+//! The two keys that a server makes for itself, in a fleet: the same on every node, whichever started first.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use bluetick_core::ports::{Random, SystemRandom};
+use bluetick_store_cloud::CloudStore;
+
+use crate::failure::Failure;
+
+const NAMES: [&str; 2] = ["token.key", "admin.key"];
+
+/// Puts the keys of the fleet into the data directory, where they are read as those of a single server are. The first node
+/// brings its own.
+pub async fn share(store: &CloudStore, data_dir: &Path) -> Result<(), Failure> {
+    for name in NAMES {
+        let path = data_dir.join(name);
+        let ours = match fs::read_to_string(&path) {
+            Ok(text) => Some(text.trim().to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Failure::failed(format!("cannot read {}: {error}", path.display()))),
+        };
+        let candidate = ours.clone().unwrap_or_else(new_key);
+        let common = store
+            .in_common(name, &candidate)
+            .await
+            .map_err(|error| Failure::failed(format!("cannot share {name} with the other nodes: {error}")))?;
+        if ours.as_deref() != Some(&*common) {
+            write(data_dir, &path, &common)
+                .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
+        }
+    }
+    Ok(())
+}
+
+fn new_key() -> String {
+    let mut bytes = [0; 32];
+    SystemRandom.fill(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whole under another name, then moved: nobody reads half a key.
+fn write(data_dir: &Path, path: &Path, key: &str) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
+    let draft = path.with_extension(format!("key-{}", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(format!("{key}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&draft, path)
+}

@@ -1,0 +1,191 @@
+//! What a plan is made from, each with a default and a way to set it.
+
+use clap::Args;
+use serde::Serialize;
+
+/// Numbers that a flag sets. Shares are of 1, prices in dollars.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct Assumptions {
+    /// Messages sent in a day
+    #[arg(long, value_name = "COUNT", default_value = "100m", value_parser = amount)]
+    pub messages_per_day: f64,
+    /// People [default: one for every 50 messages a day]
+    #[arg(long, value_name = "COUNT", value_parser = amount)]
+    pub users: Option<f64>,
+    /// The share of them that is connected at the busiest moment
+    #[arg(long, value_name = "SHARE", default_value = "0.2", value_parser = share)]
+    pub online_share: f64,
+    /// Who receives a message besides its sender, on average; 1 where all is direct
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = amount)]
+    pub members: f64,
+    /// The share of receivers who are not connected when a message is sent
+    #[arg(long, value_name = "SHARE", default_value = "0.3", value_parser = share)]
+    pub offline_share: f64,
+    /// The text of a message
+    #[arg(long, value_name = "BYTES", default_value = "100", value_parser = amount)]
+    pub bytes: f64,
+    /// Messages in a row: written in one conversation before it rests, or missed in it during one absence
+    #[arg(long, value_name = "COUNT", default_value = "10", value_parser = at_least_one)]
+    pub burst: f64,
+    /// The time between two messages of such a row
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = amount)]
+    pub pace_seconds: f64,
+    /// How often an inbox row that keeps changing is written
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = amount)]
+    pub flush_seconds: f64,
+    /// Messages that one `read` mark covers
+    #[arg(long, value_name = "COUNT", default_value = "3", value_parser = at_least_one)]
+    pub messages_per_read: f64,
+    /// How often in a day a person opens the app: a connection and a page of the inbox each time
+    #[arg(long, value_name = "COUNT", default_value = "8", value_parser = amount)]
+    pub opens_per_day: f64,
+    /// Pages of history that a person looks at each time
+    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = zero_or_more)]
+    pub pages_per_open: f64,
+    /// Conversations in an inbox
+    #[arg(long, value_name = "COUNT", default_value = "50", value_parser = at_least_one)]
+    pub conversations: f64,
+    /// Those of them that somebody wrote in within the dedupe window
+    #[arg(long, value_name = "COUNT", default_value = "10", value_parser = amount)]
+    pub active_conversations: f64,
+    /// How long a message_id is known (store.redis.dedupe_window_seconds)
+    #[arg(long, value_name = "HOURS", default_value = "168", value_parser = amount)]
+    pub dedupe_hours: f64,
+    /// How long the text of a message stays in its table before it moves to the archive (archive.age_seconds)
+    #[arg(long, value_name = "DAYS", default_value = "90", value_parser = amount)]
+    pub retention_days: f64,
+    /// How many days of messages there are in all; rows and objects are as many as they are then
+    #[arg(long, value_name = "DAYS", default_value = "365", value_parser = amount)]
+    pub age_days: f64,
+    /// Messages in one object of the archive (archive.segment_messages)
+    #[arg(long, value_name = "COUNT", default_value = "1000", value_parser = at_least_one)]
+    pub segment_messages: f64,
+    /// The busiest second beside the average one
+    #[arg(long, value_name = "FACTOR", default_value = "3", value_parser = at_least_one)]
+    pub peak_factor: f64,
+
+    /// WebSocket connections of one node (limits.connections)
+    #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = at_least_one)]
+    pub connections_per_node: f64,
+    /// Messages that one node takes in a second
+    #[arg(long, value_name = "COUNT", default_value = "5k", value_parser = amount)]
+    pub messages_per_node: f64,
+    /// Operations that one Redis shard takes in a second
+    #[arg(long, value_name = "COUNT", default_value = "80k", value_parser = amount)]
+    pub operations_per_shard: f64,
+    /// Data in one Redis shard; the rest of its memory is for forks and buffers
+    #[arg(long, value_name = "GB", default_value = "12", value_parser = amount)]
+    pub gb_per_shard: f64,
+    /// Replicas of each Redis shard
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = zero_or_more)]
+    pub replicas: f64,
+    /// Memory in Redis for one message_id, without its share of a key
+    #[arg(long, value_name = "BYTES", default_value = "30", value_parser = amount)]
+    pub dedupe_bytes: f64,
+
+    /// A million write units of DynamoDB
+    #[arg(long, value_name = "DOLLARS", default_value = "0.625", value_parser = zero_or_more)]
+    pub write_price: f64,
+    /// A million read units of DynamoDB
+    #[arg(long, value_name = "DOLLARS", default_value = "0.125", value_parser = zero_or_more)]
+    pub read_price: f64,
+    /// A GB in a table, a month
+    #[arg(long, value_name = "DOLLARS", default_value = "0.25", value_parser = zero_or_more)]
+    pub table_price: f64,
+    /// Point-in-time recovery of a GB in a table, a month
+    #[arg(long, value_name = "DOLLARS", default_value = "0.2", value_parser = zero_or_more)]
+    pub backup_price: f64,
+    /// A GB in S3, a month
+    #[arg(long, value_name = "DOLLARS", default_value = "0.023", value_parser = zero_or_more)]
+    pub object_price: f64,
+    /// A thousand objects put into S3
+    #[arg(long, value_name = "DOLLARS", default_value = "0.005", value_parser = zero_or_more)]
+    pub put_price: f64,
+    /// A GB of data in Redis, an hour (cache.r7g.xlarge holds about 20 GB for $0.437)
+    #[arg(long, value_name = "DOLLARS", default_value = "0.022", value_parser = zero_or_more)]
+    pub redis_price: f64,
+    /// A node, an hour (c7g.xlarge, 4 cores and 8 GiB)
+    #[arg(long, value_name = "DOLLARS", default_value = "0.145", value_parser = zero_or_more)]
+    pub node_price: f64,
+}
+
+impl Assumptions {
+    pub fn users(&self) -> f64 {
+        const MESSAGES_PER_USER: f64 = 50.0;
+        self.users.unwrap_or((self.messages_per_day / MESSAGES_PER_USER).ceil())
+    }
+
+    /// The days whose messages still have their text in the table.
+    pub fn hot_days(&self) -> f64 {
+        self.retention_days.min(self.age_days)
+    }
+
+    /// The days whose messages are in the archive.
+    pub fn cold_days(&self) -> f64 {
+        self.age_days - self.hot_days()
+    }
+}
+
+/// A number as people write it: 5m, 100e9, 1.5b, 1_000.
+fn number(text: &str) -> Option<f64> {
+    let plain = text.replace(['_', ','], "");
+    let (digits, factor) = match plain.char_indices().last()? {
+        (at, 'k' | 'K') => (&plain[..at], 1e3),
+        (at, 'm' | 'M') => (&plain[..at], 1e6),
+        (at, 'b' | 'B') => (&plain[..at], 1e9),
+        (at, 't' | 'T') => (&plain[..at], 1e12),
+        _ => (plain.as_str(), 1.0),
+    };
+    let begins_as_a_number = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    let number = digits.parse::<f64>().ok().filter(|_| begins_as_a_number)? * factor;
+    // Above this nothing on Earth is counted, and a float is no longer a plain number.
+    (number <= 1e15).then_some(number)
+}
+
+fn amount(text: &str) -> Result<f64, String> {
+    number(text)
+        .filter(|number| *number > 0.0)
+        .ok_or("expected a number above 0, such as 100e9, 5m or 2b".into())
+}
+
+fn at_least_one(text: &str) -> Result<f64, String> {
+    number(text).filter(|number| *number >= 1.0).ok_or("expected a number, 1 or more".into())
+}
+
+fn zero_or_more(text: &str) -> Result<f64, String> {
+    number(text).ok_or("expected a number, 0 or more".into())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text).filter(|number| *number <= 1.0).ok_or("expected a share from 0 to 1, such as 0.3".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_people_write_them() {
+        for (text, number) in [
+            ("100e9", 100e9),
+            ("5m", 5e6),
+            ("2b", 2e9),
+            ("1.5k", 1_500.0),
+            ("1_000", 1_000.0),
+            ("1,000,000", 1e6),
+            ("0.5", 0.5),
+            ("3T", 3e12),
+        ] {
+            assert_eq!(amount(text), Ok(number), "{text}");
+        }
+        for wrong in ["", "m", "0", "-1", "-5m", "five", "inf", "nan", "1e30", "5 m", "5mb", "é"] {
+            assert!(amount(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_at_most_all() {
+        assert_eq!((share("0"), share("1"), share("0.25")), (Ok(0.0), Ok(1.0), Ok(0.25)));
+        assert!(share("1.1").is_err() && share("-0.1").is_err());
+    }
+}

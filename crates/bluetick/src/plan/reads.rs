@@ -1,0 +1,122 @@
+//! What people who look make the tables read, in units a message sent. Every read is a consistent one.
+
+use serde::Serialize;
+
+use super::assumptions::Assumptions;
+use super::figure::{Figure, plain};
+use super::rows;
+
+/// DynamoDB counts a consistent read in units of so many bytes, begun ones whole.
+const READ_UNIT_BYTES: f64 = 4_096.0;
+const PAGE: f64 = 20.0;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Reads {
+    pub table: &'static str,
+    pub what: &'static str,
+    pub units: Figure,
+}
+
+fn units(bytes: f64) -> f64 {
+    (bytes / READ_UNIT_BYTES).ceil()
+}
+
+/// How often the app is opened for each message sent.
+pub fn opens_per_message(with: &Assumptions) -> Figure {
+    let opens = with.users() * with.opens_per_day / with.messages_per_day;
+    let formula = format!(
+        "{} users × {} opens/{} messages",
+        plain(with.users()),
+        plain(with.opens_per_day),
+        plain(with.messages_per_day)
+    );
+    Figure::new(opens, formula)
+}
+
+pub fn reads(with: &Assumptions) -> Vec<Reads> {
+    let opens = opens_per_message(with);
+    let opened = |units: f64, formula: String| {
+        Figure::new(units * opens.value, format!("{} opens × {formula}", plain(opens.value)))
+    };
+    let shown = with.conversations.min(PAGE);
+    let n = plain(shown);
+    let cell = rows::message(with.bytes);
+    let page_units = units(PAGE * cell);
+    let pages = plain(with.pages_per_open);
+    let missed_units = units(with.burst * cell);
+    let spells = with.members * with.offline_share / with.burst;
+    let mut reads = vec![
+        Reads {
+            table: "conversations",
+            what: "a page of the inbox",
+            units: opened(shown, format!("{n} rows")),
+        },
+        Reads {
+            table: "message_status",
+            what: "a page of the inbox, one's own and the other's",
+            units: opened(2.0 * shown, format!("2 × {n} rows")),
+        },
+        Reads {
+            table: "messages",
+            what: "a page of the inbox, the newest of each",
+            units: opened(shown, format!("{n} queries")),
+        },
+        Reads {
+            table: "messages",
+            what: "pages of history",
+            units: opened(
+                with.pages_per_open * page_units,
+                format!(
+                    "{pages} pages × ceil({} × {} bytes/{})",
+                    plain(PAGE),
+                    plain(cell),
+                    plain(READ_UNIT_BYTES)
+                ),
+            ),
+        },
+        Reads {
+            table: "pending_deliveries",
+            what: "what waits for a device that comes back",
+            units: opened(1.0, "1 query".into()),
+        },
+        Reads {
+            table: "messages",
+            what: "what was missed",
+            units: Figure::new(
+                spells * missed_units,
+                format!(
+                    "{} × {} offline/{} × ceil({} × {} bytes/{})",
+                    plain(with.members),
+                    plain(with.offline_share),
+                    plain(with.burst),
+                    plain(with.burst),
+                    plain(cell),
+                    plain(READ_UNIT_BYTES)
+                ),
+            ),
+        },
+    ];
+    for table in ["members", "rooms"] {
+        reads.push(Reads {
+            table,
+            what: "pages of history, a row in a batch",
+            units: opened(with.pages_per_open, format!("{pages} pages × 1 row")),
+        });
+        reads.push(Reads {
+            table,
+            what: "who is in it, by a node that does not know",
+            units: Figure::new(1.0 / with.burst, format!("1 row/{} messages", plain(with.burst))),
+        });
+    }
+    if with.cold_days() > 0.0 {
+        reads.push(Reads {
+            table: "messages",
+            what: "moved to the archive",
+            units: Figure::new(
+                cell / READ_UNIT_BYTES,
+                format!("{} bytes/{}, many at a time", plain(cell), plain(READ_UNIT_BYTES)),
+            ),
+        });
+    }
+    reads
+}

@@ -1,0 +1,145 @@
+//! What Redis does and holds: operations for each message, memory, shards.
+
+use serde::Serialize;
+
+use super::assumptions::Assumptions;
+use super::figure::{Figure, Rate, bytes, plain};
+use super::reads::opens_per_message;
+
+/// A key with its name, expiry and an empty hash, of the ids of one conversation and day.
+const BUCKET_BYTES: f64 = 120.0;
+/// A conversation's counter, marks and the places its members wrote to last.
+const COUNTER_BYTES: f64 = 400.0;
+/// One conversation in the order of an inbox.
+const INDEX_ENTRY_BYTES: f64 = 60.0;
+/// The keys of one inbox.
+const INDEX_BYTES: f64 = 200.0;
+/// Where one user is connected.
+const ROUTE_BYTES: f64 = 200.0;
+/// What is kept of one node's stream.
+const STREAM_BYTES: f64 = 4e6;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Redis {
+    pub operations: Vec<Part>,
+    pub operations_per_message: f64,
+    pub operations_per_second: Rate,
+    pub memory: Vec<Part>,
+    pub memory_bytes: f64,
+    pub shards: Figure,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Part {
+    pub what: &'static str,
+    pub figure: Figure,
+}
+
+impl Part {
+    fn new(what: &'static str, value: f64, formula: String) -> Part {
+        Part { what, figure: Figure::new(value, formula) }
+    }
+}
+
+fn sum(parts: &[Part]) -> f64 {
+    parts.iter().map(|part| part.figure.value).sum()
+}
+
+/// `marks`: writes of marks a message.
+pub fn redis(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Redis {
+    let operations = operations(with, marks);
+    let memory = memory(with, nodes);
+    let operations_per_message = sum(&operations);
+    let operations_per_second = messages.times(operations_per_message);
+    let memory_bytes = sum(&memory);
+    let peak = operations_per_second.peak_per_second;
+    let by_traffic = (peak / with.operations_per_shard).ceil();
+    let by_memory = (memory_bytes / (with.gb_per_shard * 1e9)).ceil();
+    let formula = format!(
+        "max(ceil({}/s/{}), ceil({}/{} GB))",
+        plain(peak),
+        plain(with.operations_per_shard),
+        bytes(memory_bytes),
+        plain(with.gb_per_shard)
+    );
+    let shards = Figure::new(by_traffic.max(by_memory).max(1.0), formula);
+    Redis { operations, operations_per_message, operations_per_second, memory, memory_bytes, shards }
+}
+
+fn operations(with: &Assumptions, marks: f64) -> Vec<Part> {
+    let receivers = plain(with.members);
+    let online = 1.0 - with.offline_share;
+    let opens = opens_per_message(with).value;
+    vec![
+        Part::new("reserve a place", 1.0, "1 script".into()),
+        Part::new("touch the inboxes", 1.0 + with.members, format!("1 + {receivers}")),
+        Part::new(
+            "news to other nodes",
+            2.0 * with.members * online,
+            format!("{receivers} × {} online × 2 (put, taken)", plain(online)),
+        ),
+        Part::new(
+            "ticks to other nodes",
+            marks * (1.0 + 2.0 * online),
+            format!("{} marks × (1 lookup + {} online × 2)", plain(marks), plain(online)),
+        ),
+        Part::new(
+            "absences",
+            2.0 * with.members * with.offline_share / with.burst,
+            format!("{receivers} × {} offline × 2/{}", plain(with.offline_share), plain(with.burst)),
+        ),
+        Part::new("connect, inbox, disconnect", 3.0 * opens, format!("{} opens × 3", plain(opens))),
+    ]
+}
+
+fn memory(with: &Assumptions, nodes: f64) -> Vec<Part> {
+    let ids = with.messages_per_day * with.dedupe_hours / 24.0;
+    let users = with.users();
+    let active = users * with.active_conversations / (1.0 + with.members);
+    vec![
+        Part::new(
+            "ids of messages",
+            ids * (with.dedupe_bytes + BUCKET_BYTES / with.burst),
+            format!(
+                "{} × {} h/24 × ({} + {}/{}) bytes",
+                plain(with.messages_per_day),
+                plain(with.dedupe_hours),
+                plain(with.dedupe_bytes),
+                plain(BUCKET_BYTES),
+                plain(with.burst)
+            ),
+        ),
+        Part::new(
+            "counters",
+            active * COUNTER_BYTES,
+            format!(
+                "{} users × {}/{} × {} bytes",
+                plain(users),
+                plain(with.active_conversations),
+                plain(1.0 + with.members),
+                plain(COUNTER_BYTES)
+            ),
+        ),
+        Part::new(
+            "order of inboxes",
+            users * (with.conversations * INDEX_ENTRY_BYTES + INDEX_BYTES),
+            format!(
+                "{} users × ({} × {} + {}) bytes",
+                plain(users),
+                plain(with.conversations),
+                plain(INDEX_ENTRY_BYTES),
+                plain(INDEX_BYTES)
+            ),
+        ),
+        Part::new(
+            "routes",
+            users * with.online_share * ROUTE_BYTES,
+            format!("{} users × {} × {} bytes", plain(users), plain(with.online_share), plain(ROUTE_BYTES)),
+        ),
+        Part::new(
+            "streams of nodes",
+            nodes * STREAM_BYTES,
+            format!("{} nodes × {}", plain(nodes), bytes(STREAM_BYTES)),
+        ),
+    ]
+}

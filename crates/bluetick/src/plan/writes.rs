@@ -1,0 +1,107 @@
+//! What one message makes the tables write, here and in a design that writes every row with every message.
+
+use serde::Serialize;
+
+use super::assumptions::Assumptions;
+use super::figure::{Figure, plain};
+use super::rows;
+
+/// DynamoDB counts a write in units of so many bytes, begun ones whole.
+const WRITE_UNIT_BYTES: f64 = 1_024.0;
+
+/// One reason to write, in units a message.
+#[derive(Clone, Debug, Serialize)]
+pub struct Writes {
+    pub table: &'static str,
+    pub what: &'static str,
+    pub here: Figure,
+    pub naive: Figure,
+}
+
+pub fn units(bytes: f64) -> f64 {
+    (bytes / WRITE_UNIT_BYTES).ceil()
+}
+
+/// The share of changes that a row is written for when it keeps changing: once a flush, and once a burst at least.
+pub fn coalesced(with: &Assumptions) -> Figure {
+    let share = (with.pace_seconds / with.flush_seconds).min(1.0).max(1.0 / with.burst);
+    let formula = format!(
+        "max(1/{}, min(1, {} s/{} s))",
+        plain(with.burst),
+        plain(with.pace_seconds),
+        plain(with.flush_seconds)
+    );
+    Figure::new(share, formula)
+}
+
+pub fn writes(with: &Assumptions) -> Vec<Writes> {
+    let receivers = with.members;
+    let everybody = 1.0 + receivers;
+    let cell = rows::message(with.bytes);
+    let inbox = units(rows::inbox(with.bytes));
+    let coalesced = coalesced(with);
+    let (online, offline, burst) = (1.0 - with.offline_share, with.offline_share, with.burst);
+    let r = plain(receivers);
+    let cell_writes =
+        || Figure::new(units(cell), format!("ceil({} bytes/{})", plain(cell), plain(WRITE_UNIT_BYTES)));
+    let moves = || match with.cold_days() > 0.0 {
+        true => Figure::new(
+            units(rows::archived_message()),
+            format!("ceil({} bytes/{})", plain(rows::archived_message()), plain(WRITE_UNIT_BYTES)),
+        ),
+        false => Figure::none(),
+    };
+    let each = |what: &str| Figure::new(receivers, format!("{r} {what}"));
+    vec![
+        Writes { table: "messages", what: "the message, once", here: cell_writes(), naive: cell_writes() },
+        Writes {
+            table: "conversations",
+            what: "inbox rows of all members",
+            here: Figure::new(
+                everybody * inbox * coalesced.value,
+                format!("(1 + {r}) rows × {}", coalesced.formula),
+            ),
+            naive: Figure::new(everybody * inbox, format!("1 + {r} rows")),
+        },
+        Writes {
+            table: "message_status",
+            what: "delivered",
+            here: Figure::new(
+                receivers * (online + offline / burst),
+                format!("{r} × ({} online + {} offline/{})", plain(online), plain(offline), plain(burst)),
+            ),
+            naive: each("marks"),
+        },
+        Writes {
+            table: "message_status",
+            what: "read",
+            here: Figure::new(
+                receivers / with.messages_per_read,
+                format!("{r} receiving/{} messages a mark", plain(with.messages_per_read)),
+            ),
+            naive: each("marks"),
+        },
+        Writes {
+            table: "message_status",
+            what: "the sender's own row",
+            here: Figure::new(coalesced.value, format!("1 row × {}", coalesced.formula)),
+            naive: Figure::none(),
+        },
+        Writes {
+            table: "pending_deliveries",
+            what: "absences begun and ended",
+            here: Figure::new(
+                receivers * offline * 2.0 / burst,
+                format!("{r} × {} offline × 2/{}", plain(offline), plain(burst)),
+            ),
+            naive: each("rows"),
+        },
+        Writes {
+            table: "dedupe",
+            what: "known ids (here in Redis)",
+            here: Figure::none(),
+            naive: Figure::new(1.0, "1 row"),
+        },
+        Writes { table: "messages", what: "moved to the archive", here: moves(), naive: moves() },
+    ]
+}

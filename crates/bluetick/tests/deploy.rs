@@ -1,0 +1,299 @@
+//! What is in deploy/ and in the documents for operators names only what there is: settings, commands, metrics.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bluetick_testkit::http;
+use bluetick_testkit::process::Launcher;
+use support::Shell;
+use toml::{Table, Value};
+use yaml_rust2::{Yaml, YamlLoader};
+
+/// Named in deploy/ and not in the catalogue yet. Take each out when it is there; a test says which.
+const AWAITED_SETTINGS: &[&str] = &[
+    "server.drain_delay_seconds",
+    "store.engine",
+    "store.dynamodb.endpoint",
+    "store.dynamodb.region",
+    "store.redis.urls",
+    "store.redis.mode",
+    "store.redis.password",
+];
+
+/// The same of what is counted.
+const AWAITED_METRICS: &[&str] = &[
+    "bluetick_redis_up",
+    "bluetick_dynamodb_requests_total",
+    "bluetick_dynamodb_retries_total",
+    "bluetick_dynamodb_throttles_total",
+    "bluetick_voids_written_total",
+    "bluetick_reseeds_total",
+    "bluetick_fallback_sends_total",
+    "bluetick_node_news_total",
+    "bluetick_repairs_total",
+];
+
+/// Read by the binary and no settings.
+const NOT_SETTINGS: [&str; 3] = ["BLUETICK_CONFIG", "BLUETICK_LOG", "BLUETICK_TOKEN"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Everything below deploy/, with its path.
+fn deployed() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join("deploy")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(found.len() > 10, "deploy/ has become small");
+    found
+}
+
+fn operators_documents() -> Vec<(PathBuf, String)> {
+    let documents = ["docs/operate.md", "docs/fleet.md"].map(|name| root().join(name));
+    documents.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The keys of all settings, from the example that the binary prints.
+fn catalogue() -> BTreeSet<String> {
+    let printed = Shell::new().run(&["config", "example"]).printed();
+    let mut section = String::new();
+    let mut keys = BTreeSet::new();
+    for line in printed.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name.into();
+        } else if let Some((name, _)) = line.strip_prefix('#').and_then(|rest| rest.split_once(" = "))
+            && !name.starts_with(' ')
+        {
+            keys.insert(format!("{section}.{name}"));
+        }
+    }
+    assert!(keys.contains("limits.sends_per_second"), "{keys:?}");
+    keys
+}
+
+fn key_of(variable: &str) -> String {
+    variable.trim_start_matches("BLUETICK_").to_ascii_lowercase().replace("__", ".")
+}
+
+/// Words made of these characters that begin so.
+fn words<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(move |word| word.len() > prefix.len() && word.starts_with(prefix))
+}
+
+fn flatten(section: &str, table: &Table, keys: &mut Vec<(String, Value)>) {
+    for (name, value) in table {
+        let key = if section.is_empty() { name.clone() } else { format!("{section}.{name}") };
+        match value {
+            Value::Table(table) => flatten(&key, table, keys),
+            value => keys.push((key, value.clone())),
+        }
+    }
+}
+
+fn settings_file(text: &str) -> Vec<(String, Value)> {
+    let mut keys = Vec::new();
+    flatten("", &text.parse().unwrap(), &mut keys);
+    keys
+}
+
+#[test]
+fn every_variable_is_a_setting() {
+    let known = catalogue();
+    for (path, text) in deployed().into_iter().chain(operators_documents()) {
+        for variable in words(&text, "BLUETICK_").filter(|word| !NOT_SETTINGS.contains(word)) {
+            let key = key_of(variable);
+            assert!(
+                known.contains(&key) || AWAITED_SETTINGS.contains(&key.as_str()),
+                "{} names {variable}, and there is no setting {key}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_key_of_a_settings_file_is_a_setting_also_where_it_is_commented_out() {
+    let known = catalogue();
+    let files =
+        deployed().into_iter().filter(|(path, _)| path.extension().is_some_and(|kind| kind == "toml"));
+    let mut seen = 0;
+    for (path, text) in files {
+        let looks_like_a_setting = |line: &&str| line.starts_with('[') || line.contains(" = ");
+        let commented = text.lines().filter_map(|line| line.strip_prefix("# ")).filter(looks_like_a_setting);
+        let commented = commented.collect::<Vec<_>>().join("\n");
+        for (key, _) in settings_file(&text).into_iter().chain(settings_file(&commented)) {
+            assert!(
+                known.contains(&key) || AWAITED_SETTINGS.contains(&key.as_str()),
+                "{} sets {key}, and there is no such setting",
+                path.display()
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 10);
+}
+
+#[test]
+fn the_values_are_ones_that_a_server_starts_with() {
+    let awaited = |key: &str| AWAITED_SETTINGS.contains(&key);
+    for (path, text) in deployed() {
+        let shell = Shell::new();
+        let mut command = shell.command(&["config", "check"]);
+        let kind = path.extension().and_then(|kind| kind.to_str());
+        if kind == Some("toml") {
+            let mut kept = String::new();
+            for (key, value) in settings_file(&text).into_iter().filter(|(key, _)| !awaited(key)) {
+                kept += &format!("{key} = {value}\n");
+            }
+            shell.file("bluetick.toml", &kept);
+        } else if kind == Some("yaml") {
+            for document in YamlLoader::load_from_str(&text).unwrap() {
+                for (variable, value) in variables(&document) {
+                    if !awaited(&key_of(&variable)) && variable != "BLUETICK_CONFIG" {
+                        command.env(variable, value);
+                    }
+                }
+            }
+        } else {
+            continue;
+        }
+        let output = command.output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {complaint}", path.display());
+    }
+}
+
+/// Variables of the server with their values, however deep; what Compose fills in is something of enough length.
+fn variables(yaml: &Yaml) -> Vec<(String, String)> {
+    match yaml {
+        Yaml::Hash(fields) => {
+            let of_field = |(name, value): (&Yaml, &Yaml)| match (name.as_str(), value.as_str()) {
+                (Some(name), Some(value)) if name.starts_with("BLUETICK_") => {
+                    let filled =
+                        if value.contains("${") { "0123456789abcdef".repeat(4) } else { value.into() };
+                    vec![(name.to_owned(), filled)]
+                }
+                _ => variables(value),
+            };
+            fields.iter().flat_map(of_field).collect()
+        }
+        Yaml::Array(items) => items.iter().flat_map(variables).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn yaml_is_yaml() {
+    let is_yaml = |path: &Path| path.extension().is_some_and(|kind| kind == "yaml");
+    for (path, text) in deployed().into_iter().filter(|(path, _)| is_yaml(path)) {
+        let documents = YamlLoader::load_from_str(&text);
+        let documents = documents.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(!documents.is_empty() && documents.iter().all(|document| document.as_hash().is_some()));
+        if path.parent().is_some_and(|folder| folder.ends_with("kubernetes")) {
+            for document in &documents {
+                assert!(document["apiVersion"].as_str().is_some() && document["kind"].as_str().is_some());
+            }
+        }
+    }
+}
+
+#[test]
+fn kustomize_takes_every_manifest_but_the_example() {
+    let folder = root().join("deploy/kubernetes");
+    let text = fs::read_to_string(folder.join("kustomization.yaml")).unwrap();
+    let kustomization = &YamlLoader::load_from_str(&text).unwrap()[0];
+    let taken = kustomization["resources"].as_vec().unwrap();
+    let taken: BTreeSet<String> = taken.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+    let there = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let there: BTreeSet<String> = there
+        .filter(|name| name.ends_with(".yaml"))
+        .filter(|name| name != "kustomization.yaml" && name != "secret.example.yaml")
+        .collect();
+    assert_eq!(taken, there);
+}
+
+#[test]
+fn a_node_is_given_longer_to_stop_than_it_takes() {
+    let read = |name: &str| fs::read_to_string(root().join("deploy").join(name)).unwrap();
+    let number = |text: &str, before: &str| -> u64 {
+        let after = text.split_once(before).unwrap_or_else(|| panic!("no {before}")).1;
+        after
+            .trim_start_matches(['"', ' '])
+            .split(|c: char| !c.is_ascii_digit())
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    let settings = read("kubernetes/bluetick.toml");
+    let needed = number(&settings, "drain_delay_seconds = ") + number(&settings, "\ndrain_seconds = ");
+    assert!(number(&read("kubernetes/deployment.yaml"), "terminationGracePeriodSeconds:") > needed);
+    let compose = read("compose.yaml");
+    let needed = number(&compose, "DRAIN_DELAY_SECONDS:") + number(&compose, "DRAIN_SECONDS:");
+    assert!(number(&compose, "stop_grace_period:") > needed);
+    let drain = number(&read("systemd/bluetick.toml"), "drain_seconds = ");
+    assert!(number(&read("systemd/bluetick.service"), "TimeoutStopSec=") > drain);
+}
+
+#[tokio::test]
+async fn every_metric_in_an_alert_or_a_document_is_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), directory.path()).start().await;
+    let counted = http::get_text(&server.address, "/metrics").await.unwrap();
+    let base = |word: &str| {
+        ["_bucket", "_sum", "_count"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word).to_owned()
+    };
+    let known: BTreeSet<String> = words(&counted, "bluetick_").map(base).collect();
+    for (path, text) in deployed().into_iter().chain(operators_documents()) {
+        let is_rules = path.ends_with("prometheus/alerts.yaml");
+        let is_document = path.extension().is_some_and(|kind| kind == "md");
+        if !is_rules && !is_document {
+            continue;
+        }
+        for word in words(&text, "bluetick_") {
+            let is_counted = known.contains(&base(word)) || AWAITED_METRICS.contains(&word);
+            assert!(is_counted, "{} names {word}, and nobody counts it", path.display());
+        }
+    }
+    let here: Vec<_> = AWAITED_METRICS.iter().filter(|name| known.contains(**name)).collect();
+    assert!(here.is_empty(), "take out of AWAITED_METRICS, they are here: {here:?}");
+}
+
+#[test]
+fn nothing_is_awaited_that_is_here() {
+    let known = catalogue();
+    let here: Vec<_> = AWAITED_SETTINGS.iter().filter(|key| known.contains(**key)).collect();
+    assert!(here.is_empty(), "take out of AWAITED_SETTINGS, they are here: {here:?}");
+}
+
+#[tokio::test]
+async fn the_health_check_of_an_image_succeeds_while_a_server_takes_work_and_fails_when_there_is_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), directory.path()).start().await;
+    let (shell, address) = (Shell::new(), server.address.clone());
+    let url = format!("http://{address}");
+    assert_eq!(shell.run(&["health", "--url", &url]).printed(), "");
+    let listen = ("BLUETICK_SERVER__LISTEN", address.as_str());
+    assert_eq!(shell.run_with(listen, &["health"]).printed(), "", "the settings say where it listens");
+    server.kill().await;
+    let outcome = shell.run(&["health", "--url", &url]);
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.stderr.contains("nobody answers on"), "{}", outcome.stderr);
+}

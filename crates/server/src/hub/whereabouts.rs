@@ -1,0 +1,205 @@
+//! Where people are: at this node, which the sessions know, or at another, which the fleet knows. What they are told
+//! does not belong here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bluetick_core::UserId;
+use bluetick_core::ports::{Fleet, FleetCounters, Whisper};
+
+use super::Sessions;
+
+#[derive(Clone)]
+pub(crate) struct Whereabouts {
+    sessions: Arc<Sessions>,
+    fleet: Arc<dyn Fleet>,
+    turns: Arc<Turns>,
+}
+
+impl Whereabouts {
+    pub fn new(sessions: Arc<Sessions>, fleet: Arc<dyn Fleet>) -> Whereabouts {
+        Whereabouts { sessions, fleet, turns: Arc::default() }
+    }
+
+    /// Whether the user is connected, to whichever node.
+    pub async fn is_online(&self, user: &UserId) -> bool {
+        self.sessions.is_online(user) || self.fleet.is_elsewhere(user).await
+    }
+
+    /// A connection of the user is registered: what is committed from the return of this on reaches it. Must run to its
+    /// end before [`Whereabouts::went`] of the same connection. Returns whether the user's first connection to this
+    /// node finds it at another.
+    pub async fn came(&self, user: &UserId, is_first: bool) -> bool {
+        let place = self.turns.place(user);
+        let _turn = place.turn.lock().await;
+        // Asked before this node is on the map: of two that somebody comes to at once, at least one finds it new.
+        let was_elsewhere = is_first && self.fleet.is_elsewhere(user).await;
+        self.fleet.came(user).await;
+        was_elsewhere
+    }
+
+    /// A connection of the user has ended and was the last.
+    pub async fn went(&self, user: &UserId) {
+        let place = self.turns.place(user);
+        let _turn = place.turn.lock().await;
+        // Whoever has come meanwhile is registered, and has had its turn or waits for it.
+        if !self.sessions.is_online(user) {
+            self.fleet.went(user).await;
+        }
+    }
+
+    pub fn counters(&self) -> Option<FleetCounters> {
+        self.fleet.counters()
+    }
+
+    /// Tells the other nodes.
+    pub fn whisper(&self, whisper: Whisper) {
+        self.fleet.whisper(whisper);
+    }
+}
+
+/// The comings and goings of one user, one after the other; those of different users do not wait for each other.
+#[derive(Default)]
+struct Turns(Mutex<HashMap<UserId, Arc<Turn>>>);
+
+type Turn = tokio::sync::Mutex<()>;
+
+impl Turns {
+    fn all(&self) -> MutexGuard<'_, HashMap<UserId, Arc<Turn>>> {
+        self.0.lock().expect("nothing panics while it holds the lock")
+    }
+
+    fn place<'a>(&'a self, user: &'a UserId) -> Place<'a> {
+        let turn = Arc::clone(self.all().entry(user.clone()).or_default());
+        Place { turns: self, user, turn }
+    }
+}
+
+/// A place in the queue of a user. The last one takes the queue with it.
+struct Place<'a> {
+    turns: &'a Turns,
+    user: &'a UserId,
+    turn: Arc<Turn>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut all = self.turns.all();
+        // The map's own, and this one: others are handed out under the same lock.
+        if Arc::strong_count(&self.turn) <= 2 {
+            all.remove(self.user);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use futures_util::FutureExt;
+    use prometheus_client::metrics::gauge::Gauge;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::hub::{Outbox, Registration};
+
+    /// Writes down what it is told, each when it is let.
+    struct Slow {
+        let_through: Semaphore,
+        told: Mutex<Vec<String>>,
+    }
+
+    impl Slow {
+        async fn told(&self, what: &str, user: &UserId) {
+            self.let_through.acquire().await.unwrap().forget();
+            self.told.lock().unwrap().push(format!("{user} {what}"));
+        }
+    }
+
+    #[async_trait]
+    impl Fleet for Slow {
+        async fn came(&self, user: &UserId) {
+            self.told("came", user).await;
+        }
+
+        async fn went(&self, user: &UserId) {
+            self.told("went", user).await;
+        }
+
+        async fn is_elsewhere(&self, _: &UserId) -> bool {
+            false
+        }
+
+        fn whisper(&self, _: Whisper) {}
+    }
+
+    struct World {
+        fleet: Arc<Slow>,
+        sessions: Arc<Sessions>,
+        whereabouts: Whereabouts,
+    }
+
+    impl World {
+        fn new() -> World {
+            let fleet = Arc::new(Slow { let_through: Semaphore::new(0), told: Mutex::default() });
+            let sessions = Arc::<Sessions>::default();
+            let whereabouts = Whereabouts::new(Arc::clone(&sessions), fleet.clone());
+            World { fleet, sessions, whereabouts }
+        }
+
+        fn connect(&self, name: &str) -> Registration<'_> {
+            let outbox = Outbox::new(1_000, Gauge::default());
+            self.sessions.register(self.sessions.next_id(), user(name), outbox, usize::MAX).unwrap()
+        }
+
+        fn told(&self) -> Vec<String> {
+            self.fleet.told.lock().unwrap().clone()
+        }
+    }
+
+    fn user(name: &str) -> UserId {
+        name.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn whoever_comes_while_its_last_connection_goes_is_there_in_the_end() {
+        let (world, alice) = (World::new(), user("alice"));
+        assert!(world.connect("alice").end(), "it was the last");
+        let mut going = Box::pin(world.whereabouts.went(&alice));
+        assert!(going.as_mut().now_or_never().is_none(), "the fleet is being told");
+        let _phone = world.connect("alice");
+        let mut coming = Box::pin(world.whereabouts.came(&alice, true));
+        assert!(coming.as_mut().now_or_never().is_none());
+        world.fleet.let_through.add_permits(2);
+        futures_util::future::join(coming, going).await;
+        assert_eq!(world.told(), ["alice went", "alice came"]);
+        assert!(world.whereabouts.turns.all().is_empty(), "nothing is kept of those who had their turn");
+    }
+
+    #[tokio::test]
+    async fn a_going_that_comes_too_late_is_not_told() {
+        let (world, alice) = (World::new(), user("alice"));
+        world.connect("alice").end();
+        let _phone = world.connect("alice");
+        world.fleet.let_through.add_permits(2);
+        world.whereabouts.came(&alice, true).await;
+        world.whereabouts.went(&alice).await;
+        assert_eq!(world.told(), ["alice came"]);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_somebody_else_and_whoever_gives_up_waiting_leaves_nothing_behind() {
+        let world = World::new();
+        let (alice, bob) = (user("alice"), user("bob"));
+        let mut first = Box::pin(world.whereabouts.came(&alice, true));
+        let mut second = Box::pin(world.whereabouts.came(&alice, false));
+        assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+        let mut other = Box::pin(world.whereabouts.came(&bob, true));
+        assert!(other.as_mut().now_or_never().is_none());
+        drop(first);
+        world.fleet.let_through.add_permits(1);
+        other.await;
+        assert_eq!(world.told(), ["bob came"]);
+        drop(second);
+        assert!(world.whereabouts.turns.all().is_empty());
+    }
+}

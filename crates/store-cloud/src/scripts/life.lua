@@ -1,0 +1,12 @@
+-- Stands before every script. The life of the data on this server: a failover or a restart begins another one, and what
+-- belongs to an earlier life may lack its latest writes.
+local function life()
+  local info = redis.call('INFO', 'replication')
+  local _, before = string.find(info, 'master_replid:', 1, true)
+  return string.sub(info, before + 1, before + 16)
+end
+
+local DAY_MS = 86400000
+
+-- Shelves of an inbox lie this far apart in one sorted set; within a shelf the score is the negative time.
+local SHELF = 35184372088832

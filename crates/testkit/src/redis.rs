@@ -1,0 +1,249 @@
+//! A real Redis as a child process, alone, as a cluster or under sentinels. What is kept in it belongs to the tests.
+//!
+//! Nothing here is async, so that one server can be a static of a whole test binary, whatever runtime each test has.
+
+mod cluster;
+mod reply;
+mod sentinel;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+pub use cluster::RedisCluster;
+pub use reply::Reply;
+pub use sentinel::RedisSentinel;
+
+/// A running server on a free port of loopback. Killed when it is dropped, and when the test process ends in whatever way.
+pub struct RedisServer {
+    options: RedisOptions,
+    running: Option<Running>,
+    port: u16,
+    directory: TempDir,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct RedisOptions {
+    pub password: Option<String>,
+    /// Every write is on disk before it is answered.
+    pub append_only: bool,
+    /// Further settings, as in redis.conf.
+    pub settings: Vec<(String, String)>,
+    /// It watches others, and keeps nothing itself.
+    pub is_sentinel: bool,
+}
+
+/// A shell that keeps the server as its child and kills it as soon as nobody holds the other end of its input.
+struct Running {
+    shell: Child,
+    _leash: ChildStdin,
+    server: u32,
+}
+
+const DEADLINE: Duration = Duration::from_secs(30);
+const LEASH: &str =
+    "exec 3<&0; \"$@\" </dev/null >>log 2>&1 & echo $!; read -r _ <&3; kill -9 $! 2>/dev/null; wait";
+
+impl RedisOptions {
+    pub fn with(mut self, name: &str, value: &str) -> RedisOptions {
+        self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+impl RedisServer {
+    pub fn start() -> RedisServer {
+        RedisServer::start_with(RedisOptions::default())
+    }
+
+    pub fn start_with(options: RedisOptions) -> RedisServer {
+        let directory = tempfile::tempdir().unwrap();
+        let mut server = RedisServer { options, running: None, port: 0, directory };
+        // Somebody else may take a free port before the server does.
+        for _ in 0..5 {
+            server.port = free_port();
+            if server.launch() {
+                return server;
+            }
+        }
+        panic!("redis-server did not start:\n{}", server.log());
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// With the password, when there is one.
+    pub fn url(&self) -> String {
+        let password = self.options.password.as_ref().map(|password| format!(":{password}@"));
+        format!("redis://{}127.0.0.1:{}", password.unwrap_or_default(), self.port)
+    }
+
+    /// `kill -9`, and wait until it is gone. Nothing listens on its port then.
+    pub fn stop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.end();
+        }
+    }
+
+    /// Starts again at the same address with what it has on disk, which may be nothing.
+    pub fn start_again(&mut self) {
+        self.stop();
+        let start = Instant::now();
+        // The port may take a moment to be free.
+        while !self.launch() {
+            assert!(start.elapsed() < DEADLINE, "redis-server did not start again:\n{}", self.log());
+        }
+    }
+
+    /// Starts again at the same address with nothing.
+    pub fn start_again_empty(&mut self) {
+        self.stop();
+        let _none = std::fs::remove_file(self.directory.path().join("dump.rdb"));
+        let _none = std::fs::remove_dir_all(self.directory.path().join("appendonlydir"));
+        self.start_again();
+    }
+
+    /// Stops its clock: connections stay, answers do not come.
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// Runs one command, on a connection of its own.
+    pub fn command(&self, words: &[&str]) -> Reply {
+        self.try_command(words).unwrap_or_else(|error| panic!("{words:?}: {error}\n{}", self.log()))
+    }
+
+    pub fn try_command(&self, words: &[&str]) -> std::io::Result<Reply> {
+        reply::ask(self.port, self.options.password.as_deref(), words)
+    }
+
+    /// One line of `INFO`, such as `master_link_status`.
+    pub fn info(&self, section: &str, name: &str) -> Option<String> {
+        let info = self.try_command(&["INFO", section]).ok()?.text();
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        Some(line.trim().to_owned())
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// What the server has said so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.running.as_ref().expect("it runs").server, name);
+    }
+
+    /// Whether it came up.
+    fn launch(&mut self) -> bool {
+        let configuration = self.directory.path().join("redis.conf");
+        // A sentinel writes what it has learnt into its file.
+        if !self.options.is_sentinel || !configuration.exists() {
+            std::fs::write(&configuration, self.configuration()).unwrap();
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", LEASH, "leash"]).arg(program()).arg("redis.conf");
+        if self.options.is_sentinel {
+            command.arg("--sentinel");
+        }
+        command.current_dir(self.directory.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = command.spawn().unwrap();
+        let leash = shell.stdin.take().unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let running = Running { shell, _leash: leash, server: line.trim().parse().unwrap() };
+        let start = Instant::now();
+        while start.elapsed() < DEADLINE && running.is_alive() {
+            // The answer names the process, since another one could have answered on this port.
+            let answer = self.info("server", "process_id");
+            if answer.is_some_and(|id| id == running.server.to_string()) && !self.is_loading() {
+                self.running = Some(running);
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        running.end();
+        false
+    }
+
+    fn is_loading(&self) -> bool {
+        self.info("persistence", "loading").is_some_and(|loading| loading != "0")
+    }
+
+    fn configuration(&self) -> String {
+        let mut lines = vec![format!("port {}", self.port), "bind 127.0.0.1".to_owned()];
+        if !self.options.is_sentinel {
+            let append_only = if self.options.append_only { "yes" } else { "no" };
+            lines.push("save \"\"".to_owned());
+            lines.push(format!("appendonly {append_only}"));
+            lines.push("appendfsync always".to_owned());
+        }
+        if let Some(password) = &self.options.password {
+            lines.push(format!("requirepass {password}"));
+            lines.push(format!("masterauth {password}"));
+        }
+        lines.extend(self.options.settings.iter().map(|(name, value)| format!("{name} {value}")));
+        lines.join("\n") + "\n"
+    }
+}
+
+impl Running {
+    fn is_alive(&self) -> bool {
+        std::fs::read_to_string(format!("/proc/{}/stat", self.server))
+            .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+    }
+
+    fn end(mut self) {
+        if self.is_alive() {
+            signal(self.server, "KILL");
+        }
+        drop(self._leash);
+        self.shell.wait().unwrap();
+    }
+}
+
+/// By the shell's own command, since this crate has no unsafe code to call the system with.
+fn signal(process: u32, name: &str) {
+    let _gone_already = Command::new("kill")
+        .args([&format!("-{name}"), &process.to_string()])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+}
+
+fn program() -> PathBuf {
+    let given = std::env::var_os("BLUETICK_TEST_REDIS").map(PathBuf::from);
+    let program = given.unwrap_or_else(|| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut candidates = std::env::split_paths(&path).map(|folder| folder.join("redis-server"));
+        candidates.find(|candidate| candidate.is_file()).unwrap_or_default()
+    });
+    assert!(
+        program.is_file(),
+        "redis-server is missing. On Debian: sudo apt-get install redis-server (or set BLUETICK_TEST_REDIS)"
+    );
+    program
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < DEADLINE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
