@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::hints::{MessageKey, Place, Reserve, Reserved, Touched};
 use crate::memberships::Known;
 use crate::rooms::Arrival;
+use crate::seeding::SeedError;
 use crate::standings::Loaded;
 
 /// In larger conversations nobody is looked up one by one: every node is told, the inboxes are moved once in a while, and
@@ -75,6 +76,9 @@ impl Engine {
             instead_of: None,
             settled: Seq::ZERO,
         };
+        if self.ledgers.is_unsure(self.settings.return_grace()) {
+            return self.send_without_hints(append).await;
+        }
         if self.ledgers.has_unnoted(id) {
             self.note_fallback(id).await?;
         }
@@ -83,13 +87,19 @@ impl Engine {
             let place = match self.hints.reserve(&reserve).await {
                 Ok(Reserved::Place(place)) => place,
                 Ok(Reserved::Unseeded) => {
-                    if self.seed(id).await.is_err() {
-                        return self.send_without_hints(append).await;
+                    match self.seed(id).await {
+                        Ok(()) => {}
+                        Err(SeedError::Store(error)) => return Err(error),
+                        Err(SeedError::Away(_)) => {
+                            self.ledgers.was_away();
+                            return self.send_without_hints(append).await;
+                        }
                     }
                     continue;
                 }
                 Err(away) => {
                     tracing::debug!(%away, "a message is stored without Redis");
+                    self.ledgers.was_away();
                     return self.send_without_hints(append).await;
                 }
             };
@@ -115,7 +125,9 @@ impl Engine {
             }
             // Somebody else's: the counter is behind the table, or a reader has closed the gap.
             reserve.instead_of = Some(place.seq);
-            self.seed_from(id, place.seq).await?;
+            if let Err(SeedError::Store(error)) = self.seed_from(id, place.seq).await {
+                return Err(error);
+            }
         }
         Err(StoreError::NoAnswer("no place could be had in time".into()))
     }

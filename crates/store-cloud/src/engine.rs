@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bluetick_core::ports::CommitListener;
+use bluetick_core::ports::{CommitListener, FleetCounters};
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, StoreError, UserId};
 use tokio::sync::{Notify, Semaphore};
@@ -70,7 +70,7 @@ pub(crate) struct Engine {
 
 /// Since the start.
 #[derive(Default)]
-pub struct Counters {
+pub(crate) struct Counters {
     pub voids: Counter,
     pub reseeds: Counter,
     pub fallback_sends: Counter,
@@ -82,7 +82,7 @@ pub struct Counters {
 }
 
 #[derive(Default)]
-pub struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub fn add(&self, count: u64) {
@@ -136,8 +136,9 @@ impl CloudStore {
         CloudStore { engine, tasks: tokio::sync::Mutex::new(tasks) }
     }
 
-    pub fn counters(&self) -> &Counters {
-        &self.engine.counters
+    /// What this node has counted, and what is so now.
+    pub fn counters_now(&self) -> FleetCounters {
+        self.engine.counters_now()
     }
 
     pub(crate) async fn shut(&self) {

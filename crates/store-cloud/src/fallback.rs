@@ -6,15 +6,18 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bluetick_core::ports::{Append, Appended};
 use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, decide};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::append::{Way, is_same};
 use crate::cells::{Cell, Placed};
 use crate::engine::Engine;
 use crate::hints::MessageKey;
+use crate::seeding::SeedError;
 
 /// What is known of conversations that were written to while Redis was away.
 #[derive(Default)]
@@ -22,6 +25,10 @@ pub(crate) struct Ledgers {
     ledgers: Mutex<HashMap<ConversationId, Arc<tokio::sync::Mutex<Ledger>>>>,
     /// From where on Redis does not know what was stored here.
     unnoted: Mutex<HashMap<ConversationId, Seq>>,
+    /// When Redis last did not answer.
+    away_at: Mutex<Option<Instant>>,
+    /// There is something to tell Redis.
+    pub more: Notify,
 }
 
 /// Everything up to `dense` is known.
@@ -48,6 +55,17 @@ impl Ledgers {
         Arc::clone(ledgers.entry(id).or_default())
     }
 
+    pub fn was_away(&self) {
+        *self.away_at.lock().expect("nothing panics while it holds the lock") = Some(Instant::now());
+    }
+
+    /// Redis was away a moment ago. What other nodes have stored without it may not be known there yet, so that an id
+    /// could be given a second place.
+    pub fn is_unsure(&self, grace: Duration) -> bool {
+        let away_at = *self.away_at.lock().expect("nothing panics while it holds the lock");
+        away_at.is_some_and(|at| at.elapsed() < grace)
+    }
+
     pub fn has_unnoted(&self, id: ConversationId) -> bool {
         self.unnoted.lock().expect("nothing panics while it holds the lock").contains_key(&id)
     }
@@ -56,10 +74,13 @@ impl Ledgers {
         self.unnoted.lock().expect("nothing panics while it holds the lock").keys().copied().collect()
     }
 
-    fn stored(&self, id: ConversationId, seq: Seq) {
+    /// Before it is: whether the answer comes or not, Redis must hear of it.
+    fn storing(&self, id: ConversationId, seq: Seq) {
         let mut unnoted = self.unnoted.lock().expect("nothing panics while it holds the lock");
         let first = unnoted.entry(id).or_insert(seq);
         *first = (*first).min(seq);
+        drop(unnoted);
+        self.more.notify_one();
     }
 
     fn noted(&self, id: ConversationId) {
@@ -109,10 +130,10 @@ impl Engine {
             let settled = ledger.dense;
             self.expect(&cell.message, append.origin, settled);
             let standing = self.standing_before(&known, &append.sender, seq).await?;
+            self.ledgers.storing(id, seq);
             match self.place(&cell).await? {
                 Placed::Done => {
                     ledger.note(&cell);
-                    self.ledgers.stored(id, seq);
                     drop(ledger);
                     return self.stored(cell, &known, None, standing, settled, Way::WithoutHints).await;
                 }
@@ -129,12 +150,15 @@ impl Engine {
             unnoted.get(&id).copied()
         };
         let Some(first) = first else { return Ok(()) };
-        if matches!(self.hints.glance(id).await, Ok(Some(_))) {
-            self.seed_from(id, first).await?;
-            self.ledgers.noted(id);
-        } else if matches!(self.hints.glance(id).await, Ok(None)) {
+        match self.hints.glance(id).await {
+            Ok(Some(_)) => match self.seed_from(id, first).await {
+                Ok(()) => self.ledgers.noted(id),
+                Err(SeedError::Away(_)) => {}
+                Err(SeedError::Store(error)) => return Err(error),
+            },
             // It will be seeded whole.
-            self.ledgers.noted(id);
+            Ok(None) => self.ledgers.noted(id),
+            Err(_) => {}
         }
         Ok(())
     }

@@ -44,10 +44,16 @@ impl Fleet for CloudStore {
     }
 
     fn counters(&self) -> Option<FleetCounters> {
-        let (own, rows) = (&self.engine.counters, self.engine.rows.counts());
-        Some(FleetCounters {
+        Some(self.counters_now())
+    }
+}
+
+impl Engine {
+    pub(crate) fn counters_now(&self) -> FleetCounters {
+        let (own, rows) = (&self.counters, self.rows.counts());
+        FleetCounters {
             redis_up: own.hints_away.get() == 0,
-            nodes: self.engine.local.living().len() as u64,
+            nodes: self.local.living().len() as u64,
             dynamodb_requests: rows.requests,
             dynamodb_retries: rows.retries,
             dynamodb_throttles: rows.throttles,
@@ -57,11 +63,9 @@ impl Fleet for CloudStore {
             news_sent: own.news_sent.get(),
             news_received: own.news_received.get(),
             repairs: own.repairs.get(),
-        })
+        }
     }
-}
 
-impl Engine {
     async fn note_arrival(self: &Arc<Engine>, user: &UserId) -> Result<(), StoreError> {
         let _may_fail = self.hints.connect(user, &self.node).await;
         let before = self

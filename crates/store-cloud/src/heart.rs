@@ -6,8 +6,15 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::Engine;
+use crate::keyed::side_by_side;
 
 const BEAT: Duration = Duration::from_secs(1);
+
+/// What was stored without Redis is told to it this soon after it can be.
+const SOON: Duration = Duration::from_millis(100);
+
+/// Conversations told side by side.
+const AT_ONCE: usize = 16;
 
 /// Where somebody is connected is said again, in case Redis was emptied without anybody noticing.
 const SAY_AGAIN: Duration = Duration::from_secs(300);
@@ -26,8 +33,10 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                     said = Instant::now();
                     engine.reconnect_everybody().await;
                 }
-                for id in engine.ledgers.unnoted() {
-                    if let Err(error) = engine.note_fallback(id).await {
+                let noting =
+                    engine.ledgers.unnoted().into_iter().map(|id| engine.note_fallback(id)).collect();
+                for noted in side_by_side(AT_ONCE, noting).await {
+                    if let Err(error) = noted {
                         tracing::debug!(%error, "Redis cannot be told yet what was stored without it");
                     }
                 }
@@ -42,11 +51,15 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                     tracing::warn!(%away, "Redis is away: sends go on, slower");
                 }
                 was_away = true;
+                engine.ledgers.was_away();
                 engine.counters.hints_away.set(1);
                 // Nobody brings news meanwhile.
                 engine.repair.notify_one();
             }
         }
-        sleep(BEAT).await;
+        tokio::select! {
+            () = sleep(BEAT) => {}
+            () = engine.ledgers.more.notified() => sleep(SOON).await,
+        }
     }
 }

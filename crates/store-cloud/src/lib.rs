@@ -32,7 +32,7 @@ mod settings;
 mod standings;
 mod store;
 
-pub use engine::{CloudParts, CloudStore, Counters};
+pub use engine::{CloudParts, CloudStore};
 pub use settings::EngineSettings;
 
 use std::fmt;

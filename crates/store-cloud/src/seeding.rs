@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// The counter is behind: tells of everything from `first` on.
-    pub(crate) async fn seed_from(&self, id: ConversationId, first: Seq) -> Result<(), StoreError> {
+    pub(crate) async fn seed_from(&self, id: ConversationId, first: Seq) -> Result<(), SeedError> {
         let _one = self.seeding.enter(&id).await;
         let mut recent = Recent::default();
         self.each_id_downward(id, |row| {
@@ -76,10 +76,7 @@ impl Engine {
         .await?;
         // Nothing below was looked at.
         recent.settled = Seq::ZERO;
-        match self.seed_with(id, recent).await {
-            Ok(()) | Err(SeedError::Away(_)) => Ok(()),
-            Err(SeedError::Store(error)) => Err(error),
-        }
+        self.seed_with(id, recent).await
     }
 
     async fn seed_with(&self, id: ConversationId, recent: Recent) -> Result<(), SeedError> {

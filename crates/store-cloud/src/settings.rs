@@ -17,6 +17,8 @@ pub struct EngineSettings {
     /// The same message id gives the same message for at least this long. The store's own window.
     #[serde(skip)]
     pub dedupe_window_seconds: u64,
+    /// After Redis was away, sends go on without it for this long, until every node has told it what was stored meanwhile.
+    pub return_grace_ms: u64,
     /// Sends under way at a time, over all conversations; more are refused.
     pub sends_in_flight: usize,
 }
@@ -28,6 +30,7 @@ impl Default for EngineSettings {
             void_after_ms: 500,
             flush_interval_ms: 30_000,
             dedupe_window_seconds: 7 * 24 * 3_600,
+            return_grace_ms: 2_000,
             sends_in_flight: 20_000,
         }
     }
@@ -45,6 +48,7 @@ impl EngineSettings {
             ("send_deadline_ms", self.send_deadline_ms),
             ("void_after_ms", self.void_after_ms),
             ("flush_interval_ms", self.flush_interval_ms),
+            ("return_grace_ms", self.return_grace_ms),
         ];
         if let Some((name, _)) = times.iter().find(|(_, value)| !(1..=MAX_MS).contains(value)) {
             return Some(format!("store.fleet.{name} must be 1 to {MAX_MS}"));
@@ -61,6 +65,10 @@ impl EngineSettings {
 
     pub(crate) fn void_after(&self) -> Duration {
         Duration::from_millis(self.void_after_ms)
+    }
+
+    pub(crate) fn return_grace(&self) -> Duration {
+        Duration::from_millis(self.return_grace_ms)
     }
 
     pub(crate) fn flush_interval(&self) -> Duration {

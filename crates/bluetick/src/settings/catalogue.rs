@@ -151,6 +151,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "store.fleet.flush_interval_ms",
         "Inbox rows and the senders' own status rows are written at most this often each; they are computed in between.",
     ),
+    (
+        "store.fleet.return_grace_ms",
+        "After Redis was away, sends go on without it for this long, until every node has told it what was stored.",
+    ),
     ("store.fleet.sends_in_flight", "Sends under way at a time; more are refused."),
     (
         "archive.engine",

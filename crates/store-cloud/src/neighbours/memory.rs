@@ -30,6 +30,18 @@ impl Street {
         neighbours.say_hello();
         neighbours
     }
+
+    /// Everybody learns that news were lost, as when Redis was emptied.
+    pub fn lose_news(&self) {
+        for letter_box in self.0.lock().expect("no call panics while it holds the lock").values() {
+            let _moved_away = letter_box.send(News::Lost);
+        }
+    }
+
+    /// A node that said nothing any more is forgotten, as it is in Redis after a while.
+    pub fn bury(&self, node: &str) {
+        self.0.lock().expect("no call panics while it holds the lock").remove(&NodeId::new(node));
+    }
 }
 
 impl MemoryNeighbours {

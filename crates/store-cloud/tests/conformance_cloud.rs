@@ -1,0 +1,105 @@
+//! The suite on the real servers: DynamoDB Local with one Redis, and with a Redis Cluster of six.
+
+mod rows_common;
+
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use bluetick_conformance::{Harness, NOW};
+use bluetick_core::ports::{CommitListener, Store};
+use bluetick_core::time::ManualClock;
+use bluetick_store_cloud::hints::redis::RedisHints;
+use bluetick_store_cloud::neighbours::redis::RedisNeighbours;
+use bluetick_store_cloud::redis::{Redis, RedisMode, RedisSettings};
+use bluetick_store_cloud::rows::dynamo::DynamoRows;
+use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
+use bluetick_testkit::dynamo::DynamoServer;
+use bluetick_testkit::redis::{RedisCluster, RedisServer};
+
+static SINGLE: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
+static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
+
+/// Which Redis.
+trait Shape: Send + Sync + 'static {
+    fn settings() -> RedisSettings;
+}
+
+struct Single;
+struct Cluster;
+
+impl Shape for Single {
+    fn settings() -> RedisSettings {
+        RedisSettings { urls: vec![SINGLE.url()], timeout_ms: 5_000, ..RedisSettings::default() }
+    }
+}
+
+impl Shape for Cluster {
+    fn settings() -> RedisSettings {
+        let (urls, mode) = (CLUSTER.urls(), RedisMode::Cluster);
+        RedisSettings { urls, mode, timeout_ms: 5_000, ..RedisSettings::default() }
+    }
+}
+
+struct Cloud<S> {
+    rows: Arc<DynamoRows>,
+    redis: Arc<Redis>,
+    store: Arc<CloudStore>,
+    shape: PhantomData<S>,
+}
+
+/// A name that no other life of a node has had on these servers.
+fn new_node() -> NodeId {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static LIVES: AtomicU64 = AtomicU64::new(0);
+    NodeId::new(format!("{}-{}", std::process::id(), LIVES.fetch_add(1, Ordering::Relaxed)))
+}
+
+impl<S: Shape> Cloud<S> {
+    fn open(rows: Arc<DynamoRows>, redis: Arc<Redis>, listener: Arc<dyn CommitListener>) -> Cloud<S> {
+        let node = new_node();
+        let store = CloudStore::open(CloudParts {
+            rows: rows.clone(),
+            hints: Arc::new(RedisHints::new(redis.clone())),
+            neighbours: Arc::new(RedisNeighbours::new(redis.clone(), node.clone())),
+            node,
+            listener,
+            clock: Arc::new(ManualClock::at(NOW)),
+            settings: EngineSettings { void_after_ms: 10_000, ..EngineSettings::default() },
+        });
+        Cloud { rows, redis, store: Arc::new(store), shape: PhantomData }
+    }
+}
+
+#[async_trait]
+impl<S: Shape> Harness for Cloud<S> {
+    async fn start(listener: Arc<dyn CommitListener>) -> Cloud<S> {
+        let server = DynamoServer::shared().await;
+        let rows = Arc::new(rows_common::rows_through(&rows_common::settings(server.endpoint())).await);
+        let redis = tokio::task::spawn_blocking(S::settings).await.unwrap();
+        Cloud::open(rows, Arc::new(Redis::open(redis).await.unwrap()), listener)
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    async fn crash_and_restart(self, listener: Arc<dyn CommitListener>) -> Cloud<S> {
+        let Cloud { rows, redis, store, .. } = self;
+        drop(store);
+        Cloud::open(rows, redis, listener)
+    }
+
+    async fn close_and_reopen(self, listener: Arc<dyn CommitListener>) -> Cloud<S> {
+        self.store.close().await;
+        self.crash_and_restart(listener).await
+    }
+}
+
+mod on_one_redis {
+    bluetick_conformance::suite!(super::Cloud<super::Single>);
+}
+
+mod on_a_redis_cluster {
+    bluetick_conformance::suite!(super::Cloud<super::Cluster>);
+}
