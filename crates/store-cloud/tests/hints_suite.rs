@@ -1,4 +1,5 @@
 //! What hints promise, the same for every adapter.
+#![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
 mod hints_common;
 
@@ -247,7 +248,7 @@ async fn pages(hints: &dyn Hints, user: &UserId, filter: InboxFilter, limit: usi
     let mut all: Vec<InboxPlace> = Vec::new();
     loop {
         let page = hints.inbox(user, filter, all.last().copied(), limit).await.unwrap().unwrap();
-        assert!(page.len() <= limit);
+        assert!(page.len() <= limit && all.len() < 10_000, "it does not end");
         if page.is_empty() {
             return all;
         }

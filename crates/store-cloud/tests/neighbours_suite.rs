@@ -1,4 +1,5 @@
 //! News from node to node through a real Redis: in order, and never lost in silence.
+#![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
 mod hints_common;
 

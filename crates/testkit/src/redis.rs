@@ -5,6 +5,7 @@
 mod cluster;
 mod reply;
 mod sentinel;
+mod tls;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use tempfile::TempDir;
 pub use cluster::RedisCluster;
 pub use reply::Reply;
 pub use sentinel::RedisSentinel;
+pub use tls::RedisWithTls;
 
 /// A running server on a free port of loopback. Killed when it is dropped, and when the test process ends in whatever way.
 pub struct RedisServer {

@@ -248,7 +248,8 @@ pub const HIDDEN: &str = "its value, which is not shown here";
 /// Never shown, in whichever section it stands.
 pub fn is_secret(key: &str) -> bool {
     let name = split(key).1;
-    name == "key" || name.ends_with("secret") || name.ends_with("password")
+    // The URL of a Redis may hold its password.
+    name == "key" || name == "urls" || name.ends_with("secret") || name.ends_with("password")
 }
 
 /// All settings: sections, and settings within them, in the order of the sentences.

@@ -44,7 +44,7 @@ struct Shared {
 }
 
 enum State {
-    Up { connection: MultiplexedConnection, door: Door, number: u64 },
+    Up { connection: MultiplexedConnection, door: Box<Door>, number: u64 },
     Down { why: String, number: u64 },
 }
 
@@ -80,7 +80,7 @@ impl Line {
     /// The server that the line leads to now.
     pub(super) fn door(&self) -> Result<Door, Away> {
         match &*self.shared.lock() {
-            State::Up { door, .. } => Ok(door.clone()),
+            State::Up { door, .. } => Ok((**door).clone()),
             State::Down { why, .. } => Err(Away(why.clone())),
         }
     }
@@ -139,7 +139,7 @@ impl Shared {
         let mut state = self.lock();
         let State::Down { number, .. } = *state else { return };
         tracing::info!(server = door.address(), "redis is there");
-        *state = State::Up { connection, door, number: number + 1 };
+        *state = State::Up { connection, door: door.into(), number: number + 1 };
         drop(state);
         self.comebacks.send_modify(|count| *count += 1);
         self.is_up.send_replace(true);

@@ -28,9 +28,8 @@ struct Letter {
     done: oneshot::Sender<Result<(), Away>>,
 }
 
-#[derive(Default)]
 struct Last {
-    at: Option<Instant>,
+    at: Instant,
     was_lost: bool,
     /// How many found no room since.
     dropped: u64,
@@ -49,7 +48,8 @@ const KEEP_NUMBER_FOR: Duration = Duration::from_secs(600);
 impl Post {
     pub fn new(redis: Arc<Redis>, from: NodeId, to: LetterBox) -> Post {
         let (waiting, letters) = mpsc::channel(MAX_WAITING);
-        let last: Arc<Mutex<Last>> = Arc::default();
+        let last = Last { at: Instant::now(), was_lost: false, dropped: 0 };
+        let last = Arc::new(Mutex::new(last));
         let route = Route { redis, from, to, token: String::new(), sent: 0, last: last.clone() };
         Post { waiting, last, postman: tokio::spawn(route.walk(letters)) }
     }
@@ -62,7 +62,7 @@ impl Post {
     pub async fn repeat_number(&self) {
         let worth_it = {
             let last = lock(&self.last);
-            last.was_lost || last.at.is_some_and(|at| at.elapsed() < REPEAT_FOR)
+            last.was_lost || last.at.elapsed() < REPEAT_FOR
         };
         if worth_it {
             let _next_time = self.hand_over(None).await;
@@ -71,7 +71,7 @@ impl Post {
 
     /// Nothing was sent for so long that the box of a node that is dead is gone.
     pub fn is_over(&self) -> bool {
-        lock(&self.last).at.is_none_or(|at| at.elapsed() > KEEP_NUMBER_FOR)
+        lock(&self.last).at.elapsed() > KEEP_NUMBER_FOR
     }
 
     async fn hand_over(&self, news: Option<Bytes>) -> Result<(), Away> {
@@ -146,7 +146,7 @@ impl Route {
         self.sent += news.len() as u64;
         let mut last = lock(&self.last);
         if !news.is_empty() {
-            last.at = Some(Instant::now());
+            last.at = Instant::now();
         }
         last.was_lost = match &result {
             Ok(Some(token)) => *token != self.token,
