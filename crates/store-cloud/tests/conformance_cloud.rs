@@ -15,10 +15,13 @@ use bluetick_store_cloud::redis::{Redis, RedisMode, RedisSettings};
 use bluetick_store_cloud::rows::dynamo::DynamoRows;
 use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
 use bluetick_testkit::dynamo::DynamoServer;
-use bluetick_testkit::redis::{RedisCluster, RedisServer};
+use bluetick_testkit::redis::{RedisCluster, RedisOptions, RedisServer};
 
 static SINGLE: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
-static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(RedisCluster::start);
+// However busy the machine, no failover happens by itself here.
+static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(|| {
+    RedisCluster::start_with(RedisOptions::default().with("cluster-node-timeout", "120000"))
+});
 
 /// Which Redis.
 trait Shape: Send + Sync + 'static {

@@ -102,27 +102,23 @@ mod tests {
     use super::*;
     use crate::hub::{Outbox, Registration};
 
-    /// Writes down what it is told, each when it is let.
+    /// Writes down what it is told, comings and goings each when they are let.
     struct Slow {
-        let_through: Semaphore,
+        comings: Semaphore,
+        goings: Semaphore,
         told: Mutex<Vec<String>>,
-    }
-
-    impl Slow {
-        async fn told(&self, what: &str, user: &UserId) {
-            self.let_through.acquire().await.unwrap().forget();
-            self.told.lock().unwrap().push(format!("{user} {what}"));
-        }
     }
 
     #[async_trait]
     impl Fleet for Slow {
         async fn came(&self, user: &UserId) {
-            self.told("came", user).await;
+            self.comings.acquire().await.unwrap().forget();
+            self.told.lock().unwrap().push(format!("{user} came"));
         }
 
         async fn went(&self, user: &UserId) {
-            self.told("went", user).await;
+            self.goings.acquire().await.unwrap().forget();
+            self.told.lock().unwrap().push(format!("{user} went"));
         }
 
         async fn is_elsewhere(&self, _: &UserId) -> bool {
@@ -140,7 +136,8 @@ mod tests {
 
     impl World {
         fn new() -> World {
-            let fleet = Arc::new(Slow { let_through: Semaphore::new(0), told: Mutex::default() });
+            let [comings, goings] = [Semaphore::new(0), Semaphore::new(0)];
+            let fleet = Arc::new(Slow { comings, goings, told: Mutex::default() });
             let sessions = Arc::<Sessions>::default();
             let whereabouts = Whereabouts::new(Arc::clone(&sessions), fleet.clone());
             World { fleet, sessions, whereabouts }
@@ -168,8 +165,9 @@ mod tests {
         assert!(going.as_mut().now_or_never().is_none(), "the fleet is being told");
         let _phone = world.connect("alice");
         let mut coming = Box::pin(world.whereabouts.came(&alice, true));
-        assert!(coming.as_mut().now_or_never().is_none());
-        world.fleet.let_through.add_permits(2);
+        world.fleet.comings.add_permits(1);
+        assert!(coming.as_mut().now_or_never().is_none(), "it waits for the going that was first");
+        world.fleet.goings.add_permits(1);
         futures_util::future::join(coming, going).await;
         assert_eq!(world.told(), ["alice went", "alice came"]);
         assert!(world.whereabouts.turns.all().is_empty(), "nothing is kept of those who had their turn");
@@ -180,7 +178,8 @@ mod tests {
         let (world, alice) = (World::new(), user("alice"));
         world.connect("alice").end();
         let _phone = world.connect("alice");
-        world.fleet.let_through.add_permits(2);
+        world.fleet.comings.add_permits(1);
+        world.fleet.goings.add_permits(1);
         world.whereabouts.came(&alice, true).await;
         world.whereabouts.went(&alice).await;
         assert_eq!(world.told(), ["alice came"]);
@@ -196,7 +195,7 @@ mod tests {
         let mut other = Box::pin(world.whereabouts.came(&bob, true));
         assert!(other.as_mut().now_or_never().is_none());
         drop(first);
-        world.fleet.let_through.add_permits(1);
+        world.fleet.comings.add_permits(1);
         other.await;
         assert_eq!(world.told(), ["bob came"]);
         drop(second);

@@ -111,9 +111,10 @@ impl RedisCluster {
 }
 
 fn member(options: RedisOptions) -> RedisServer {
+    let has_timeout = options.settings.iter().any(|(name, _)| name == "cluster-node-timeout");
+    let options = if has_timeout { options } else { options.with("cluster-node-timeout", "2000") };
     let options = options
         .with("cluster-enabled", "yes")
-        .with("cluster-node-timeout", "2000")
         .with("cluster-port", &free_port().to_string())
         .with("repl-diskless-sync-delay", "0");
     RedisServer::start_with(options)
