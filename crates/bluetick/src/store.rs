@@ -15,7 +15,7 @@ use bluetick_store_cloud::neighbours::redis::RedisNeighbours;
 use bluetick_store_cloud::redis::Redis;
 use bluetick_store_cloud::rows::RowsError;
 use bluetick_store_cloud::rows::dynamo::DynamoRows;
-use bluetick_store_cloud::{CloudParts, CloudStore, NodeId};
+use bluetick_store_cloud::{CloudParts, CloudStore, NodeId, read_epoch};
 use bluetick_store_embedded::lock::LockError;
 use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
 use thiserror::Error;
@@ -35,6 +35,8 @@ pub enum CannotOpen {
     Archive(#[from] VaultError),
     #[error("cannot open the store: {0}")]
     Tables(#[from] RowsError),
+    #[error("cannot open the store: {0}")]
+    Epoch(String),
     #[error("cannot use Redis: {0}")]
     Redis(String),
 }
@@ -84,6 +86,7 @@ impl OpenStore {
         let rows = DynamoRows::open(&settings.store.dynamodb).await?;
         let redis = Redis::open(settings.store.redis()).await.map_err(CannotOpen::Redis)?;
         let redis = Arc::new(redis);
+        let epoch = read_epoch(&rows).await.map_err(|error| CannotOpen::Epoch(error.to_string()))?;
         let node = new_node();
         let store = CloudStore::open(CloudParts {
             rows: Arc::new(rows),
@@ -92,6 +95,7 @@ impl OpenStore {
             node,
             listener: listener.unwrap_or_else(|| Arc::new(NoListener)),
             clock: Arc::new(SystemClock),
+            epoch,
             settings: settings.store.fleet(),
         });
         Ok(OpenStore::Cloud(Arc::new(store)))

@@ -1,12 +1,12 @@
 //! What all parts of the store share, and how it is opened and closed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bluetick_core::ports::{CommitListener, FleetCounters};
 use bluetick_core::time::Clock;
-use bluetick_core::{ConversationId, StoreError, UserId};
+use bluetick_core::{ConversationId, Epoch, StoreError, UserId};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
@@ -33,6 +33,8 @@ pub struct CloudParts {
     pub node: NodeId,
     pub listener: Arc<dyn CommitListener>,
     pub clock: Arc<dyn Clock>,
+    /// As [`read_epoch`](crate::read_epoch) says.
+    pub epoch: Epoch,
     pub settings: EngineSettings,
 }
 
@@ -50,6 +52,9 @@ pub(crate) struct Engine {
     pub node: NodeId,
     pub listener: Arc<dyn CommitListener>,
     pub clock: Arc<dyn Clock>,
+    pub epoch: Epoch,
+    /// Why the tables cannot be written, as far as the heartbeat knows.
+    pub trouble: Mutex<Option<String>>,
     pub settings: EngineSettings,
     pub memberships: Memberships,
     pub rooms: Rooms,
@@ -104,7 +109,7 @@ const MOST_WORK: u32 = 1 << 20;
 impl CloudStore {
     /// Starts the tasks that need a runtime.
     pub fn open(parts: CloudParts) -> CloudStore {
-        let CloudParts { rows, hints, neighbours, node, listener, clock, settings } = parts;
+        let CloudParts { rows, hints, neighbours, node, listener, clock, epoch, settings } = parts;
         let engine = Arc::new(Engine {
             rows,
             hints,
@@ -112,6 +117,8 @@ impl CloudStore {
             node,
             listener,
             clock,
+            epoch,
+            trouble: Mutex::new(None),
             settings,
             memberships: Memberships::default(),
             rooms: Rooms::default(),
@@ -132,6 +139,7 @@ impl CloudStore {
         tasks.spawn(crate::outgoing::run(Arc::clone(&engine)));
         tasks.spawn(crate::incoming::run(Arc::clone(&engine)));
         tasks.spawn(crate::heart::run(Arc::clone(&engine)));
+        tasks.spawn(crate::heart::feel(Arc::clone(&engine)));
         tasks.spawn(crate::repair::run(Arc::clone(&engine)));
         CloudStore { engine, tasks: tokio::sync::Mutex::new(tasks) }
     }

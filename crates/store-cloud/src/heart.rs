@@ -7,8 +7,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::engine::Engine;
 use crate::keyed::side_by_side;
+use crate::people::shared_key;
+use crate::rows::Table;
 
 const BEAT: Duration = Duration::from_secs(1);
+
+/// How often the tables are asked for a sign of life.
+const FEEL: Duration = Duration::from_secs(5);
 
 /// What was stored without Redis is told to it this soon after it can be.
 const SOON: Duration = Duration::from_millis(100);
@@ -18,6 +23,19 @@ const AT_ONCE: usize = 16;
 
 /// Where somebody is connected is said again, in case Redis was emptied without anybody noticing.
 const SAY_AGAIN: Duration = Duration::from_secs(300);
+
+/// Whether the tables answer, for whoever asks if this node takes work.
+pub(crate) async fn feel(engine: Arc<Engine>) {
+    loop {
+        let answer = engine.rows.get(Table::Users, &shared_key("health")).await;
+        let trouble = answer.err().map(|error| format!("the tables do not answer: {error}"));
+        if let Some(trouble) = &trouble {
+            tracing::warn!("{trouble}");
+        }
+        *engine.trouble.lock().expect("nothing panics while it holds the lock") = trouble;
+        sleep(FEEL).await;
+    }
+}
 
 pub(crate) async fn run(engine: Arc<Engine>) {
     let (mut was_away, mut said) = (false, Instant::now());

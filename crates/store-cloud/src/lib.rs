@@ -8,6 +8,7 @@ mod behind;
 mod cells;
 mod changes;
 mod engine;
+mod epoch;
 mod fallback;
 mod fleet;
 mod flush;
@@ -33,6 +34,7 @@ mod standings;
 mod store;
 
 pub use engine::{CloudParts, CloudStore};
+pub use epoch::{raise_epoch, read_epoch};
 pub use settings::EngineSettings;
 
 use std::fmt;

@@ -50,10 +50,14 @@ fn name_keys(user: &User) -> Vec<(Table, Key)> {
 /// No user is called so, since no name holds a control character.
 const SHARED: char = '\u{1}';
 
+pub(crate) fn shared_key(name: &str) -> Key {
+    Key::new(format!("{SHARED}{name}"))
+}
+
 impl CloudStore {
     /// A text that all nodes have in common: what is kept under this name, or `ours` where nothing is yet.
     pub async fn in_common(&self, name: &str, ours: &str) -> Result<Arc<str>, StoreError> {
-        let key = Key::new(format!("{SHARED}{name}"));
+        let key = shared_key(name);
         let item = Item::new().text("text", ours).versioned(1);
         match self.engine.rows.put(Table::Users, &key, &item, Only::IfAbsent).await? {
             Written::Done => Ok(ours.into()),

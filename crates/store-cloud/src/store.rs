@@ -102,11 +102,12 @@ impl Store for CloudStore {
     }
 
     fn epoch(&self) -> Epoch {
-        Epoch::FIRST
+        self.engine.epoch
     }
 
     fn health(&self) -> Health {
-        Health::Writable
+        let trouble = self.engine.trouble.lock().expect("nothing panics while it holds the lock");
+        trouble.clone().map_or(Health::Writable, Health::ReadOnly)
     }
 
     async fn close(&self) {

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use bluetick_conformance::{Harness, NOW};
+use bluetick_core::Epoch;
 use bluetick_core::ports::{CommitListener, Store};
 use bluetick_core::time::ManualClock;
 use bluetick_store_cloud::hints::redis::RedisHints;
@@ -68,6 +69,7 @@ impl<S: Shape> Cloud<S> {
             node,
             listener,
             clock: Arc::new(ManualClock::at(NOW)),
+            epoch: Epoch::FIRST,
             settings: EngineSettings { void_after_ms: 10_000, ..EngineSettings::default() },
         });
         Cloud { rows, redis, store: Arc::new(store), shape: PhantomData }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bluetick_conformance::{Harness, NOW};
+use bluetick_core::Epoch;
 use bluetick_core::ports::{CommitListener, Store};
 use bluetick_core::time::ManualClock;
 use bluetick_store_cloud::hints::memory::MemoryHints;
@@ -80,6 +81,7 @@ impl<W: Weather> Cloud<W> {
             node,
             listener,
             clock: Arc::new(ManualClock::at(NOW)),
+            epoch: Epoch::FIRST,
             settings: EngineSettings::default(),
         });
         let weather = W::prepare(&world.hints);

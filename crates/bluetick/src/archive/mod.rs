@@ -13,7 +13,7 @@ pub use self::meter::Meter;
 use self::running::ServerDesk;
 pub use self::table::{reported, status};
 use crate::failure::Failure;
-use crate::settings::Settings;
+use crate::settings::{Engine, Settings};
 use crate::store::CannotOpen;
 
 /// What is to be done.
@@ -32,6 +32,10 @@ pub enum Desk {
 impl Desk {
     /// A directory that is not there is a mistyped one.
     pub fn open(settings: &Settings) -> Result<Desk, Failure> {
+        if settings.store.engine == Engine::DynamoDb {
+            let reason = "messages in DynamoDB stay there: the archive and erasures work with store.engine = \"embedded\" so far";
+            return Err(Failure::usage(reason));
+        }
         let data_dir = &settings.store.data_dir;
         if !data_dir.exists() {
             return Err(Failure::usage(format!("there is no data directory {}", data_dir.display())));

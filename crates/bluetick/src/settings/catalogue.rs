@@ -248,8 +248,7 @@ pub const HIDDEN: &str = "its value, which is not shown here";
 /// Never shown, in whichever section it stands.
 pub fn is_secret(key: &str) -> bool {
     let name = split(key).1;
-    // The URL of a Redis may hold its password.
-    name == "key" || name == "urls" || name.ends_with("secret") || name.ends_with("password")
+    name == "key" || name.ends_with("secret") || name.ends_with("password")
 }
 
 /// All settings: sections, and settings within them, in the order of the sentences.
@@ -307,6 +306,6 @@ mod tests {
     fn keys_and_secrets_are_never_shown_and_the_rest_is() {
         let secret: Vec<String> =
             all().into_iter().map(|known| known.key).filter(|key| is_secret(key)).collect();
-        assert_eq!(secret, ["auth.hs256_secret", "admin.key"]);
+        assert_eq!(secret, ["auth.hs256_secret", "admin.key", "store.redis.password"]);
     }
 }

@@ -23,6 +23,7 @@ pub use self::example::example;
 pub use self::layers::{Flags, Inputs, Loaded};
 pub use self::log::{LogFormat, LogSettings};
 pub use self::store::{Engine, StoreSection};
+use bluetick_archive::ArchiveEngine;
 pub use bluetick_archive::ArchiveSettings;
 
 /// All of it, a section a field.
@@ -41,6 +42,10 @@ pub struct Settings {
 impl Settings {
     /// What works and is unwise, each in a sentence.
     pub fn advice(&self) -> impl Iterator<Item = String> {
-        self.auth.advice().into_iter().chain(self.admin.advice())
+        let archive = (self.store.engine == Engine::DynamoDb && self.archive.engine != ArchiveEngine::Off).then(|| {
+            "archive.engine is set, but messages in DynamoDB stay there: the archive works with store.engine = \"embedded\" so far"
+                .to_owned()
+        });
+        self.auth.advice().into_iter().chain(self.admin.advice()).chain(archive)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use bluetick_store_cloud::redis::masked;
 use toml::Value;
 
 use super::catalogue::{self, Known};
@@ -30,6 +31,10 @@ impl Loaded {
         let value: Option<&Value> = self.given(&known.key).map(|(value, _)| value).or(known.default.as_ref());
         match value {
             Some(_) if catalogue::is_secret(&known.key) => format!("{name} = {MASK}"),
+            Some(Value::Array(urls)) if known.key == "store.redis.urls" => {
+                let urls = urls.iter().filter_map(Value::as_str).map(|url| Value::String(masked(url)));
+                format!("{name} = {}", Value::Array(urls.collect()))
+            }
             Some(value) => format!("{name} = {value}"),
             None => format!("# {name} is not set"),
         }

@@ -9,7 +9,7 @@ use bluetick_conformance::Recorder;
 use bluetick_core::ports::{Append, Appended, Creation, Fleet, Mark, NewConversation, Store};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{
-    ContentType, ConversationId, MarkKind, Message, MessageId, PageFrom, PageLimit, PageRequest, Seq,
+    ContentType, ConversationId, Epoch, MarkKind, Message, MessageId, PageFrom, PageLimit, PageRequest, Seq,
     StoreError, UserId,
 };
 use bluetick_store_cloud::hints::memory::MemoryHints;
@@ -173,6 +173,7 @@ impl Town {
             node,
             listener: recorder.clone(),
             clock: Arc::new(SystemClock),
+            epoch: Epoch::FIRST,
             settings: Town::settings(),
         });
         Node { store: Arc::new(store), recorder, way }
