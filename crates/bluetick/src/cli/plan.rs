@@ -35,5 +35,5 @@ Examples:
   bluetick plan
   bluetick plan --messages-per-day 100b --explain
   bluetick plan --messages-per-day 5m --users 200k --members 4
-  bluetick plan --ladder --flush-seconds 30
+  bluetick plan --ladder --flush-seconds 120
   bluetick plan --messages-per-day 1b --json";

@@ -31,7 +31,7 @@ pub struct Assumptions {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = amount)]
     pub pace_seconds: f64,
     /// How often an inbox row that keeps changing is written
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = amount)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = amount)]
     pub flush_seconds: f64,
     /// Messages that one `read` mark covers
     #[arg(long, value_name = "COUNT", default_value = "3", value_parser = at_least_one)]

@@ -42,7 +42,7 @@ fn a_day_is_86_400_seconds_and_the_peak_a_multiple_of_the_average() {
 
 #[test]
 fn a_direct_message_to_somebody_who_is_there_writes_its_cell_once_and_every_row_writes_seven() {
-    let plan = plan("--offline-share 0 --age-days 90 --pace-seconds 1 --messages-per-read 1");
+    let plan = plan("--offline-share 0 --age-days 90 --pace-seconds 30 --messages-per-read 1");
     nearly(writes(&plan, "messages", "the message"), 1.0);
     nearly(writes(&plan, "messages", "moved"), 0.0);
     nearly(writes(&plan, "conversations", "inbox"), 2.0);
