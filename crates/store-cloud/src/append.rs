@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bluetick_core::ports::{Accepted, Append, Appended, Change};
-use bluetick_core::{Refusal, Seq, StoreError, decide};
+use bluetick_core::{Message, Refusal, Seq, StoreError, decide};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::cells::{Cell, Placed};
 use crate::engine::Engine;
 use crate::hints::{MessageKey, Place, Reserve, Reserved, Touched};
 use crate::memberships::Known;
-use crate::rooms::Arrival;
+use crate::rooms::{Arrival, Expectation};
 use crate::seeding::SeedError;
 use crate::standings::Loaded;
 
@@ -120,8 +120,8 @@ impl Engine {
                 reserve.instead_of = Some(place.seq);
                 continue;
             }
-            if let Some(outcome) = self.try_place(&append, &known, place).await? {
-                return outcome;
+            if let Some(appended) = self.try_place(&append, &known, place).await? {
+                return Ok(appended);
             }
             // Somebody else's: the counter is behind the table, or a reader has closed the gap.
             reserve.instead_of = Some(place.seq);
@@ -138,21 +138,32 @@ impl Engine {
         append: &Append,
         known: &Known,
         place: Place,
-    ) -> Result<Option<Result<Appended, StoreError>>, StoreError> {
+    ) -> Result<Option<Appended>, StoreError> {
         let message = Arc::new(decide::place(append.clone(), &known.members, place.seq));
-        let cell = Cell { message, last_at: Some(place.last_at), departed: None };
-        self.expect(&cell.message, append.origin, place.settled);
+        let cell = Cell { message: Arc::clone(&message), last_at: Some(place.last_at), departed: None };
+        let expectation = self.expect(&message, append.origin, place.settled);
+        let outcome = self.place_and_settle(append, known, place, cell).await;
+        heard(&expectation, &message, outcome)
+    }
+
+    async fn place_and_settle(
+        self: &Arc<Engine>,
+        append: &Append,
+        known: &Known,
+        place: Place,
+        cell: Cell,
+    ) -> Result<Option<Appended>, StoreError> {
         let touch = self.touch(known, append);
         let standing = self.standing_before(known, &append.sender, place.seq);
         let (placed, touched, standing) = tokio::join!(self.place(&cell), touch, standing);
         match placed? {
             Placed::Done => {}
             Placed::Taken(cell) if is_same(&cell, append) => {
-                return Ok(Some(self.again(&cell, append).await));
+                return self.again(&cell, append).await.map(Some);
             }
             Placed::Taken(_) => return Ok(None),
         }
-        Ok(Some(self.stored(cell, known, touched, standing?, place.settled, Way::Usual).await))
+        self.stored(cell, known, touched, standing?, place.settled, Way::Usual).await.map(Some)
     }
 
     /// Moves the conversation up in everybody's inbox and learns where they are. `None` where that is not known or not
@@ -209,6 +220,23 @@ impl Engine {
         // Whoever stored it may have died before it told anybody.
         self.catch_up_to(append.conversation, seq).await?;
         Ok(Appended { seq, received_at, duplicate: true })
+    }
+}
+
+/// A connection that heard of its message in its place has its ack, whatever the call came to: no error follows it, and no
+/// second ack. One that has not will not.
+pub(crate) fn heard(
+    expectation: &Expectation,
+    message: &Message,
+    outcome: Result<Option<Appended>, StoreError>,
+) -> Result<Option<Appended>, StoreError> {
+    match outcome {
+        Ok(Some(appended)) if !appended.duplicate => Ok(Some(appended)),
+        outcome if !expectation.withdraw() => outcome,
+        _ => {
+            let (seq, received_at) = (message.seq, message.received_at);
+            Ok(Some(Appended { seq, received_at, duplicate: false }))
+        }
     }
 }
 

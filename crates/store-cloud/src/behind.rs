@@ -1,6 +1,7 @@
 //! What a device that comes back has to be sent.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use bluetick_core::ports::{Behind, Missed, Position};
 use bluetick_core::{
@@ -26,7 +27,11 @@ struct Look {
 }
 
 impl Engine {
-    pub(crate) async fn missed(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
+    pub(crate) async fn missed(
+        self: &Arc<Engine>,
+        user: &UserId,
+        positions: Vec<Position>,
+    ) -> Result<Missed, StoreError> {
         // The last word on a conversation counts.
         let mut at: HashMap<ConversationId, Seq> = HashMap::new();
         let mut order = Vec::new();
@@ -58,8 +63,8 @@ impl Engine {
         }
         let newest = self.newest_position(&order, &at, &looks).await?;
         let mut others: Vec<ConversationId> = self.owed(user).await?;
-        if self.local.take_unclean(user) {
-            others.extend(self.listed(user).await?.iter().map(|place| place.id));
+        if let Some(since) = self.local.take_doubt(user) {
+            others.extend(self.active_lately(user, since).await?);
         }
         others.extend(above_head.iter().copied());
         if let Some(newest) = newest {
@@ -83,9 +88,10 @@ impl Engine {
         Ok(missed)
     }
 
-    /// Those of these conversations that the user is in.
+    /// Those of these conversations that the user is in. What stands in them up to the head that is found is told here
+    /// before this returns, so that nobody hears of it again afterwards.
     async fn look(
-        &self,
+        self: &Arc<Engine>,
         user: &UserId,
         ids: &[ConversationId],
     ) -> Result<HashMap<ConversationId, Look>, StoreError> {
@@ -109,6 +115,8 @@ impl Engine {
                 self.activity_of(id)
             );
             let (head, last_at) = view?;
+            self.rooms.follow(id, head);
+            self.catch_up_to(id, head).await?;
             let standing = standing?[0].standing;
             Ok((id, Look { member, standing, head, last_at }))
         });

@@ -23,6 +23,7 @@ use crate::rooms::Rooms;
 use crate::rows::{Rows, RowsError};
 use crate::settings::EngineSettings;
 use crate::standings::Standings;
+use crate::told::Told;
 
 /// Everything the store is made of.
 pub struct CloudParts {
@@ -59,6 +60,7 @@ pub(crate) struct Engine {
     pub memberships: Memberships,
     pub rooms: Rooms,
     pub standings: Standings,
+    pub told: Told,
     pub flush: Flush,
     pub ledgers: Ledgers,
     pub local: Local,
@@ -123,6 +125,7 @@ impl CloudStore {
             memberships: Memberships::default(),
             rooms: Rooms::default(),
             standings: Standings::default(),
+            told: Told::default(),
             flush: Flush::default(),
             ledgers: Ledgers::default(),
             local: Local::default(),

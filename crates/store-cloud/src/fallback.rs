@@ -13,7 +13,7 @@ use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, decide};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::append::{Way, is_same};
+use crate::append::{Way, heard, is_same};
 use crate::cells::{Cell, Placed};
 use crate::engine::Engine;
 use crate::hints::MessageKey;
@@ -128,16 +128,33 @@ impl Engine {
             let message = Arc::new(decide::place(append.clone(), &known.members, seq));
             let cell = Cell { message, last_at, departed: None };
             let settled = ledger.dense;
-            self.expect(&cell.message, append.origin, settled);
             let standing = self.standing_before(&known, &append.sender, seq).await?;
             self.ledgers.storing(id, seq);
-            match self.place(&cell).await? {
-                Placed::Done => {
+            let message = Arc::clone(&cell.message);
+            let expectation = self.expect(&message, append.origin, settled);
+            let outcome = match self.place(&cell).await {
+                Ok(Placed::Done) => {
                     ledger.note(&cell);
                     drop(ledger);
-                    return self.stored(cell, &known, None, standing, settled, Way::WithoutHints).await;
+                    let stored = self.stored(cell, &known, None, standing, settled, Way::WithoutHints).await;
+                    let appended = heard(&expectation, &message, stored.map(Some))?;
+                    return Ok(appended.expect("it was stored"));
                 }
-                Placed::Taken(taken) => ledger.note(&taken),
+                Ok(Placed::Taken(taken)) if is_same(&taken, &append) => {
+                    ledger.note(&taken);
+                    drop(ledger);
+                    let again = self.again(&taken, &append).await;
+                    let appended = heard(&expectation, &message, again.map(Some))?;
+                    return Ok(appended.expect("it was stored before"));
+                }
+                Ok(Placed::Taken(taken)) => {
+                    ledger.note(&taken);
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            };
+            if let Some(appended) = heard(&expectation, &message, outcome)? {
+                return Ok(appended);
             }
         }
         Err(StoreError::NoAnswer("no place could be had in time".into()))

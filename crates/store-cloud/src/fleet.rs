@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_core::ports::{Fleet, FleetCounters, Whisper};
-use bluetick_core::{ConversationId, StoreError, UserId};
+use bluetick_core::{ConversationId, StoreError, Timestamp, UserId};
 
 use crate::NodeId;
 use crate::engine::{CloudStore, Engine};
@@ -12,6 +12,10 @@ use crate::engine::{CloudStore, Engine};
 /// Which nodes a user is connected to stands in its row, one to a line, so that whoever was connected to a node that died
 /// is found to have been, also when Redis has forgotten.
 const NODES: &str = "nodes";
+
+/// A line that is no node: the user may have missed something since then (in milliseconds), wherever it was.
+const MARK: char = '?';
+const EVER: Timestamp = Timestamp::from_millis(i64::MIN);
 
 #[async_trait]
 impl Fleet for CloudStore {
@@ -21,7 +25,7 @@ impl Fleet for CloudStore {
             && let Err(error) = self.engine.note_arrival(user).await
         {
             tracing::debug!(%error, "that a user came could not be written down; what it missed is looked for");
-            self.engine.local.set_unclean(user);
+            self.engine.local.doubt(user, EVER);
         }
     }
 
@@ -77,11 +81,27 @@ impl Engine {
             })
             .await?;
         let before = before.find_text(NODES).cloned().unwrap_or_else(|| "".into());
-        let is_unclean =
-            before.lines().any(|node| node != self.node.as_str() && !self.local.lives(&NodeId::new(node)));
-        if is_unclean {
-            self.local.set_unclean(user);
+        for line in before.lines().filter(|line| *line != self.node.as_str()) {
+            let since = match line.strip_prefix(MARK) {
+                Some(since) => since.parse().map_or(EVER, Timestamp::from_millis),
+                // It may have died just now.
+                None if self.local.lives(&NodeId::new(line)) => self.lately(),
+                // What was pushed there and not acknowledged may be old.
+                None => EVER,
+            };
+            self.local.doubt(user, since);
         }
+        Ok(())
+    }
+
+    /// The user has gone from here, and may have missed something: whoever sees it next looks for that.
+    pub(crate) async fn mark_departed(&self, user: &UserId) -> Result<(), StoreError> {
+        self.update_row(user, |row| {
+            let nodes = row.find_text(NODES).map_or("", |nodes| nodes);
+            let nodes = format!("{nodes}\n{MARK}{}", self.lately().millis());
+            Ok(Some(row.text(NODES, nodes.trim_start())))
+        })
+        .await?;
         Ok(())
     }
 
@@ -92,15 +112,19 @@ impl Engine {
     async fn note_departure(self: &Arc<Engine>, user: &UserId) -> Result<(), StoreError> {
         // In this order: who looks up where the user is, still finds it here and tells this node, which then owes.
         let unanswered = self.local.went(user);
+        self.local.note_departed(user);
         for (id, first) in unanswered {
             self.owe(user.clone(), id, first).await?;
         }
         let _may_fail = self.hints.disconnect(user, &self.node).await;
         self.update_row(user, |row| {
             let Some(nodes) = row.find_text(NODES) else { return Ok(None) };
-            let nodes: Vec<_> = self.living_nodes(nodes).collect();
-            let nodes = nodes.join("\n");
-            Ok(Some(row.text(NODES, nodes)))
+            let marks = nodes.lines().filter(|line| line.starts_with(MARK));
+            let mut lines: Vec<String> = self.living_nodes(nodes).chain(marks).map(str::to_owned).collect();
+            if self.local.is_troubled() {
+                lines.push(format!("{MARK}{}", self.lately().millis()));
+            }
+            Ok(Some(row.text(NODES, lines.join("\n"))))
         })
         .await?;
         Ok(())

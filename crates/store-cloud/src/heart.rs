@@ -72,6 +72,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                 engine.ledgers.was_away();
                 engine.counters.hints_away.set(1);
                 // Nobody brings news meanwhile.
+                engine.local.trouble();
                 engine.repair.notify_one();
             }
         }

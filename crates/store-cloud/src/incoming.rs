@@ -35,6 +35,7 @@ impl Engine {
             News::From(_, bytes) => bytes,
             News::Lost => {
                 tracing::info!("news from other nodes were lost; everybody connected here is checked");
+                self.local.trouble();
                 self.reconnect_everybody().await;
                 self.repair.notify_one();
                 return;
@@ -63,7 +64,7 @@ impl Engine {
                 let known = self.known_at(id, news.members_version).await?;
                 if let Some(moved) = news.moved(Arc::clone(&known.members)) {
                     self.standings.heard(&moved);
-                    self.listener.changed(vec![Change::Moved(moved)]);
+                    self.hear_moved(moved).await;
                 }
                 Ok(())
             }

@@ -32,6 +32,7 @@ mod seeding;
 mod settings;
 mod standings;
 mod store;
+mod told;
 
 pub use engine::{CloudParts, CloudStore};
 pub use epoch::{raise_epoch, read_epoch};

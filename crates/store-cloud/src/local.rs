@@ -1,10 +1,13 @@
 //! Who is connected to this node, what they were pushed and have not acknowledged, and which nodes live.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use bluetick_core::ports::Committed;
-use bluetick_core::{ConversationId, Seq, UserId};
+use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
+use tokio::time::Instant;
 
 use crate::NodeId;
 use crate::keyed::OneAtATime;
@@ -15,9 +18,18 @@ pub(crate) struct Local {
     pub turns: OneAtATime<UserId>,
     here: Mutex<HashMap<UserId, Unanswered>>,
     living: Mutex<HashSet<NodeId>>,
-    /// Those who were connected to a node that died: what they missed is looked for everywhere.
-    unclean: Mutex<HashSet<UserId>>,
+    /// Those who may have missed something where they were connected before, and since when.
+    doubts: Mutex<HashMap<UserId, Timestamp>>,
+    /// Who went lately, since it takes a moment to notice that news were lost.
+    departed: Mutex<VecDeque<(Instant, UserId)>>,
+    /// How often news may have been lost, and how many of these times everybody here has been checked since.
+    troubles: AtomicU64,
+    checked: AtomicU64,
 }
+
+/// By then it is noticed that news were lost.
+const LATELY: Duration = Duration::from_secs(15);
+const MOST_DEPARTED: usize = 50_000;
 
 /// By conversation, the first and the last message that was pushed and not acknowledged.
 type Unanswered = HashMap<ConversationId, (Seq, Seq)>;
@@ -120,12 +132,49 @@ impl Local {
         nodes.iter().any(|node| node != own && living.contains(node))
     }
 
-    pub fn set_unclean(&self, user: &UserId) {
-        self.unclean.lock().expect("nothing panics while it holds the lock").insert(user.clone());
+    pub fn doubt(&self, user: &UserId, since: Timestamp) {
+        let mut doubts = self.doubts.lock().expect("nothing panics while it holds the lock");
+        let known = doubts.entry(user.clone()).or_insert(since);
+        *known = (*known).min(since);
     }
 
     /// Once.
-    pub fn take_unclean(&self, user: &UserId) -> bool {
-        self.unclean.lock().expect("nothing panics while it holds the lock").remove(user)
+    pub fn take_doubt(&self, user: &UserId) -> Option<Timestamp> {
+        self.doubts.lock().expect("nothing panics while it holds the lock").remove(user)
+    }
+
+    /// News may have been lost.
+    pub fn trouble(&self) {
+        self.troubles.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub fn troubles(&self) -> u64 {
+        self.troubles.load(Ordering::SeqCst)
+    }
+
+    /// Everybody connected here was checked after so many troubles.
+    pub fn checked(&self, troubles: u64) {
+        self.checked.store(troubles, Ordering::SeqCst);
+    }
+
+    pub fn is_troubled(&self) -> bool {
+        self.troubles() != self.checked.load(Ordering::SeqCst)
+    }
+
+    pub fn note_departed(&self, user: &UserId) {
+        let mut departed = self.departed.lock().expect("nothing panics while it holds the lock");
+        while departed.front().is_some_and(|(at, _)| at.elapsed() > LATELY) || departed.len() >= MOST_DEPARTED
+        {
+            departed.pop_front();
+        }
+        departed.push_back((Instant::now(), user.clone()));
+    }
+
+    /// Who went lately and is not here again.
+    pub fn take_departed(&self) -> Vec<UserId> {
+        let departed =
+            std::mem::take(&mut *self.departed.lock().expect("nothing panics while it holds the lock"));
+        let lately = departed.into_iter().filter(|(at, user)| at.elapsed() <= LATELY && !self.is_here(user));
+        lately.map(|(_, user)| user).collect()
     }
 }

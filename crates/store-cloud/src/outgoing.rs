@@ -20,6 +20,8 @@ use crate::news::{CellNews, Item, MovedNews, PresenceNews};
 #[derive(Default)]
 pub(crate) struct Outgoing {
     waiting: Mutex<HashMap<NodeId, Vec<Item>>>,
+    /// What found no room.
+    dropped: Mutex<Vec<Item>>,
     more: Notify,
     emptied: Notify,
     is_sending: std::sync::atomic::AtomicBool,
@@ -36,6 +38,8 @@ impl Outgoing {
         let items = waiting.entry(node).or_default();
         if items.len() < MOST_WAITING {
             items.push(item);
+        } else {
+            self.dropped.lock().expect("nothing panics while it holds the lock").push(item);
         }
         drop(waiting);
         self.more.notify_one();
@@ -79,6 +83,8 @@ pub(crate) async fn run(engine: Arc<Engine>) {
             outgoing.more.notified().await;
             continue;
         }
+        let dropped = std::mem::take(&mut *outgoing.dropped.lock().expect("no panic under the lock"));
+        engine.owe_what_is_lost(&dropped).await;
         let sending = batches.into_iter().map(|(node, items)| {
             let engine = &engine;
             async move {
@@ -86,6 +92,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                 let news = serde_json::to_vec(&items).expect("news hold strings and numbers only");
                 if let Err(away) = engine.neighbours.send(&node, Bytes::from(news)).await {
                     tracing::debug!(%node, %away, "news were lost; the node finds out by itself");
+                    engine.owe_what_is_lost(&items).await;
                 }
             }
         });
@@ -107,14 +114,11 @@ impl Engine {
             return;
         }
         let news = CellNews::new(cell, known.version, settled);
-        let Some(touched) = touched.filter(|_| cell.departed.is_none()) else {
-            for node in living {
-                self.outgoing.put(node, Item::Cell(news.clone()));
-            }
-            return;
-        };
         let mut to: HashMap<NodeId, Vec<String>> = HashMap::new();
-        for (member, touched) in known.members.iter().zip(touched) {
+        if touched.is_none() || cell.departed.is_some() {
+            to.extend(living.iter().map(|node| (node.clone(), Vec::new())));
+        }
+        for (member, touched) in known.members.iter().zip(touched.unwrap_or_default()) {
             for node in touched.nodes.iter().filter(|node| living.contains(node)) {
                 to.entry(node.clone()).or_default().push(member.user.to_string());
             }
@@ -123,6 +127,22 @@ impl Engine {
             let mut news = news.clone();
             news.to = to;
             self.outgoing.put(node, Item::Cell(news));
+        }
+    }
+
+    /// Those who were counted upon to hear of a message where they are connected may not: it is owed to them.
+    async fn owe_what_is_lost(&self, items: &[Item]) {
+        for item in items {
+            let Item::Cell(news) = item else { continue };
+            let Some(cell) = news.cell() else { continue };
+            for user in news.to.iter().filter_map(|user| user.parse::<UserId>().ok()) {
+                if user == cell.message.sender {
+                    continue;
+                }
+                if let Err(error) = self.owe(user, cell.message.conversation, cell.seq()).await {
+                    tracing::debug!(%error, "what somebody may have missed could not be written down");
+                }
+            }
         }
     }
 
@@ -147,7 +167,10 @@ impl Engine {
                 }
             }
         }
-        self.listener.changed(vec![change]);
+        match change {
+            Change::Moved(moved) => self.tell_moved(moved),
+            change => self.listener.changed(vec![change]),
+        }
     }
 
     pub(crate) fn pass_on(self: &Arc<Engine>, whisper: Whisper) {

@@ -32,11 +32,14 @@ const SECOND_LOOK: Duration = Duration::from_secs(3);
 pub(crate) async fn run(engine: Arc<Engine>) {
     loop {
         engine.repair.notified().await;
+        let troubles = engine.local.troubles();
+        engine.mark_all_departed().await;
         // Who else has noticed writes its rows now as well.
         engine.flush_everything().await;
         engine.repair_everybody().await;
         sleep(SECOND_LOOK).await;
         engine.repair_everybody().await;
+        engine.local.checked(troubles);
     }
 }
 
@@ -50,7 +53,7 @@ impl Engine {
     }
 
     async fn repair_everybody(self: &Arc<Engine>) {
-        let since = self.clock.now().plus_millis(-LOOK_BACK_MS);
+        let since = self.lately();
         for user in self.local.everybody() {
             if let Err(error) = self.repair_user(&user, since).await {
                 tracing::debug!(%error, "somebody connected here could not be checked yet");
@@ -60,6 +63,18 @@ impl Engine {
     }
 
     async fn repair_user(self: &Arc<Engine>, user: &UserId, since: Timestamp) -> Result<(), StoreError> {
+        for id in self.active_lately(user, since).await? {
+            self.repair_conversation(id, user).await?;
+        }
+        Ok(())
+    }
+
+    /// In which conversations of the user something was said since then.
+    pub(crate) async fn active_lately(
+        &self,
+        user: &UserId,
+        since: Timestamp,
+    ) -> Result<Vec<ConversationId>, StoreError> {
         let mut places = self.listed(user).await?;
         // Where Redis still has its index, that is newer than the rows.
         if let Ok(Some(indexed)) = self.hints.inbox(user, InboxFilter::All, None, MOST_INDEXED).await {
@@ -67,10 +82,22 @@ impl Engine {
         }
         let mut seen = HashSet::new();
         places.retain(|place| place.last_at >= since && seen.insert(place.id));
-        for place in &places {
-            self.repair_conversation(place.id, user).await?;
+        Ok(places.into_iter().map(|place| place.id).collect())
+    }
+
+    /// What happened lately may not have come here: from then on.
+    pub(crate) fn lately(&self) -> Timestamp {
+        self.clock.now().plus_millis(-LOOK_BACK_MS)
+    }
+
+    /// Who has gone just before it was noticed that news were lost may have missed some.
+    async fn mark_all_departed(&self) {
+        for user in self.local.take_departed() {
+            if let Err(error) = self.mark_departed(&user).await {
+                tracing::debug!(%error, "that somebody may have missed something could not be written down");
+            }
+            sleep(PACE).await;
         }
-        Ok(())
     }
 
     /// Tells what was not told here yet.
@@ -105,7 +132,7 @@ impl Engine {
 
     /// A node has died. What it stored and told nobody is told now, and what it owed is written down.
     pub(crate) async fn take_care_after(self: Arc<Engine>, node: NodeId) {
-        let since = self.clock.now().plus_millis(-LOOK_BACK_MS);
+        let since = self.lately();
         let Ok(conversations) = self.hints.recently_reserved(since).await else { return };
         for id in conversations {
             if let Err(error) = self.take_care_of(id).await {

@@ -4,6 +4,7 @@
 //! looked for in the table, and a place that stays empty is closed with a void.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -39,6 +40,29 @@ struct Expected {
     sender: UserId,
     id: MessageId,
     origin: Origin,
+    is_met: Arc<AtomicBool>,
+}
+
+/// That a connection hears of its message in the place of it.
+pub(crate) struct Expectation {
+    room: Arc<Room>,
+    seq: Seq,
+    is_met: Arc<AtomicBool>,
+}
+
+impl Expectation {
+    pub fn is_met(&self) -> bool {
+        self.is_met.load(Ordering::SeqCst)
+    }
+
+    /// The message does not come, or not by this call. Whether the connection has heard of it all the same.
+    pub fn withdraw(&self) -> bool {
+        let mut state = self.room.lock();
+        if state.expected.get(&self.seq).is_some_and(|ours| Arc::ptr_eq(&ours.is_met, &self.is_met)) {
+            state.expected.remove(&self.seq);
+        }
+        self.is_met()
+    }
 }
 
 /// A message that is stored and has not been told yet.
@@ -82,6 +106,11 @@ impl Rooms {
         }))
     }
 
+    /// From here on somebody connected here wants to hear of what comes above `head`.
+    pub fn follow(&self, id: ConversationId, head: Seq) {
+        self.room_or_new(id, head).lock().used = Instant::now();
+    }
+
     /// Up to where this node has told; `None` of a conversation it does not follow.
     pub fn announced(&self, id: ConversationId) -> Option<Seq> {
         Some(self.room(id)?.lock().announced)
@@ -108,7 +137,10 @@ impl State {
             let Message { seq, sender, message_id, .. } = &*cell.message;
             let expected = self.expected.remove(seq);
             let ours = expected.filter(|ours| ours.sender == *sender && ours.id == *message_id);
-            let origin = ours.map(|ours| ours.origin);
+            let origin = ours.map(|ours| {
+                ours.is_met.store(true, Ordering::SeqCst);
+                ours.origin
+            });
             batch.push(Committed { message: cell.message, members, departed: cell.departed, origin });
         }
         // A late one that was told already.
@@ -125,14 +157,19 @@ impl State {
 }
 
 impl Engine {
-    /// This node is about to store a message on a connection's behalf.
-    pub(crate) fn expect(&self, message: &Message, origin: Option<Origin>, settled: Seq) {
+    /// This node is about to store a message on a connection's behalf, which hears of it in its place, whoever stores it.
+    pub(crate) fn expect(&self, message: &Message, origin: Option<Origin>, settled: Seq) -> Expectation {
         let room = self.rooms.room_or_new(message.conversation, settled);
+        let is_met: Arc<AtomicBool> = Arc::default();
         if let Some(origin) = origin {
-            let expected =
-                Expected { sender: message.sender.clone(), id: message.message_id.clone(), origin };
-            room.lock().expected.insert(message.seq, expected);
+            let (sender, id) = (message.sender.clone(), message.message_id.clone());
+            let expected = Expected { sender, id, origin, is_met: Arc::clone(&is_met) };
+            let mut state = room.lock();
+            if message.seq > state.announced {
+                state.expected.insert(message.seq, expected);
+            }
         }
+        Expectation { room, seq: message.seq, is_met }
     }
 
     /// A message is stored. It is told when all before it are; `settled` is where to begin, for a conversation that this
@@ -235,7 +272,9 @@ async fn look(
     let known = engine.known(room.id).await?;
     let mut state = room.lock();
     for (seq, cell) in found {
-        if seq > state.announced {
+        // Whoever writes it here tells it when all that follows from it is written as well.
+        let is_under_way = state.expected.contains_key(&seq) && !is_late;
+        if seq > state.announced && !is_under_way {
             let members = Arc::clone(&known.members);
             state.waiting.entry(seq).or_insert(Arrival { cell, members });
         }

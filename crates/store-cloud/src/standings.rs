@@ -153,28 +153,17 @@ impl Engine {
         through: Seq,
     ) -> Result<Vec<Loaded>, StoreError> {
         let users: Vec<_> = members.iter().map(|member| member.user.clone()).collect();
-        let hinted = self.last_sent(id, &users).await?;
+        let sent = self.last_sent(id, &users).await?;
         let mut all = Vec::with_capacity(members.len());
         // What each has to be told of: own messages above the first, up to the second.
         let mut untold: HashMap<&str, (usize, Seq, Seq)> = HashMap::new();
         for (index, (member, row)) in members.iter().zip(rows).enumerate() {
             let version = row.as_ref().map_or(0, Item::version);
-            let mut standing = row.as_ref().map(decode_status).unwrap_or_default();
+            let standing = row.as_ref().map(decode_status).unwrap_or_default();
             let joined = member.joined_seq;
-            match &hinted {
-                Some(hinted) => {
-                    let (above, sent) = (standing.sent.max(joined.previous()), hinted[index].min(through));
-                    if sent > above {
-                        untold.insert(member.user.as_str(), (index, above, sent));
-                    }
-                }
-                // This node's own word is all there is.
-                None => {
-                    let cached = self.standings.cached().get(&(id, member.user.clone())).copied();
-                    if let Some(cached) = cached.filter(|c| c.is_dirty && c.loaded.joined == joined) {
-                        standing.advance(&cached.loaded.standing);
-                    }
-                }
+            let (above, sent) = (standing.sent.max(joined.previous()), sent[index].min(through));
+            if sent > above {
+                untold.insert(member.user.as_str(), (index, above, sent));
             }
             all.push(Loaded { standing, version, joined });
         }
@@ -195,18 +184,14 @@ impl Engine {
         Ok(all)
     }
 
-    /// The newest place each has written to lately, as Redis says, or the rows where it has forgotten. `None` without
-    /// Redis: then it was written into the status rows at once.
-    async fn last_sent(&self, id: ConversationId, users: &[UserId]) -> Result<Option<Vec<Seq>>, StoreError> {
-        match self.hints.sent(id, users).await {
-            Ok(Some(sent)) => Ok(Some(sent)),
-            Ok(None) => {
-                let recent = self.recent(id).await?;
-                let sent = users.iter().map(|user| recent.sent.get(user).copied().unwrap_or_default());
-                Ok(Some(sent.collect()))
-            }
-            Err(_) => Ok(None),
+    /// The newest place each has written to lately, as Redis says, or the rows where it has forgotten or is away: what was
+    /// sent before it went stands in no status row yet.
+    async fn last_sent(&self, id: ConversationId, users: &[UserId]) -> Result<Vec<Seq>, StoreError> {
+        if let Ok(Some(sent)) = self.hints.sent(id, users).await {
+            return Ok(sent);
         }
+        let recent = self.recent(id).await?;
+        Ok(users.iter().map(|user| recent.sent.get(user).copied().unwrap_or_default()).collect())
     }
 
     /// Where the sender of the message that is about to stand at `seq` stood before.

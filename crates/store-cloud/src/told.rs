@@ -1,0 +1,87 @@
+//! What people connected here were told of each other's boundaries. News of them come from several nodes in any order;
+//! nobody is told less than before.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use bluetick_core::ports::{Change, Moved};
+use bluetick_core::{Boundaries, Seq};
+
+use crate::engine::Engine;
+use crate::standings::Whose;
+
+#[derive(Default)]
+pub(crate) struct Told(Mutex<HashMap<Whose, Last>>);
+
+#[derive(Clone, Copy, Default)]
+struct Last {
+    /// The joining it belongs to; whoever joins again starts again.
+    joined: Seq,
+    own: Boundaries,
+    shown: Boundaries,
+}
+
+const MOST_KEPT: usize = 200_000;
+
+fn further(one: Boundaries, other: Boundaries) -> Boundaries {
+    Boundaries { delivered: one.delivered.max(other.delivered), read: one.read.max(other.read) }
+}
+
+impl Last {
+    /// The same, never behind what was told before; `None` where nothing in it is new.
+    fn forward(&mut self, moved: Moved) -> Option<Moved> {
+        let before = *self;
+        self.own = further(self.own, moved.own);
+        self.shown = moved.shown.map_or(self.shown, |shown| further(self.shown, shown));
+        let shown = moved.shown.is_some() && self.shown != before.shown;
+        if self.own == before.own && !shown {
+            return None;
+        }
+        let is_latest = self.own == moved.own;
+        Some(Moved {
+            own: self.own,
+            shown: shown.then_some(self.shown),
+            unread: moved.unread.filter(|_| is_latest),
+            ..moved
+        })
+    }
+}
+
+impl Engine {
+    /// Tells that somebody's boundaries have moved, here or at another node, to the people connected here.
+    pub(crate) fn tell_moved(&self, moved: Moved) {
+        let joined = moved.members.get(&moved.user).map_or(Seq::ZERO, |member| member.joined_seq);
+        let whose = (moved.conversation, moved.user.clone());
+        let mut told = self.told.0.lock().expect("a listener does not panic");
+        if told.len() >= MOST_KEPT {
+            told.clear();
+        }
+        let last = told.entry(whose).or_default();
+        if last.joined != joined {
+            *last = Last { joined, ..Last::default() };
+        }
+        // Under the lock, so that two cannot change places.
+        if let Some(moved) = last.forward(moved) {
+            self.listener.changed(vec![Change::Moved(moved)]);
+        }
+    }
+
+    /// The same, of another node's news: nobody hears that somebody has a message that it has not been told of itself.
+    pub(crate) async fn hear_moved(self: &Arc<Engine>, moved: Moved) {
+        let id = moved.conversation;
+        let through =
+            moved.shown.map_or(moved.own.delivered, |shown| shown.delivered.max(moved.own.delivered));
+        if self.rooms.announced(id).is_none_or(|announced| announced >= through) {
+            return self.tell_moved(moved);
+        }
+        let engine = Arc::clone(self);
+        tokio::spawn(async move {
+            match engine.catch_up_to(id, through).await {
+                Ok(()) => engine.tell_moved(moved),
+                Err(error) => {
+                    tracing::debug!(conversation = %id, %error, "that somebody moved is not told");
+                }
+            }
+        });
+    }
+}
