@@ -2,7 +2,9 @@
 
 mod archive;
 mod health;
+mod migrate;
 mod plan;
+mod tables;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +15,9 @@ use clap::{Args, Parser, Subcommand};
 
 pub use self::archive::{ArchiveCommand, ConsentArgs, EraseCommand, OutputArgs};
 pub use self::health::HealthArgs;
+pub use self::migrate::MigrateArgs;
 pub use self::plan::PlanArgs;
+pub use self::tables::{TablesArgs, TablesCommand};
 use crate::settings::Flags;
 
 #[derive(Debug, Parser)]
@@ -63,6 +67,11 @@ pub enum Command {
     Health(HealthArgs),
     /// Work out what a fleet needs and what it costs
     Plan(Box<PlanArgs>),
+    /// Make the tables of a fleet, and check them
+    #[command(subcommand)]
+    Tables(TablesCommand),
+    /// Copy a data directory into the tables of a fleet
+    Migrate(MigrateArgs),
 }
 
 /// Where the settings and the data are.

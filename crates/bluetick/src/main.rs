@@ -9,6 +9,7 @@ mod failure;
 mod figures;
 mod fleet_keys;
 mod logging;
+mod migrate;
 mod output;
 mod plan;
 mod prompt;
@@ -40,6 +41,8 @@ fn main() -> ExitCode {
         Command::Bench(command) => commands::bench::run(command),
         Command::Health(arguments) => commands::health::run(arguments),
         Command::Plan(arguments) => commands::plan::run(arguments),
+        Command::Tables(command) => commands::tables::run(command),
+        Command::Migrate(arguments) => commands::migrate::run(arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,6 +11,7 @@ use bluetick_core::ports::{
 use bluetick_core::time::SystemClock;
 use bluetick_server::NoArchive;
 use bluetick_store_cloud::hints::redis::RedisHints;
+use bluetick_store_cloud::import::Marker;
 use bluetick_store_cloud::neighbours::redis::RedisNeighbours;
 use bluetick_store_cloud::redis::Redis;
 use bluetick_store_cloud::rows::RowsError;
@@ -37,6 +38,8 @@ pub enum CannotOpen {
     Tables(#[from] RowsError),
     #[error("cannot open the store: {0}")]
     Epoch(String),
+    #[error("cannot open the store: {0}")]
+    Half(String),
     #[error("cannot use Redis: {0}")]
     Redis(String),
 }
@@ -84,6 +87,11 @@ impl OpenStore {
         listener: Option<Arc<dyn CommitListener>>,
     ) -> Result<OpenStore, CannotOpen> {
         let rows = DynamoRows::open(&settings.store.dynamodb).await?;
+        let copy = Marker::read(&rows).await.map_err(|error| CannotOpen::Half(error.to_string()))?;
+        if copy.is_some_and(|copy| copy.finished_at.is_none()) {
+            let reason = "a copy into these tables is not finished; `bluetick migrate` goes on with it";
+            return Err(CannotOpen::Half(reason.into()));
+        }
         let redis = Redis::open(settings.store.redis()).await.map_err(CannotOpen::Redis)?;
         let redis = Arc::new(redis);
         let epoch = read_epoch(&rows).await.map_err(|error| CannotOpen::Epoch(error.to_string()))?;

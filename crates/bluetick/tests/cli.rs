@@ -33,6 +33,10 @@ fn every_help_teaches_by_example() {
         &["chat", "--help"],
         &["config", "check", "--help"],
         &["config", "example", "--help"],
+        &["tables", "--help"],
+        &["tables", "create", "--help"],
+        &["tables", "check", "--help"],
+        &["migrate", "--help"],
     ] {
         let printed = Shell::new().run(arguments).printed();
         assert!(

@@ -14,6 +14,7 @@ mod fleet;
 mod flush;
 mod heart;
 pub mod hints;
+pub mod import;
 mod inbox;
 mod incoming;
 mod keyed;

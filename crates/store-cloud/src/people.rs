@@ -9,7 +9,7 @@ use bluetick_core::{
 };
 
 use crate::engine::{CloudStore, Engine};
-use crate::rows::{Item, Key, Only, Query, Sort, SortRange, Table, Written};
+use crate::rows::{Item, Key, Only, Query, Rows, Sort, SortRange, Table, Written};
 
 /// Stands between a term and whose it is; neither contains it.
 const BORDER: char = '\0';
@@ -24,7 +24,7 @@ fn decode_user(id: &UserId, item: &Item) -> Option<User> {
     })
 }
 
-fn with_user(item: Item, user: &User) -> Item {
+pub(crate) fn with_user(item: Item, user: &User) -> Item {
     item.text_if("display_name", user.display_name.clone())
         .text_if("password_hash", user.password_hash.clone())
         .number("created_at", user.created_at.millis())
@@ -37,18 +37,26 @@ fn decode_profile(item: &Item) -> Profile {
     }
 }
 
+pub(crate) fn with_profile(item: Item, profile: &Profile) -> Item {
+    let item = item.flag("hides_presence", profile.hides_presence);
+    match profile.last_seen_at {
+        Some(at) => item.number("last_seen_at", at.millis()),
+        None => item,
+    }
+}
+
 fn name_key(term: &str, user: &UserId) -> Option<Key> {
     let initial = term.chars().next()?;
     Some(Key::text(initial, format!("{term}{BORDER}{user}")))
 }
 
-fn name_keys(user: &User) -> Vec<(Table, Key)> {
+pub(crate) fn name_keys(user: &User) -> Vec<(Table, Key)> {
     let terms = name_terms(&user.id, user.display_name.as_deref());
     terms.iter().filter_map(|term| Some((Table::Names, name_key(term, &user.id)?))).collect()
 }
 
 /// No user is called so, since no name holds a control character.
-const SHARED: char = '\u{1}';
+pub(crate) const SHARED: char = '\u{1}';
 
 pub(crate) fn shared_key(name: &str) -> Key {
     Key::new(format!("{SHARED}{name}"))
@@ -57,18 +65,22 @@ pub(crate) fn shared_key(name: &str) -> Key {
 impl CloudStore {
     /// A text that all nodes have in common: what is kept under this name, or `ours` where nothing is yet.
     pub async fn in_common(&self, name: &str, ours: &str) -> Result<Arc<str>, StoreError> {
-        let key = shared_key(name);
-        let item = Item::new().text("text", ours).versioned(1);
-        match self.engine.rows.put(Table::Users, &key, &item, Only::IfAbsent).await? {
-            Written::Done => Ok(ours.into()),
-            Written::Refused(there) => {
-                let there = match there {
-                    Some(there) => Some(there),
-                    None => self.engine.rows.get(Table::Users, &key).await?,
-                };
-                let there = there.unwrap_or_default();
-                Ok(Arc::clone(there.get_text("text")?))
-            }
+        in_common(&*self.engine.rows, name, ours).await
+    }
+}
+
+pub(crate) async fn in_common(rows: &dyn Rows, name: &str, ours: &str) -> Result<Arc<str>, StoreError> {
+    let key = shared_key(name);
+    let item = Item::new().text("text", ours).versioned(1);
+    match rows.put(Table::Users, &key, &item, Only::IfAbsent).await? {
+        Written::Done => Ok(ours.into()),
+        Written::Refused(there) => {
+            let there = match there {
+                Some(there) => Some(there),
+                None => rows.get(Table::Users, &key).await?,
+            };
+            let there = there.unwrap_or_default();
+            Ok(Arc::clone(there.get_text("text")?))
         }
     }
 }
@@ -209,11 +221,7 @@ impl Engine {
         let before = self
             .update_row(&update.user, |row| {
                 let profile = update.applied_to(decode_profile(&row));
-                let mut row = row.flag("hides_presence", profile.hides_presence);
-                if let Some(at) = profile.last_seen_at {
-                    row = row.number("last_seen_at", at.millis());
-                }
-                Ok(Some(row))
+                Ok(Some(with_profile(row, &profile)))
             })
             .await?;
         Ok(update.applied_to(decode_profile(&before)))

@@ -16,6 +16,7 @@ pub mod checkpoint;
 pub mod codec;
 pub mod commit;
 pub mod disk;
+pub mod export;
 mod inbox;
 pub mod lock;
 pub mod log;

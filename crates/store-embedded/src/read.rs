@@ -48,7 +48,16 @@ impl Plan {
         let id = request.conversation;
         let (member, _) = snapshot.member(id, &request.reader)?.ok_or(Refusal::NotAMember)?;
         let head = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?.conversation.head;
-        let first_visible = member.joined_seq;
+        Plan::in_tables(snapshot, request, member.joined_seq, head)
+    }
+
+    fn in_tables(
+        snapshot: &Snapshot<'_>,
+        request: PageRequest,
+        first_visible: Seq,
+        head: Seq,
+    ) -> Result<Plan, StoreError> {
+        let id = request.conversation;
         let in_tables = request.window(first_visible, head);
         let pair = match id.kind() {
             ConversationKind::Direct => Some(Arc::new(snapshot.members(id)?.0)),
@@ -145,6 +154,15 @@ pub fn page_from_tables(tables: &Tables, request: PageRequest) -> Result<Draft, 
     let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
     Plan::from_tables(&snapshot, request)?.finish_in(&snapshot)
+}
+
+/// The same without a reader: all messages, whoever is in the conversation. For a copy of the whole store.
+pub fn page_of_all(tables: &Tables, request: PageRequest) -> Result<Draft, StoreError> {
+    let tables = tables.current()?;
+    let snapshot = tables.snapshot()?;
+    let id = request.conversation;
+    let head = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?.conversation.head;
+    Plan::in_tables(&snapshot, request, Seq::FIRST, head)?.finish_in(&snapshot)
 }
 
 fn message(

@@ -30,7 +30,7 @@ use crate::wake::Waker;
 
 /// An open data directory. Dropping it closes it too, but holds the thread up until the last checkpoint is written.
 pub struct EmbeddedStore {
-    tables: Arc<Tables>,
+    pub(crate) tables: Arc<Tables>,
     rooms: Arc<Rooms>,
     users: Arc<Users>,
     profiles: Arc<Profiles>,
@@ -38,10 +38,10 @@ pub struct EmbeddedStore {
     health: Arc<HealthState>,
     waker: Arc<Waker>,
     inbox: InboxReader,
-    identity: Identity,
+    pub(crate) identity: Identity,
     clock: Arc<dyn bluetick_core::time::Clock>,
     dedupe_window_ms: i64,
-    archivist: Arc<Archivist>,
+    pub(crate) archivist: Arc<Archivist>,
     threads: Mutex<Option<Threads>>,
     lock: Arc<crate::lock::DataLock>,
 }
@@ -125,7 +125,7 @@ enum Drafted {
 }
 
 /// How often rows are read when the object they name is gone: somebody may have rewritten it, or brought it back.
-const LOOKS_AT_ARCHIVE: u32 = 3;
+pub(crate) const LOOKS_AT_ARCHIVE: u32 = 3;
 
 /// Waits for the threads to finish what was accepted, and for the last checkpoint.
 fn join(threads: Option<Threads>) {
@@ -143,7 +143,7 @@ fn join(threads: Option<Threads>) {
 }
 
 /// Runs what reads the disk where it holds nobody up.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
     match tokio::task::spawn_blocking(work).await {

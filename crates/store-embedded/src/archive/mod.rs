@@ -240,7 +240,7 @@ impl Archivist {
 
     /// Fails where rows refer to segments and the settings name another place than the one they were put into. Asked
     /// before anything is put or swept.
-    async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
+    pub(crate) async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
         let Some(vault) = &self.vault else { return Ok(()) };
         let tables = Arc::clone(&self.tables);
         let cold = self.blocking(move || Ok(tables.current()?.cold_count()?)).await?;
@@ -318,7 +318,7 @@ impl Archivist {
     }
 
     /// Waits until all that was acknowledged before is in the tables.
-    async fn checkpoint(&self) -> Result<(), ArchiveError> {
+    pub(crate) async fn checkpoint(&self) -> Result<(), ArchiveError> {
         let handover = Arc::clone(&self.handover);
         let number = handover.want();
         self.queue.nudge();

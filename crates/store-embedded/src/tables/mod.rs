@@ -19,6 +19,7 @@
 
 mod archive;
 mod compact;
+mod export;
 mod snapshot;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ mod connection;
 mod counters;
 mod patience;
 mod read;
+mod scan;
 mod settings;
 pub mod tables;
 mod trouble;
@@ -40,6 +41,11 @@ impl DynamoRows {
 
     pub fn counters(&self) -> RequestCounts {
         self.connection.counters().read()
+    }
+
+    /// Which table somebody has written to, by its whole name; what nodes share among themselves does not count.
+    pub async fn in_use(&self) -> Result<Option<String>, RowsError> {
+        scan::in_use(&self.connection).await
     }
 }
 

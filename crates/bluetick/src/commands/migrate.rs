@@ -1,0 +1,32 @@
+//! `bluetick migrate`: copies a data directory into the tables of a fleet.
+
+use tokio::runtime;
+
+use super::tables::must_have_tables;
+use crate::cli::MigrateArgs;
+use crate::failure::Failure;
+use crate::migrate::{self, Plan};
+use crate::output::print;
+use crate::settings::{Inputs, Loaded};
+
+pub fn run(arguments: &MigrateArgs) -> Result<(), Failure> {
+    let target = Loaded::load(&Inputs::of_this_process(arguments.flags()))?.settings;
+    must_have_tables(&target)?;
+    let source = Loaded::load(&Inputs::of_this_process(arguments.source_flags()))?.settings;
+    let from = &arguments.from;
+    if !from.join("tables").is_dir() {
+        return Err(Failure::usage(format!("{} is no data directory of the embedded store", from.display())));
+    }
+    let plan = Plan {
+        source,
+        target,
+        verifies: !arguments.no_verify,
+        from_start: arguments.from_start,
+        into_existing: arguments.into_existing,
+    };
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
+    let report = runtime.block_on(migrate::run(&plan))?;
+    print(&report.text())?;
+    report.judge()
+}

@@ -1,0 +1,147 @@
+//! `bluetick tables`: makes the tables of a fleet, and looks whether they are as they must be.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::time::Duration;
+
+use bluetick_core::{Epoch, StoreError};
+use bluetick_store_cloud::raise_epoch;
+use bluetick_store_cloud::rows::RowsError;
+use bluetick_store_cloud::rows::dynamo::tables::{self, Findings};
+use bluetick_store_cloud::rows::dynamo::{Connection, DynamoRows, DynamoSettings};
+use tokio::runtime;
+use tokio::time::{Instant, sleep};
+
+use crate::cli::{TablesArgs, TablesCommand};
+use crate::failure::Failure;
+use crate::figures::{counted, time};
+use crate::output::print;
+use crate::settings::{Engine, Inputs, Loaded, Settings};
+
+/// Amazon's tables take some seconds; whoever waits longer is told.
+const SAY_EVERY: Duration = Duration::from_secs(5);
+
+pub fn run(command: &TablesCommand) -> Result<(), Failure> {
+    match command {
+        TablesCommand::Create(arguments) => {
+            let settings = settings(arguments)?;
+            let done = block_on(waiting_for("the tables", create(&settings)))?;
+            print(&(done.join("\n") + "\n"))
+        }
+        TablesCommand::Check(arguments) => {
+            let settings = settings(arguments)?;
+            let found = block_on(waiting_for("the engine", check(&settings)))?;
+            print(&told(&found))?;
+            judge(&found)
+        }
+        TablesCommand::Restored(arguments) => {
+            let settings = settings(arguments)?;
+            let epoch = block_on(waiting_for("the tables", restored(&settings)))?;
+            print(&format!("the epoch is {} now; start the nodes, with an empty Redis\n", epoch.get()))
+        }
+    }
+}
+
+async fn restored(settings: &DynamoSettings) -> Result<Epoch, StoreError> {
+    let rows = DynamoRows::open(settings).await.map_err(StoreError::from)?;
+    raise_epoch(&rows).await
+}
+
+async fn create(settings: &DynamoSettings) -> Result<Vec<String>, RowsError> {
+    tables::create(&Connection::new(settings).await?).await
+}
+
+async fn check(settings: &DynamoSettings) -> Result<Findings, RowsError> {
+    tables::check(&Connection::new(settings).await?).await
+}
+
+fn settings(arguments: &TablesArgs) -> Result<DynamoSettings, Failure> {
+    let settings = Loaded::load(&Inputs::of_this_process(arguments.flags()))?.settings;
+    must_have_tables(&settings)?;
+    Ok(settings.store.dynamodb)
+}
+
+/// Refuses settings whose store has no tables elsewhere.
+pub fn must_have_tables(settings: &Settings) -> Result<(), Failure> {
+    match settings.store.engine {
+        Engine::DynamoDb => Ok(()),
+        Engine::Embedded => Err(Failure::usage(
+            "store.engine is \"embedded\", which keeps everything in the data directory; set it to \"dynamodb\" \
+             (BLUETICK_STORE__ENGINE=dynamodb), and store.dynamodb and store.redis with it",
+        )),
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T, impl Display>>) -> Result<T, Failure> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    runtime.block_on(work).map_err(Failure::failed)
+}
+
+/// Says once in a while that it still waits.
+async fn waiting_for<T>(whom: &str, work: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = sleep(SAY_EVERY) => eprintln!("bluetick: waiting for {whom}, {} so far", time(began.elapsed())),
+        }
+    }
+}
+
+fn told(found: &Findings) -> String {
+    let all = [&found.wrong, &found.unprotected, &found.notes];
+    let lines: String = all.into_iter().flatten().map(|sentence| format!("{sentence}\n")).collect();
+    if found.wrong.is_empty() && found.unprotected.is_empty() {
+        lines + "the tables are as they must be\n"
+    } else {
+        lines
+    }
+}
+
+fn judge(found: &Findings) -> Result<(), Failure> {
+    let mends = "`bluetick tables create` makes what is missing and protects what is not";
+    let (wrong, unprotected) = (found.wrong.len() as u64, found.unprotected.len() as u64);
+    match (wrong, unprotected) {
+        (0, 0) => Ok(()),
+        (0, _) => {
+            let safeties =
+                if unprotected == 1 { "1 safety is" } else { &format!("{unprotected} safeties are") };
+            Err(Failure::failed(format!("the tables work, and {safeties} off; {mends}")))
+        }
+        _ => {
+            let tables = counted(wrong, "table");
+            Err(Failure::failed(format!("nothing starts with {tables} wrong or missing; {mends}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(found: &Findings) -> Option<String> {
+        match judge(found) {
+            Ok(()) => None,
+            Err(Failure::Failed(sentence) | Failure::Usage(sentence)) => Some(sentence),
+        }
+    }
+
+    #[test]
+    fn what_the_engine_does_not_know_is_told_and_no_failure() {
+        let found = Findings { notes: vec!["table a: this engine has no x".into()], ..Findings::default() };
+        assert_eq!(failed(&found), None);
+        assert_eq!(told(&found), "table a: this engine has no x\nthe tables are as they must be\n");
+    }
+
+    #[test]
+    fn tables_that_are_wrong_or_unprotected_are_a_failure() {
+        let wrong = Findings { wrong: vec!["table a is missing".into()], ..Findings::default() };
+        assert!(failed(&wrong).is_some_and(|said| said.contains("1 table wrong or missing")));
+        let off = vec!["table a: x is off".into(), "table b: x is off".into()];
+        let unprotected = Findings { unprotected: off, ..Findings::default() };
+        assert!(failed(&unprotected).is_some_and(|said| said.contains("2 safeties are off")));
+        assert_eq!(told(&unprotected), "table a: x is off\ntable b: x is off\n");
+    }
+}

@@ -1,0 +1,239 @@
+//! `bluetick migrate` from a real data directory to DynamoDB Local.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod migrate_kit;
+mod support;
+
+use std::time::{Duration, Instant};
+
+use bluetick_core::Seq;
+use bluetick_core::ports::Store;
+use bluetick_store_cloud::rows::{Item, Key, Only, Rows, Table};
+use migrate_kit::same::assert_same;
+use migrate_kit::{Desk, Hand, PEOPLE, THEN, direct, fill, message, open};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_answers_everything_as_the_server_did_that_it_replaces() {
+    let desk = Desk::new("whole_").await;
+    let filled = fill(&desk.old()).await;
+    desk.shell.file("old/token.key", "0123456789abcdef\n");
+    let printed = desk.migrate(&[]).await.printed();
+    assert!(printed.contains("Lost       41 messages"), "{printed}");
+    assert!(printed.contains("Erased     15 messages"), "{printed}");
+    assert!(printed.contains("all as they must be"), "{printed}");
+
+    let (old, new) = (open(&desk.old()), desk.cloud().await);
+    assert_same(&old, &new, &PEOPLE).await;
+    // What nobody can read is there all the same.
+    let rows = desk.rows().await;
+    let cell = rows.get(Table::Messages, &Key::number(filled.empty, 2)).await.unwrap().unwrap();
+    assert_eq!(cell.get_text("content").unwrap().as_ref(), "bye");
+    let lost = rows.get(Table::Messages, &Key::number(filled.lost, 2)).await.unwrap().unwrap();
+    assert_eq!(lost.get_text("content_type").unwrap().as_ref(), "lost");
+    let shared = &*new.in_common("token.key", "another").await.unwrap();
+    assert_eq!(shared, "0123456789abcdef", "tokens stay good");
+
+    // And it goes on from there: the same id is the same message, the next one has the next place.
+    let id = direct("ann", "bob");
+    let (old_hand, new_hand) = (Hand(&old), Hand(&new));
+    let (first, again) =
+        (new_hand.send(id, "bob", "x", THEN).await, new_hand.send(id, "bob", "x", THEN).await);
+    assert_eq!((first, again), (Seq::new(252), Seq::new(252)));
+    old_hand.send(id, "bob", "x", THEN).await;
+    for (hand, sender) in [(&old_hand, "ann"), (&new_hand, "ann")] {
+        hand.send(id, sender, "on we go", THEN + 1).await;
+        hand.add(filled.tea, "dan", "cät", THEN + 2).await;
+    }
+    assert_same(&old, &new, &PEOPLE).await;
+    old.close().await;
+    new.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_run_only_compares_and_finds_what_somebody_has_changed() {
+    let desk = Desk::new("again_").await;
+    let filled = fill(&desk.old()).await;
+    desk.migrate(&[]).await.printed();
+    unfinish(&desk).await;
+    let printed = desk.migrate(&[]).await.printed();
+    assert!(printed.contains("0 rows written, 0 rows were there"), "nothing is copied twice: {printed}");
+    let printed = desk.migrate(&[]).await.printed();
+    assert!(printed.contains("that was done on") && printed.contains("all as they must be"), "{printed}");
+
+    let rows = desk.rows().await;
+    let key = Key::number(filled.tea, 3);
+    let cell = rows.get(Table::Messages, &key).await.unwrap().unwrap();
+    rows.put(Table::Messages, &key, &cell.clone().text("content", "forged"), Only::Always).await.unwrap();
+    let pending = Key::text("bob", filled.tea);
+    rows.delete(Table::PendingDeliveries, &pending, Only::Always).await.unwrap();
+    let stranger = Item::new().text("role", "admin").versioned(1);
+    rows.put(Table::Members, &Key::text(filled.tea, "mallory"), &stranger, Only::Always).await.unwrap();
+    let outcome = desk.migrate(&[]).await;
+    assert_eq!(outcome.code, 1, "{}{}", outcome.stdout, outcome.stderr);
+    let tea = filled.tea;
+    for sentence in [
+        format!("message 3 of conversation {tea} is not what was copied"),
+        format!("the row of table pending_deliveries for bob and {tea} is missing"),
+        format!("mallory is no member of conversation {tea} and is one in the tables"),
+    ] {
+        assert!(outcome.stdout.contains(&sentence), "{sentence}\n{}", outcome.stdout);
+    }
+    assert!(outcome.stderr.contains("3 differences"), "{}", outcome.stderr);
+    assert!(!outcome.stdout.contains("forged"), "no text reaches a report");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_killed_goes_on_where_it_was() {
+    let desk = Desk::new("kill_").await;
+    let ids = talk(&desk, 60, 60).await;
+    let rows = desk.rows().await;
+    // Killed again and again, each time when something more is there.
+    for milestone in [ids[2], ids[25], ids[45]] {
+        let mut command = desk.command(&[]);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while rows.get(Table::Messages, &Key::number(milestone, 1)).await.unwrap().is_none() {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before");
+            assert!(Instant::now() < deadline, "it does not come there");
+        }
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().code(), None, "it was killed in the middle");
+    }
+    let printed = desk.migrate(&[]).await.printed();
+    assert!(printed.contains("Copied     0 people, 60 conversations, 3,600 messages\n"), "{printed}");
+    assert!(!printed.contains(" 0 rows were there"), "some was there: {printed}");
+    assert!(printed.contains("all as they must be"), "{printed}");
+    let (old, new) = (open(&desk.old()), desk.cloud().await);
+    assert_same(&old, &new, &["writer", "reader-3", "reader-59"]).await;
+    old.close().await;
+    new.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_was_served_between_two_runs_is_brought_up_to_date() {
+    let desk = Desk::new("between_").await;
+    let filled = fill(&desk.old()).await;
+    // As far as copying goes; a run that was stopped before it had compared.
+    desk.migrate(&[]).await.printed();
+    unfinish(&desk).await;
+    let store = open(&desk.old());
+    let hand = Hand(&store);
+    hand.send(direct("ann", "bob"), "ann", "later", THEN + 7).await;
+    hand.remove(filled.tea, "ann", "bob", THEN + 8).await;
+    hand.mark(direct("eve", "bob"), "eve", bluetick_core::MarkKind::Read, 31).await;
+    store.close().await;
+    drop(store);
+    let printed = desk.migrate(&[]).await.printed();
+    assert!(printed.contains("all as they must be"), "{printed}");
+    let (old, new) = (open(&desk.old()), desk.cloud().await);
+    assert_same(&old, &new, &PEOPLE).await;
+    old.close().await;
+    new.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_holds_another_message_stops_the_copy_and_is_named() {
+    let desk = Desk::new("taken_").await;
+    let filled = fill(&desk.old()).await;
+    desk.migrate(&[]).await.printed();
+    unfinish(&desk).await;
+    let rows = desk.rows().await;
+    let key = Key::number(filled.tea, 5);
+    let cell = rows.get(Table::Messages, &key).await.unwrap().unwrap();
+    rows.put(Table::Messages, &key, &cell.text("message_id", "another"), Only::Always).await.unwrap();
+    let outcome = desk.migrate(&["--from-start"]).await;
+    assert_eq!(outcome.code, 1);
+    let sentence = format!("message 5 of conversation {} is in the tables already", filled.tea);
+    assert!(outcome.stderr.contains(&sentence), "{}", outcome.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_copied_from_or_into_is_a_sentence() {
+    let desk = Desk::new("refuse_").await;
+    let absent = desk.migrate(&[]).await.refused();
+    assert!(absent.contains("old is no data directory"), "{absent}");
+    assert!(!desk.old().exists());
+
+    talk(&desk, 1, 1).await;
+    let store = open(&desk.old());
+    let in_use = desk.migrate(&[]).await;
+    assert_eq!(in_use.code, 1);
+    assert!(in_use.stderr.contains("in use by process"), "{}", in_use.stderr);
+    store.close().await;
+    drop(store);
+
+    let rows = desk.rows().await;
+    rows.put(Table::Users, &Key::new("somebody"), &Item::new().versioned(1), Only::Always).await.unwrap();
+    let used = desk.migrate(&[]).await;
+    assert_eq!(used.code, 1);
+    assert!(used.stderr.contains("table refuse_users is not empty"), "{}", used.stderr);
+    desk.migrate(&["--into-existing"]).await.printed();
+
+    desk.shell.file("bluetick.toml", "");
+    let embedded = desk.migrate(&[]).await.refused();
+    assert!(embedded.contains("store.engine") && embedded.contains("\"dynamodb\""), "{embedded}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_archive_nothing_is_copied() {
+    let desk = Desk::new("cold_").await;
+    fill(&desk.old()).await;
+    let settings = std::fs::read_to_string(desk.shell.path("bluetick.toml")).unwrap();
+    desk.shell.file("other.toml", &settings.replace("\"directory\"", "\"off\""));
+    let off = desk.migrate(&["--config", "other.toml"]).await.refused();
+    assert!(off.contains("are in an archive") && off.contains("--from-config"), "{off}");
+    desk.shell.file("other.toml", &(settings + "directory = \"elsewhere\"\n"));
+    let elsewhere = desk.migrate(&["--config", "other.toml"]).await;
+    assert_eq!(elsewhere.code, 1, "{}", elsewhere.stdout);
+    desk.migrate(&["--config", "other.toml", "--from-config", "bluetick.toml"]).await.printed();
+}
+
+/// How fast it is: `cargo test --release -p bluetick --test migrate -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures"]
+async fn a_hundred_thousand_messages() {
+    let desk = Desk::new("many_").await;
+    talk(&desk, 1_000, 100).await;
+    let began = Instant::now();
+    let outcome = desk.migrate(&[]).await;
+    println!("{}{}{:?}", outcome.stderr, outcome.stdout, began.elapsed());
+    assert_eq!(outcome.code, 0);
+}
+
+/// Conversations of a writer with as many readers, in the order in which they are copied.
+async fn talk(desk: &Desk, readers: u32, messages: i64) -> Vec<bluetick_core::ConversationId> {
+    let store = open(&desk.old());
+    let hand = Hand(&store);
+    let mut ids = Vec::new();
+    for reader in 0..readers {
+        let id = hand.open_direct("writer", &format!("reader-{reader}"), THEN).await;
+        let mut accepted = Vec::new();
+        for number in 1..=messages {
+            let text = format!("{number} {}", "lorem ipsum ".repeat(8));
+            let at = THEN + 1_000 * i64::from(reader) + number;
+            accepted.push(store.append(message(id, "writer", &text, at)).await.unwrap());
+        }
+        for stored in accepted {
+            stored.await.unwrap();
+        }
+        ids.push(id);
+    }
+    store.close().await;
+    ids.sort();
+    ids
+}
+
+/// As if the copy had been stopped before its end was written down.
+async fn unfinish(desk: &Desk) {
+    let rows = desk.rows().await;
+    let key = Key::new("\u{1}migration");
+    let marker = rows.get(Table::Users, &key).await.unwrap().unwrap();
+    let unfinished: Item = marker
+        .iter()
+        .filter(|(name, _)| *name != "finished_at")
+        .map(|(name, value)| (name.to_owned(), value.clone()))
+        .collect();
+    rows.put(Table::Users, &key, &unfinished, Only::Always).await.unwrap();
+}

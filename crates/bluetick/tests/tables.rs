@@ -1,0 +1,121 @@
+//! `bluetick tables` on DynamoDB Local, and a start without tables.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod support;
+
+use bluetick_testkit::dynamo::DynamoServer;
+use support::{Outcome, Shell};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// With settings for tables of its own. Nobody asks Redis before the tables are right.
+struct Desk {
+    shell: Shell,
+    server: &'static DynamoServer,
+}
+
+impl Desk {
+    async fn new(prefix: &str) -> Desk {
+        let server = DynamoServer::shared().await;
+        let shell = Shell::new();
+        let settings = format!(
+            "[store]\nengine = \"dynamodb\"\n[store.dynamodb]\nendpoint = \"{}\"\nregion = \"us-east-1\"\n\
+             table_prefix = \"{prefix}\"\ndeadline_ms = 30000\nattempt_timeout_ms = 10000\n",
+            server.endpoint()
+        );
+        shell.file("bluetick.toml", &settings);
+        Desk { shell, server }
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Outcome {
+        let mut command = self.shell.command(arguments);
+        command.envs(self.server.credentials());
+        Outcome::of(tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap())
+    }
+
+    /// Asks the engine itself. Whatever an answer says, only its status is looked at.
+    async fn ask(&self, operation: &str, body: &str) {
+        let mut stream = TcpStream::connect(self.server.address()).await.unwrap();
+        let request = format!(
+            "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-amz-target: DynamoDB_20120810.{operation}\r\n\
+             content-type: application/x-amz-json-1.0\r\ncontent-length: {}\r\n\
+             authorization: AWS4-HMAC-SHA256 Credential=TEST/20260101/us-east-1/dynamodb/aws4_request, \
+             SignedHeaders=host, Signature=none\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{operation}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_are_made_once_and_found_right_then() {
+    let desk = Desk::new("made_").await;
+    let printed = desk.run(&["tables", "create"]).await.printed();
+    assert_eq!(printed.lines().count(), 9, "{printed}");
+    assert!(printed.lines().all(|line| line.contains(": made")), "{printed}");
+    assert!(printed.starts_with("table made_messages: made"), "{printed}");
+    let again = desk.run(&["tables", "create"]).await.printed();
+    assert!(again.lines().count() == 9 && !again.contains("made;"), "{again}");
+    let checked = desk.run(&["tables", "check"]).await.printed();
+    assert!(checked.ends_with("the tables are as they must be\n"), "{checked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_tables_names_them_and_what_makes_them() {
+    let desk = Desk::new("none_").await;
+    let outcome = desk.run(&["serve", "--listen", "127.0.0.1:0"]).await;
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    let sentence = outcome.stderr.lines().last().unwrap();
+    assert!(sentence.contains("table none_messages is missing"), "{sentence}");
+    assert!(sentence.contains("`bluetick tables create`"), "{sentence}");
+    assert_eq!(outcome.stdout, "", "it does not serve");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_or_unprotected_is_a_line_each_and_a_failure() {
+    let desk = Desk::new("odd_").await;
+    let missing = desk.run(&["tables", "check"]).await;
+    assert_eq!(missing.code, 1);
+    assert_eq!(missing.stdout.lines().next(), Some("table odd_messages is missing"));
+    assert!(missing.stderr.contains("nothing starts with 9 tables wrong or missing"), "{}", missing.stderr);
+
+    desk.run(&["tables", "create"]).await.printed();
+    desk.ask("UpdateTable", r#"{"TableName":"odd_rooms","DeletionProtectionEnabled":false}"#).await;
+    let unprotected = desk.run(&["tables", "check"]).await;
+    assert_eq!(unprotected.code, 1);
+    assert!(unprotected.stdout.contains("table odd_rooms: deletion protection is off\n"));
+    assert!(unprotected.stderr.contains("the tables work, and 1 safety is off"), "{}", unprotected.stderr);
+
+    let mended = desk.run(&["tables", "create"]).await.printed();
+    assert!(mended.contains("table odd_rooms: deletion protection switched on"), "{mended}");
+    desk.run(&["tables", "check"]).await.printed();
+}
+
+#[test]
+fn the_embedded_store_has_no_tables_elsewhere_and_says_what_to_set() {
+    for arguments in [["tables", "create"], ["tables", "check"]] {
+        let shell = Shell::new();
+        let sentence = shell.run(&arguments).refused();
+        assert!(sentence.contains("store.engine") && sentence.contains("\"dynamodb\""), "{sentence}");
+        assert!(!shell.path("bluetick-data").exists());
+    }
+}
+
+#[test]
+fn an_engine_that_cannot_be_asked_is_a_sentence_and_no_wait() {
+    let shell = Shell::new();
+    shell.file(
+        "bluetick.toml",
+        "[store]\nengine = \"dynamodb\"\n[store.dynamodb]\nendpoint = \"http://127.0.0.1:1\"\n\
+         region = \"us-east-1\"\ndeadline_ms = 300\nattempt_timeout_ms = 100\n",
+    );
+    let mut command = shell.command(&["tables", "check"]);
+    command.env("AWS_ACCESS_KEY_ID", "A").env("AWS_SECRET_ACCESS_KEY", "S");
+    let outcome = Outcome::of(command.output().unwrap());
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("there is no connection"), "{}", outcome.stderr);
+}

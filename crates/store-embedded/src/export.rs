@@ -1,0 +1,217 @@
+//! Reading the whole store, for a copy of it elsewhere: everybody, every conversation with where its members stand, and
+//! every message, also those that no member can see any more.
+//!
+//! Nobody writes meanwhile. That is up to the caller, who has opened the store and hands out no other way to it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bluetick_core::ports::{Archive, ArchiveError, Store};
+use bluetick_core::{
+    Conversation, ConversationId, Epoch, Member, Message, PageFrom, PageLimit, PageRequest, Profile, Seq,
+    Standing, StoreError, User, UserId,
+};
+
+use crate::archive::Filled;
+use crate::read::{Draft, page_of_all};
+use crate::store::{EmbeddedStore, LOOKS_AT_ARCHIVE, blocking};
+use crate::tables::TablesError;
+
+/// What there is to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inventory {
+    /// Which store this is: other than any other, and the same for as long as it lives.
+    pub name: String,
+    /// Goes up with every write, except for what the archive does.
+    pub position: u64,
+    pub epoch: Epoch,
+    pub accounts: u64,
+    pub conversations: u64,
+    pub messages: u64,
+    /// Of these, those whose content lies in the archive.
+    pub archived: u64,
+    /// Content that somebody has asked to be deleted and that is still there.
+    pub unfinished_erasures: u64,
+}
+
+/// Somebody: an account, or only what is kept of a user of the operator's own product.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    pub id: UserId,
+    pub account: Option<User>,
+    pub profile: Option<Profile>,
+}
+
+/// A conversation, and where each member stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedRoom {
+    pub conversation: Conversation,
+    pub members: Vec<(Member, Standing)>,
+}
+
+impl EmbeddedStore {
+    /// Writes what is only in the log and in memory into the tables, from which everything else here is read.
+    ///
+    /// Fails where the settings name another archive than the one that has its messages, all of which would seem lost.
+    pub async fn begin_export(&self) -> Result<Inventory, StoreError> {
+        self.archivist.must_be_in_place().await.map_err(in_store)?;
+        self.archivist.checkpoint().await.map_err(in_store)?;
+        let status = Archive::status(self).await.map_err(in_store)?;
+        let (tables, epoch, tag) = (Arc::clone(&self.tables), self.epoch(), self.identity.tag.0);
+        blocking(move || {
+            let engine = tables.current()?;
+            let snapshot = engine.snapshot()?;
+            let (mut ids, mut messages) = (Vec::new(), 0);
+            snapshot.conversations(None, |id| {
+                ids.push(id);
+                true
+            })?;
+            for id in &ids {
+                messages += snapshot.conversation(*id)?.map_or(0, |stored| stored.conversation.head.get());
+            }
+            Ok(Inventory {
+                name: tag.iter().map(|byte| format!("{byte:02x}")).collect(),
+                position: engine.checkpoint()?.0,
+                epoch,
+                accounts: snapshot.user_count()?,
+                conversations: ids.len() as u64,
+                messages,
+                archived: status.cold.messages,
+                unfinished_erasures: status.unfinished_erasures,
+            })
+        })
+        .await
+    }
+
+    /// The next ones above `after`, in the order of their ids. None: there are no more.
+    pub async fn export_people(
+        &self,
+        after: Option<UserId>,
+        limit: usize,
+    ) -> Result<Vec<Exported>, StoreError> {
+        let tables = Arc::clone(&self.tables);
+        blocking(move || {
+            let engine = tables.current()?;
+            let snapshot = engine.snapshot()?;
+            let users = snapshot.users_after(after.as_ref(), limit)?;
+            let profiles = snapshot.profiles_after(after.as_ref(), limit)?;
+            Ok(merged(users, profiles, limit))
+        })
+        .await
+    }
+
+    /// The next ids above `after`.
+    pub async fn export_ids(
+        &self,
+        after: Option<ConversationId>,
+        limit: usize,
+    ) -> Result<Vec<ConversationId>, StoreError> {
+        let tables = Arc::clone(&self.tables);
+        blocking(move || {
+            let mut ids = Vec::new();
+            tables.current()?.snapshot()?.conversations(after, |id| {
+                ids.push(id);
+                ids.len() < limit
+            })?;
+            Ok(ids)
+        })
+        .await
+    }
+
+    pub async fn export_room(&self, id: ConversationId) -> Result<ExportedRoom, StoreError> {
+        let tables = Arc::clone(&self.tables);
+        blocking(move || {
+            let engine = tables.current()?;
+            let snapshot = engine.snapshot()?;
+            let stored = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?;
+            let (members, standings) = snapshot.members(id)?;
+            let members = members.iter().cloned().zip(standings).collect();
+            Ok(ExportedRoom { conversation: stored.conversation, members })
+        })
+        .await
+    }
+
+    /// The messages above `after`, oldest first, as many as fit a page; none at the head. Content comes from the archive
+    /// where it lies there; what cannot be read is `lost`, and an archive that does not answer is an error.
+    pub async fn export_messages(
+        &self,
+        conversation: &Conversation,
+        after: Seq,
+    ) -> Result<Vec<Message>, StoreError> {
+        if after >= conversation.head {
+            return Ok(Vec::new());
+        }
+        let request = PageRequest {
+            conversation: conversation.id,
+            reader: conversation.created_by.clone(),
+            from: PageFrom::After(after),
+            limit: PageLimit::MAX,
+        };
+        for look in 1.. {
+            let (tables, request) = (Arc::clone(&self.tables), request.clone());
+            let draft: Draft = blocking(move || page_of_all(&tables, request)).await?;
+            if draft.cold.is_empty() {
+                return draft.finish().map(|page| page.messages);
+            }
+            match self.archivist.fill(draft, look == LOOKS_AT_ARCHIVE).await? {
+                Filled::Page(page) => return Ok(page.messages),
+                Filled::LookAgain => {}
+            }
+        }
+        unreachable!("the last look gives a page")
+    }
+}
+
+/// Each once, with what both lists say. A list that is full may know nothing of whom comes after its last.
+fn merged(users: Vec<User>, profiles: Vec<(UserId, Profile)>, limit: usize) -> Vec<Exported> {
+    let mut ends = Vec::new();
+    if users.len() == limit {
+        ends.extend(users.last().map(|user| user.id.clone()));
+    }
+    if profiles.len() == limit {
+        ends.extend(profiles.last().map(|(id, _)| id.clone()));
+    }
+    let mut all: BTreeMap<UserId, (Option<User>, Option<Profile>)> = BTreeMap::new();
+    for user in users {
+        let id = user.id.clone();
+        all.entry(id).or_default().0 = Some(user);
+    }
+    for (id, profile) in profiles {
+        all.entry(id).or_default().1 = Some(profile);
+    }
+    let end = ends.into_iter().min();
+    let all = all.into_iter().filter(|(id, _)| end.as_ref().is_none_or(|end| id <= end));
+    all.map(|(id, (account, profile))| Exported { id, account, profile }).collect()
+}
+
+fn in_store(error: ArchiveError) -> StoreError {
+    match error {
+        ArchiveError::Store(error) => error,
+        other => StoreError::Failed(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(id: &str) -> User {
+        let id = id.parse().unwrap();
+        User { id, display_name: None, password_hash: None, created_at: Default::default() }
+    }
+
+    fn profile(id: &str) -> (UserId, Profile) {
+        (id.parse().unwrap(), Profile::default())
+    }
+
+    #[test]
+    fn everybody_comes_once_and_nobody_is_skipped_where_a_list_was_cut() {
+        let people = merged(vec![user("ann"), user("bob")], vec![profile("bob"), profile("zoe")], 2);
+        let shown: Vec<_> = people.iter().map(|one| (one.id.as_str(), one.profile.is_some())).collect();
+        // Between bob and zoe there may be accounts that the first list had no room for.
+        assert_eq!(shown, [("ann", false), ("bob", true)]);
+        let people = merged(vec![user("ann")], vec![profile("bob")], 2);
+        assert_eq!(people.len(), 2);
+        assert!(people[1].account.is_none());
+    }
+}
