@@ -3,6 +3,7 @@
 //! A message that arrives above a gap waits. Those in between are on their way from other nodes; after a moment they are
 //! looked for in the table, and a place that stays empty is closed with a void.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -264,8 +265,8 @@ async fn look(
     let mut found = engine.written(room.id, first, last).await?;
     if is_late {
         for seq in (first.get()..=last.get()).map(Seq::new) {
-            if !found.contains_key(&seq) {
-                found.insert(seq, engine.close_hole(room.id, seq).await?);
+            if let Entry::Vacant(hole) = found.entry(seq) {
+                hole.insert(engine.close_hole(room.id, seq).await?);
             }
         }
     }

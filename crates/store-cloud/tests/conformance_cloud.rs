@@ -1,5 +1,7 @@
 //! The suite on the real servers: DynamoDB Local with one Redis, and with a Redis Cluster of six.
 
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
 mod rows_common;
 
 use std::marker::PhantomData;
