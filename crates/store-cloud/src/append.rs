@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bluetick_core::ports::{Accepted, Append, Appended, Change};
-use bluetick_core::{Message, Refusal, Seq, StoreError, decide};
+use bluetick_core::{Message, Refusal, Seq, StoreError, Timestamp, decide};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -11,13 +11,16 @@ use crate::cells::{Cell, Placed};
 use crate::engine::Engine;
 use crate::hints::{MessageKey, Place, Reserve, Reserved, Touched};
 use crate::memberships::Known;
-use crate::rooms::{Arrival, Expectation};
+use crate::rooms::{Arrival, Expectation, Told};
 use crate::seeding::SeedError;
 use crate::standings::Loaded;
 
 /// In larger conversations nobody is looked up one by one: every node is told, the inboxes are moved once in a while, and
 /// every member always counts as one who may have missed something.
 pub(crate) const LARGE: usize = 100;
+
+/// A message that is sent again so soon may be new to those who are connected.
+const TOLD_AGAIN_MS: i64 = 600_000;
 
 /// How a message came to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +68,7 @@ impl Engine {
             && let Some(seq) = self.find_id(id, after, &append.sender, &append.message_id).await?
             && let Some(cell) = self.cell(id, seq).await?
         {
-            return self.again(&cell, &append).await;
+            return self.again(cell, &append, &known, Seq::MAX).await;
         }
         let deadline = Instant::now() + self.settings.send_deadline();
         let mut reserve = Reserve {
@@ -83,7 +86,7 @@ impl Engine {
             self.note_fallback(id).await?;
         }
         while Instant::now() < deadline {
-            reserve.settled = self.rooms.announced(id).unwrap_or(Seq::ZERO);
+            reserve.settled = self.rooms.settled(id).unwrap_or(Seq::ZERO);
             let place = match self.hints.reserve(&reserve).await {
                 Ok(Reserved::Place(place)) => place,
                 Ok(Reserved::Unseeded) => {
@@ -115,7 +118,7 @@ impl Engine {
                 && let Some(cell) = self.cell(id, place.seq).await?
             {
                 if is_same(&cell, &append) {
-                    return self.again(&cell, &append).await;
+                    return self.again(cell, &append, &known, place.settled).await;
                 }
                 reserve.instead_of = Some(place.seq);
                 continue;
@@ -153,13 +156,13 @@ impl Engine {
         place: Place,
         cell: Cell,
     ) -> Result<Option<Appended>, StoreError> {
-        let touch = self.touch(known, append);
+        let touch = self.touch(known, append.received_at);
         let standing = self.standing_before(known, &append.sender, place.seq);
         let (placed, touched, standing) = tokio::join!(self.place(&cell), touch, standing);
         match placed? {
             Placed::Done => {}
             Placed::Taken(cell) if is_same(&cell, append) => {
-                return self.again(&cell, append).await.map(Some);
+                return self.again(cell, append, known, place.settled).await.map(Some);
             }
             Placed::Taken(_) => return Ok(None),
         }
@@ -168,12 +171,12 @@ impl Engine {
 
     /// Moves the conversation up in everybody's inbox and learns where they are. `None` where that is not known or not
     /// asked.
-    async fn touch(&self, known: &Known, append: &Append) -> Option<Vec<Touched>> {
+    async fn touch(&self, known: &Known, at: Timestamp) -> Option<Vec<Touched>> {
         if known.members.len() > LARGE {
             return None;
         }
         let users: Vec<_> = known.members.iter().map(|member| member.user.clone()).collect();
-        self.hints.touch(append.conversation, append.received_at, &users).await.ok()
+        self.hints.touch(known.facts.id, at, &users).await.ok()
     }
 
     /// What follows from a message of this node's that is in its place.
@@ -198,28 +201,58 @@ impl Engine {
         let moved = self.replied(known, &message.sender, standing, message.seq, at_once).await?;
         self.send_news(&cell, known, touched.as_deref(), settled);
         let arrival = Arrival { cell, members: Arc::clone(&known.members) };
-        if let Some(told) = self.arrive(settled, vec![arrival]) {
-            let _gone = told.await;
-        }
+        self.until_told(self.arrive(settled, vec![arrival])).await?;
         if let Some(moved) = moved {
             self.tell_change(Change::Moved(moved));
         }
         Ok(appended)
     }
 
-    /// The message was stored by an earlier attempt.
+    /// The message was stored by an earlier attempt, which may have stopped anywhere behind that: what follows from it is
+    /// done again. Done twice, it changes nothing.
     pub(crate) async fn again(
         self: &Arc<Engine>,
-        cell: &Cell,
+        cell: Cell,
         append: &Append,
+        known: &Known,
+        settled: Seq,
     ) -> Result<Appended, StoreError> {
         let (seq, received_at) = (cell.seq(), cell.message.received_at);
         if !decide::same_message(&cell.message, append) {
             return Err(Refusal::MessageIdReused { first_seq: seq }.into());
         }
-        // Whoever stored it may have died before it told anybody.
+        let last_at = cell.last_at.unwrap_or(received_at);
+        let touched = self.touch(known, last_at).await;
+        self.settle_pending(&cell.message, known, touched.as_deref(), Some(&append.sender)).await?;
+        let at_once = touched.is_none() && known.members.len() <= LARGE;
+        match at_once {
+            true => self.write_inboxes(&cell, known).await?,
+            false => self.flush.note_message(&cell, known),
+        }
+        let standing = self.standing_before(known, &append.sender, seq).await?;
+        let moved = self.replied(known, &append.sender, standing, seq, at_once).await?;
+        // What is older was met by everybody since, or is owed to them.
+        if received_at.plus_millis(TOLD_AGAIN_MS) > self.clock.now() {
+            let settled = settled.min(seq.previous());
+            self.send_news(&cell, known, touched.as_deref(), settled);
+            if known.members.iter().any(|member| self.local.is_here(&member.user)) {
+                let arrival = Arrival { cell, members: Arc::clone(&known.members) };
+                self.until_told(self.arrive(settled, vec![arrival])).await?;
+            }
+        }
         self.catch_up_to(append.conversation, seq).await?;
+        if let Some(moved) = moved {
+            self.tell_change(Change::Moved(moved));
+        }
         Ok(Appended { seq, received_at, duplicate: true })
+    }
+
+    /// A gap below may be somebody else's to close; nobody waits for that longer than for an answer.
+    pub(crate) async fn until_told(&self, told: Option<Told>) -> Result<(), StoreError> {
+        let Some(told) = told else { return Ok(()) };
+        let late = |_| StoreError::NoAnswer("what comes before could not be read in time".into());
+        let _gone = tokio::time::timeout(self.settings.send_deadline(), told).await.map_err(late)?;
+        Ok(())
     }
 }
 

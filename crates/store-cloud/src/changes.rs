@@ -161,8 +161,9 @@ impl Engine {
         self.memberships.keep(known.clone());
         let seed = Seed {
             conversation: id,
+            is_whole: true,
             head: founding.conversation.head,
-            settled: founding.conversation.head,
+            settled: Seq::ZERO,
             last_at: created_at,
             members_version: 1,
             ids: Vec::new(),
@@ -341,9 +342,7 @@ impl Engine {
         }
         let members = &known.members;
         let arrivals = cells.into_iter().map(|cell| Arrival { cell, members: Arc::clone(members) });
-        if let Some(told) = self.arrive(settled, arrivals.collect()) {
-            let _gone = told.await;
-        }
+        self.until_told(self.arrive(settled, arrivals.collect())).await?;
         self.view_of(&known).await.map(Some)
     }
 
@@ -475,7 +474,7 @@ impl Engine {
             sender: actor.clone(),
             now,
             instead_of: None,
-            settled: self.rooms.announced(id).unwrap_or(Seq::ZERO),
+            settled: self.rooms.settled(id).unwrap_or(Seq::ZERO),
         };
         for _ in 0..10 {
             match self.hints.reserve(&reserve).await {
@@ -487,6 +486,6 @@ impl Engine {
         let (head, last_at) = self.activity(id).await?;
         let last_at = last_at.map_or(now, |at| at.max(now));
         let seq = head.plus(1 + ahead as u64);
-        Ok(Place { seq, known: false, last_at, members_version: 0, settled: head })
+        Ok(Place { seq, known: false, last_at, members_version: 0, settled: reserve.settled })
     }
 }

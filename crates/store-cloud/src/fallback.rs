@@ -23,18 +23,27 @@ use crate::seeding::SeedError;
 #[derive(Default)]
 pub(crate) struct Ledgers {
     ledgers: Mutex<HashMap<ConversationId, Arc<tokio::sync::Mutex<Ledger>>>>,
-    /// From where on Redis does not know what was stored here.
-    unnoted: Mutex<HashMap<ConversationId, Seq>>,
+    unnoted: Mutex<HashMap<ConversationId, Unnoted>>,
     /// When Redis last did not answer.
     away_at: Mutex<Option<Instant>>,
     /// There is something to tell Redis.
     pub more: Notify,
 }
 
+/// What Redis does not know of a conversation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Unnoted {
+    /// From where on.
+    first: Seq,
+    /// How many were stored; tells whether there was another one meanwhile.
+    count: u64,
+}
+
 /// Everything up to `dense` is known.
 #[derive(Default)]
 struct Ledger {
     read: bool,
+    settled: Seq,
     dense: Seq,
     last_at: Option<Timestamp>,
     ids: HashMap<MessageKey, Seq>,
@@ -77,15 +86,23 @@ impl Ledgers {
     /// Before it is: whether the answer comes or not, Redis must hear of it.
     fn storing(&self, id: ConversationId, seq: Seq) {
         let mut unnoted = self.unnoted.lock().expect("nothing panics while it holds the lock");
-        let first = unnoted.entry(id).or_insert(seq);
-        *first = (*first).min(seq);
+        let of_it = unnoted.entry(id).or_insert(Unnoted { first: seq, count: 0 });
+        *of_it = Unnoted { first: of_it.first.min(seq), count: of_it.count + 1 };
         drop(unnoted);
         self.more.notify_one();
     }
 
-    fn noted(&self, id: ConversationId) {
-        self.unnoted.lock().expect("nothing panics while it holds the lock").remove(&id);
-        self.ledgers.lock().expect("nothing panics while it holds the lock").remove(&id);
+    fn noted(&self, id: ConversationId, what: Unnoted) {
+        let mut unnoted = self.unnoted.lock().expect("nothing panics while it holds the lock");
+        if unnoted.get(&id) == Some(&what) {
+            unnoted.remove(&id);
+        }
+    }
+
+    /// Nobody sends without Redis any more.
+    pub fn close(&self) {
+        let mut ledgers = self.ledgers.lock().expect("nothing panics while it holds the lock");
+        ledgers.retain(|_, ledger| Arc::strong_count(ledger) > 1);
     }
 }
 
@@ -102,7 +119,8 @@ impl Engine {
         let mut ledger = ledger.lock().await;
         if !ledger.read {
             let recent = self.recent(id).await?;
-            ledger.dense = recent.settled;
+            ledger.dense = recent.dense;
+            ledger.settled = recent.settled;
             ledger.last_at = recent.last_at;
             ledger.ids = recent.ids.into_iter().map(|(key, seq, _)| (key, seq)).collect();
             ledger.read = true;
@@ -120,14 +138,15 @@ impl Engine {
                 && let Some(cell) = self.cell(id, seq).await?
                 && is_same(&cell, &append)
             {
+                let settled = ledger.settled;
                 drop(ledger);
-                return self.again(&cell, &append).await;
+                return self.again(cell, &append, &known, settled).await;
             }
             let seq = ledger.dense.next();
             let last_at = ledger.last_at.max(Some(append.received_at));
             let message = Arc::new(decide::place(append.clone(), &known.members, seq));
             let cell = Cell { message, last_at, departed: None };
-            let settled = ledger.dense;
+            let settled = ledger.settled;
             let standing = self.standing_before(&known, &append.sender, seq).await?;
             self.ledgers.storing(id, seq);
             let message = Arc::clone(&cell.message);
@@ -136,6 +155,9 @@ impl Engine {
                 Ok(Placed::Done) => {
                     ledger.note(&cell);
                     drop(ledger);
+                    // Redis may be away from this node alone. Others who do not hear of the id at once could give it a
+                    // second place.
+                    self.note_fallback(id).await?;
                     let stored = self.stored(cell, &known, None, standing, settled, Way::WithoutHints).await;
                     let appended = heard(&expectation, &message, stored.map(Some))?;
                     return Ok(appended.expect("it was stored"));
@@ -143,7 +165,7 @@ impl Engine {
                 Ok(Placed::Taken(taken)) if is_same(&taken, &append) => {
                     ledger.note(&taken);
                     drop(ledger);
-                    let again = self.again(&taken, &append).await;
+                    let again = self.again(taken, &append, &known, settled).await;
                     let appended = heard(&expectation, &message, again.map(Some))?;
                     return Ok(appended.expect("it was stored before"));
                 }
@@ -162,20 +184,15 @@ impl Engine {
 
     /// Redis is back: it is told what was stored without it.
     pub(crate) async fn note_fallback(&self, id: ConversationId) -> Result<(), StoreError> {
-        let first = {
+        let unnoted = {
             let unnoted = self.ledgers.unnoted.lock().expect("nothing panics while it holds the lock");
             unnoted.get(&id).copied()
         };
-        let Some(first) = first else { return Ok(()) };
-        match self.hints.glance(id).await {
-            Ok(Some(_)) => match self.seed_from(id, first).await {
-                Ok(()) => self.ledgers.noted(id),
-                Err(SeedError::Away(_)) => {}
-                Err(SeedError::Store(error)) => return Err(error),
-            },
-            // It will be seeded whole.
-            Ok(None) => self.ledgers.noted(id),
-            Err(_) => {}
+        let Some(unnoted) = unnoted else { return Ok(()) };
+        match self.seed_from(id, unnoted.first).await {
+            Ok(()) => self.ledgers.noted(id, unnoted),
+            Err(SeedError::Away(_)) => {}
+            Err(SeedError::Store(error)) => return Err(error),
         }
         Ok(())
     }

@@ -58,6 +58,9 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                         tracing::debug!(%error, "Redis cannot be told yet what was stored without it");
                     }
                 }
+                if !engine.ledgers.is_unsure(2 * engine.settings.return_grace()) {
+                    engine.ledgers.close();
+                }
                 if was_away {
                     tracing::info!("Redis is back");
                     engine.repair.notify_one();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bluetick_core::ports::{Committed, Origin};
-use bluetick_core::{ConversationId, Members, Message, MessageId, Seq, StoreError, UserId};
+use bluetick_core::{ConversationId, Members, Message, MessageId, Seq, StoreError, Timestamp, UserId};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
@@ -28,8 +28,14 @@ struct Room {
 struct State {
     /// Everything up to here was told, or is none of this node's business.
     announced: Seq,
+    /// When something was told last; `None` before anything was.
+    announced_at: Option<Instant>,
+    /// What was announced a while ago, and what was a moment ago.
+    settled: Seq,
+    settling: (Seq, Instant),
     waiting: BTreeMap<Seq, Arrival>,
-    /// What this node is about to store, and for whom: somebody else may read it from the table and tell it first.
+    /// What this node is storing, and for whom. It is told, and thereby acknowledged, when all that follows from it is
+    /// stored as well, and not by whoever reads it from the table before.
     expected: HashMap<Seq, Expected>,
     /// Those who want to know when a place was told.
     watching: Vec<(Seq, oneshot::Sender<()>)>,
@@ -40,11 +46,11 @@ struct State {
 struct Expected {
     sender: UserId,
     id: MessageId,
-    origin: Origin,
+    origin: Option<Origin>,
     is_met: Arc<AtomicBool>,
 }
 
-/// That a connection hears of its message in the place of it.
+/// While it is there, a message is being stored; a connection hears of it in the place of the message.
 pub(crate) struct Expectation {
     room: Arc<Room>,
     seq: Seq,
@@ -66,6 +72,12 @@ impl Expectation {
     }
 }
 
+impl Drop for Expectation {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
 /// A message that is stored and has not been told yet.
 pub(crate) struct Arrival {
     pub cell: Cell,
@@ -75,6 +87,16 @@ pub(crate) struct Arrival {
 /// Conversations a node follows before it forgets those that are quiet.
 const MANY_ROOMS: usize = 100_000;
 const QUIET: Duration = Duration::from_secs(600);
+
+/// News are under way for less than this, or lost. A node that begins to follow a conversation begins where everybody
+/// connected anywhere has been told.
+pub(crate) const NEWS_TAKE: Duration = Duration::from_secs(10);
+
+/// Further back than this no node begins.
+const MOST_UNSETTLED: u64 = 1_000;
+
+/// Read from the table in one go.
+const MOST_AT_ONCE: u64 = 1_000;
 
 /// News from another node usually comes this soon.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
@@ -88,15 +110,20 @@ impl Rooms {
         self.0.lock().expect("nothing panics while it holds the lock").get(&id).cloned()
     }
 
-    /// `settled`: every cell up to there is written, and nobody here waits for one of them.
-    fn room_or_new(&self, id: ConversationId, settled: Seq) -> Arc<Room> {
+    /// `settled`: every cell up to there is written, and nobody here waits for one of them. `first` is what the room is
+    /// needed for.
+    fn room_or_new(&self, id: ConversationId, settled: Seq, first: Seq) -> Arc<Room> {
         let mut rooms = self.0.lock().expect("nothing panics while it holds the lock");
         if rooms.len() >= MANY_ROOMS {
             rooms.retain(|_, room| Arc::strong_count(room) > 1 || !room.lock().is_quiet());
         }
         Arc::clone(rooms.entry(id).or_insert_with(|| {
+            let settled = settled.max(first.minus(MOST_UNSETTLED));
             let state = State {
                 announced: settled,
+                announced_at: None,
+                settled,
+                settling: (settled, Instant::now()),
                 waiting: BTreeMap::new(),
                 expected: HashMap::new(),
                 watching: Vec::new(),
@@ -109,12 +136,17 @@ impl Rooms {
 
     /// From here on somebody connected here wants to hear of what comes above `head`.
     pub fn follow(&self, id: ConversationId, head: Seq) {
-        self.room_or_new(id, head).lock().used = Instant::now();
+        self.room_or_new(id, head, head.next()).lock().used = Instant::now();
     }
 
     /// Up to where this node has told; `None` of a conversation it does not follow.
     pub fn announced(&self, id: ConversationId) -> Option<Seq> {
         Some(self.room(id)?.lock().announced)
+    }
+
+    /// Up to where this node has told so long ago that all others have been told too.
+    pub fn settled(&self, id: ConversationId) -> Option<Seq> {
+        Some(self.room(id)?.lock().settled_now())
     }
 }
 
@@ -126,7 +158,35 @@ impl Room {
 
 impl State {
     fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && !self.is_filling && self.used.elapsed() > QUIET
+        self.waiting.is_empty() && self.expected.is_empty() && !self.is_filling && self.used.elapsed() > QUIET
+    }
+
+    fn settled_now(&mut self) -> Seq {
+        if self.announced_at.is_some_and(|at| at.elapsed() >= NEWS_TAKE) {
+            self.settled = self.announced;
+        } else if self.settling.1.elapsed() >= NEWS_TAKE {
+            self.settled = self.settled.max(self.settling.0);
+            self.settling = (self.announced, Instant::now());
+        }
+        self.settled
+    }
+
+    /// Whether this node is storing it right now.
+    fn is_expected(&self, cell: &Cell) -> bool {
+        let Message { seq, sender, message_id, .. } = &*cell.message;
+        self.expected.get(seq).is_some_and(|ours| ours.sender == *sender && ours.id == *message_id)
+    }
+
+    /// A room begins with what may be new to somebody, and not with what only nobody has settled.
+    fn skip_long_ago(&mut self, found: &BTreeMap<Seq, Cell>, long_ago: Timestamp) {
+        while self.announced_at.is_none()
+            && let Some(cell) = found.get(&self.announced.next())
+            && cell.message.received_at < long_ago
+            && !self.is_expected(cell)
+            && !self.waiting.contains_key(&cell.seq())
+        {
+            self.announced = cell.seq();
+        }
     }
 
     /// What can be told now, in order.
@@ -138,8 +198,8 @@ impl State {
             let Message { seq, sender, message_id, .. } = &*cell.message;
             let expected = self.expected.remove(seq);
             let ours = expected.filter(|ours| ours.sender == *sender && ours.id == *message_id);
-            let origin = ours.map(|ours| {
-                ours.is_met.store(true, Ordering::SeqCst);
+            let origin = ours.and_then(|ours| {
+                ours.is_met.store(ours.origin.is_some(), Ordering::SeqCst);
                 ours.origin
             });
             batch.push(Committed { message: cell.message, members, departed: cell.departed, origin });
@@ -158,26 +218,28 @@ impl State {
 }
 
 impl Engine {
-    /// This node is about to store a message on a connection's behalf, which hears of it in its place, whoever stores it.
+    /// This node is about to store a message, perhaps on a connection's behalf, which then hears of it in its place,
+    /// whoever stores it.
     pub(crate) fn expect(&self, message: &Message, origin: Option<Origin>, settled: Seq) -> Expectation {
-        let room = self.rooms.room_or_new(message.conversation, settled);
+        let Message { seq, sender, message_id, .. } = message;
+        let room = self.rooms.room_or_new(message.conversation, settled, *seq);
         let is_met: Arc<AtomicBool> = Arc::default();
-        if let Some(origin) = origin {
-            let (sender, id) = (message.sender.clone(), message.message_id.clone());
-            let expected = Expected { sender, id, origin, is_met: Arc::clone(&is_met) };
-            let mut state = room.lock();
-            if message.seq > state.announced {
-                state.expected.insert(message.seq, expected);
-            }
+        let expected =
+            Expected { sender: sender.clone(), id: message_id.clone(), origin, is_met: Arc::clone(&is_met) };
+        let mut state = room.lock();
+        if *seq > state.announced {
+            state.expected.insert(*seq, expected);
         }
-        Expectation { room, seq: message.seq, is_met }
+        drop(state);
+        Expectation { room, seq: *seq, is_met }
     }
 
     /// A message is stored. It is told when all before it are; `settled` is where to begin, for a conversation that this
     /// node has not followed so far.
     pub(crate) fn arrive(self: &Arc<Engine>, settled: Seq, arrivals: Vec<Arrival>) -> Option<Told> {
         let last = arrivals.last()?.cell.seq();
-        let room = self.rooms.room_or_new(arrivals[0].cell.message.conversation, settled);
+        let first = &arrivals[0].cell.message;
+        let room = self.rooms.room_or_new(first.conversation, settled, first.seq);
         let mut state = room.lock();
         state.used = Instant::now();
         for arrival in arrivals {
@@ -204,6 +266,7 @@ impl Engine {
         if batch.is_empty() {
             return;
         }
+        state.announced_at = Some(Instant::now());
         self.local.pushed(&batch);
         self.listener.committed(batch);
         state.wake();
@@ -215,17 +278,18 @@ impl Engine {
         id: ConversationId,
         through: Seq,
     ) -> Result<(), StoreError> {
-        let Some(announced) = self.rooms.announced(id) else { return Ok(()) };
-        if announced >= through {
-            return Ok(());
+        loop {
+            let Some(announced) = self.rooms.announced(id) else { return Ok(()) };
+            if announced >= through {
+                return Ok(());
+            }
+            let known = self.known(id).await?;
+            let last = through.min(announced.plus(MOST_AT_ONCE));
+            let cells = self.dense(id, announced.next(), last).await?;
+            let arrivals =
+                cells.into_values().map(|cell| Arrival { cell, members: Arc::clone(&known.members) });
+            self.until_told(self.arrive(announced, arrivals.collect())).await?;
         }
-        let known = self.known(id).await?;
-        let cells = self.dense(id, announced.next(), through).await?;
-        let arrivals = cells.into_values().map(|cell| Arrival { cell, members: Arc::clone(&known.members) });
-        if let Some(told) = self.arrive(announced, arrivals.collect()) {
-            let _gone = told.await;
-        }
-        Ok(())
     }
 }
 
@@ -242,7 +306,8 @@ async fn fill(engine: Arc<Engine>, room: Arc<Room>) {
                 state.is_filling = false;
                 return;
             };
-            (state.announced.next(), above.previous())
+            let first = state.announced.next();
+            (first, above.previous().min(first.plus(MOST_AT_ONCE - 1)))
         };
         if noticed.0 != first {
             noticed = (first, Instant::now());
@@ -271,11 +336,12 @@ async fn look(
         }
     }
     let known = engine.known(room.id).await?;
+    let long_ago = engine.long_ago();
     let mut state = room.lock();
+    state.skip_long_ago(&found, long_ago);
     for (seq, cell) in found {
         // Whoever writes it here tells it when all that follows from it is written as well.
-        let is_under_way = state.expected.contains_key(&seq) && !is_late;
-        if seq > state.announced && !is_under_way {
+        if seq > state.announced && (is_late || !state.is_expected(&cell)) {
             let members = Arc::clone(&known.members);
             state.waiting.entry(seq).or_insert(Arrival { cell, members });
         }

@@ -7,27 +7,35 @@ use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, UserId};
 use crate::cells::IdRow;
 use crate::engine::Engine;
 use crate::hints::{Away, MessageKey, Seed};
+use crate::rooms::NEWS_TAKE;
 
 /// What a walk over recent rows has found.
 #[derive(Default)]
 pub(crate) struct Recent {
     pub head: Seq,
+    /// Every cell up to here is written.
+    pub dense: Seq,
+    /// And was so long ago that everybody has been told.
     pub settled: Seq,
     pub last_at: Option<Timestamp>,
     pub ids: Vec<(MessageKey, Seq, Timestamp)>,
     pub sent: HashMap<UserId, Seq>,
     lowest: Option<Seq>,
     lowest_hole: Option<Seq>,
+    lowest_young: Option<Seq>,
 }
 
 impl Recent {
     /// Rows come from the newest downward.
-    fn note(&mut self, row: IdRow) {
+    fn note(&mut self, row: IdRow, long_ago: Timestamp) {
         let above = self.lowest.map_or(row.seq, Seq::previous);
         if above > row.seq {
             self.lowest_hole = Some(row.seq.next());
         }
         self.lowest = Some(row.seq);
+        if row.received_at >= long_ago {
+            self.lowest_young = Some(row.seq);
+        }
         self.head = self.head.max(row.seq);
         self.last_at = self.last_at.max(row.last_at);
         if !row.is_void {
@@ -35,7 +43,8 @@ impl Recent {
             self.ids.push((key, row.seq, row.received_at));
             self.sent.entry(row.sender).or_insert(row.seq);
         }
-        self.settled = self.lowest_hole.map_or(self.head, Seq::previous);
+        self.dense = self.lowest_hole.map_or(self.head, Seq::previous);
+        self.settled = self.dense.min(self.lowest_young.map_or(Seq::MAX, Seq::previous));
     }
 }
 
@@ -44,14 +53,20 @@ impl Engine {
     pub(crate) async fn recent(&self, id: ConversationId) -> Result<Recent, StoreError> {
         let since = self.clock.now().plus_millis(-self.settings.dedupe_window_ms());
         let mut recent = Recent::default();
+        let long_ago = self.long_ago();
         self.each_id_downward(id, |row| {
             let is_old = row.last_at.is_some_and(|at| at < since);
             // One more than the window, so that there is a head and a settled mark in any case.
-            recent.note(row);
+            recent.note(row, long_ago);
             !is_old
         })
         .await?;
         Ok(recent)
+    }
+
+    /// What was received before this was told to everybody.
+    pub(crate) fn long_ago(&self) -> Timestamp {
+        self.clock.now().plus_millis(-(NEWS_TAKE.as_millis() as i64))
     }
 
     /// Seeds a conversation that Redis knows nothing of. Only Redis being away again is an error for the caller.
@@ -60,30 +75,39 @@ impl Engine {
         if self.hints.glance(id).await?.is_some() {
             return Ok(());
         }
-        let recent = self.recent(id).await?;
-        self.seed_with(id, recent).await
+        self.seed_whole(id).await
     }
 
-    /// The counter is behind: tells of everything from `first` on.
+    async fn seed_whole(&self, id: ConversationId) -> Result<(), SeedError> {
+        let recent = self.recent(id).await?;
+        self.seed_with(id, recent, true).await
+    }
+
+    /// The counter is behind: tells of everything from `first` on, or of all where nothing is known.
     pub(crate) async fn seed_from(&self, id: ConversationId, first: Seq) -> Result<(), SeedError> {
         let _one = self.seeding.enter(&id).await;
+        if self.hints.glance(id).await?.is_none() {
+            return self.seed_whole(id).await;
+        }
         let mut recent = Recent::default();
+        let long_ago = self.long_ago();
         self.each_id_downward(id, |row| {
             let goes_on = row.seq > first;
-            recent.note(row);
+            recent.note(row, long_ago);
             goes_on
         })
         .await?;
         // Nothing below was looked at.
         recent.settled = Seq::ZERO;
-        self.seed_with(id, recent).await
+        self.seed_with(id, recent, false).await
     }
 
-    async fn seed_with(&self, id: ConversationId, recent: Recent) -> Result<(), SeedError> {
+    async fn seed_with(&self, id: ConversationId, recent: Recent, is_whole: bool) -> Result<(), SeedError> {
         self.counters.reseeds.add(1);
         let row = self.room_row(id).await?;
         let seed = Seed {
             conversation: id,
+            is_whole,
             head: recent.head,
             settled: recent.settled,
             last_at: recent.last_at.unwrap_or_default(),

@@ -109,6 +109,9 @@ impl Hints for MemoryHints {
 
     async fn seed(&self, seed: &Seed) -> Result<(), Away> {
         let mut state = self.there()?;
+        if !seed.is_whole && !state.conversations.contains_key(&seed.conversation) {
+            return Ok(());
+        }
         let known = state.conversations.entry(seed.conversation).or_default();
         known.reserved = known.reserved.max(seed.head);
         known.settled = known.settled.max(seed.settled);

@@ -147,6 +147,9 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Seed {
     pub conversation: ConversationId,
+    /// All ids of the dedupe window are there. A part of them is added to what is known of the conversation; where nothing
+    /// is, nothing is seeded, since the part would pass for all.
+    pub is_whole: bool,
     /// The newest cell that is written.
     pub head: Seq,
     pub settled: Seq,

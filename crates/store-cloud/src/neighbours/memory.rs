@@ -13,7 +13,14 @@ use crate::hints::Away;
 
 /// What the nodes share.
 #[derive(Clone, Default)]
-pub struct Street(Arc<Mutex<BTreeMap<NodeId, mpsc::UnboundedSender<News>>>>);
+pub struct Street(Arc<Mutex<BTreeMap<NodeId, mpsc::UnboundedSender<News>>>>, Arc<Mutex<Late>>);
+
+/// Letters that are on their way for long.
+#[derive(Default)]
+struct Late {
+    from: Option<NodeId>,
+    letters: Vec<(NodeId, News)>,
+}
 
 /// One node on it.
 pub struct MemoryNeighbours {
@@ -35,6 +42,21 @@ impl Street {
     pub fn lose_news(&self) {
         for letter_box in self.0.lock().expect("no call panics while it holds the lock").values() {
             let _moved_away = letter_box.send(News::Lost);
+        }
+    }
+
+    /// What this node sends from now on comes late.
+    pub fn hold_letters_from(&self, node: &str) {
+        self.1.lock().expect("no call panics while it holds the lock").from = Some(NodeId::new(node));
+    }
+
+    pub fn deliver_letters(&self) {
+        let late = std::mem::take(&mut *self.1.lock().expect("no call panics while it holds the lock"));
+        let street = self.0.lock().expect("no call panics while it holds the lock");
+        for (to, news) in late.letters {
+            if let Some(letter_box) = street.get(&to) {
+                let _moved_away = letter_box.send(news);
+            }
         }
     }
 
@@ -60,9 +82,16 @@ impl Neighbours for MemoryNeighbours {
     }
 
     async fn send(&self, to: &NodeId, news: Bytes) -> Result<(), Away> {
+        let news = News::From(self.node.clone(), news);
+        let mut late = self.street.1.lock().expect("no call panics while it holds the lock");
+        if late.from.as_ref() == Some(&self.node) {
+            late.letters.push((to.clone(), news));
+            return Ok(());
+        }
+        drop(late);
         let street = self.street.0.lock().expect("no call panics while it holds the lock");
         if let Some(letter_box) = street.get(to) {
-            let _moved_away = letter_box.send(News::From(self.node.clone(), news));
+            let _moved_away = letter_box.send(news);
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 -- Tells what the tables say, in one or several parts; the last one makes it valid.
 -- KEYS: conversation, who sent where last
--- ARGV: is the first part, is the last part, name of the set of ids (a new one with the first part, then the one that the
---       first part returned), head, settled, last_at, members' version, days of the window, seconds that the
+-- ARGV: is the first part, is the last part, name of the set of ids (with the first part a new one, or empty when ids are
+--       only added to those that are there; then the one that the first part returned), head, settled, last_at, members' version, days of the window, seconds that the
 --       conversation is kept, number of ids, then (id, seq, moment) of each, then (user, seq) of each
--- Returns the name of the set of ids, or nothing when the first part has been lost since.
+-- Returns the name of the set of ids, or nothing when the first part has been lost since or there is none to add to.
 local mine = life()
 local known = redis.call('HMGET', KEYS[1], 'life', 'ids', 'reserved', 'settled', 'last_at', 'members')
 local ids = known[2]
@@ -16,7 +16,9 @@ local function bucket(day)
 end
 
 local is_new = known[1] ~= mine and known[1] ~= '~' .. mine
-if ARGV[1] == '1' and is_new then
+if is_new and ARGV[3] == '' then
+  return false
+elseif ARGV[1] == '1' and is_new then
   if ids then
     for past = 0, days + 1 do
       redis.call('UNLINK', bucket(today - past))

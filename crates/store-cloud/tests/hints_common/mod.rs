@@ -66,6 +66,7 @@ pub fn user() -> UserId {
 
 pub fn seed(conversation: ConversationId, head: u64) -> Seed {
     Seed {
+        is_whole: true,
         conversation,
         head: Seq::new(head),
         settled: Seq::ZERO,

@@ -46,6 +46,21 @@ pub struct Way {
     pub refuses: AtomicU32,
     dice: Mutex<Dice>,
     pub held: AtomicU64,
+    /// What happens to the next write to a table, once.
+    next: Mutex<Vec<(Table, Fate)>>,
+    /// Writes that were stopped until they are let through.
+    pub stopped: AtomicU64,
+    may_go_on: tokio::sync::Semaphore,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Not done, and no answer.
+    Refused,
+    /// Done, and the answer lost.
+    Unanswered,
+    /// Not done before [`Way::go_on`].
+    Stopped,
 }
 
 #[derive(Clone)]
@@ -79,6 +94,35 @@ impl Way {
         one_in > 0 && self.dice.lock().unwrap().below(one_in) == 0
     }
 
+    /// The next write to this table, or the one after those announced before.
+    pub fn next_write(&self, table: Table, fate: Fate) {
+        self.next.lock().unwrap().push((table, fate));
+    }
+
+    /// What was stopped is done now.
+    pub fn go_on(&self) {
+        self.may_go_on.add_permits(1);
+    }
+
+    /// Whether the answer gets lost.
+    async fn fate_of(&self, table: Table) -> Result<bool, RowsError> {
+        let fate = {
+            let mut next = self.next.lock().unwrap();
+            let index = next.iter().position(|(of, _)| *of == table);
+            index.map(|index| next.remove(index).1)
+        };
+        match fate {
+            None => Ok(false),
+            Some(Fate::Refused) => Err(RowsError::NoAnswer("as the test wants it".into())),
+            Some(Fate::Unanswered) => Ok(true),
+            Some(Fate::Stopped) => {
+                self.stopped.fetch_add(1, Ordering::SeqCst);
+                self.may_go_on.acquire().await.unwrap().forget();
+                Ok(false)
+            }
+        }
+    }
+
     fn may_refuse(&self) -> Result<(), RowsError> {
         if self.happens(&self.refuses) {
             Err(RowsError::NoAnswer("as the test wants it".into()))
@@ -105,6 +149,7 @@ impl Rows for Way {
     async fn put(&self, table: Table, key: &Key, item: &Item, only: Only) -> Result<Written, RowsError> {
         tokio::task::yield_now().await;
         self.may_refuse()?;
+        let is_unanswered = self.fate_of(table).await?;
         if table == Table::Messages && item.find_text("content_type").is_some_and(|kind| **kind == *"text") {
             self.held.fetch_add(1, Ordering::SeqCst);
             loop {
@@ -116,13 +161,14 @@ impl Rows for Way {
             }
         }
         let written = self.rows.put(table, key, item, only).await?;
-        if self.happens(&self.loses_answers) {
+        if is_unanswered || self.happens(&self.loses_answers) {
             return Err(RowsError::NoAnswer("the answer was lost".into()));
         }
         Ok(written)
     }
 
     async fn delete(&self, table: Table, key: &Key, only: Only) -> Result<Written, RowsError> {
+        self.fate_of(table).await?;
         self.rows.delete(table, key, only).await
     }
 
@@ -164,6 +210,9 @@ impl Town {
             refuses: AtomicU32::new(0),
             dice: Mutex::new(Dice::new(u64::from(number) + 7)),
             held: AtomicU64::new(0),
+            next: Mutex::default(),
+            stopped: AtomicU64::new(0),
+            may_go_on: tokio::sync::Semaphore::new(0),
         });
         let recorder = Arc::new(Recorder::default());
         let store = CloudStore::open(CloudParts {
@@ -253,6 +302,11 @@ impl Node {
 
     pub fn heard(&self, id: ConversationId) -> Vec<u64> {
         self.recorder.heard_seqs(id).iter().map(|seq| seq.get()).collect()
+    }
+
+    /// For another task.
+    pub fn again(&self) -> Node {
+        Node { store: self.store.clone(), recorder: self.recorder.clone(), way: self.way.clone() }
     }
 
     /// As `kill -9` does.

@@ -44,17 +44,17 @@ impl RedisHints {
 
     pub(super) async fn seed_conversation(&self, seed: &Seed) -> Result<(), Away> {
         for _ in 0..ATTEMPTS {
-            if self.seed_in_parts(seed).await? {
+            if self.seed_in_parts(seed).await? || !seed.is_whole {
                 return Ok(());
             }
         }
         Err(Away("what was seeded got lost on the way".to_owned()))
     }
 
-    /// False when the first part was lost before the last one came.
+    /// False when the first part was lost before the last one came, or there is nothing that ids could be added to.
     async fn seed_in_parts(&self, seed: &Seed) -> Result<bool, Away> {
         let keys = self.keys.of_conversation(seed.conversation);
-        let mut name = fresh_name();
+        let mut name = if seed.is_whole { fresh_name() } else { String::new() };
         let parts = seed.ids.len().div_ceil(PART).max(seed.sent.len().div_ceil(PART)).max(1);
         for part in 0..parts {
             let ids = part_of(&seed.ids, part);
