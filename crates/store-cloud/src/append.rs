@@ -191,7 +191,8 @@ impl Engine {
     ) -> Result<Appended, StoreError> {
         let message = Arc::clone(&cell.message);
         let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
-        self.settle_pending(&message, known, touched.as_deref(), Some(&message.sender)).await?;
+        let relied = self.relied_upon_here(known, Some(&message.sender));
+        self.settle_pending(&message, known, touched.as_deref(), Some(&message.sender), &[]).await?;
         // Without Redis, nobody else would know what is written later.
         let at_once = way == Way::WithoutHints;
         match at_once && known.members.len() <= LARGE {
@@ -200,7 +201,7 @@ impl Engine {
         }
         let moved = self.replied(known, &message.sender, standing, message.seq, at_once).await?;
         self.send_news(&cell, known, touched.as_deref(), settled);
-        let arrival = Arrival { cell, members: Arc::clone(&known.members) };
+        let arrival = Arrival { cell, members: Arc::clone(&known.members), relied };
         self.until_told(self.arrive(settled, vec![arrival])).await?;
         if let Some(moved) = moved {
             self.tell_change(Change::Moved(moved));
@@ -223,7 +224,8 @@ impl Engine {
         }
         let last_at = cell.last_at.unwrap_or(received_at);
         let touched = self.touch(known, last_at).await;
-        self.settle_pending(&cell.message, known, touched.as_deref(), Some(&append.sender)).await?;
+        let relied = self.relied_upon_here(known, Some(&append.sender));
+        self.settle_pending(&cell.message, known, touched.as_deref(), Some(&append.sender), &[]).await?;
         let at_once = touched.is_none() && known.members.len() <= LARGE;
         match at_once {
             true => self.write_inboxes(&cell, known).await?,
@@ -236,7 +238,7 @@ impl Engine {
             let settled = settled.min(seq.previous());
             self.send_news(&cell, known, touched.as_deref(), settled);
             if known.members.iter().any(|member| self.local.is_here(&member.user)) {
-                let arrival = Arrival { cell, members: Arc::clone(&known.members) };
+                let arrival = Arrival { cell, members: Arc::clone(&known.members), relied };
                 self.until_told(self.arrive(settled, vec![arrival])).await?;
             }
         }

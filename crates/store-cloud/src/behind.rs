@@ -63,7 +63,10 @@ impl Engine {
         }
         let newest = self.newest_position(&order, &at, &looks).await?;
         let mut others: Vec<ConversationId> = self.owed(user).await?;
-        if let Some(since) = self.local.take_doubt(user) {
+        // What another connection to this node was pushed is owed when that one ends.
+        others.extend(self.local.unanswered(user));
+        let doubt = self.local.doubt_of(user);
+        if let Some(since) = doubt {
             others.extend(self.active_lately(user, since).await?);
         }
         others.extend(above_head.iter().copied());
@@ -75,6 +78,10 @@ impl Engine {
         others.retain(|id| !known.contains(id) && seen.insert(*id));
         for (id, look) in self.look(user, &others).await? {
             let pending = look.standing.pending_after(look.member.joined_seq, look.head);
+            if let Some(after) = pending.filter(|_| doubt.is_some()) {
+                // This connection may end before it has acknowledged anything.
+                self.owe(user.clone(), id, after.next()).await?;
+            }
             let is_active = newest.is_some_and(|newest| look.last_at > newest);
             let floor = look.member.joined_seq.previous();
             let newest_page = is_active.then(|| look.head.minus(PageLimit::MAX.get()).max(floor));
@@ -82,6 +89,9 @@ impl Engine {
                 let behind = Behind { conversation: id, after, head: look.head, unacknowledged: false };
                 found.push((look.last_at, behind));
             }
+        }
+        if let Some(since) = doubt {
+            self.local.dispel_doubt(user, since);
         }
         found.sort_by_key(|(last_at, _)| std::cmp::Reverse(*last_at));
         missed.behind = found.into_iter().map(|(_, behind)| behind).collect();

@@ -174,9 +174,10 @@ impl Engine {
         let touched = self.hints.touch(id, created_at, &users).await.ok();
         if let Some(notice) = founding.notice {
             let cell = Cell { message: Arc::new(notice), last_at: Some(created_at), departed: None };
-            self.settle_pending(&cell.message, &known, touched.as_deref(), None).await?;
+            let relied = self.relied_upon_here(&known, None);
+            self.settle_pending(&cell.message, &known, touched.as_deref(), None, &[]).await?;
             self.send_news(&cell, &known, touched.as_deref(), Seq::ZERO);
-            self.arrive(Seq::ZERO, vec![Arrival { cell, members: Arc::clone(&members) }]);
+            self.arrive(Seq::ZERO, vec![Arrival { cell, members: Arc::clone(&members), relied }]);
         }
         for user in users {
             self.tell_change(Change::Joined { conversation: id, user });
@@ -332,7 +333,10 @@ impl Engine {
             true => None,
             false => self.hints.touch(id, last_at, &users).await.ok(),
         };
-        self.settle_pending(first, &known, touched.as_deref(), None).await?;
+        let joined = intent.joining.iter().map(|joining| user(&joining.user));
+        let joined = joined.collect::<Result<Vec<_>, StoreError>>()?;
+        let relied = self.relied_upon_here(&known, None);
+        self.settle_pending(first, &known, touched.as_deref(), None, &joined).await?;
         for cell in &cells {
             match touched.is_none() && known.members.len() <= LARGE {
                 true => self.write_inboxes(cell, &known).await?,
@@ -341,7 +345,10 @@ impl Engine {
             self.send_news(cell, &known, touched.as_deref(), settled);
         }
         let members = &known.members;
-        let arrivals = cells.into_iter().map(|cell| Arrival { cell, members: Arc::clone(members) });
+        let arrivals = cells.into_iter().map(|cell| {
+            let (members, relied) = (Arc::clone(members), relied.clone());
+            Arrival { cell, members, relied }
+        });
         self.until_told(self.arrive(settled, arrivals.collect())).await?;
         self.view_of(&known).await.map(Some)
     }

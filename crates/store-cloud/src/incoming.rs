@@ -110,15 +110,21 @@ impl Engine {
         let (id, seq) = (cell.message.conversation, cell.seq());
         let known = self.known_at(id, news.members_version).await?;
         // Whoever sent this counted on their being here: what they miss is owed to them.
+        let mut relied = Vec::new();
         for user in news.to.iter().filter_map(|user| user.parse::<UserId>().ok()) {
-            if user != cell.message.sender && !self.local.is_here(&user) && known.members.contains(&user) {
+            if user == cell.message.sender || !known.members.contains(&user) {
+                continue;
+            }
+            if self.local.is_here(&user) {
+                relied.push(user);
+            } else {
                 self.owe(user, id, seq).await?;
             }
         }
         let departed_is_here = cell.departed.as_ref().is_some_and(|user| self.local.is_here(user));
         let somebody_is_here = known.members.iter().any(|member| self.local.is_here(&member.user));
         if somebody_is_here || departed_is_here {
-            self.arrive(Seq::new(news.settled), vec![Arrival { cell, members: known.members }]);
+            self.arrive(Seq::new(news.settled), vec![Arrival { cell, members: known.members, relied }]);
         }
         Ok(())
     }

@@ -53,6 +53,11 @@ impl Local {
         unanswered.into_iter().map(|(id, (first, _))| (id, first)).collect()
     }
 
+    /// Conversations of which it was pushed something here that it has not acknowledged.
+    pub fn unanswered(&self, user: &UserId) -> Vec<ConversationId> {
+        self.here().get(user).map(|unanswered| unanswered.keys().copied().collect()).unwrap_or_default()
+    }
+
     pub fn is_here(&self, user: &UserId) -> bool {
         self.here().contains_key(user)
     }
@@ -103,6 +108,14 @@ impl Local {
         }
     }
 
+    /// Whether the user was here when this place was told; one that has been acknowledged since counts as well, as long as
+    /// something above it was.
+    pub fn was_pushed(&self, user: &UserId, id: ConversationId, seq: Seq) -> bool {
+        let here = self.here();
+        let range = here.get(user).and_then(|unanswered| unanswered.get(&id));
+        range.is_some_and(|(_, last)| seq <= *last)
+    }
+
     /// The user has left the conversation.
     pub fn forget(&self, user: &UserId, id: ConversationId) {
         if let Some(unanswered) = self.here().get_mut(user) {
@@ -138,9 +151,16 @@ impl Local {
         *known = (*known).min(since);
     }
 
-    /// Once.
-    pub fn take_doubt(&self, user: &UserId) -> Option<Timestamp> {
-        self.doubts.lock().expect("nothing panics while it holds the lock").remove(user)
+    pub fn doubt_of(&self, user: &UserId) -> Option<Timestamp> {
+        self.doubts.lock().expect("nothing panics while it holds the lock").get(user).copied()
+    }
+
+    /// Everything since then was looked through, and is owed where it is.
+    pub fn dispel_doubt(&self, user: &UserId, since: Timestamp) {
+        let mut doubts = self.doubts.lock().expect("nothing panics while it holds the lock");
+        if doubts.get(user) == Some(&since) {
+            doubts.remove(user);
+        }
     }
 
     /// News may have been lost.

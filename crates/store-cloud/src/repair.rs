@@ -125,7 +125,7 @@ impl Engine {
         let after = after.max(head.minus(MOST_PUSHED));
         self.counters.repairs.add(1);
         let cells = self.dense(id, after.next(), head).await?;
-        let arrivals = cells.into_values().map(|cell| Arrival { cell, members: Arc::clone(&known.members) });
+        let arrivals = cells.into_values().map(|cell| Arrival::new(cell, &known.members));
         self.arrive(after, arrivals.collect());
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Engine {
         }
         let users: Vec<_> = known.members.iter().map(|member| member.user.clone()).collect();
         let touched = self.hints.whereabouts(id, &users).await.ok();
-        self.settle_pending(&newest.message, &known, touched.as_deref(), Some(&newest.message.sender))
+        self.settle_pending(&newest.message, &known, touched.as_deref(), Some(&newest.message.sender), &[])
             .await?;
         self.flush.note_message(&newest, &known);
         Ok(())

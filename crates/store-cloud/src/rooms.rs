@@ -35,8 +35,8 @@ struct State {
     settling: (Seq, Instant),
     waiting: BTreeMap<Seq, Arrival>,
     /// What this node is storing, and for whom. It is told, and thereby acknowledged, when all that follows from it is
-    /// stored as well, and not by whoever reads it from the table before.
-    expected: HashMap<Seq, Expected>,
+    /// stored as well, and not by whoever reads it from the table before. Several where a place was handed out twice.
+    expected: HashMap<Seq, Vec<Expected>>,
     /// Those who want to know when a place was told.
     watching: Vec<(Seq, oneshot::Sender<()>)>,
     is_filling: bool,
@@ -65,8 +65,11 @@ impl Expectation {
     /// The message does not come, or not by this call. Whether the connection has heard of it all the same.
     pub fn withdraw(&self) -> bool {
         let mut state = self.room.lock();
-        if state.expected.get(&self.seq).is_some_and(|ours| Arc::ptr_eq(&ours.is_met, &self.is_met)) {
-            state.expected.remove(&self.seq);
+        if let Some(expected) = state.expected.get_mut(&self.seq) {
+            expected.retain(|ours| !Arc::ptr_eq(&ours.is_met, &self.is_met));
+            if expected.is_empty() {
+                state.expected.remove(&self.seq);
+            }
         }
         self.is_met()
     }
@@ -82,6 +85,14 @@ impl Drop for Expectation {
 pub(crate) struct Arrival {
     pub cell: Cell,
     pub members: Arc<Members>,
+    /// Who has no row for it because it was connected here. Whoever has gone when it is told is owed it.
+    pub relied: Vec<UserId>,
+}
+
+impl Arrival {
+    pub fn new(cell: Cell, members: &Arc<Members>) -> Arrival {
+        Arrival { cell, members: Arc::clone(members), relied: Vec::new() }
+    }
 }
 
 /// Conversations a node follows before it forgets those that are quiet.
@@ -174,7 +185,9 @@ impl State {
     /// Whether this node is storing it right now.
     fn is_expected(&self, cell: &Cell) -> bool {
         let Message { seq, sender, message_id, .. } = &*cell.message;
-        self.expected.get(seq).is_some_and(|ours| ours.sender == *sender && ours.id == *message_id)
+        self.expected
+            .get(seq)
+            .is_some_and(|all| all.iter().any(|ours| ours.sender == *sender && ours.id == *message_id))
     }
 
     /// A room begins with what may be new to somebody, and not with what only nobody has settled.
@@ -190,14 +203,15 @@ impl State {
     }
 
     /// What can be told now, in order.
-    fn next_batch(&mut self) -> Vec<Committed> {
-        let mut batch = Vec::new();
+    fn next_batch(&mut self) -> (Vec<Committed>, Vec<(UserId, Seq)>) {
+        let (mut batch, mut relied) = (Vec::new(), Vec::new());
         while let Some(arrival) = self.waiting.remove(&self.announced.next()) {
             self.announced = self.announced.next();
-            let Arrival { cell, members } = arrival;
+            let Arrival { cell, members, relied: here } = arrival;
+            relied.extend(here.into_iter().map(|user| (user, cell.seq())));
             let Message { seq, sender, message_id, .. } = &*cell.message;
-            let expected = self.expected.remove(seq);
-            let ours = expected.filter(|ours| ours.sender == *sender && ours.id == *message_id);
+            let expected = self.expected.remove(seq).unwrap_or_default();
+            let ours = expected.into_iter().find(|ours| ours.sender == *sender && ours.id == *message_id);
             let origin = ours.and_then(|ours| {
                 ours.is_met.store(ours.origin.is_some(), Ordering::SeqCst);
                 ours.origin
@@ -206,7 +220,7 @@ impl State {
         }
         // A late one that was told already.
         self.waiting = self.waiting.split_off(&self.announced.next());
-        batch
+        (batch, relied)
     }
 
     fn wake(&mut self) {
@@ -228,7 +242,7 @@ impl Engine {
             Expected { sender: sender.clone(), id: message_id.clone(), origin, is_met: Arc::clone(&is_met) };
         let mut state = room.lock();
         if *seq > state.announced {
-            state.expected.insert(*seq, expected);
+            state.expected.entry(*seq).or_default().push(expected);
         }
         drop(state);
         Expectation { room, seq: *seq, is_met }
@@ -242,11 +256,17 @@ impl Engine {
         let room = self.rooms.room_or_new(first.conversation, settled, first.seq);
         let mut state = room.lock();
         state.used = Instant::now();
-        for arrival in arrivals {
-            if arrival.cell.seq() > state.announced {
-                state.waiting.entry(arrival.cell.seq()).or_insert(arrival);
+        let mut late = Vec::new();
+        for mut arrival in arrivals {
+            let seq = arrival.cell.seq();
+            let relied = std::mem::take(&mut arrival.relied);
+            if seq > state.announced {
+                state.waiting.entry(seq).or_insert(arrival).relied.extend(relied);
+            } else {
+                late.extend(relied.into_iter().map(|user| (user, seq)));
             }
         }
+        self.owe_who_was_not_pushed(room.id, late);
         self.tell(&mut state);
         if state.announced >= last {
             return None;
@@ -261,15 +281,32 @@ impl Engine {
     }
 
     /// Under the lock of the room, so that two batches cannot change places.
-    fn tell(&self, state: &mut State) {
-        let batch = state.next_batch();
-        if batch.is_empty() {
-            return;
-        }
+    fn tell(self: &Arc<Engine>, state: &mut State) {
+        let (batch, relied) = state.next_batch();
+        let Some(first) = batch.first() else { return };
+        let id = first.message.conversation;
         state.announced_at = Some(Instant::now());
         self.local.pushed(&batch);
         self.listener.committed(batch);
         state.wake();
+        self.owe_who_was_not_pushed(id, relied);
+    }
+
+    /// Those who went between the moment when they were counted upon and the moment when they would have heard.
+    fn owe_who_was_not_pushed(self: &Arc<Engine>, id: ConversationId, relied: Vec<(UserId, Seq)>) {
+        let not_pushed = |(user, seq): &(UserId, Seq)| !self.local.was_pushed(user, id, *seq);
+        let gone: Vec<_> = relied.into_iter().filter(not_pushed).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let engine = Arc::clone(self);
+        tokio::spawn(async move {
+            for (user, seq) in gone {
+                if let Err(error) = engine.owe(user, id, seq).await {
+                    tracing::warn!(%error, "what a user has not been sent could not be written down");
+                }
+            }
+        });
     }
 
     /// Tells everything up to `through`, which is written, of a conversation that this node follows.
@@ -283,11 +320,11 @@ impl Engine {
             if announced >= through {
                 return Ok(());
             }
-            let known = self.known(id).await?;
             let last = through.min(announced.plus(MOST_AT_ONCE));
             let cells = self.dense(id, announced.next(), last).await?;
-            let arrivals =
-                cells.into_values().map(|cell| Arrival { cell, members: Arc::clone(&known.members) });
+            // Somebody may have joined by one of them, of whom no news has come yet.
+            let known = self.known_now(id).await?;
+            let arrivals = cells.into_values().map(|cell| Arrival::new(cell, &known.members));
             self.until_told(self.arrive(announced, arrivals.collect())).await?;
         }
     }
@@ -335,15 +372,18 @@ async fn look(
             }
         }
     }
-    let known = engine.known(room.id).await?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    // Somebody may have joined by one of them, of whom no news has come yet.
+    let known = engine.known_now(room.id).await?;
     let long_ago = engine.long_ago();
     let mut state = room.lock();
     state.skip_long_ago(&found, long_ago);
     for (seq, cell) in found {
         // Whoever writes it here tells it when all that follows from it is written as well.
         if seq > state.announced && (is_late || !state.is_expected(&cell)) {
-            let members = Arc::clone(&known.members);
-            state.waiting.entry(seq).or_insert(Arrival { cell, members });
+            state.waiting.entry(seq).or_insert(Arrival::new(cell, &known.members));
         }
     }
     engine.tell(&mut state);

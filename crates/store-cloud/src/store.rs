@@ -66,7 +66,8 @@ impl Store for CloudStore {
     }
 
     async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
-        self.engine.mark_now(mark).await
+        let engine = Arc::clone(&self.engine);
+        to_its_end(async move { engine.mark_now(mark).await }).await
     }
 
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
@@ -78,7 +79,8 @@ impl Store for CloudStore {
     }
 
     async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
-        self.engine.prefer_now(prefer).await
+        let engine = Arc::clone(&self.engine);
+        to_its_end(async move { engine.prefer_now(prefer).await }).await
     }
 
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
@@ -115,6 +117,14 @@ impl Store for CloudStore {
     }
 }
 
+/// For what takes its turn with others: whoever asks may stop looking at its answer, and they would wait for ever.
+async fn to_its_end<Output: Send + 'static>(
+    work: impl Future<Output = Result<Output, StoreError>> + Send + 'static,
+) -> Result<Output, StoreError> {
+    let lost = |_| StoreError::NoAnswer("the call was cut off".into());
+    tokio::spawn(work).await.map_err(lost)?
+}
+
 impl Engine {
     async fn page_now(self: &Arc<Engine>, request: &PageRequest) -> Result<Page, StoreError> {
         let id = request.conversation;
@@ -125,6 +135,13 @@ impl Engine {
         let (first, last) = (*window.start(), *window.end());
         let messages: Vec<Message> = if first <= last && !matches!(request.from, PageFrom::After(Seq::MAX)) {
             let cells = self.dense(id, first, last).await?;
+            // Whoever was thrown out between the two reads must not see what came after.
+            if cells.values().any(|cell| cell.departed.as_ref() == Some(&request.reader)) {
+                let (_, again) = self.membership(id, &request.reader).await?;
+                if again.joined_seq != member.joined_seq {
+                    return Box::pin(self.page_now(request)).await;
+                }
+            }
             cells.into_values().map(|cell| Message::clone(&cell.message)).collect()
         } else {
             Vec::new()
