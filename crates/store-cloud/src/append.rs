@@ -1,9 +1,10 @@
 //! Sending: a place, a cell, and what follows from it.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use bluetick_core::ports::{Accepted, Append, Appended, Change};
-use bluetick_core::{Message, Refusal, Seq, StoreError, Timestamp, decide};
+use bluetick_core::{ConversationId, Message, Refusal, Seq, StoreError, Timestamp, decide};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -21,6 +22,30 @@ pub(crate) const LARGE: usize = 100;
 
 /// A message that is sent again so soon may be new to those who are connected.
 const TOLD_AGAIN_MS: i64 = 600_000;
+
+/// A write that is under way is done or given up by then, with room for clocks that differ.
+pub(crate) const WRITES_TAKE_MS: i64 = 20_000;
+
+/// Places whose write got no answer, by what was to be written there: whoever tries again here begins with that place,
+/// whatever Redis knows by then.
+#[derive(Default)]
+pub(crate) struct Unresolved(Mutex<HashMap<(ConversationId, MessageKey), Place>>);
+
+const MOST_UNRESOLVED: usize = 100_000;
+
+impl Unresolved {
+    fn keep(&self, id: ConversationId, key: MessageKey, place: Place) {
+        let mut places = self.0.lock().expect("nothing panics while it holds the lock");
+        if places.len() >= MOST_UNRESOLVED {
+            places.clear();
+        }
+        places.insert((id, key), place);
+    }
+
+    fn take(&self, id: ConversationId, key: MessageKey) -> Option<Place> {
+        self.0.lock().expect("nothing panics while it holds the lock").remove(&(id, key))
+    }
+}
 
 /// How a message came to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +104,12 @@ impl Engine {
             instead_of: None,
             settled: Seq::ZERO,
         };
+        if let Some(place) = self.unresolved.take(id, reserve.id) {
+            if let Some(outcome) = self.try_place(&append, &known, place).await? {
+                return Ok(outcome);
+            }
+            reserve.instead_of = Some(place.seq);
+        }
         if self.ledgers.is_unsure(self.settings.return_grace()) {
             return self.send_without_hints(append).await;
         }
@@ -86,6 +117,14 @@ impl Engine {
             self.note_fallback(id).await?;
         }
         while Instant::now() < deadline {
+            // Looked for before a place is handed out for nothing.
+            if let Some((at, settled)) = self.seeded.get(id)
+                && at.plus_millis(WRITES_TAKE_MS) >= self.clock.now()
+                && let Some(seq) = self.find_id(id, settled, &append.sender, &append.message_id).await?
+                && let Some(cell) = self.cell(id, seq).await?
+            {
+                return self.again(cell, &append, &known, settled).await;
+            }
             reserve.settled = self.rooms.settled(id).unwrap_or(Seq::ZERO);
             let place = match self.hints.reserve(&reserve).await {
                 Ok(Reserved::Place(place)) => place,
@@ -114,6 +153,12 @@ impl Engine {
                     return Err(refusal.into());
                 }
             }
+            if let Some(cell) = self.stored_meanwhile(&append, place).await? {
+                // The place was handed out for nothing.
+                self.close_hole(id, place.seq).await?;
+                let _may_fail = self.seed_from(id, cell.seq()).await;
+                return self.again(cell, &append, &known, place.settled).await;
+            }
             if place.known
                 && let Some(cell) = self.cell(id, place.seq).await?
             {
@@ -133,6 +178,19 @@ impl Engine {
             }
         }
         Err(StoreError::NoAnswer("no place could be had in time".into()))
+    }
+
+    /// Redis has forgotten the conversation a moment ago. Whoever told it again did not see what was being written just
+    /// then, which may have been this very message.
+    async fn stored_meanwhile(&self, append: &Append, place: Place) -> Result<Option<Cell>, StoreError> {
+        if place.seeded_at.plus_millis(WRITES_TAKE_MS) < self.clock.now() {
+            return Ok(None);
+        }
+        let id = append.conversation;
+        match self.find_id(id, place.seeded_head, &append.sender, &append.message_id).await? {
+            Some(seq) if seq != place.seq => self.cell(id, seq).await,
+            _ => Ok(None),
+        }
     }
 
     /// `None` when the place is somebody else's.
@@ -159,6 +217,9 @@ impl Engine {
         let touch = self.touch(known, append.received_at);
         let standing = self.standing_before(known, &append.sender, place.seq);
         let (placed, touched, standing) = tokio::join!(self.place(&cell), touch, standing);
+        if placed.is_err() {
+            self.unresolved.keep(known.facts.id, MessageKey::new(&append.sender, &append.message_id), place);
+        }
         match placed? {
             Placed::Done => {}
             Placed::Taken(cell) if is_same(&cell, append) => {

@@ -10,7 +10,7 @@ use bluetick_core::notice::Notice;
 use bluetick_core::ports::{AddMembers, Change, NewConversation, Opened, RemoveMember};
 use bluetick_core::{
     ContentType, Conversation, ConversationId, ConversationView, Member, Members, Message, MessageId,
-    Refusal, Role, Seq, StoreError, Timestamp, UserId, decide,
+    Refusal, Role, Seq, Standing, StoreError, Timestamp, UserId, decide,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,8 @@ use crate::keyed::side_by_side;
 use crate::memberships::{Facts, Known, RoomRow, decode_member, member_item};
 use crate::pending::pending_item;
 use crate::rooms::Arrival;
-use crate::rows::{Key, Only, Table, Written};
+use crate::rows::{Item, Key, Only, Table, Written};
+use crate::standings::status_item;
 
 /// A change of members that is decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,9 @@ struct Leaving {
     seq: u64,
     heir: Option<String>,
 }
+
+/// Of a conversation in which much is being written while its members change.
+const MOST_TOLD_AGAIN: u64 = 1_000;
 
 /// Rows written side by side.
 const AT_ONCE: usize = 16;
@@ -162,6 +166,8 @@ impl Engine {
         let seed = Seed {
             conversation: id,
             is_whole: true,
+            // Nobody was writing before.
+            at: Timestamp::default(),
             head: founding.conversation.head,
             settled: Seq::ZERO,
             last_at: created_at,
@@ -232,7 +238,7 @@ impl Engine {
     }
 
     /// The head, and when somebody last wrote.
-    async fn activity(&self, id: ConversationId) -> Result<(Seq, Option<Timestamp>), StoreError> {
+    pub(crate) async fn activity(&self, id: ConversationId) -> Result<(Seq, Option<Timestamp>), StoreError> {
         let Some(newest) = self.newest(id).await? else { return Ok((Seq::ZERO, None)) };
         let head = newest.seq();
         let last = if newest.is_void() { self.newest_message(id, head).await? } else { Some(newest) };
@@ -311,10 +317,9 @@ impl Engine {
         settled: Seq,
     ) -> Result<Option<ConversationView>, StoreError> {
         let id = row.facts.id;
-        let members_version = row.members_version + 1;
         let decided = RoomRow {
             version: row.version + 1,
-            members_version,
+            members_version: row.members_version + 1,
             intent: Some(intent.clone()),
             ..row.clone()
         };
@@ -323,20 +328,47 @@ impl Engine {
         if written != Written::Done {
             return Ok(None);
         }
-        let cells = self.finish_change(id).await?.unwrap_or(intent.notices(id)?);
-        let _may_fail = self.hints.members_changed(id, members_version).await;
+        let cells = match self.finish_change(id).await? {
+            Some(cells) => cells,
+            None => self.as_stored(intent.notices(id)?).await?,
+        };
+        self.announce_change(id, cells, settled).await.map(Some)
+    }
+
+    /// Somebody else has finished the change and may have moved notices: those that are where they were meant to be. It
+    /// tells of the others.
+    async fn as_stored(&self, cells: Vec<Cell>) -> Result<Vec<Cell>, StoreError> {
+        let mut stored = Vec::with_capacity(cells.len());
+        for cell in cells {
+            let there = self.cell(cell.message.conversation, cell.seq()).await?;
+            if there.is_some_and(|there| there.message == cell.message) {
+                stored.push(cell);
+            }
+        }
+        Ok(stored)
+    }
+
+    /// What follows from a change whose notices are stored.
+    pub(crate) async fn announce_change(
+        self: &Arc<Engine>,
+        id: ConversationId,
+        cells: Vec<Cell>,
+        settled: Seq,
+    ) -> Result<ConversationView, StoreError> {
         let known = self.known_now(id).await?;
-        let first = &cells[0].message;
-        let last_at = Timestamp::from_millis(intent.last_at);
+        let Some(first) = cells.first().map(|cell| Arc::clone(&cell.message)) else {
+            return self.view_of(&known).await;
+        };
+        let last_at = cells.iter().filter_map(|cell| cell.last_at).max().unwrap_or(first.received_at);
         let users: Vec<_> = known.members.iter().map(|member| member.user.clone()).collect();
         let touched = match users.len() > LARGE {
             true => None,
             false => self.hints.touch(id, last_at, &users).await.ok(),
         };
-        let joined = intent.joining.iter().map(|joining| user(&joining.user));
-        let joined = joined.collect::<Result<Vec<_>, StoreError>>()?;
+        let is_new = |member: &&Member| cells.iter().any(|cell| cell.seq() == member.joined_seq);
+        let joined: Vec<_> = known.members.iter().filter(is_new).map(|member| member.user.clone()).collect();
         let relied = self.relied_upon_here(&known, None);
-        self.settle_pending(first, &known, touched.as_deref(), None, &joined).await?;
+        self.settle_pending(&first, &known, touched.as_deref(), None, &joined).await?;
         for cell in &cells {
             match touched.is_none() && known.members.len() <= LARGE {
                 true => self.write_inboxes(cell, &known).await?,
@@ -344,18 +376,57 @@ impl Engine {
             }
             self.send_news(cell, &known, touched.as_deref(), settled);
         }
+        let last = cells.last().map_or(first.seq, Cell::seq);
+        tokio::spawn(Arc::clone(self).tell_new_members(id, last));
         let members = &known.members;
         let arrivals = cells.into_iter().map(|cell| {
             let (members, relied) = (Arc::clone(members), relied.clone());
             Arrival { cell, members, relied }
         });
         self.until_told(self.arrive(settled, arrivals.collect())).await?;
-        self.view_of(&known).await.map(Some)
+        self.view_of(&known).await
+    }
+
+    /// Whoever had a place before all knew of the change counts with the members of before. What they write is told to the
+    /// new ones as well; who is so slow as to lose the place learns of them with the next one.
+    async fn tell_new_members(self: Arc<Engine>, id: ConversationId, last: Seq) {
+        let Ok(Some(glance)) = self.hints.glance(id).await else { return };
+        if glance.reserved > last
+            && let Err(error) = self.tell_once_more(id, last.next(), glance.reserved).await
+        {
+            tracing::debug!(conversation = %id, %error, "a new member finds some messages only when it looks");
+        }
+    }
+
+    async fn tell_once_more(
+        self: &Arc<Engine>,
+        id: ConversationId,
+        first: Seq,
+        last: Seq,
+    ) -> Result<(), StoreError> {
+        let cells = self.dense(id, first, last.min(first.plus(MOST_TOLD_AGAIN))).await?;
+        let known = self.known_now(id).await?;
+        let users: Vec<_> = known.members.iter().map(|member| member.user.clone()).collect();
+        let touched = self.hints.whereabouts(id, &users).await.ok();
+        for cell in cells.into_values().filter(|cell| !cell.is_void()) {
+            let sender = &cell.message.sender;
+            self.settle_pending(&cell.message, &known, touched.as_deref(), Some(sender), &[]).await?;
+            self.send_news(&cell, &known, touched.as_deref(), first.previous());
+        }
+        Ok(())
+    }
+
+    /// Finishes what another node or call has decided. It may be dead, so this one sees to it that all hear of it.
+    pub(crate) async fn help_to_finish(&self, id: ConversationId) -> Result<(), StoreError> {
+        if let Some(cells) = self.finish_change(id).await? {
+            self.mending.announce(id, cells);
+        }
+        Ok(())
     }
 
     /// Carries out a change that is decided; done again, it changes nothing. `Some` with the notices where this call
     /// ended it.
-    pub(crate) async fn finish_change(&self, id: ConversationId) -> Result<Option<Vec<Cell>>, StoreError> {
+    async fn finish_change(&self, id: ConversationId) -> Result<Option<Vec<Cell>>, StoreError> {
         loop {
             let Some(row) = self.room_row(id).await? else { return Ok(None) };
             let Some(intent) = row.intent.clone() else { return Ok(None) };
@@ -373,6 +444,10 @@ impl Engine {
                 continue;
             }
             self.write_change(&row, &intent).await?;
+            // Before it is over, so that whoever ends it has told all nodes.
+            if self.hints.members_changed(id, row.members_version).await.is_err() {
+                self.ledgers.storing(id, cells[0].seq());
+            }
             let done = RoomRow { version: row.version + 1, intent: None, ..row.clone() };
             let condition = Only::IfVersion(row.version);
             if self.rows.put(Table::Rooms, &Key::new(id), &done.item(), condition).await? == Written::Done {
@@ -405,8 +480,13 @@ impl Engine {
             });
             self.rows.put_all(rows.collect()).await?;
         }
+        // What a member has from this change on has a version above all that was there before. So somebody who helps and
+        // is slow cannot take it for old.
+        let life = row.members_version << 32;
         let writing = changes.into_iter().map(|(user, member)| async move {
-            let key = Key::text(id, &user);
+            let (key, own) = (Key::text(id, &user), Key::text(&user, id));
+            let of_user = vec![(Table::MessageStatus, own.clone()), (Table::Conversations, own)];
+            let [status, inbox] = self.get_several(of_user).await?;
             let there = self.rows.get(Table::Members, &key).await?;
             let version = there.as_ref().map_or(0, |item| item.version());
             if version >= row.members_version {
@@ -417,12 +497,17 @@ impl Engine {
                 Some(member) => {
                     let is_new = there.as_ref().is_none_or(|item| item.find_flag("left"));
                     if is_new {
-                        self.welcome(id, member, intent.last_at, grown > LARGE).await?;
+                        let at = Timestamp::from_millis(intent.last_at);
+                        self.welcome(id, member, at, (status, inbox), life).await?;
+                    }
+                    if is_new && grown > LARGE {
+                        let (key, item) = (Key::text(&user, id), pending_item(member.joined_seq, true));
+                        self.rows.put(Table::PendingDeliveries, &key, &item, Only::Always).await?;
                     }
                     member_item(member)
                 }
                 None => {
-                    self.bid_farewell(id, &user).await?;
+                    self.bid_farewell(id, &user, (status, inbox), life).await?;
                     let gone = decode_member(user.clone(), &there.unwrap_or_default());
                     member_item(&gone).flag("left", true)
                 }
@@ -439,30 +524,62 @@ impl Engine {
         &self,
         id: ConversationId,
         member: &Member,
-        at: i64,
-        is_large: bool,
+        at: Timestamp,
+        (status, inbox): (Option<Item>, Option<Item>),
+        life: u64,
     ) -> Result<(), StoreError> {
-        let at = Timestamp::from_millis(at);
         let key = Key::text(&member.user, id);
-        self.rows.delete(Table::MessageStatus, &key, Only::Always).await?;
-        let fresh = inbox_item(Default::default(), at, None, 1);
-        self.rows.put(Table::Conversations, &key, &fresh, Only::Always).await?;
-        if is_large {
-            let item = pending_item(member.joined_seq, true);
-            self.rows.put(Table::PendingDeliveries, &key, &item, Only::Always).await?;
+        if status.is_some() {
+            let fresh = status_item(&Standing::default(), life);
+            self.replace_older(Table::MessageStatus, &key, status, Some(&fresh), life).await?;
         }
+        let fresh = inbox_item(Default::default(), at, None, life);
+        self.replace_older(Table::Conversations, &key, inbox, Some(&fresh), life).await?;
         let shelf = bluetick_core::Shelf::Ordinary;
         let _may_fail = self.hints.shelve(&member.user, id, Some((shelf, at))).await;
         Ok(())
     }
 
-    async fn bid_farewell(&self, id: ConversationId, user: &UserId) -> Result<(), StoreError> {
+    async fn bid_farewell(
+        &self,
+        id: ConversationId,
+        user: &UserId,
+        (status, inbox): (Option<Item>, Option<Item>),
+        life: u64,
+    ) -> Result<(), StoreError> {
         let key = Key::text(user, id);
-        let tables = [Table::MessageStatus, Table::Conversations, Table::PendingDeliveries];
-        self.rows.delete_all(tables.map(|table| (table, key.clone())).into()).await?;
+        self.replace_older(Table::MessageStatus, &key, status, None, life).await?;
+        self.replace_older(Table::Conversations, &key, inbox, None, life).await?;
+        self.rows.delete(Table::PendingDeliveries, &key, Only::Always).await?;
         let _may_fail = self.hints.shelve(user, id, None).await;
         let _may_fail = self.hints.set_pending(user, id, false).await;
         self.local.forget(user, id);
+        Ok(())
+    }
+
+    /// Puts a row in the place of one from before this life, or deletes that; `there` is what was seen.
+    async fn replace_older(
+        &self,
+        table: Table,
+        key: &Key,
+        mut there: Option<Item>,
+        fresh: Option<&Item>,
+        life: u64,
+    ) -> Result<(), StoreError> {
+        while there.as_ref().is_none_or(|there| there.version() < life) {
+            let only = there.as_ref().map_or(Only::IfAbsent, |there| Only::IfVersion(there.version()));
+            let written = match (fresh, &there) {
+                (Some(fresh), _) => self.rows.put(table, key, fresh, only).await?,
+                (None, Some(_)) => self.rows.delete(table, key, only).await?,
+                (None, None) => return Ok(()),
+            };
+            match written {
+                Written::Done => return Ok(()),
+                // Whoever helps was faster, and the row is gone since.
+                Written::Refused(None) => return Ok(()),
+                Written::Refused(newer) => there = newer,
+            }
+        }
         Ok(())
     }
 
@@ -493,6 +610,8 @@ impl Engine {
         let (head, last_at) = self.activity(id).await?;
         let last_at = last_at.map_or(now, |at| at.max(now));
         let seq = head.plus(1 + ahead as u64);
-        Ok(Place { seq, known: false, last_at, members_version: 0, settled: reserve.settled })
+        let (seeded_at, seeded_head) = (Timestamp::default(), Seq::ZERO);
+        let settled = reserve.settled;
+        Ok(Place { seq, known: false, last_at, members_version: 0, settled, seeded_at, seeded_head })
     }
 }

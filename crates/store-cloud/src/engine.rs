@@ -1,5 +1,6 @@
 //! What all parts of the store share, and how it is opened and closed.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,20 +8,24 @@ use std::time::Duration;
 use bluetick_core::ports::{CommitListener, FleetCounters};
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, Epoch, StoreError, UserId};
+use futures_util::FutureExt;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::NodeId;
+use crate::append::Unresolved;
 use crate::fallback::Ledgers;
 use crate::flush::Flush;
 use crate::hints::Hints;
 use crate::keyed::{Lanes, OneAtATime};
 use crate::local::Local;
 use crate::memberships::Memberships;
+use crate::mend::Mending;
 use crate::neighbours::Neighbours;
 use crate::outgoing::Outgoing;
 use crate::rooms::Rooms;
 use crate::rows::{Rows, RowsError};
+use crate::seeding::Seeded;
 use crate::settings::EngineSettings;
 use crate::standings::Standings;
 use crate::told::Told;
@@ -65,8 +70,11 @@ pub(crate) struct Engine {
     pub ledgers: Ledgers,
     pub local: Local,
     pub outgoing: Outgoing,
+    pub mending: Mending,
+    pub unresolved: Unresolved,
     pub lanes: Lanes<(ConversationId, UserId)>,
     pub seeding: OneAtATime<ConversationId>,
+    pub seeded: Seeded,
     /// Held by whatever is being written; all of it is taken to close.
     pub work: Semaphore,
     /// Wakes the repair of everybody connected here.
@@ -130,20 +138,24 @@ impl CloudStore {
             ledgers: Ledgers::default(),
             local: Local::default(),
             outgoing: Outgoing::default(),
+            mending: Mending::default(),
+            unresolved: Unresolved::default(),
             lanes: Lanes::default(),
             seeding: OneAtATime::default(),
+            seeded: Seeded::default(),
             work: Semaphore::new(MOST_WORK as usize),
             repair: Notify::new(),
             counters: Counters::default(),
             closed: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();
-        tasks.spawn(crate::flush::run(Arc::clone(&engine)));
-        tasks.spawn(crate::outgoing::run(Arc::clone(&engine)));
-        tasks.spawn(crate::incoming::run(Arc::clone(&engine)));
-        tasks.spawn(crate::heart::run(Arc::clone(&engine)));
-        tasks.spawn(crate::heart::feel(Arc::clone(&engine)));
-        tasks.spawn(crate::repair::run(Arc::clone(&engine)));
+        keep_running(&mut tasks, &engine, crate::flush::run);
+        keep_running(&mut tasks, &engine, crate::outgoing::run);
+        keep_running(&mut tasks, &engine, crate::incoming::run);
+        keep_running(&mut tasks, &engine, crate::heart::run);
+        keep_running(&mut tasks, &engine, crate::heart::feel);
+        keep_running(&mut tasks, &engine, crate::mend::run);
+        keep_running(&mut tasks, &engine, crate::repair::run);
         CloudStore { engine, tasks: tokio::sync::Mutex::new(tasks) }
     }
 
@@ -166,6 +178,23 @@ impl CloudStore {
         self.engine.neighbours.leave().await;
         self.tasks.lock().await.shutdown().await;
     }
+}
+
+/// A task that panics is started again: without its heartbeat a node would pass for dead and go on.
+fn keep_running<Running>(
+    tasks: &mut JoinSet<()>,
+    engine: &Arc<Engine>,
+    task: impl Fn(Arc<Engine>) -> Running + Send + 'static,
+) where
+    Running: Future<Output = ()> + Send + 'static,
+{
+    let engine = Arc::clone(engine);
+    tasks.spawn(async move {
+        while AssertUnwindSafe(task(Arc::clone(&engine))).catch_unwind().await.is_err() {
+            tracing::error!("a task of the store has panicked; it is started again");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
 }
 
 impl Engine {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bluetick_core::ports::{Append, Appended};
 use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, decide};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::append::{Way, heard, is_same};
 use crate::cells::{Cell, Placed};
@@ -24,11 +24,23 @@ use crate::seeding::SeedError;
 pub(crate) struct Ledgers {
     ledgers: Mutex<HashMap<ConversationId, Arc<tokio::sync::Mutex<Ledger>>>>,
     unnoted: Mutex<HashMap<ConversationId, Unnoted>>,
-    /// When Redis last did not answer.
-    away_at: Mutex<Option<Instant>>,
+    away: Mutex<Option<Away>>,
     /// There is something to tell Redis.
     pub more: Notify,
 }
+
+/// Redis did not answer.
+#[derive(Clone, Copy)]
+struct Away {
+    since: Instant,
+    last: Instant,
+}
+
+/// A failure so long after the last one is another outage.
+const CALM: Duration = Duration::from_secs(3);
+
+/// Between two looks whether Redis is back.
+const NEXT_LOOK: Duration = Duration::from_millis(50);
 
 /// What Redis does not know of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,14 +77,21 @@ impl Ledgers {
     }
 
     pub fn was_away(&self) {
-        *self.away_at.lock().expect("nothing panics while it holds the lock") = Some(Instant::now());
+        let mut away = self.away.lock().expect("nothing panics while it holds the lock");
+        let now = Instant::now();
+        let since = away.filter(|away| away.last.elapsed() < CALM).map_or(now, |away| away.since);
+        *away = Some(Away { since, last: now });
     }
 
     /// Redis was away a moment ago. What other nodes have stored without it may not be known there yet, so that an id
     /// could be given a second place.
     pub fn is_unsure(&self, grace: Duration) -> bool {
-        let away_at = *self.away_at.lock().expect("nothing panics while it holds the lock");
-        away_at.is_some_and(|at| at.elapsed() < grace)
+        let away = *self.away.lock().expect("nothing panics while it holds the lock");
+        away.is_some_and(|away| away.last.elapsed() < grace)
+    }
+
+    fn away_since(&self) -> Option<Instant> {
+        self.away.lock().expect("nothing panics while it holds the lock").map(|away| away.since)
     }
 
     pub fn has_unnoted(&self, id: ConversationId) -> bool {
@@ -84,7 +103,7 @@ impl Ledgers {
     }
 
     /// Before it is: whether the answer comes or not, Redis must hear of it.
-    fn storing(&self, id: ConversationId, seq: Seq) {
+    pub fn storing(&self, id: ConversationId, seq: Seq) {
         let mut unnoted = self.unnoted.lock().expect("nothing panics while it holds the lock");
         let of_it = unnoted.entry(id).or_insert(Unnoted { first: seq, count: 0 });
         *of_it = Unnoted { first: of_it.first.min(seq), count: of_it.count + 1 };
@@ -111,8 +130,9 @@ impl Engine {
         self: &Arc<Engine>,
         append: Append,
     ) -> Result<Appended, StoreError> {
-        self.counters.fallback_sends.add(1);
         let id = append.conversation;
+        self.until_all_have_noticed(id).await;
+        self.counters.fallback_sends.add(1);
         let known = self.known_now(id).await?;
         known.member(&append.sender)?;
         let ledger = self.ledgers.of(id);
@@ -158,6 +178,9 @@ impl Engine {
                     // Redis may be away from this node alone. Others who do not hear of the id at once could give it a
                     // second place.
                     self.note_fallback(id).await?;
+                    // Nobody compares versions without Redis, so the members may have changed. The message stands.
+                    let now = self.known_now(id).await?;
+                    let known = if now.members.contains(&append.sender) { now } else { known };
                     let stored = self.stored(cell, &known, None, standing, settled, Way::WithoutHints).await;
                     let appended = heard(&expectation, &message, stored.map(Some))?;
                     return Ok(appended.expect("it was stored"));
@@ -180,6 +203,17 @@ impl Engine {
             }
         }
         Err(StoreError::NoAnswer("no place could be had in time".into()))
+    }
+
+    /// Returns when Redis has been away for long enough, or is not: then it can be told at once what is stored.
+    async fn until_all_have_noticed(&self, id: ConversationId) {
+        let since = self.ledgers.away_since();
+        while since.is_some_and(|since| since.elapsed() < self.settings.patience())
+            && self.hints.glance(id).await.is_err()
+        {
+            self.ledgers.was_away();
+            sleep(NEXT_LOOK.min(self.settings.patience())).await;
+        }
     }
 
     /// Redis is back: it is told what was stored without it.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_core::ports::{Fleet, FleetCounters, Whisper};
-use bluetick_core::{ConversationId, StoreError, Timestamp, UserId};
+use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, UserId};
 
 use crate::NodeId;
 use crate::engine::{CloudStore, Engine};
+use crate::keyed::side_by_side;
 
 /// Which nodes a user is connected to stands in its row, one to a line, so that whoever was connected to a node that died
 /// is found to have been, also when Redis has forgotten.
@@ -16,6 +17,9 @@ const NODES: &str = "nodes";
 /// A line that is no node: the user may have missed something since then (in milliseconds), wherever it was.
 const MARK: char = '?';
 const EVER: Timestamp = Timestamp::from_millis(i64::MIN);
+
+/// Rows written side by side.
+const AT_ONCE: usize = 16;
 
 #[async_trait]
 impl Fleet for CloudStore {
@@ -31,8 +35,12 @@ impl Fleet for CloudStore {
 
     async fn went(&self, user: &UserId) {
         let _one = self.engine.local.turns.enter(user).await;
-        if let Err(error) = self.engine.note_departure(user).await {
-            tracing::warn!(%error, "what a user has not acknowledged could not be written down");
+        // In this order: who looks up where the user is, still finds it here and tells this node, which then owes.
+        let unanswered = self.engine.local.went(user);
+        self.engine.local.note_departed(user);
+        if let Err(error) = self.engine.note_departure(user, &unanswered).await {
+            tracing::warn!(%error, "what a user has not acknowledged could not be written down yet");
+            tokio::spawn(Arc::clone(&self.engine).surely_note_departure(user.clone(), unanswered));
         }
     }
 
@@ -109,12 +117,26 @@ impl Engine {
         nodes.lines().filter(|node| *node != self.node.as_str() && self.local.lives(&NodeId::new(*node)))
     }
 
-    async fn note_departure(self: &Arc<Engine>, user: &UserId) -> Result<(), StoreError> {
-        // In this order: who looks up where the user is, still finds it here and tells this node, which then owes.
-        let unanswered = self.local.went(user);
-        self.local.note_departed(user);
-        for (id, first) in unanswered {
-            self.owe(user.clone(), id, first).await?;
+    async fn surely_note_departure(self: Arc<Engine>, user: UserId, unanswered: Vec<(ConversationId, Seq)>) {
+        while !self.is_closed() {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            let _one = self.local.turns.enter(&user).await;
+            if self.note_departure(&user, &unanswered).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Until its end the user's row names this node, in case it does not come to the end.
+    async fn note_departure(
+        &self,
+        user: &UserId,
+        unanswered: &[(ConversationId, Seq)],
+    ) -> Result<(), StoreError> {
+        let owing = unanswered.iter().map(|(id, first)| self.owe(user.clone(), *id, *first)).collect();
+        side_by_side(AT_ONCE, owing).await.into_iter().collect::<Result<(), _>>()?;
+        if self.local.is_here(user) {
+            return Ok(());
         }
         let _may_fail = self.hints.disconnect(user, &self.node).await;
         self.update_row(user, |row| {

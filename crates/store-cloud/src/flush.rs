@@ -29,7 +29,9 @@ struct Dirty {
     since: Instant,
 }
 
-/// Rows written side by side.
+/// Conversations written side by side.
+const CONVERSATIONS: usize = 32;
+/// Rows of one written side by side.
 const AT_ONCE: usize = 16;
 /// Inboxes moved in one go.
 const INBOXES: usize = 500;
@@ -91,14 +93,13 @@ impl Engine {
     }
 
     async fn flush_due(&self, interval: Duration, all_of_it: bool) {
-        for dirty in self.flush.take_due(interval, all_of_it) {
+        let due = self.flush.take_due(interval, all_of_it).into_iter().map(|dirty| async move {
             if let Err(error) = self.flush_inboxes(&dirty).await {
                 tracing::debug!(conversation = %dirty.known.facts.id, %error, "inbox rows wait");
-                if !all_of_it {
-                    self.flush.note(dirty);
-                }
+                self.flush.note(dirty);
             }
-        }
+        });
+        side_by_side(CONVERSATIONS, due.collect()).await;
         let standings = self.standings.dirty();
         let writing = standings.into_iter().map(|whose| async move {
             if let Err(error) = self.flush_standing(&whose).await {

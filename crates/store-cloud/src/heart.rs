@@ -1,4 +1,5 @@
-//! The heartbeat: this node says that it lives, learns who else does, and notices when Redis goes and comes.
+//! The heartbeat: this node says that it lives, learns who else does, and notices when Redis goes and comes. Nothing that
+//! takes long is done here: who does not say that it lives is taken for dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,6 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::Engine;
-use crate::keyed::side_by_side;
 use crate::people::shared_key;
 use crate::rows::Table;
 
@@ -14,12 +14,6 @@ const BEAT: Duration = Duration::from_secs(1);
 
 /// How often the tables are asked for a sign of life.
 const FEEL: Duration = Duration::from_secs(5);
-
-/// What was stored without Redis is told to it this soon after it can be.
-const SOON: Duration = Duration::from_millis(100);
-
-/// Conversations told side by side.
-const AT_ONCE: usize = 16;
 
 /// Where somebody is connected is said again, in case Redis was emptied without anybody noticing.
 const SAY_AGAIN: Duration = Duration::from_secs(300);
@@ -49,14 +43,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                 }
                 if was_away || said.elapsed() > SAY_AGAIN {
                     said = Instant::now();
-                    engine.reconnect_everybody().await;
-                }
-                let noting =
-                    engine.ledgers.unnoted().into_iter().map(|id| engine.note_fallback(id)).collect();
-                for noted in side_by_side(AT_ONCE, noting).await {
-                    if let Err(error) = noted {
-                        tracing::debug!(%error, "Redis cannot be told yet what was stored without it");
-                    }
+                    engine.mending.say_who_is_here();
                 }
                 if !engine.ledgers.is_unsure(2 * engine.settings.return_grace()) {
                     engine.ledgers.close();
@@ -79,9 +66,6 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                 engine.repair.notify_one();
             }
         }
-        tokio::select! {
-            () = sleep(BEAT) => {}
-            () = engine.ledgers.more.notified() => sleep(SOON).await,
-        }
+        sleep(BEAT).await;
     }
 }

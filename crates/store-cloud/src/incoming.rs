@@ -36,7 +36,7 @@ impl Engine {
             News::Lost => {
                 tracing::info!("news from other nodes were lost; everybody connected here is checked");
                 self.local.trouble();
-                self.reconnect_everybody().await;
+                self.mending.say_who_is_here();
                 self.repair.notify_one();
                 return;
             }

@@ -20,6 +20,7 @@ mod incoming;
 mod keyed;
 mod local;
 mod memberships;
+mod mend;
 pub mod neighbours;
 mod news;
 mod outgoing;

@@ -162,7 +162,7 @@ impl Engine {
     pub(crate) async fn known_by(&self, row: &RoomRow) -> Result<Option<Known>, StoreError> {
         let id = row.facts.id;
         if row.intent.is_some() {
-            self.finish_change(id).await?;
+            self.help_to_finish(id).await?;
             return Ok(None);
         }
         if let Some(known) = self.memberships.get(id).filter(|known| known.version >= row.members_version) {
@@ -220,7 +220,7 @@ impl Engine {
             let [room, member] = self.get_several(wanted).await?;
             let row = RoomRow::decode(id, &room.ok_or(Refusal::NotAMember)?)?;
             if row.intent.is_some() {
-                self.finish_change(id).await?;
+                self.help_to_finish(id).await?;
                 continue;
             }
             let member = member.filter(|item| !item.find_flag("left")).ok_or(Refusal::NotAMember)?;

@@ -77,9 +77,15 @@ impl Engine {
     /// From this place on, the user has undelivered messages, unless it had before.
     pub(crate) async fn owe(&self, user: UserId, id: ConversationId, from: Seq) -> Result<(), StoreError> {
         let key = Key::text(&user, id);
-        self.rows.put(Table::PendingDeliveries, &key, &pending_item(from, false), Only::IfAbsent).await?;
-        let _may_fail = self.hints.set_pending(&user, id, true).await;
-        Ok(())
+        loop {
+            self.rows.put(Table::PendingDeliveries, &key, &pending_item(from, false), Only::IfAbsent).await?;
+            // An ack may take the row away before the word that it is there: others would rely on nothing.
+            if self.hints.set_pending(&user, id, true).await.is_err()
+                || self.rows.get(Table::PendingDeliveries, &key).await?.is_some()
+            {
+                return Ok(());
+            }
+        }
     }
 
     /// A device has acknowledged. The row goes when it has everything; what came meanwhile, from somebody who saw the row

@@ -44,14 +44,6 @@ pub(crate) async fn run(engine: Arc<Engine>) {
 }
 
 impl Engine {
-    pub(crate) async fn reconnect_everybody(&self) {
-        for user in self.local.everybody() {
-            if self.hints.connect(&user, &self.node).await.is_err() {
-                return;
-            }
-        }
-    }
-
     async fn repair_everybody(self: &Arc<Engine>) {
         let since = self.lately();
         for user in self.local.everybody() {

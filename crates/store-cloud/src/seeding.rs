@@ -1,9 +1,11 @@
 //! Telling Redis what the tables say, after it has forgotten or fallen behind.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 
 use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, UserId};
 
+use crate::append::WRITES_TAKE_MS;
 use crate::cells::IdRow;
 use crate::engine::Engine;
 use crate::hints::{Away, MessageKey, Seed};
@@ -48,6 +50,22 @@ impl Recent {
     }
 }
 
+/// Conversations that this node has seeded lately: when, and up to where every cell was written then.
+#[derive(Default)]
+pub(crate) struct Seeded(Mutex<HashMap<ConversationId, (Timestamp, Seq)>>);
+
+impl Seeded {
+    fn note(&self, id: ConversationId, at: Timestamp, settled: Seq, long_ago: Timestamp) {
+        let mut seeded = self.0.lock().expect("nothing panics while it holds the lock");
+        seeded.retain(|_, (at, _)| *at >= long_ago);
+        seeded.insert(id, (at, settled));
+    }
+
+    pub fn get(&self, id: ConversationId) -> Option<(Timestamp, Seq)> {
+        self.0.lock().expect("nothing panics while it holds the lock").get(&id).copied()
+    }
+}
+
 impl Engine {
     /// Everything within the dedupe window, from the rows.
     pub(crate) async fn recent(&self, id: ConversationId) -> Result<Recent, StoreError> {
@@ -79,7 +97,9 @@ impl Engine {
     }
 
     async fn seed_whole(&self, id: ConversationId) -> Result<(), SeedError> {
+        let at = self.clock.now();
         let recent = self.recent(id).await?;
+        self.seeded.note(id, at, recent.settled, at.plus_millis(-WRITES_TAKE_MS));
         self.seed_with(id, recent, true).await
     }
 
@@ -104,10 +124,12 @@ impl Engine {
 
     async fn seed_with(&self, id: ConversationId, recent: Recent, is_whole: bool) -> Result<(), SeedError> {
         self.counters.reseeds.add(1);
+        let at = self.clock.now();
         let row = self.room_row(id).await?;
         let seed = Seed {
             conversation: id,
             is_whole,
+            at,
             head: recent.head,
             settled: recent.settled,
             last_at: recent.last_at.unwrap_or_default(),

@@ -19,6 +19,10 @@ pub struct EngineSettings {
     pub dedupe_window_seconds: u64,
     /// After Redis was away, sends go on without it for this long, until every node has told it what was stored meanwhile.
     pub return_grace_ms: u64,
+    /// Sends wait this long for a Redis that does not answer before they go on without it: by then all nodes have
+    /// noticed, and none gives a second place to an id that another has stored on its own.
+    #[serde(skip)]
+    pub patience_ms: u64,
     /// Sends under way at a time, over all conversations; more are refused.
     pub sends_in_flight: usize,
 }
@@ -31,6 +35,7 @@ impl Default for EngineSettings {
             flush_interval_ms: 30_000,
             dedupe_window_seconds: 7 * 24 * 3_600,
             return_grace_ms: 2_000,
+            patience_ms: 1_500,
             sends_in_flight: 20_000,
         }
     }
@@ -65,6 +70,10 @@ impl EngineSettings {
 
     pub(crate) fn void_after(&self) -> Duration {
         Duration::from_millis(self.void_after_ms)
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_millis(self.patience_ms)
     }
 
     pub(crate) fn return_grace(&self) -> Duration {

@@ -82,7 +82,7 @@ impl<W: Weather> Cloud<W> {
             listener,
             clock: Arc::new(ManualClock::at(NOW)),
             epoch: Epoch::FIRST,
-            settings: EngineSettings::default(),
+            settings: EngineSettings { patience_ms: 1, ..EngineSettings::default() },
         });
         let weather = W::prepare(&world.hints);
         Cloud { world, store: Arc::new(store), life, weather, of: PhantomData }

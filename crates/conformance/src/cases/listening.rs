@@ -20,7 +20,8 @@ pub async fn the_listener_hears_every_message_once_in_order_and_before_the_answe
                     let text = format!("{sender}-{number}");
                     let seq = world.send(id, &format!("s{sender}"), &text).await.unwrap().seq;
                     assert!(world.recorder.heard_seqs(id).contains(&seq), "heard before the answer");
-                    assert!(world.send(id, &format!("s{sender}"), &text).await.unwrap().duplicate);
+                    let again = world.send(id, &format!("s{sender}"), &text).await.unwrap();
+                    assert!(again.duplicate, "{text} stood at {seq} and stands at {} as well", again.seq);
                 }
             })
         })

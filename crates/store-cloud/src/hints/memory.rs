@@ -26,6 +26,8 @@ struct Known {
     settled: Seq,
     last_at: Timestamp,
     reserved_at: Timestamp,
+    seeded_at: Timestamp,
+    seeded_head: Seq,
     members_version: u64,
     ids: HashMap<MessageKey, Seq>,
     sent: HashMap<UserId, Seq>,
@@ -104,6 +106,8 @@ impl Hints for MemoryHints {
             last_at: known.last_at,
             members_version: known.members_version,
             settled: known.settled,
+            seeded_at: known.seeded_at,
+            seeded_head: known.seeded_head,
         }))
     }
 
@@ -112,7 +116,8 @@ impl Hints for MemoryHints {
         if !seed.is_whole && !state.conversations.contains_key(&seed.conversation) {
             return Ok(());
         }
-        let known = state.conversations.entry(seed.conversation).or_default();
+        let fresh = || Known { seeded_at: seed.at, seeded_head: seed.settled, ..Known::default() };
+        let known = state.conversations.entry(seed.conversation).or_insert_with(fresh);
         known.reserved = known.reserved.max(seed.head);
         known.settled = known.settled.max(seed.settled);
         known.last_at = known.last_at.max(seed.last_at);

@@ -142,6 +142,10 @@ pub struct Place {
     pub members_version: u64,
     /// Every cell up to here is written.
     pub settled: Seq,
+    /// When the conversation was unknown and had to be seeded, and up to where every cell was written then. What was being
+    /// written at that moment, above or into a hole, is not among the ids.
+    pub seeded_at: Timestamp,
+    pub seeded_head: Seq,
 }
 
 #[derive(Clone, Debug)]
@@ -150,6 +154,8 @@ pub struct Seed {
     /// All ids of the dedupe window are there. A part of them is added to what is known of the conversation; where nothing
     /// is, nothing is seeded, since the part would pass for all.
     pub is_whole: bool,
+    /// When the tables were read.
+    pub at: Timestamp,
     /// The newest cell that is written.
     pub head: Seq,
     pub settled: Seq,

@@ -2,7 +2,7 @@
 -- KEYS: conversation, who sent where last, conversations of the shard with recent places
 -- ARGV: id, sender, now, place to be replaced (0: none), settled, name of the conversation, days of the window, seconds
 --       that the conversation is kept
-local known = redis.call('HMGET', KEYS[1], 'life', 'ids', 'settled', 'last_at', 'members')
+local known = redis.call('HMGET', KEYS[1], 'life', 'ids', 'settled', 'last_at', 'members', 'seeded_at', 'seeded_head')
 if known[1] ~= life() then
   return false
 end
@@ -49,4 +49,4 @@ end
 
 redis.call('ZADD', KEYS[3], ARGV[3], ARGV[6])
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', '(' .. string.format('%.0f', ARGV[3] - 600000))
-return { seq, kept and 1 or 0, last_at, known[5], settled }
+return { seq, kept and 1 or 0, last_at, known[5], settled, known[6] or 0, known[7] or 0 }

@@ -2,7 +2,7 @@
 -- KEYS: conversation, who sent where last
 -- ARGV: is the first part, is the last part, name of the set of ids (with the first part a new one, or empty when ids are
 --       only added to those that are there; then the one that the first part returned), head, settled, last_at, members' version, days of the window, seconds that the
---       conversation is kept, number of ids, then (id, seq, moment) of each, then (user, seq) of each
+--       conversation is kept, moment at which the tables were read, number of ids, then (id, seq, moment) of each, then (user, seq) of each
 -- Returns the name of the set of ids, or nothing when the first part has been lost since or there is none to add to.
 local mine = life()
 local known = redis.call('HMGET', KEYS[1], 'life', 'ids', 'reserved', 'settled', 'last_at', 'members')
@@ -28,14 +28,14 @@ elseif ARGV[1] == '1' and is_new then
   ids, known = ARGV[3], {}
   last_at = tonumber(ARGV[6])
   today = math.floor(last_at / DAY_MS)
-  redis.call('HSET', KEYS[1], 'life', '~' .. mine, 'ids', ids)
+  redis.call('HSET', KEYS[1], 'life', '~' .. mine, 'ids', ids, 'seeded_at', ARGV[10], 'seeded_head', ARGV[5])
 elseif ARGV[1] ~= '1' and (is_new or ids ~= ARGV[3]) then
   return false
 end
 
-local count = tonumber(ARGV[10])
+local count = tonumber(ARGV[11])
 local names, by_day = {}, {}
-for i = 11, 10 + 3 * count, 3 do
+for i = 12, 11 + 3 * count, 3 do
   names[#names + 1] = ARGV[i]
   local day = math.min(today, math.floor(tonumber(ARGV[i + 2]) / DAY_MS))
   local pairs_of_day = by_day[day] or {}
@@ -53,7 +53,7 @@ for day, pairs_of_day in pairs(by_day) do
   redis.call('HSET', bucket(day), unpack(pairs_of_day))
   redis.call('EXPIRE', bucket(day), keep_seconds + DAY_MS / 1000)
 end
-for i = 11 + 3 * count, #ARGV, 2 do
+for i = 12 + 3 * count, #ARGV, 2 do
   local sent = redis.call('HGET', KEYS[2], ARGV[i])
   if not sent or tonumber(sent) < tonumber(ARGV[i + 1]) then
     redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1])

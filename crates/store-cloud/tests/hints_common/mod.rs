@@ -67,6 +67,7 @@ pub fn user() -> UserId {
 pub fn seed(conversation: ConversationId, head: u64) -> Seed {
     Seed {
         is_whole: true,
+        at: NOW,
         conversation,
         head: Seq::new(head),
         settled: Seq::ZERO,

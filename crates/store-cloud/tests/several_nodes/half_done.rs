@@ -1,11 +1,9 @@
 //! A send or a change that stopped in the middle, and is done again or finished by somebody else.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use bluetick_core::ports::{Fleet, RemoveMember, Store};
-use bluetick_core::time::{Clock, SystemClock};
-use bluetick_core::{MarkKind, Refusal, Seq, StoreError};
+use bluetick_core::ports::{Fleet, Store};
+use bluetick_core::{MarkKind, Seq, StoreError};
 use bluetick_store_cloud::rows::Table;
 
 use crate::town::{Fate, Town, until, user};
@@ -72,6 +70,7 @@ async fn an_id_stored_while_one_node_alone_was_without_redis_has_no_second_place
         async move { cut_off.send(id, "a", "mine").await }
     });
     until(async || cut_off.way.held.load(Ordering::SeqCst) == 1).await;
+    // Nobody else has noticed.
     town.hints.set_away(false);
     cut_off.way.release();
     let first = storing.await.unwrap().unwrap();
@@ -79,4 +78,70 @@ async fn an_id_stored_while_one_node_alone_was_without_redis_has_no_second_place
     assert_eq!((again.seq, again.duplicate), (first.seq, true));
     slow.way.release();
     slowly.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_goes_while_a_message_waits_for_the_one_before_is_owed_it() {
+    let town = Town::default();
+    let (slow, here, there) = (town.node().await, town.node().await, town.node().await);
+    Town::settle(&[&slow, &here, &there]).await;
+    let id = slow.group(9, "a", &["b", "c"]).await;
+    there.came("b").await;
+    there.mark(id, "b", MarkKind::Delivered, 1).await;
+    slow.way.holds_messages.store(true, Ordering::SeqCst);
+    let slowly = tokio::spawn({
+        let slow = slow.again();
+        async move { slow.send(id, "c", "slow").await }
+    });
+    until(async || slow.way.held.load(Ordering::SeqCst) == 1).await;
+    let before = there.store.counters_now().news_received;
+    let quickly = tokio::spawn({
+        let here = here.again();
+        async move { here.send(id, "a", "quick").await }
+    });
+    until(async || there.store.counters_now().news_received > before).await;
+    there.store.went(&user("b")).await;
+    quickly.await.unwrap().unwrap();
+    let is_owed = async || {
+        let missed = here.store.behind(&user("b"), Vec::new()).await.unwrap();
+        missed.behind.len() == 1
+    };
+    until(is_owed).await;
+    slow.way.release();
+    slowly.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_pushed_and_could_not_be_written_down_at_once_is_written_down_later() {
+    let town = Town::default();
+    let (one, other) = (town.node().await, town.node().await);
+    Town::settle(&[&one, &other]).await;
+    let id = one.direct("alice", "bob").await;
+    other.came("bob").await;
+    one.send(id, "alice", "m1").await.unwrap();
+    until(async || other.heard(id) == [1]).await;
+    other.way.next_write(Table::PendingDeliveries, Fate::Refused);
+    other.store.went(&user("bob")).await;
+    until(async || one.store.behind(&user("bob"), Vec::new()).await.unwrap().behind.len() == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ticks_that_moved_on_two_nodes_are_never_told_backwards() {
+    let town = Town::default();
+    let (slow, quick, there) = (town.node().await, town.node().await, town.node().await);
+    Town::settle(&[&slow, &quick, &there]).await;
+    let id = there.direct("alice", "bob").await;
+    there.came("alice").await;
+    for number in 1..=2 {
+        there.send(id, "alice", &format!("m{number}")).await.unwrap();
+    }
+    town.street.hold_letters_from("node-0");
+    slow.mark(id, "bob", MarkKind::Read, 1).await;
+    until(async || slow.store.counters_now().news_sent == 1).await;
+    quick.mark(id, "bob", MarkKind::Read, 2).await;
+    until(async || !there.recorder.moves(id).is_empty()).await;
+    town.street.deliver_letters();
+    until(async || there.store.counters_now().news_received == 2).await;
+    let read: Vec<_> = there.recorder.moves(id).iter().map(|moved| moved.own.read.get()).collect();
+    assert_eq!(read, [2]);
 }

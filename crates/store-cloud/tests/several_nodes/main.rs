@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
 mod at_random;
+mod changing;
 mod half_done;
 mod town;
 

@@ -194,6 +194,7 @@ impl Town {
             void_after_ms: 60,
             flush_interval_ms: 50,
             return_grace_ms: 400,
+            patience_ms: 150,
             ..EngineSettings::default()
         }
     }

@@ -30,7 +30,7 @@ impl RedisHints {
             .number(self.window_days)
             .number(self.keep_seconds);
         let answer = self.redis.run(call).await?;
-        let [seq, known, last_at, members_version, settled] = list(&answer)? else {
+        let [seq, known, last_at, members_version, settled, seeded_at, seeded_head] = list(&answer)? else {
             return if answer == Value::Nil { Ok(Reserved::Unseeded) } else { Err(odd()) };
         };
         Ok(Reserved::Place(Place {
@@ -39,6 +39,8 @@ impl RedisHints {
             last_at: Timestamp::from_millis(number(last_at)?),
             members_version: unsigned(members_version)?,
             settled: Seq::new(unsigned(settled)?),
+            seeded_at: Timestamp::from_millis(number(seeded_at)?),
+            seeded_head: Seq::new(unsigned(seeded_head)?),
         }))
     }
 
@@ -69,6 +71,7 @@ impl RedisHints {
                 .number(seed.members_version)
                 .number(self.window_days)
                 .number(self.keep_seconds)
+                .number(seed.at.millis())
                 .number(ids.len() as u64);
             for (id, seq, at) in ids {
                 call = call.bytes(&id.0.to_be_bytes()).number(seq.get()).number(at.millis());

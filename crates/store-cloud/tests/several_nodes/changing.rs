@@ -1,0 +1,105 @@
+//! Members change while somebody is slow, dead or elsewhere.
+
+use std::sync::atomic::Ordering;
+
+use bluetick_core::ports::{AddMembers, Prefer, RemoveMember, Store};
+use bluetick_core::time::{Clock, SystemClock};
+use bluetick_core::{ConversationId, PreferenceChange, Refusal, StoreError};
+use bluetick_store_cloud::rows::Table;
+
+use crate::town::{Fate, Node, Town, until, user};
+
+fn adding(id: ConversationId, name: &str) -> AddMembers {
+    let users = vec![user(name)];
+    AddMembers { conversation: id, actor: user("a"), users, member_limit: 1_000, at: SystemClock.now() }
+}
+
+async fn remove(node: Node, id: ConversationId, name: &str) {
+    let remove = RemoveMember { conversation: id, actor: user("a"), user: user(name), at: SystemClock.now() };
+    node.store.remove_member(remove).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_removed_by_a_node_that_died_in_the_middle_can_write_nowhere() {
+    let town = Town::default();
+    let (dying, helping, other) = (town.node().await, town.node().await, town.node().await);
+    Town::settle(&[&dying, &helping, &other]).await;
+    let id = dying.group(10, "a", &["b", "c"]).await;
+    other.send(id, "b", "still in").await.unwrap();
+    dying.way.next_write(Table::Members, Fate::Stopped);
+    let removing = tokio::spawn(remove(dying.again(), id, "b"));
+    until(async || dying.way.stopped.load(Ordering::SeqCst) == 1).await;
+    removing.abort();
+    let view = helping.store.conversation(id, &user("a")).await.unwrap();
+    assert_eq!(view.members.len(), 2);
+    let refused = other.send(id, "b", "after all").await;
+    assert!(matches!(refused, Err(StoreError::Refused(Refusal::NotAMember))), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_somebody_else_has_finished_is_heard_where_the_members_are() {
+    let town = Town::default();
+    let (dying, helping, there) = (town.node().await, town.node().await, town.node().await);
+    Town::settle(&[&dying, &helping, &there]).await;
+    let id = dying.group(11, "a", &["b"]).await;
+    there.came("b").await;
+    dying.way.next_write(Table::Members, Fate::Stopped);
+    let adding = tokio::spawn({
+        let dying = dying.again();
+        async move { dying.store.add_members(adding(id, "c")).await }
+    });
+    until(async || dying.way.stopped.load(Ordering::SeqCst) == 1).await;
+    adding.abort();
+    helping.store.conversation(id, &user("a")).await.unwrap();
+    until(async || there.heard(id).last() == Some(&2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_helps_too_late_takes_nothing_back_from_a_new_member() {
+    let town = Town::default();
+    let (slow, quick) = (town.node().await, town.node().await);
+    Town::settle(&[&slow, &quick]).await;
+    let id = slow.group(12, "a", &["b"]).await;
+    slow.way.next_write(Table::Conversations, Fate::Stopped);
+    let adding = tokio::spawn({
+        let slow = slow.again();
+        async move { slow.store.add_members(adding(id, "c")).await }
+    });
+    until(async || slow.way.stopped.load(Ordering::SeqCst) == 1).await;
+    assert_eq!(quick.store.conversation(id, &user("a")).await.unwrap().members.len(), 3);
+    let change = PreferenceChange { muted: Some(true), ..PreferenceChange::default() };
+    let prefer = Prefer { conversation: id, user: user("c"), change };
+    assert!(quick.store.prefer(prefer).await.unwrap().preferences.muted);
+    slow.way.go_on();
+    adding.await.unwrap().unwrap();
+    assert!(quick.store.inbox_entry(id, &user("c")).await.unwrap().preferences.muted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_member_hears_what_was_being_written_when_it_joined() {
+    let town = Town::default();
+    let (slow, quick, there) = (town.node().await, town.node().await, town.node().await);
+    Town::settle(&[&slow, &quick, &there]).await;
+    let id = quick.group(13, "a", &["b"]).await;
+    slow.send(id, "b", "known here").await.unwrap();
+    there.came("c").await;
+    // The notice has its place; the message has the next one before anybody knows of the change.
+    quick.way.next_write(Table::Rooms, Fate::Stopped);
+    let adding = tokio::spawn({
+        let quick = quick.again();
+        async move { quick.store.add_members(adding(id, "c")).await }
+    });
+    until(async || quick.way.stopped.load(Ordering::SeqCst) == 1).await;
+    let held = slow.way.held.load(Ordering::SeqCst);
+    slow.way.holds_messages.store(true, Ordering::SeqCst);
+    let sending = tokio::spawn({
+        let slow = slow.again();
+        async move { slow.send(id, "b", "at the same time").await }
+    });
+    until(async || slow.way.held.load(Ordering::SeqCst) == held + 1).await;
+    quick.way.go_on();
+    adding.await.unwrap().unwrap();
+    slow.way.release();
+    let sent = sending.await.unwrap().unwrap();
+    until(async || there.heard(id).last() == Some(&sent.seq.get())).await;
+}
