@@ -105,6 +105,9 @@ impl RedisHints {
         conversation: ConversationId,
         users: &[UserId],
     ) -> Result<Option<Vec<Seq>>, Away> {
+        if users.is_empty() {
+            return Ok(self.glance_at(conversation).await?.map(|_| Vec::new()));
+        }
         let keys = self.keys.of_conversation(conversation);
         let parts: Vec<_> = users.chunks(PART).collect();
         let calls = parts.iter().map(|part| {
