@@ -140,7 +140,7 @@ async fn traffic_under_kills(settings: &[(&str, &str)]) -> (tempfile::TempDir, S
 
     let mut checkpoints = 0;
     for _ in 0..KILLS {
-        announce.send_modify(|now| now.address = Some(server.address.clone()));
+        announce.send_modify(|now| now.addresses = vec![server.address.clone()]);
         if archives {
             let run = json!({"partial": true});
             let asked = request(&server.address, "POST", "/v1/archive/run", ADMIN_KEY, Some(&run)).await;
@@ -149,11 +149,11 @@ async fn traffic_under_kills(settings: &[(&str, &str)]) -> (tempfile::TempDir, S
         }
         tokio::time::sleep(Duration::from_millis(20 + up_to(230))).await;
         checkpoints += checkpoints_of(&server.address).await;
-        announce.send_modify(|now| now.address = None);
+        announce.send_modify(|now| now.addresses.clear());
         server.kill().await;
         server = launcher.start().await;
     }
-    announce.send_modify(|now| now.address = Some(server.address.clone()));
+    announce.send_modify(|now| now.addresses = vec![server.address.clone()]);
     tokio::time::sleep(Duration::from_millis(200)).await;
     announce.send_modify(|now| now.stop = true);
     let logs = senders.join_all().await;

@@ -262,7 +262,7 @@ impl Engine {
         }
         let moved = self.replied(known, &message.sender, standing, message.seq, at_once).await?;
         self.send_news(&cell, known, touched.as_deref(), settled);
-        let arrival = Arrival { cell, members: Arc::clone(&known.members), relied };
+        let arrival = Arrival { cell, known: known.clone(), relied };
         self.until_told(self.arrive(settled, vec![arrival])).await?;
         if let Some(moved) = moved {
             self.tell_change(Change::Moved(moved));
@@ -299,7 +299,7 @@ impl Engine {
             let settled = settled.min(seq.previous());
             self.send_news(&cell, known, touched.as_deref(), settled);
             if known.members.iter().any(|member| self.local.is_here(&member.user)) {
-                let arrival = Arrival { cell, members: Arc::clone(&known.members), relied };
+                let arrival = Arrival { cell, known: known.clone(), relied };
                 self.until_told(self.arrive(settled, vec![arrival])).await?;
             }
         }

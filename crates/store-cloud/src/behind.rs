@@ -12,11 +12,14 @@ use bluetick_core::{
 use crate::cells::cell_key;
 use crate::engine::Engine;
 use crate::keyed::side_by_side;
-use crate::memberships::decode_member;
+use crate::memberships::{Known, RoomRow, decode_member};
 use crate::rows::{Key, Query, Sort, SortRange, Table};
 
 /// Conversations looked at side by side.
 const AT_ONCE: usize = 16;
+
+/// News of so many messages may not have come here yet, of a conversation that nobody here followed.
+const ON_ITS_WAY: u64 = 20;
 
 /// Where somebody stands in a conversation that may have something for it.
 struct Look {
@@ -112,31 +115,49 @@ impl Engine {
         for (id, rows) in ids.iter().zip(rows.chunks(2)) {
             let [Some(member), Some(room)] = rows else { continue };
             if room.find_text("intent").is_some() {
-                if let Ok((_, member)) = self.membership(*id, user).await {
-                    members.push((*id, member));
+                if let Ok((row, member)) = self.membership(*id, user).await {
+                    members.push((row, member));
                 }
             } else if !member.find_flag("left") {
-                members.push((*id, decode_member(user.clone(), member)));
+                members.push((RoomRow::decode(*id, room)?, decode_member(user.clone(), member)));
             }
         }
-        let looking = members.into_iter().map(|(id, member)| async move {
+        let looking = members.into_iter().map(|(row, member)| async move {
+            let id = row.facts.id;
             let (standing, view) = tokio::join!(
                 self.standings_of(id, std::slice::from_ref(&member), Seq::MAX),
-                self.activity_of(id)
+                self.activity_of(&row)
             );
-            let (head, last_at) = view?;
-            self.rooms.follow(id, head);
-            self.catch_up_to(id, head).await?;
+            let (known, head, last_at) = view?;
+            self.begin_to_follow(&known, user, head).await?;
             let standing = standing?[0].standing;
             Ok((id, Look { member, standing, head, last_at }))
         });
         side_by_side(AT_ONCE, looking.collect()).await.into_iter().collect()
     }
 
-    async fn activity_of(&self, id: ConversationId) -> Result<(Seq, Timestamp), StoreError> {
-        let known = self.known(id).await?;
+    async fn activity_of(&self, row: &RoomRow) -> Result<(Known, Seq, Timestamp), StoreError> {
+        let known = match self.known_by(row).await? {
+            Some(known) => known,
+            None => self.known_now(row.facts.id).await?,
+        };
         let conversation = self.view_of(&known).await?.conversation;
-        Ok((conversation.head, conversation.last_at))
+        Ok((known, conversation.head, conversation.last_at))
+    }
+
+    /// What comes above the head is told here from now on, and nothing up to it any more. Others who are connected here
+    /// may have been told nothing so far, and what is on its way to them would come too late.
+    async fn begin_to_follow(
+        self: &Arc<Engine>,
+        known: &Known,
+        user: &UserId,
+        head: Seq,
+    ) -> Result<(), StoreError> {
+        let id = known.facts.id;
+        let mut others = known.members.iter().filter(|member| member.user != *user);
+        let others_are_here = others.any(|member| self.local.is_here(&member.user));
+        self.rooms.follow(id, if others_are_here { head.minus(ON_ITS_WAY) } else { head });
+        self.catch_up_to(id, head).await
     }
 
     /// When the newest of the messages that the device is at was received.

@@ -183,7 +183,7 @@ impl Engine {
             let relied = self.relied_upon_here(&known, None);
             self.settle_pending(&cell.message, &known, touched.as_deref(), None, &[]).await?;
             self.send_news(&cell, &known, touched.as_deref(), Seq::ZERO);
-            self.arrive(Seq::ZERO, vec![Arrival { cell, members: Arc::clone(&members), relied }]);
+            self.arrive(Seq::ZERO, vec![Arrival { cell, known: known.clone(), relied }]);
         }
         for user in users {
             self.tell_change(Change::Joined { conversation: id, user });
@@ -378,10 +378,9 @@ impl Engine {
         }
         let last = cells.last().map_or(first.seq, Cell::seq);
         tokio::spawn(Arc::clone(self).tell_new_members(id, last));
-        let members = &known.members;
         let arrivals = cells.into_iter().map(|cell| {
-            let (members, relied) = (Arc::clone(members), relied.clone());
-            Arrival { cell, members, relied }
+            let (known, relied) = (known.clone(), relied.clone());
+            Arrival { cell, known, relied }
         });
         self.until_told(self.arrive(settled, arrivals.collect())).await?;
         self.view_of(&known).await

@@ -12,9 +12,6 @@ use crate::rows::Table;
 
 const BEAT: Duration = Duration::from_secs(1);
 
-/// How often the tables are asked for a sign of life.
-const FEEL: Duration = Duration::from_secs(5);
-
 /// Where somebody is connected is said again, in case Redis was emptied without anybody noticing.
 const SAY_AGAIN: Duration = Duration::from_secs(300);
 
@@ -27,7 +24,7 @@ pub(crate) async fn feel(engine: Arc<Engine>) {
             tracing::warn!("{trouble}");
         }
         *engine.trouble.lock().expect("nothing panics while it holds the lock") = trouble;
-        sleep(FEEL).await;
+        sleep(engine.settings.health_interval()).await;
     }
 }
 

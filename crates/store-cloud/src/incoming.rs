@@ -124,7 +124,7 @@ impl Engine {
         let departed_is_here = cell.departed.as_ref().is_some_and(|user| self.local.is_here(user));
         let somebody_is_here = known.members.iter().any(|member| self.local.is_here(&member.user));
         if somebody_is_here || departed_is_here {
-            self.arrive(Seq::new(news.settled), vec![Arrival { cell, members: known.members, relied }]);
+            self.arrive(Seq::new(news.settled), vec![Arrival { cell, known, relied }]);
         }
         Ok(())
     }

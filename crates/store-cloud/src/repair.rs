@@ -117,7 +117,7 @@ impl Engine {
         let after = after.max(head.minus(MOST_PUSHED));
         self.counters.repairs.add(1);
         let cells = self.dense(id, after.next(), head).await?;
-        let arrivals = cells.into_values().map(|cell| Arrival::new(cell, &known.members));
+        let arrivals = cells.into_values().map(|cell| Arrival::new(cell, &known));
         self.arrive(after, arrivals.collect());
         Ok(())
     }

@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bluetick_core::ports::{Committed, Origin};
-use bluetick_core::{ConversationId, Members, Message, MessageId, Seq, StoreError, Timestamp, UserId};
+use bluetick_core::{ConversationId, Message, MessageId, Seq, StoreError, Timestamp, UserId};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::cells::Cell;
 use crate::engine::Engine;
+use crate::memberships::Known;
 
 #[derive(Default)]
 pub(crate) struct Rooms(Mutex<HashMap<ConversationId, Arc<Room>>>);
@@ -34,6 +35,8 @@ struct State {
     settled: Seq,
     settling: (Seq, Instant),
     waiting: BTreeMap<Seq, Arrival>,
+    /// The members as of what was told last.
+    known: Option<Known>,
     /// What this node is storing, and for whom. It is told, and thereby acknowledged, when all that follows from it is
     /// stored as well, and not by whoever reads it from the table before. Several where a place was handed out twice.
     expected: HashMap<Seq, Vec<Expected>>,
@@ -84,14 +87,14 @@ impl Drop for Expectation {
 /// A message that is stored and has not been told yet.
 pub(crate) struct Arrival {
     pub cell: Cell,
-    pub members: Arc<Members>,
+    pub known: Known,
     /// Who has no row for it because it was connected here. Whoever has gone when it is told is owed it.
     pub relied: Vec<UserId>,
 }
 
 impl Arrival {
-    pub fn new(cell: Cell, members: &Arc<Members>) -> Arrival {
-        Arrival { cell, members: Arc::clone(members), relied: Vec::new() }
+    pub fn new(cell: Cell, known: &Known) -> Arrival {
+        Arrival { cell, known: known.clone(), relied: Vec::new() }
     }
 }
 
@@ -136,6 +139,7 @@ impl Rooms {
                 settled,
                 settling: (settled, Instant::now()),
                 waiting: BTreeMap::new(),
+                known: None,
                 expected: HashMap::new(),
                 watching: Vec::new(),
                 is_filling: false,
@@ -207,7 +211,11 @@ impl State {
         let (mut batch, mut relied) = (Vec::new(), Vec::new());
         while let Some(arrival) = self.waiting.remove(&self.announced.next()) {
             self.announced = self.announced.next();
-            let Arrival { cell, members, relied: here } = arrival;
+            let Arrival { cell, known, relied: here } = arrival;
+            // Whoever stored it may not have known of a change that stands below it.
+            let newest = self.known.take().filter(|newest| newest.version > known.version).unwrap_or(known);
+            let members = Arc::clone(&newest.members);
+            self.known = Some(newest);
             relied.extend(here.into_iter().map(|user| (user, cell.seq())));
             let Message { seq, sender, message_id, .. } = &*cell.message;
             let expected = self.expected.remove(seq).unwrap_or_default();
@@ -324,7 +332,7 @@ impl Engine {
             let cells = self.dense(id, announced.next(), last).await?;
             // Somebody may have joined by one of them, of whom no news has come yet.
             let known = self.known_now(id).await?;
-            let arrivals = cells.into_values().map(|cell| Arrival::new(cell, &known.members));
+            let arrivals = cells.into_values().map(|cell| Arrival::new(cell, &known));
             self.until_told(self.arrive(announced, arrivals.collect())).await?;
         }
     }
@@ -383,7 +391,7 @@ async fn look(
     for (seq, cell) in found {
         // Whoever writes it here tells it when all that follows from it is written as well.
         if seq > state.announced && (is_late || !state.is_expected(&cell)) {
-            state.waiting.entry(seq).or_insert(Arrival::new(cell, &known.members));
+            state.waiting.entry(seq).or_insert(Arrival::new(cell, &known));
         }
     }
     engine.tell(&mut state);

@@ -23,6 +23,9 @@ pub struct EngineSettings {
     /// noticed, and none gives a second place to an id that another has stored on its own.
     #[serde(skip)]
     pub patience_ms: u64,
+    /// How often the tables are asked whether they answer.
+    #[serde(skip)]
+    pub health_interval_ms: u64,
     /// Sends under way at a time, over all conversations; more are refused.
     pub sends_in_flight: usize,
 }
@@ -36,6 +39,7 @@ impl Default for EngineSettings {
             dedupe_window_seconds: 7 * 24 * 3_600,
             return_grace_ms: 2_000,
             patience_ms: 1_500,
+            health_interval_ms: 5_000,
             sends_in_flight: 20_000,
         }
     }
@@ -74,6 +78,10 @@ impl EngineSettings {
 
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_millis(self.patience_ms)
+    }
+
+    pub(crate) fn health_interval(&self) -> Duration {
+        Duration::from_millis(self.health_interval_ms)
     }
 
     pub(crate) fn return_grace(&self) -> Duration {

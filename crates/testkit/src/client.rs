@@ -45,10 +45,11 @@ pub async fn next_frame(socket: &mut Socket) -> Option<Value> {
     }
 }
 
-/// Where the server is now; `None` while there is none, and `stop` when the sender shall end.
+/// Where servers are now, and `stop` when everybody shall end.
 #[derive(Clone, Debug, Default)]
 pub struct Situation {
-    pub address: Option<String>,
+    /// Any of them will do; none while there is none.
+    pub addresses: Vec<String>,
     pub stop: bool,
 }
 
@@ -85,7 +86,9 @@ impl Sender {
             if now.stop {
                 return log;
             }
-            let socket = match &now.address {
+            // Not always the same one, where there are several.
+            let next = number as usize % now.addresses.len().max(1);
+            let socket = match now.addresses.get(next) {
                 Some(address) => connect(address, &self.token, &positions).await,
                 None => None,
             };

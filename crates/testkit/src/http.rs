@@ -1,10 +1,16 @@
 //! One HTTP request at a time, over a connection of its own.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::checker::Stored;
+
+/// Longer than anything takes on a server that is alive.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The status and the JSON body; an error when the server is not there or dies meanwhile.
 pub async fn request(
@@ -30,6 +36,25 @@ pub async fn request(
     Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
+/// The same again and again, for calls that change nothing when they are made twice, while the server says that it cannot
+/// now.
+pub async fn request_until_answered(
+    address: &str,
+    method: &str,
+    path: &str,
+    token: &str,
+    body: Option<&Value>,
+) -> std::io::Result<(u16, Value)> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (status, answer) = request(address, method, path, token, body).await?;
+        if status != 503 || Instant::now() > deadline {
+            return Ok((status, answer));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// The body of a plain page.
 pub async fn get_text(address: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
@@ -51,7 +76,8 @@ pub async fn messages(address: &str, token: &str, conversation: &str) -> Vec<Val
     let mut after = 0;
     loop {
         let path = format!("/v1/conversations/{conversation}/messages?after_seq={after}&limit=100");
-        let (status, mut page) = request(address, "GET", &path, token, None).await.unwrap();
+        let asked = request_until_answered(address, "GET", &path, token, None).await;
+        let (status, mut page) = asked.unwrap();
         assert_eq!(status, 200, "{page}");
         all.append(page["messages"].as_array_mut().unwrap());
         match page["next_after_seq"].as_u64() {

@@ -4,13 +4,17 @@
 
 pub mod checker;
 pub mod client;
+pub mod crowd;
 pub mod device;
 pub mod dice;
 pub mod dynamo;
 pub mod dynamo_proxy;
+pub mod fleet;
 pub mod http;
+pub mod meter;
 pub mod model;
 pub mod names;
 pub mod process;
 pub mod redis;
 pub mod s3;
+pub mod talker;

@@ -15,26 +15,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
-mod judge;
-mod scene;
-mod sizes;
 mod weather;
 
 use std::path::Path;
 
 use bluetick_testkit::client::Situation;
-use bluetick_testkit::device::{Device, Happened, Violation};
+use bluetick_testkit::crowd::{
+    ADMIN_KEY, Change, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
+};
+use bluetick_testkit::device::{Device, Happened};
 use bluetick_testkit::dice::Dice;
 use bluetick_testkit::process::{Launcher, ServerProcess};
-use judge::Judge;
 use rustix::process::{Pid, Signal, kill_process};
-use scene::Scene;
-use sizes::Sizes;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use weather::{Change, comings_and_goings, rage};
-
-const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+use weather::rage;
 
 /// Small enough that everything happens within seconds: segments that fill up, backlogs that are capped. By the seed,
 /// checkpoints are taken all the time or hardly ever, and conversations fall asleep at once or stay awake.
@@ -50,53 +44,6 @@ fn launcher(data_dir: &Path, dice: &mut Dice) -> Launcher {
         .with("BLUETICK_STORE__CHECKPOINT_BYTES", "4194304")
         .with("BLUETICK_STORE__CHECKPOINT_IDLE_SECONDS", one_of(["0", "5"]))
         .with("BLUETICK_STORE__AWAKE_CONVERSATIONS", one_of(["4", "1000"]))
-}
-
-/// All of them at once; whoever has something to complain about ends the test.
-async fn all<F: Future<Output = (Device, Option<Violation>)> + Send + 'static>(
-    devices: Vec<Device>,
-    life: impl Fn(Device) -> F,
-) -> Vec<Device> {
-    together(devices.into_iter().map(life).collect()).await
-}
-
-async fn together<F: Future<Output = (Device, Option<Violation>)> + Send + 'static>(
-    lives: Vec<F>,
-) -> Vec<Device> {
-    let mut lives: JoinSet<_> = lives.into_iter().collect();
-    let (mut devices, mut violations) = (Vec::new(), Vec::new());
-    while let Some(ended) = lives.join_next().await {
-        let (device, violation) = ended.unwrap();
-        devices.push(device);
-        violations.extend(violation);
-    }
-    let list: Vec<String> = violations.iter().map(Violation::to_string).collect();
-    assert!(violations.is_empty(), "{} violations:\n{}", list.len(), list.join("\n"));
-    devices.sort_by(|one, other| one.identity.name.cmp(&other.identity.name));
-    devices
-}
-
-/// After this everybody who leaves things unread has some: somebody else says something in every conversation.
-async fn last_words(mut devices: Vec<Device>, scene: &Scene, address: &str) -> Vec<Device> {
-    let judge = Judge::new(scene, address).await;
-    for (conversation, thread) in &judge.threads {
-        let is_in = |device: &&mut Device| thread.members.contains_key(&device.identity.user);
-        let mut speakers: Vec<&mut Device> = devices.iter_mut().filter(is_in).collect();
-        speakers.sort_by_key(|device| scene.lazy.contains(&device.identity.user));
-        for _ in 0..3 {
-            speakers[0].write(conversation);
-        }
-    }
-    let address = address.to_owned();
-    all(devices, |device| flushed(device, address.clone())).await
-}
-
-async fn flushed(device: Device, address: String) -> (Device, Option<Violation>) {
-    device.flush(&address).await
-}
-
-async fn settled(device: Device, address: String) -> (Device, Option<Violation>) {
-    device.settle(&address).await
 }
 
 fn received(devices: &[Device]) -> usize {
@@ -136,9 +83,9 @@ async fn every_device_ends_with_the_history_in_order_and_once_and_all_numbers_ag
     let (mut server, devices, changes) = tokio::join!(rage, together(storm), changes);
 
     let address = server.address.clone();
-    let devices = all(devices, |device| flushed(device, address.clone())).await;
+    let devices = flush(devices, &address).await;
     let devices = last_words(devices, &scene, &address).await;
-    let devices = all(devices, |device| settled(device, address.clone())).await;
+    let devices = settle(devices, &address).await;
 
     let judge = Judge::new(&scene, &address).await;
     let checked = judge.logs(&devices);
@@ -153,7 +100,7 @@ async fn every_device_ends_with_the_history_in_order_and_once_and_all_numbers_ag
     assert_eq!(judge.numbers(&server.address, &standing, &mut dice).await, unread);
     let before = received(&devices);
     let address = server.address.clone();
-    let devices = all(devices, |device| settled(device, address.clone())).await;
+    let devices = settle(devices, &address).await;
     assert_eq!(received(&devices), before, "seed {}: acknowledged messages were sent again", sizes.seed);
     let server = restarted_gently(server, &launcher).await;
     assert_eq!(judge.numbers(&server.address, &standing, &mut dice).await, unread);

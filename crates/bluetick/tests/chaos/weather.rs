@@ -1,18 +1,13 @@
-//! What happens to everybody while the storm lasts: the server is killed, people are taken out of groups and in again.
+//! What happens to everybody while the storm lasts: the server is killed.
 
 use std::time::Duration;
 
-use bluetick_testkit::client::{Situation, stopped};
+use bluetick_testkit::client::Situation;
+use bluetick_testkit::crowd::Sizes;
 use bluetick_testkit::dice::Dice;
-use bluetick_testkit::http::request;
-use bluetick_testkit::names::{ConversationName, UserName};
 use bluetick_testkit::process::{Launcher, ServerProcess};
-use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
-
-use crate::scene::Scene;
-use crate::sizes::Sizes;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Kills the server and starts it again, spread over the whole time, and ends with one that runs.
 pub async fn rage(
@@ -24,73 +19,15 @@ pub async fn rage(
 ) -> ServerProcess {
     let end = Instant::now() + Duration::from_secs(sizes.seconds);
     let share_ms = sizes.seconds * 1000 / u64::from(sizes.kills + 1);
-    announce.send_modify(|now| now.address = Some(server.address.clone()));
+    announce.send_modify(|now| now.addresses = vec![server.address.clone()]);
     for _ in 0..sizes.kills {
         sleep(Duration::from_millis(dice.between(share_ms / 4, share_ms * 5 / 4))).await;
-        announce.send_modify(|now| now.address = None);
+        announce.send_modify(|now| now.addresses.clear());
         server.kill().await;
         server = launcher.start().await;
-        announce.send_modify(|now| now.address = Some(server.address.clone()));
+        announce.send_modify(|now| now.addresses = vec![server.address.clone()]);
     }
     sleep_until(end).await;
     announce.send_modify(|now| now.stop = true);
     server
-}
-
-/// One person with the right to do so takes people out of groups and in again. How many calls were answered.
-pub async fn comings_and_goings(
-    changes: Vec<Change>,
-    mut dice: Dice,
-    mut situation: watch::Receiver<Situation>,
-) -> usize {
-    let mut answered = 0;
-    loop {
-        let now = situation.borrow_and_update().clone();
-        if now.stop {
-            return answered;
-        }
-        if let (Some(address), Some(change)) = (&now.address, dice.pick(&changes).cloned()) {
-            answered += usize::from(change.make(address, &mut dice).await);
-        }
-        let pause = Duration::from_millis(dice.between(20, 200));
-        let _either = timeout(pause, stopped(&mut situation)).await;
-    }
-}
-
-/// Somebody whose coming and going is up to somebody else.
-#[derive(Clone)]
-pub struct Change {
-    group: ConversationName,
-    user: UserName,
-    admin_token: String,
-}
-
-impl Change {
-    pub fn all(scene: &Scene) -> Vec<Change> {
-        let of_plan = |plan: &crate::scene::Plan| -> Vec<Change> {
-            let change = |user: &UserName| Change {
-                group: plan.name.clone(),
-                user: user.clone(),
-                admin_token: scene.tokens[plan.witness()].clone(),
-            };
-            plan.comers_and_goers.iter().map(change).collect()
-        };
-        scene.plans.iter().flat_map(of_plan).collect()
-    }
-
-    /// In or out, whichever comes up. False when the server went away over it.
-    async fn make(&self, address: &str, dice: &mut Dice) -> bool {
-        let path = format!("/v1/conversations/{}/members", self.group);
-        let answer = if dice.below(3) < 2 {
-            let body = json!({"members": [self.user.as_str()]});
-            request(address, "POST", &path, &self.admin_token, Some(&body)).await
-        } else {
-            let path = format!("{path}/{}", self.user);
-            request(address, "DELETE", &path, &self.admin_token, None).await
-        };
-        let Ok((status, answer)) = answer else { return false };
-        let out_already = answer["error"]["code"] == "member_not_found";
-        assert!(status < 300 || out_already, "{} in {}: {status} {answer}", self.user, self.group);
-        true
-    }
 }

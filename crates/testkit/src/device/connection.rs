@@ -67,6 +67,10 @@ impl<'a> Connection<'a> {
         let connecting = tokio::time::timeout(PATIENCE, tokio_tungstenite::connect_async(url));
         let Ok(Ok((socket, _))) = connecting.await else { return Err(Ended::Lost) };
         device.record.connected();
+        if device.is_patient {
+            // Another node may be behind with what it heard from others.
+            device.record.forget_heard();
+        }
         let unsent = device.outbox.len();
         let mut connection = Connection {
             device,

@@ -27,6 +27,8 @@ pub struct Habits {
     pub reader: Reader,
     /// How long it stays away when it stays away for long; 0 for never.
     pub long_absence_ms: u64,
+    /// Never cuts a connection itself.
+    pub stays_connected: bool,
     /// Between two things it does.
     pub pause_ms: u64,
 }

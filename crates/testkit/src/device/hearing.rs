@@ -36,7 +36,11 @@ impl Connection<'_> {
                 self.device.view_mut(&conversation);
             }
             (Some("typing" | "presence" | "pong"), _) => {}
-            (Some("come_back"), _) if self.device.is_patient => {}
+            (Some("come_back"), _) if self.device.is_patient => {
+                let Some(after_ms) = frame["after_ms"].as_u64() else { return Err(self.misspoken(frame)) };
+                self.device.come_back_ms = Some(after_ms);
+                self.device.record.sent_away_ms.push(after_ms);
+            }
             _ => return Err(self.misspoken(frame)),
         }
         Ok(())
@@ -52,6 +56,7 @@ impl Connection<'_> {
             return Ok(());
         }
         self.show(conversation, &message)?;
+        self.device.meter.delivered();
         self.log(Event::Received {
             conversation: conversation.as_str().to_owned(),
             seq: message.seq,
@@ -78,7 +83,9 @@ impl Connection<'_> {
         let joining = self.device.view_mut(conversation).begins_with(message);
         // Whoever is thrown out while it is catching up hears of that, and of nothing it missed before.
         let view = self.device.views.get(conversation);
-        let leaving = view.is_some_and(|view| view.left() || (!self.caught_up && view.ends_with(message)));
+        // So does, in a fleet, whoever is thrown out while what came before is on its way from another node.
+        let may_miss = !self.caught_up || self.device.is_patient;
+        let leaving = view.is_some_and(|view| view.left() || (may_miss && view.ends_with(message)));
         match after {
             Some(after) if message.seq == after + 1 => {}
             Some(after) if message.seq > after && (joining || leaving) => {
@@ -120,6 +127,7 @@ impl Connection<'_> {
             content_type: attempt.content_type.unwrap_or("text").to_owned(),
         };
         self.settle_attempt(message_id);
+        self.device.meter.acknowledged();
         // A duplicate, and a message among those left out, come or came on a way of their own; the ack tells where.
         let left_out = self.is_left_out(conversation, seq);
         // So does one from before the user was thrown out while it was catching up.

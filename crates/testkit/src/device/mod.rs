@@ -26,6 +26,7 @@ pub use view::{Seen, Step, View};
 use crate::checker::{ClientLog, Event};
 use crate::client::Socket;
 use crate::dice::Dice;
+use crate::meter::Meter;
 use crate::names::{ConversationName, DeviceName, Seat, UserName};
 
 /// What a device is from the first day on.
@@ -64,6 +65,9 @@ pub struct Device {
     sent: u64,
     /// See [`Device::patient`].
     is_patient: bool,
+    meter: Arc<Meter>,
+    /// When the server that went away wanted to see it again.
+    come_back_ms: Option<u64>,
     /// Sockets it has walked away from without a word; the server does not know yet.
     abandoned: VecDeque<Socket>,
 }
@@ -81,6 +85,8 @@ impl Device {
             outbox: VecDeque::new(),
             sent: 0,
             is_patient: false,
+            meter: Arc::default(),
+            come_back_ms: None,
             abandoned: VecDeque::new(),
         }
     }
@@ -90,6 +96,12 @@ impl Device {
     /// a server that closes or goes away to come back is no breach. Without this, each of those is a violation.
     pub fn patient(mut self) -> Device {
         self.is_patient = true;
+        self
+    }
+
+    /// What it hears is counted there, beside what others hear.
+    pub fn counted_by(mut self, meter: &Arc<Meter>) -> Device {
+        self.meter = Arc::clone(meter);
         self
     }
 

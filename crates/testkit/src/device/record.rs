@@ -72,6 +72,8 @@ pub struct Record {
     /// attempt of which nothing was heard.
     pub refused: BTreeSet<String>,
     pub happened: Happened,
+    /// When to come back, as servers said that shut down.
+    pub sent_away_ms: Vec<u64>,
     frames: VecDeque<String>,
 }
 
@@ -131,6 +133,11 @@ impl Record {
         let before = *most;
         *most = most.max(told);
         before
+    }
+
+    /// Frames are in order on one connection, and on those to one server. Whoever takes the further of two loses nothing.
+    pub fn forget_heard(&mut self) {
+        self.heard.clear();
     }
 
     pub fn connected(&mut self) {

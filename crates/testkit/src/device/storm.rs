@@ -12,6 +12,8 @@ use crate::client::{Situation, stopped};
 
 /// Sockets that may be left behind at a time.
 const MOST_ABANDONED: usize = 2;
+/// Longer than any test.
+const SPELL_WITHOUT_END_MS: u64 = 3_600_000;
 /// By then a server that is alive has sent everything.
 const SETTLING: Duration = Duration::from_secs(60);
 
@@ -24,13 +26,16 @@ impl Device {
                 self.abandoned.clear();
                 return (self, None);
             }
-            let spell = match &now.address {
-                Some(address) => self.connected_spell(address, &mut situation).await,
+            let spell = match self.dice.pick(&now.addresses).cloned() {
+                Some(address) => self.connected_spell(&address, &mut situation).await,
                 None => Err(Ended::Lost),
             };
             let away_ms = match spell {
                 Ok(()) => self.choose_absence(),
-                Err(Ended::Lost) => self.dice.between(5, 60),
+                Err(Ended::Lost) => match self.come_back_ms.take() {
+                    Some(after_ms) => after_ms,
+                    None => self.dice.between(5, 60),
+                },
                 Err(Ended::Violated(violation)) => return (self, Some(*violation)),
             };
             self.stay_away(away_ms, &mut situation).await;
@@ -58,8 +63,11 @@ impl Device {
         address: &str,
         situation: &mut watch::Receiver<Situation>,
     ) -> Result<(), Ended> {
-        let spell_ms =
-            if self.dice.one_in(6) { self.dice.between(1, 60) } else { self.dice.between(100, 2500) };
+        let spell_ms = match self.dice.below(6) {
+            _ if self.habits.stays_connected => SPELL_WITHOUT_END_MS,
+            0 => self.dice.between(1, 60),
+            _ => self.dice.between(100, 2500),
+        };
         let end = Instant::now() + Duration::from_millis(spell_ms);
         let mut connection = Connection::open(self, address).await?;
         // Some send right away what waits, and something new; some wait until they are caught up.

@@ -24,6 +24,7 @@ fn device() -> Device {
         only_device: true,
         reader: Reader::Eager,
         long_absence_ms: 0,
+        stays_connected: false,
         pause_ms: 10,
     };
     Device::new(identity, habits, Dice::new(1))

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bluetick_testkit::device::{Device, Habits, Identity, Reader};
-use bluetick_testkit::dice::Dice;
-use bluetick_testkit::http::request;
-use bluetick_testkit::names::{ConversationName, DeviceName, Seat, UserName};
 use serde_json::{Value, json};
 
-use crate::ADMIN_KEY;
-use crate::sizes::Sizes;
+use super::{ADMIN_KEY, Sizes};
+use crate::device::{Device, Habits, Identity, Reader};
+use crate::dice::Dice;
+use crate::http::{request, request_until_answered};
+use crate::names::{ConversationName, DeviceName, Seat, UserName};
 
 /// Up to this size everybody is told of everybody's ticks at once; above, they are gathered.
 const SMALL_GROUP: usize = 16;
@@ -89,6 +88,7 @@ impl Scene {
                 only_device: number < users.len() && number >= second,
                 reader: if self.lazy.contains(user) { Reader::Lazy } else { Reader::Eager },
                 long_absence_ms,
+                stays_connected: false,
                 pause_ms: dice.between(60, 240),
             };
             Device::new(identity, habits, dice.fork())
@@ -145,7 +145,8 @@ fn gatherings(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(Vec<Use
 
 async fn mint(address: &str, user: &UserName) -> String {
     let body = json!({"user_id": user.as_str(), "ttl_s": 86400});
-    let (status, answer) = request(address, "POST", "/v1/tokens", ADMIN_KEY, Some(&body)).await.unwrap();
+    let asked = request_until_answered(address, "POST", "/v1/tokens", ADMIN_KEY, Some(&body)).await;
+    let (status, answer) = asked.unwrap();
     assert!(status < 300, "{answer}");
     answer["token"].as_str().unwrap().to_owned()
 }

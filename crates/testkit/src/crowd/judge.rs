@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use bluetick_testkit::checker::{Checked, Event, Histories, check};
-use bluetick_testkit::device::{Boundaries, Device, Trouble};
-use bluetick_testkit::dice::Dice;
-use bluetick_testkit::http::{messages, request};
-use bluetick_testkit::model::{Receipts, Testimony, Thread};
-use bluetick_testkit::names::{ConversationName, UserName};
 use serde_json::{Value, json};
 
-use crate::scene::Scene;
+use super::Scene;
+use crate::checker::{Checked, Event, Histories, check};
+use crate::device::{Boundaries, Device, Trouble};
+use crate::dice::Dice;
+use crate::http::{messages, request_until_answered};
+use crate::model::{Receipts, Testimony, Thread};
+use crate::names::{ConversationName, UserName};
 
 /// Of every member of every conversation.
 pub type Standing = BTreeMap<ConversationName, BTreeMap<UserName, Boundaries>>;
@@ -305,7 +305,8 @@ impl<'a> Judge<'a> {
         path: &str,
         body: Option<&Value>,
     ) -> Value {
-        let answer = request(address, method, path, &self.scene.tokens[user], body).await;
+        let token = &self.scene.tokens[user];
+        let answer = request_until_answered(address, method, path, token, body).await;
         let (status, answer) = answer.expect("the server is there");
         assert!(status < 300, "seed {}: {user}: {method} {path}: {status} {answer}", self.scene.seed);
         answer

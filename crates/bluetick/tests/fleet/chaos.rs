@@ -1,0 +1,121 @@
+//! Everything at once, by chance and by a seed: nodes are killed and restarted, Redis forgets, dies and stops, and what is
+//! between the nodes and the tables breaks in all its ways. Sizes come from the environment, as those of the other
+//! chaos: see `tests/chaos/main.rs`.
+
+use std::time::Duration;
+
+use bluetick_testkit::crowd::Sizes;
+use bluetick_testkit::dice::Dice;
+use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
+use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::redis::RedisServer;
+use tokio::task::block_in_place;
+use tokio::time::{Instant, sleep};
+
+use crate::ground::Ground;
+use crate::load::{Crowd, measure};
+use crate::tables::fleet_behind_proxies;
+
+const NODES: usize = 3;
+
+/// Small where the environment says nothing else: it runs beside all other tests.
+fn sizes() -> Sizes {
+    let given = |name: &str| std::env::var_os(format!("BLUETICK_CHAOS_{name}")).is_some();
+    let sizes = Sizes::from_environment();
+    Sizes {
+        // One machine bears three nodes and their engines, so the crowd is a fraction of what one embedded server takes.
+        clients: if given("CLIENTS") { (sizes.clients / 5).max(18) } else { 18 },
+        conversations: if given("CONVERSATIONS") { (sizes.conversations / 5).max(8) } else { 8 },
+        seconds: if given("SECONDS") { sizes.seconds } else { 20 },
+        ..sizes
+    }
+}
+
+/// Once in a while something happens.
+struct Fate<'a> {
+    dice: Dice,
+    redis: &'a mut RedisServer,
+    proxies: &'a [DynamoProxy],
+}
+
+impl Fate<'_> {
+    async fn strike(&mut self, fleet: &mut Fleet) {
+        let node = self.dice.below(NODES as u64) as usize;
+        let time = Duration::from_millis(self.dice.between(100, 3_000));
+        match self.dice.below(9) {
+            0 | 1 => {
+                println!("kill -9 of node {node}");
+                fleet.kill(node).await;
+                sleep(time).await;
+                fleet.start_again(node).await;
+            }
+            2 => {
+                println!("node {node} is drained");
+                let status = fleet.drain(node).await;
+                assert!(status.success(), "{status}");
+                fleet.start_again(node).await;
+            }
+            3 => {
+                println!("Redis is emptied");
+                self.redis.command(&["FLUSHALL"]);
+            }
+            4 => {
+                println!("Redis dies for {time:?}");
+                block_in_place(|| self.redis.stop());
+                sleep(time).await;
+                block_in_place(|| self.redis.start_again_empty());
+            }
+            5 => {
+                println!("Redis stops for {time:?}");
+                self.redis.pause();
+                sleep(time).await;
+                self.redis.resume();
+            }
+            6 => {
+                println!("node {node} stops for {time:?}");
+                fleet.pause(node);
+                sleep(time).await;
+                fleet.resume(node);
+            }
+            _ => {
+                println!("the tables are in trouble for {time:?}");
+                for proxy in self.proxies {
+                    let mut rule = |fault| Rule::sometimes(self.dice.below(12), fault);
+                    proxy.meet([
+                        rule(Fault::TableThrottled),
+                        rule(Fault::ErrorBefore),
+                        rule(Fault::ErrorAfter),
+                        rule(Fault::CutBefore),
+                        rule(Fault::CutAfter),
+                        rule(Fault::Slow(Duration::from_millis(300))),
+                    ]);
+                }
+                sleep(time).await;
+                self.proxies.iter().for_each(DynamoProxy::pass);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_breaks_at_once_and_every_device_ends_with_the_history_in_order_and_once() {
+    let sizes = sizes();
+    let mut redis = RedisServer::start();
+    let ground = Ground::on(&redis).await;
+    let (mut fleet, proxies) = fleet_behind_proxies(&ground, NODES, sizes.seed).await;
+    let crowd = Crowd::gather(&fleet, sizes).await;
+    let mut fate = Fate { dice: Dice::new(sizes.seed ^ 0xFA7E), redis: &mut redis, proxies: &proxies };
+    let verdict = crowd
+        .storm(&mut fleet, async |fleet, meter| {
+            let end = Instant::now() + Duration::from_secs(sizes.seconds);
+            let mut strikes = 0;
+            while Instant::now() < end {
+                measure(meter, "calm", Duration::from_millis(fate.dice.between(200, 2_000))).await;
+                fate.strike(fleet).await;
+                strikes += 1;
+            }
+            println!("{strikes} strikes");
+        })
+        .await;
+    println!("{verdict:?}");
+}

@@ -1,0 +1,115 @@
+//! A crowd on a fleet: devices that come back to any node that lives, while something is done to the servers, and the
+//! judgement over all of them afterwards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_testkit::crowd::{
+    Change, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
+};
+use bluetick_testkit::device::{Device, Happened};
+use bluetick_testkit::dice::Dice;
+use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::meter::{Meter, Reading};
+use tokio::time::{Instant, sleep};
+
+/// How large the crowd is that a machine with two cores bears beside three servers and their engines.
+pub fn sizes(seconds: u64) -> Sizes {
+    Sizes { clients: 18, conversations: 8, seconds, ..Sizes::from_environment() }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Crowd {
+    pub sizes: Sizes,
+    pub scene: Scene,
+    pub devices: Vec<Device>,
+    pub meter: Arc<Meter>,
+    dice: Dice,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Verdict {
+    pub happened: Happened,
+    /// When everybody was told to come back, by servers that shut down.
+    pub sent_away_ms: Vec<u64>,
+}
+
+impl Crowd {
+    pub async fn gather(fleet: &Fleet, sizes: Sizes) -> Crowd {
+        println!("{sizes}");
+        let mut dice = Dice::new(sizes.seed);
+        let scene = Scene::set_up(fleet.address(0), &sizes, &mut dice).await;
+        let meter: Arc<Meter> = Arc::default();
+        let devices = scene.devices(&sizes, &mut dice).into_iter();
+        let mut devices: Vec<Device> = devices.map(|device| device.patient().counted_by(&meter)).collect();
+        for device in &mut devices {
+            device.habits.pause_ms *= 2;
+        }
+        Crowd { sizes, scene, devices, meter, dice }
+    }
+
+    /// Lives until `disturbance` is over, and is judged.
+    pub async fn storm(
+        mut self,
+        fleet: &mut Fleet,
+        disturbance: impl AsyncFnOnce(&mut Fleet, &Meter),
+    ) -> Verdict {
+        let situation = fleet.situation();
+        let storm: Vec<_> = self.devices.drain(..).map(|device| device.storm(situation.clone())).collect();
+        let changes = comings_and_goings(Change::all(&self.scene), self.dice.fork(), situation);
+        let meter = Arc::clone(&self.meter);
+        let warm = 2 * self.sizes.clients as u64;
+        let disturbance = async {
+            // Servers and engines that have just started are slow at first.
+            let start = Instant::now();
+            while meter.read().acknowledged < warm && start.elapsed() < PATIENCE {
+                sleep(Duration::from_millis(50)).await;
+            }
+            disturbance(fleet, &meter).await;
+            fleet.stop_the_crowd();
+        };
+        let ((), devices, changes) = tokio::join!(disturbance, together(storm), changes);
+        println!("{changes} changes of members");
+        self.devices = devices;
+        self.judge(fleet).await
+    }
+
+    /// Everybody is brought up to date, each part of it by another node, and everything is compared.
+    async fn judge(mut self, fleet: &Fleet) -> Verdict {
+        let addresses = fleet.addresses();
+        let node = |number: usize| addresses[number % addresses.len()].as_str();
+        let devices = flush(self.devices, node(0)).await;
+        let devices = last_words(devices, &self.scene, node(1)).await;
+        let devices = settle(devices, node(2)).await;
+        let judge = Judge::new(&self.scene, node(0)).await;
+        let checked = judge.logs(&devices);
+        let compared = judge.views(&devices);
+        judge.ticks_within_bounds(node(1), &devices).await;
+        let standing = judge.last_marks(node(2), &devices, &mut self.dice).await;
+        for address in &addresses {
+            judge.numbers(address, &standing, &mut self.dice).await;
+        }
+        let complaints = fleet.complaints();
+        let seed = self.sizes.seed;
+        assert!(complaints.is_empty(), "seed {seed}: the servers logged\n{}", complaints.join("\n"));
+        let happened =
+            devices.iter().fold(Happened::default(), |sum, device| sum.and(device.record.happened));
+        let voids = judge.threads.values().flat_map(|thread| &thread.messages);
+        let voids = voids.filter(|message| message.is_void()).count();
+        let sent_away_ms = devices.iter().flat_map(|device| device.record.sent_away_ms.clone()).collect();
+        println!("{checked:?}\n{happened:?}\n{compared} messages compared, {voids} voids");
+        assert!(checked.acknowledged > self.sizes.clients, "hardly any traffic");
+        Verdict { happened, sent_away_ms }
+    }
+}
+
+/// Prints how much is acknowledged in a while, and returns it.
+pub async fn measure(meter: &Meter, what: &str, time: Duration) -> Reading {
+    let (before, start) = (meter.read(), Instant::now());
+    sleep(time).await;
+    let reading = meter.read().since(before);
+    println!("{what}: {:.0} acks/s", reading.acknowledged_per_second(start.elapsed()));
+    reading
+}

@@ -1,0 +1,94 @@
+//! Nodes die and are restarted while everybody talks: their clients go on elsewhere and end complete.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::time::Duration;
+
+use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::redis::RedisServer;
+use tokio::time::{Instant, sleep};
+
+use crate::graph::Graph;
+use crate::ground::Ground;
+use crate::load::{Crowd, measure, sizes};
+
+const MOMENT: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Until a node counts so many that live, itself included.
+async fn counts(fleet: &Fleet, number: usize, living: u64) -> Duration {
+    let start = Instant::now();
+    while fleet.metric(number, "bluetick_nodes").await != living {
+        assert!(start.elapsed() < PATIENCE, "node {number} does not count {living} nodes");
+        sleep(Duration::from_millis(100)).await;
+    }
+    start.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_killed_in_the_middle_of_traffic_and_its_clients_go_on_elsewhere() {
+    let redis = RedisServer::start();
+    let mut fleet = Ground::on(&redis).await.fleet(3).await;
+    let crowd = Crowd::gather(&fleet, sizes(20)).await;
+    let verdict = crowd
+        .storm(&mut fleet, async |fleet, meter| {
+            counts(fleet, 0, 3).await;
+            measure(meter, "before", MOMENT).await;
+            fleet.kill(1).await;
+            let after = measure(meter, "after the kill", MOMENT).await;
+            assert!(after.acknowledged > 0, "nothing could be sent");
+            for other in [0, 2] {
+                println!("node {other} knew after {:?}", MOMENT + counts(fleet, other, 2).await);
+            }
+            fleet.start_again(1).await;
+            counts(fleet, 1, 3).await;
+            measure(meter, "with a new one in its place", MOMENT).await;
+        })
+        .await;
+    assert!(verdict.happened.connections > 18, "{verdict:?}");
+}
+
+/// Every node is restarted, one after the other, and nobody cuts a connection but they. With `BLUETICK_BLESS` the graph
+/// goes into the documents.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_restart_under_load_loses_nothing_and_sends_everybody_away_spread_over_time() {
+    let redis = RedisServer::start();
+    let mut fleet = Ground::on(&redis).await.fleet(3).await;
+    let mut crowd = Crowd::gather(&fleet, sizes(20)).await;
+    for device in &mut crowd.devices {
+        device.habits.stays_connected = true;
+    }
+    let mut graph = Graph { step: Duration::from_millis(500), steps: Vec::new(), away: Vec::new() };
+    let verdict = crowd
+        .storm(&mut fleet, async |fleet, meter| {
+            let (is_over, start) = (Cell::new(false), Instant::now());
+            let rolling = async {
+                sleep(MOMENT).await;
+                for node in 0..fleet.len() {
+                    let from = start.elapsed();
+                    let status = fleet.drain(node).await;
+                    assert!(status.success(), "{status}");
+                    fleet.start_again(node).await;
+                    graph.away.push((from, start.elapsed()));
+                    counts(fleet, node, 3).await;
+                    sleep(MOMENT).await;
+                }
+                is_over.set(true);
+            };
+            let ((), steps) = tokio::join!(rolling, meter.watch(graph.step, || is_over.get()));
+            graph.steps = steps;
+        })
+        .await;
+    for (at, step) in graph.steps.iter().enumerate() {
+        println!("{:>5.1} s: {step:?}", at as f64 * graph.step.as_secs_f64());
+    }
+    if std::env::var_os("BLUETICK_BLESS").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rolling-restart.svg");
+        std::fs::write(path, graph.svg()).unwrap();
+    }
+    let away = &verdict.sent_away_ms;
+    // Not everybody: whoever is asking something beside the connection finds it closed.
+    assert!(away.len() > 3, "hardly anybody was told when to come back: {verdict:?}");
+    let (first, last) = (away.iter().min().unwrap(), away.iter().max().unwrap());
+    assert!(last - first > 1_000, "they all come back at once: {away:?}");
+}

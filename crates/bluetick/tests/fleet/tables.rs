@@ -1,0 +1,65 @@
+//! What is between the nodes and the tables throttles, fails, loses answers and is slow, by chance, while everybody
+//! talks. A client sees an ack, a refusal for the moment or a close; never an ack for what is not there.
+
+use std::time::Duration;
+
+use bluetick_testkit::crowd::ADMIN_KEY;
+use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
+use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::redis::RedisServer;
+
+use crate::ground::Ground;
+use crate::load::{Crowd, measure, sizes};
+
+/// Nodes, each with a proxy of its own before the tables.
+pub async fn fleet_behind_proxies(ground: &Ground, nodes: usize, seed: u64) -> (Fleet, Vec<DynamoProxy>) {
+    let mut proxies = Vec::new();
+    for number in 0..nodes {
+        proxies.push(DynamoProxy::start(ground.dynamo().address(), seed + number as u64).await);
+    }
+    let fleet = Fleet::start(nodes, |number, data_dir| {
+        ground.launcher(data_dir, &proxies[number].endpoint()).with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
+    });
+    (fleet.await, proxies)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tables_throttle_fail_lose_answers_and_are_slow_while_everybody_talks() {
+    let redis = RedisServer::start();
+    let ground = Ground::on(&redis).await;
+    let sizes = sizes(20);
+    let (mut fleet, proxies) = fleet_behind_proxies(&ground, 2, sizes.seed).await;
+    let crowd = Crowd::gather(&fleet, sizes).await;
+    let troubles: [(&str, &[Rule]); 4] = [
+        (
+            "throttled",
+            &[Rule::sometimes(15, Fault::TableThrottled), Rule::sometimes(10, Fault::AccountThrottled)],
+        ),
+        ("failing", &[Rule::sometimes(15, Fault::ErrorBefore), Rule::sometimes(5, Fault::CutBefore)]),
+        (
+            "answers lost",
+            &[
+                Rule::sometimes(8, Fault::ErrorAfter),
+                Rule::sometimes(8, Fault::CutAfter),
+                Rule::sometimes(2, Fault::SilenceAfter),
+            ],
+        ),
+        ("slow", &[Rule::sometimes(20, Fault::Slow(Duration::from_millis(400)))]),
+    ];
+    let verdict = crowd
+        .storm(&mut fleet, async |_, meter| {
+            measure(meter, "before", Duration::from_secs(2)).await;
+            for (what, rules) in troubles {
+                let before: u64 = proxies.iter().map(DynamoProxy::faults).sum();
+                proxies.iter().for_each(|proxy| proxy.meet(rules.iter().cloned()));
+                measure(meter, what, Duration::from_secs(4)).await;
+                let faults = proxies.iter().map(DynamoProxy::faults).sum::<u64>() - before;
+                println!("{what}: {faults} requests");
+                assert!(faults > 0, "{what}: nothing was broken");
+            }
+            proxies.iter().for_each(DynamoProxy::pass);
+            measure(meter, "after", Duration::from_secs(2)).await;
+        })
+        .await;
+    println!("{} refused for the moment", verdict.happened.put_off);
+}

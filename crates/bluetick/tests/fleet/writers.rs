@@ -1,0 +1,156 @@
+//! A node has a place for a message and does not write to it: because it dies, or because it is slow. Whoever meets the
+//! hole closes it with a void, order stays dense, and the writer's client gets one ack with another place.
+
+use std::time::Duration;
+
+use bluetick_testkit::checker::Stored;
+use bluetick_testkit::crowd::ADMIN_KEY;
+use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
+use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::http::{history, messages};
+use bluetick_testkit::redis::RedisServer;
+use bluetick_testkit::talker::Talker;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::chat::{mint, open};
+use crate::ground::Ground;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Alice at the node whose writes can be held back, Bob at another one.
+struct Scene {
+    redis: RedisServer,
+    fleet: Fleet,
+    proxy: DynamoProxy,
+    tokens: [String; 2],
+    chat: String,
+    alice: Talker,
+    bob: Talker,
+}
+
+impl Scene {
+    async fn set_up() -> Scene {
+        let redis = RedisServer::start();
+        let ground = Ground::on(&redis).await;
+        let proxy = DynamoProxy::start(ground.dynamo().address(), 1).await;
+        let endpoints = [proxy.endpoint(), ground.dynamo().endpoint()];
+        let fleet = Fleet::start(2, |number, data_dir| {
+            ground
+                .launcher(data_dir, &endpoints[number])
+                .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
+                // One attempt, which is late.
+                .with("BLUETICK_STORE__DYNAMODB__ATTEMPT_TIMEOUT_MS", "60000")
+                .with("BLUETICK_STORE__DYNAMODB__DEADLINE_MS", "60000")
+        })
+        .await;
+        let tokens = [
+            mint(fleet.address(0), ADMIN_KEY, "alice").await,
+            mint(fleet.address(1), ADMIN_KEY, "bob").await,
+        ];
+        let chat = open(fleet.address(0), &tokens[0], &json!({"kind": "direct", "peer": "bob"})).await;
+        let mut alice = Talker::connect(fleet.address(0), &tokens[0]).await;
+        let mut bob = Talker::connect(fleet.address(1), &tokens[1]).await;
+        alice.send(&chat, "a1", "hello").await;
+        assert_eq!(alice.hear("ack").await["seq"], 1);
+        assert_eq!(bob.hear("message").await["seq"], 1);
+        Scene { redis, fleet, proxy, tokens, chat, alice, bob }
+    }
+
+    /// Alice sends, and her node has a place for it and does not write.
+    async fn alice_is_held_back(&mut self, delay: Duration) {
+        self.proxy.meet([Rule::always(Fault::Slow(delay)).on("PutItem")]);
+        self.alice.send(&self.chat, "a2", "late").await;
+        self.reserved(2).await;
+    }
+
+    async fn reserved(&self, place: u64) {
+        let start = Instant::now();
+        let pattern = format!("*:c:{}", self.chat);
+        let key = self.redis.command(&["KEYS", &pattern]).many()[0].text();
+        while self.redis.command(&["HGET", &key, "reserved"]).text() != place.to_string() {
+            assert!(start.elapsed() < PATIENCE, "no place was reserved");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Content types and ids, as every node that runs has them, without a hole.
+    async fn history(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for address in self.fleet.addresses() {
+            let stored = history(&address, &self.tokens[1], &self.chat).await;
+            let seqs: Vec<u64> = stored.iter().map(|Stored { seq, .. }| *seq).collect();
+            assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "a hole");
+            let all = messages(&address, &self.tokens[1], &self.chat).await;
+            let text = |message: &serde_json::Value, field: &str| message[field].as_str().unwrap().to_owned();
+            let all = all.iter().map(|message| {
+                let kind = text(message, "content_type");
+                let id = if kind == "void" { String::new() } else { text(message, "message_id") };
+                (kind, id)
+            });
+            found.push(all.collect::<Vec<_>>());
+        }
+        assert!(found.windows(2).all(|pair| pair[0] == pair[1]), "{found:#?}");
+        found.remove(0)
+    }
+}
+
+fn expected(rows: &[(&str, &str)]) -> Vec<(String, String)> {
+    rows.iter().map(|(kind, id)| ((*kind).to_owned(), (*id).to_owned())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_whose_writer_died_becomes_a_void_and_everybody_goes_on() {
+    let mut scene = Scene::set_up().await;
+    scene.alice_is_held_back(10 * PATIENCE).await;
+    scene.fleet.kill(0).await;
+    scene.bob.send(&scene.chat, "b1", "are you there?").await;
+    assert_eq!(scene.bob.hear("ack").await["seq"], 3, "behind the place that is held");
+    let void = scene.bob.hear("message").await;
+    assert_eq!((&void["seq"], &void["content_type"]), (&json!(2), &json!("void")));
+
+    // Her client has heard nothing, comes back elsewhere and sends it again.
+    let mut alice = Talker::connect(scene.fleet.address(1), &scene.tokens[0]).await;
+    alice.send(&scene.chat, "a2", "late").await;
+    let ack = alice.hear("ack").await;
+    assert_eq!((&ack["seq"], &ack["duplicate"]), (&json!(4), &json!(false)));
+    assert_eq!(scene.bob.hear("message").await["seq"], 4);
+    let rows = [("text", "a1"), ("void", ""), ("text", "b1"), ("text", "a2")];
+    assert_eq!(scene.history().await, expected(&rows));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_closes_the_hole_of_a_writer_that_died() {
+    let mut scene = Scene::set_up().await;
+    scene.alice_is_held_back(10 * PATIENCE).await;
+    scene.fleet.kill(0).await;
+    // Nobody knows of the place until somebody writes above it; then whoever reads first meets the hole.
+    scene.bob.send(&scene.chat, "b1", "are you there?").await;
+    let rows = [("text", "a1"), ("void", ""), ("text", "b1")];
+    let start = Instant::now();
+    while scene.history().await.len() < rows.len() {
+        assert!(start.elapsed() < PATIENCE, "the second message never came");
+    }
+    assert_eq!(scene.history().await, expected(&rows));
+    assert_eq!(scene.bob.hear("ack").await["seq"], 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_is_only_slow_loses_its_place_and_its_client_gets_one_ack_with_another() {
+    let mut scene = Scene::set_up().await;
+    scene.alice_is_held_back(Duration::from_secs(3)).await;
+    scene.bob.send(&scene.chat, "b1", "are you there?").await;
+    assert_eq!(scene.bob.hear("ack").await["seq"], 3);
+    assert_eq!(scene.bob.hear("message").await["content_type"], "void");
+    scene.proxy.pass();
+
+    let ack = scene.alice.hear("ack").await;
+    assert_eq!((&ack["message_id"], &ack["seq"]), (&json!("a2"), &json!(4)));
+    assert_eq!(scene.bob.hear("message").await["message_id"], "a2");
+    let rows = [("text", "a1"), ("void", ""), ("text", "b1"), ("text", "a2")];
+    assert_eq!(scene.history().await, expected(&rows));
+    // One more of each, so that an ack too many would have come before.
+    scene.alice.send(&scene.chat, "a3", "again").await;
+    assert_eq!(scene.alice.hear("ack").await["message_id"], "a3");
+    assert_eq!(scene.alice.unheard("ack"), 0);
+}

@@ -1,0 +1,232 @@
+//! How many requests a message costs, counted on DynamoDB Local and a real Redis: before the ack, and behind it.
+//!
+//! Two nodes; the one who writes is connected to the first, the one who reads to the second. Everything is at hand that
+//! is at hand in the middle of a conversation. The table in docs/fleet.md is what this prints.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod rows_common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bluetick_core::ports::{
+    Append, CommitListener, Committed, Creation, Fleet, Mark, NewConversation, Store,
+};
+use bluetick_core::time::{Clock, SystemClock};
+use bluetick_core::{ContentType, ConversationId, Epoch, MarkKind, MessageId, Seq, UserId};
+use bluetick_store_cloud::hints::redis::RedisHints;
+use bluetick_store_cloud::neighbours::redis::RedisNeighbours;
+use bluetick_store_cloud::redis::{Redis, RedisCounters, RedisSettings};
+use bluetick_store_cloud::rows::dynamo::{DynamoRows, Operation, RequestCounts};
+use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
+use bluetick_testkit::dynamo::DynamoServer;
+use bluetick_testkit::redis::RedisServer;
+use tokio::time::{Instant, sleep};
+
+const MESSAGES: u64 = 1_000;
+/// Longer than between the two looks of a node that has just started.
+const AFTER_START: Duration = Duration::from_secs(5);
+/// What is asked behind an answer is asked by then.
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// Hears how many messages were told at a node.
+#[derive(Default)]
+struct Ear(AtomicU64);
+
+impl CommitListener for Ear {
+    fn committed(&self, batch: Vec<Committed>) {
+        self.0.fetch_add(batch.len() as u64, Ordering::SeqCst);
+    }
+}
+
+struct Node {
+    store: CloudStore,
+    rows: DynamoRows,
+    /// What is asked besides the heartbeat and the news, which have a connection of their own.
+    redis: Arc<Redis>,
+    post: Arc<Redis>,
+    ear: Arc<Ear>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    rows: RequestCounts,
+    redis: RedisCounters,
+}
+
+impl Node {
+    async fn start(name: &str, redis: &RedisServer) -> Node {
+        let server = DynamoServer::shared().await;
+        let rows = rows_common::rows_through(&rows_common::settings(server.endpoint())).await;
+        let settings =
+            RedisSettings { urls: vec![redis.url()], timeout_ms: 10_000, ..RedisSettings::default() };
+        let [redis, post] = [Redis::open(settings.clone()).await, Redis::open(settings).await];
+        let (redis, post) = (Arc::new(redis.unwrap()), Arc::new(post.unwrap()));
+        redis.up().await;
+        post.up().await;
+        let (ear, node) = (Arc::new(Ear::default()), NodeId::new(name));
+        let store = CloudStore::open(CloudParts {
+            rows: Arc::new(rows.clone()),
+            hints: Arc::new(RedisHints::new(Arc::clone(&redis))),
+            neighbours: Arc::new(RedisNeighbours::new(Arc::clone(&post), node.clone())),
+            node,
+            listener: ear.clone(),
+            clock: Arc::new(SystemClock),
+            epoch: Epoch::FIRST,
+            // Whatever is written once in a while is written at the end.
+            settings: EngineSettings {
+                flush_interval_ms: 3_600_000,
+                health_interval_ms: 3_600_000,
+                ..EngineSettings::default()
+            },
+        });
+        Node { store, rows, redis, post, ear }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { rows: self.rows.counters(), redis: self.redis.counters() }
+    }
+
+    async fn hears(&self, messages: u64) {
+        let start = Instant::now();
+        while self.ear.0.load(Ordering::SeqCst) < messages {
+            assert!(start.elapsed() < Duration::from_secs(60), "the news did not come");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn counts_nodes(&self, nodes: u64) {
+        let start = Instant::now();
+        while self.store_counters() != nodes {
+            assert!(start.elapsed() < Duration::from_secs(60), "the nodes do not know each other");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Until nothing was asked for a while. A node that has just started looks twice whether somebody missed something.
+    async fn is_quiet(&self, time: Duration) {
+        let mut since = (Instant::now(), self.counts());
+        while since.0.elapsed() < time {
+            sleep(Duration::from_millis(50)).await;
+            let now = self.counts();
+            if now != since.1 {
+                since = (Instant::now(), now);
+            }
+        }
+    }
+
+    fn store_counters(&self) -> u64 {
+        Fleet::counters(&self.store).map_or(0, |counters| counters.nodes)
+    }
+}
+
+/// One line of the table: what was asked between two moments, by how many nodes so ever.
+fn line(what: &str, before: &[Counts], after: &[Counts]) -> String {
+    let rows = |operation: Operation| {
+        let of = |counts: &[Counts]| counts.iter().map(|counts| counts.rows.of(operation)).sum::<u64>();
+        of(after) - of(before)
+    };
+    let redis = |of: fn(&RedisCounters) -> u64| {
+        let sum = |counts: &[Counts]| counts.iter().map(|counts| of(&counts.redis)).sum::<u64>();
+        sum(after) - sum(before)
+    };
+    format!(
+        "| {what} | {} | {} | {} | {} | {} | {} |",
+        redis(|redis| redis.round_trips),
+        redis(|redis| redis.calls),
+        rows(Operation::PutItem),
+        rows(Operation::DeleteItem),
+        rows(Operation::GetItem) + rows(Operation::BatchGetItem),
+        rows(Operation::Query),
+    )
+}
+
+async fn say(node: &Node, conversation: ConversationId, sender: &UserId, number: u64) -> Seq {
+    let now = SystemClock.now();
+    let append = Append {
+        conversation,
+        sender: sender.clone(),
+        message_id: MessageId::from_stored(&format!("m{number}")),
+        content_type: ContentType::Text,
+        content: "as long as most messages are".into(),
+        timestamp: now,
+        received_at: now,
+        retry_after: None,
+        origin: None,
+    };
+    node.store.append(append).await.unwrap().await.unwrap().seq
+}
+
+async fn mark(node: &Node, conversation: ConversationId, user: &UserId, kind: MarkKind, seq: Seq) {
+    let mark = Mark { conversation, user: user.clone(), kind, seq, origin: None };
+    node.store.mark(mark).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_to_somebody_online_costs_one_reserve_and_one_conditional_put_before_its_ack() {
+    let redis = RedisServer::start();
+    let [here, there] = [Node::start("here", &redis).await, Node::start("there", &redis).await];
+    here.counts_nodes(2).await;
+    there.counts_nodes(2).await;
+    let name = |name: &str| format!("{name}{}", std::process::id()).parse::<UserId>().unwrap();
+    let (alice, bob) = (name("alice"), name("bob"));
+    here.store.came(&alice).await;
+    there.store.came(&bob).await;
+    let id = ConversationId::direct(&alice, &bob);
+    let new = NewConversation {
+        id,
+        creation: Creation::Direct { peer: bob.clone() },
+        created_by: alice.clone(),
+        created_at: SystemClock.now(),
+    };
+    here.store.open_conversation(new).await.unwrap();
+    // In the middle of a conversation: members, standing and room are at hand.
+    for number in 0..10 {
+        let seq = say(&here, id, &alice, number).await;
+        mark(&there, id, &bob, MarkKind::Read, seq).await;
+    }
+
+    here.is_quiet(AFTER_START).await;
+    there.is_quiet(AFTER_START).await;
+
+    let mut table = vec![
+        "| per 1,000 messages | Redis round trips | scripts and commands | PutItem | DeleteItem | GetItem, BatchGetItem | Query |"
+            .to_owned(),
+        "|---|---|---|---|---|---|---|".to_owned(),
+    ];
+    let (start, post) = ([here.counts(), there.counts()], here.post.counters());
+    for number in 0..MESSAGES {
+        let before = here.counts();
+        say(&here, id, &alice, 10 + number).await;
+        let after = here.counts();
+        let expected = line("", &[before], &[after]);
+        // The reserve, and beside the put a touch of both inboxes in one round trip.
+        assert_eq!(expected, "|  | 2 | 3 | 1 | 0 | 0 | 0 |", "message {number}");
+        assert_eq!(after.rows.all() - before.rows.all(), 1, "one request to the tables, the put");
+    }
+    there.hears(10 + MESSAGES).await;
+    table.push(line("send, at the sender's node", &start[..1], &[here.counts()]));
+    let news = |redis: RedisCounters| Counts { rows: RequestCounts::default(), redis };
+    let (before, after) = (news(post), news(here.post.counters()));
+    table.push(line("news to the receiver's node, and heartbeats meanwhile", &[before], &[after]));
+    table.push(line("at the receiver's node", &start[1..], &[there.counts()]));
+
+    for (what, kind) in
+        [("`delivered`, one for each", MarkKind::Delivered), ("`read`, one for each", MarkKind::Read)]
+    {
+        let before = [here.counts(), there.counts()];
+        for number in 0..MESSAGES {
+            mark(&there, id, &bob, kind, Seq::new(11 + number)).await;
+        }
+        there.is_quiet(MOMENT).await;
+        table.push(line(what, &before, &[here.counts(), there.counts()]));
+    }
+
+    let before = [here.counts(), there.counts()];
+    here.store.close().await;
+    there.store.close().await;
+    table.push(line("rows written once in a while, in all", &before, &[here.counts(), there.counts()]));
+    println!("{}", table.join("\n"));
+}

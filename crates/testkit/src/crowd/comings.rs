@@ -1,0 +1,76 @@
+//! What happens to everybody while they talk: people are taken out of groups and in again.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::{Plan, Scene};
+use crate::client::{Situation, stopped};
+use crate::dice::Dice;
+use crate::http::request;
+use crate::names::{ConversationName, UserName};
+
+/// One person with the right to do so takes people out of groups and in again. How many calls were answered.
+pub async fn comings_and_goings(
+    changes: Vec<Change>,
+    mut dice: Dice,
+    mut situation: watch::Receiver<Situation>,
+) -> usize {
+    let mut answered = 0;
+    loop {
+        let now = situation.borrow_and_update().clone();
+        if now.stop {
+            return answered;
+        }
+        let address = dice.pick(&now.addresses).cloned();
+        if let (Some(address), Some(change)) = (address, dice.pick(&changes).cloned()) {
+            answered += usize::from(change.make(&address, &mut dice).await);
+        }
+        let pause = Duration::from_millis(dice.between(20, 200));
+        let _either = timeout(pause, stopped(&mut situation)).await;
+    }
+}
+
+/// Somebody whose coming and going is up to somebody else.
+#[derive(Clone)]
+pub struct Change {
+    group: ConversationName,
+    user: UserName,
+    admin_token: String,
+}
+
+impl Change {
+    pub fn all(scene: &Scene) -> Vec<Change> {
+        let of_plan = |plan: &Plan| -> Vec<Change> {
+            let change = |user: &UserName| Change {
+                group: plan.name.clone(),
+                user: user.clone(),
+                admin_token: scene.tokens[plan.witness()].clone(),
+            };
+            plan.comers_and_goers.iter().map(change).collect()
+        };
+        scene.plans.iter().flat_map(of_plan).collect()
+    }
+
+    /// In or out, whichever comes up. False when the server went away over it.
+    async fn make(&self, address: &str, dice: &mut Dice) -> bool {
+        let path = format!("/v1/conversations/{}/members", self.group);
+        let answer = if dice.below(3) < 2 {
+            let body = json!({"members": [self.user.as_str()]});
+            request(address, "POST", &path, &self.admin_token, Some(&body)).await
+        } else {
+            let path = format!("{path}/{}", self.user);
+            request(address, "DELETE", &path, &self.admin_token, None).await
+        };
+        let Ok((status, answer)) = answer else { return false };
+        // Whether it came to pass is seen from the history.
+        if status == 503 {
+            return false;
+        }
+        let out_already = answer["error"]["code"] == "member_not_found";
+        assert!(status < 300 || out_already, "{} in {}: {status} {answer}", self.user, self.group);
+        true
+    }
+}

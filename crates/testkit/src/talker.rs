@@ -1,0 +1,65 @@
+//! A connection that a test speaks on itself, one frame after the other. Nothing is judged and nothing is done by
+//! itself; that is for a [`Device`](crate::device::Device).
+
+use std::time::Duration;
+
+use futures_util::SinkExt;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::client::{Positions, Socket, connect, next_frame};
+
+pub struct Talker {
+    socket: Socket,
+    /// What came before the last frame that was waited for, and was none of that kind.
+    passed_over: Vec<Value>,
+}
+
+/// Longer than anything takes on a server that is alive.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Talker {
+    /// Caught up. What it missed can be heard.
+    pub async fn connect(address: &str, token: &str) -> Talker {
+        let nothing = Positions::new();
+        let connecting = tokio::time::timeout(PATIENCE, connect(address, token, &nothing));
+        let (socket, missed) = connecting.await.unwrap().expect("the server is there");
+        Talker { socket, passed_over: missed }
+    }
+
+    pub async fn say(&mut self, frame: Value) {
+        self.socket.send(Message::text(frame.to_string())).await.unwrap();
+    }
+
+    /// The first frame of this kind that was not heard yet, whatever else comes before it.
+    pub async fn hear(&mut self, kind: &str) -> Value {
+        let waited_for = tokio::time::timeout(PATIENCE, self.next_of(kind)).await;
+        let waited_for = waited_for.unwrap_or_else(|_| panic!("no {kind} came: {:?}", self.passed_over));
+        waited_for.unwrap_or_else(|| panic!("the connection ended before a {kind}: {:?}", self.passed_over))
+    }
+
+    async fn next_of(&mut self, kind: &str) -> Option<Value> {
+        if let Some(at) = self.passed_over.iter().position(|frame| frame["type"] == kind) {
+            return Some(self.passed_over.remove(at));
+        }
+        loop {
+            let frame = next_frame(&mut self.socket).await?;
+            if frame["type"] == kind {
+                return Some(frame);
+            }
+            self.passed_over.push(frame);
+        }
+    }
+
+    pub async fn send(&mut self, conversation: &str, message_id: &str, content: &str) {
+        let frame = json!({
+            "type": "send", "conversation_id": conversation, "message_id": message_id, "content": content,
+        });
+        self.say(frame).await;
+    }
+
+    /// How many frames of a kind have come and were not waited for.
+    pub fn unheard(&self, kind: &str) -> usize {
+        self.passed_over.iter().filter(|frame| frame["type"] == kind).count()
+    }
+}
