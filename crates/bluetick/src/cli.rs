@@ -37,6 +37,9 @@ Examples:
   bluetick chat --user alice        chat in this terminal
   bluetick archive status           show where old messages are
   bluetick config example           print a settings file to start from
+  bluetick plan --explain           work out what a fleet needs and costs
+  bluetick tables create            make the tables of a fleet
+  bluetick migrate --from DIR       copy a data directory into them
 
 `bluetick COMMAND --help` tells more about each.";
 

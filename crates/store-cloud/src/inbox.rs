@@ -6,13 +6,14 @@ use bluetick_core::inbox::preview_of;
 use bluetick_core::ports::{Change, Prefer};
 use bluetick_core::{
     Boundaries, ConversationId, ConversationKind, InboxEntry, InboxFilter, InboxPage, InboxPlace,
-    InboxRequest, LastMessage, Preferences, Refusal, Seq, Shelf, StoreError, Timestamp, UserId,
+    InboxRequest, LastMessage, Member, Preferences, Refusal, Seq, Shelf, StoreError, Timestamp, UserId,
 };
 
+use crate::append::LARGE;
 use crate::cells::Cell;
 use crate::engine::Engine;
 use crate::keyed::side_by_side;
-use crate::memberships::{RoomRow, decode_member};
+use crate::memberships::{Known, RoomRow, decode_member};
 use crate::rows::{Item, Key, Only, Query, Sort, SortRange, Table, Written};
 
 /// Entries put together side by side.
@@ -59,53 +60,118 @@ fn last_message(cell: &Cell) -> LastMessage {
     }
 }
 
+/// An entry of which the rows are read.
+struct Draft {
+    row: RoomRow,
+    member: Member,
+    known: Known,
+    set: Preferences,
+    /// Where the members stand; not of a large group, of which that is asked differently.
+    status: Vec<Option<Item>>,
+}
+
 impl Engine {
     pub(crate) async fn entry(&self, id: ConversationId, user: &UserId) -> Result<InboxEntry, StoreError> {
+        let mut entries = self.entries(&[id], user).await?;
+        entries.pop().unwrap_or(Err(Refusal::NotAMember.into()))
+    }
+
+    /// What each of these conversations shows. All their rows are read in two goes.
+    async fn entries(
+        &self,
+        ids: &[ConversationId],
+        user: &UserId,
+    ) -> Result<Vec<Result<InboxEntry, StoreError>>, StoreError> {
+        let wanted = ids.iter().flat_map(|id| {
+            let room = (Table::Rooms, Key::new(id));
+            [room, (Table::Members, Key::text(id, user)), (Table::Conversations, Key::text(user, id))]
+        });
+        let rows = self.rows.get_many(wanted.collect()).await?;
+        let drafting = ids.iter().zip(rows.chunks(3)).map(|(id, rows)| self.draft(*id, user, rows));
+        let mut drafts = side_by_side(AT_ONCE, drafting.collect()).await;
+        self.read_status(&mut drafts).await?;
+        let finishing = drafts.into_iter().map(|draft| async move { self.finish(draft?, user).await });
+        Ok(side_by_side(AT_ONCE, finishing.collect()).await)
+    }
+
+    async fn draft(
+        &self,
+        id: ConversationId,
+        user: &UserId,
+        rows: &[Option<Item>],
+    ) -> Result<Draft, StoreError> {
+        let mut rows = rows.to_vec();
         loop {
+            let [Some(room), Some(member), inbox] = &rows[..] else { return Err(Refusal::NotAMember.into()) };
+            if member.find_flag("left") {
+                return Err(Refusal::NotAMember.into());
+            }
+            let row = RoomRow::decode(id, room)?;
+            if let Some(known) = self.known_by(&row).await? {
+                let member = decode_member(user.clone(), member);
+                let set = inbox.as_ref().map(decode_preferences).unwrap_or_default();
+                return Ok(Draft { row, member, known, set, status: Vec::new() });
+            }
+            // The members have changed since.
             let wanted = vec![
                 (Table::Rooms, Key::new(id)),
                 (Table::Members, Key::text(id, user)),
                 (Table::Conversations, Key::text(user, id)),
             ];
-            let [room, member, inbox] = self.get_several(wanted).await?;
-            let row = RoomRow::decode(id, &room.ok_or(Refusal::NotAMember)?)?;
-            let member = member.filter(|item| !item.find_flag("left")).ok_or(Refusal::NotAMember)?;
-            let Some(known) = self.known_by(&row).await? else { continue };
-            let member = decode_member(user.clone(), &member);
-            let (standings, newest) = tokio::join!(self.everybodys_standings(&known), self.newest(id));
-            let (standings, newest) = (standings?, newest?);
-            let head = newest.as_ref().map_or(Seq::ZERO, |cell| cell.seq());
-            let last = match newest {
-                Some(cell) if cell.is_void() => self.newest_message(id, head).await?,
-                other => other,
-            };
-            let mut own = bluetick_core::Standing::default();
-            let mut lowest: Option<Boundaries> = None;
-            for (other, standing) in known.members.iter().zip(standings) {
-                if other.user == *user {
-                    own = standing;
-                    continue;
-                }
-                let shown = standing.shown_since(other.joined_seq);
-                lowest = Some(lowest.map_or(shown, |lowest| Boundaries {
-                    delivered: lowest.delivered.min(shown.delivered),
-                    read: lowest.read.min(shown.read),
-                }));
-            }
-            let direct = id.kind() == ConversationKind::Direct;
-            let set = inbox.as_ref().map(decode_preferences).unwrap_or_default();
-            return Ok(InboxEntry {
-                conversation: row.facts.conversation(head, last.as_ref().and_then(|cell| cell.last_at)),
-                peer: direct.then(|| known.members.peer_of(user).cloned()).flatten(),
-                member_count: known.members.len(),
-                last_message: last.as_ref().map(last_message),
-                unread: self.unread(id, &member, &own, head).await?,
-                own: own.own(),
-                others: lowest.unwrap_or(Boundaries { delivered: head, read: head }),
-                preferences: Preferences { hides_reads: own.preferences.hides_reads, ..set },
-                joined: member.joined_seq,
-            });
+            rows = self.rows.get_many(wanted).await?;
         }
+    }
+
+    async fn read_status(&self, drafts: &mut [Result<Draft, StoreError>]) -> Result<(), StoreError> {
+        let small = |draft: &&mut Draft| draft.known.members.len() <= LARGE;
+        let mut drafts: Vec<_> =
+            drafts.iter_mut().filter_map(|draft| draft.as_mut().ok()).filter(small).collect();
+        let keys = drafts.iter().flat_map(|draft| {
+            let id = draft.known.facts.id;
+            draft.known.members.iter().map(move |member| (Table::MessageStatus, Key::text(&member.user, id)))
+        });
+        let mut rows = self.rows.get_many(keys.collect()).await?.into_iter();
+        for draft in &mut drafts {
+            draft.status = rows.by_ref().take(draft.known.members.len()).collect();
+        }
+        Ok(())
+    }
+
+    async fn finish(&self, draft: Draft, user: &UserId) -> Result<InboxEntry, StoreError> {
+        let Draft { row, member, known, set, status } = draft;
+        let id = known.facts.id;
+        let (standings, newest) = tokio::join!(self.everybodys_standings_by(&known, status), self.newest(id));
+        let (standings, newest) = (standings?, newest?);
+        let head = newest.as_ref().map_or(Seq::ZERO, |cell| cell.seq());
+        let last = match newest {
+            Some(cell) if cell.is_void() => self.newest_message(id, head).await?,
+            other => other,
+        };
+        let mut own = bluetick_core::Standing::default();
+        let mut lowest: Option<Boundaries> = None;
+        for (other, standing) in known.members.iter().zip(standings) {
+            if other.user == *user {
+                own = standing;
+                continue;
+            }
+            let shown = standing.shown_since(other.joined_seq);
+            lowest = Some(lowest.map_or(shown, |lowest| Boundaries {
+                delivered: lowest.delivered.min(shown.delivered),
+                read: lowest.read.min(shown.read),
+            }));
+        }
+        let direct = id.kind() == ConversationKind::Direct;
+        Ok(InboxEntry {
+            conversation: row.facts.conversation(head, last.as_ref().and_then(|cell| cell.last_at)),
+            peer: direct.then(|| known.members.peer_of(user).cloned()).flatten(),
+            member_count: known.members.len(),
+            last_message: last.as_ref().map(last_message),
+            unread: self.unread(id, &member, &own, head).await?,
+            own: own.own(),
+            others: lowest.unwrap_or(Boundaries { delivered: head, read: head }),
+            preferences: Preferences { hides_reads: own.preferences.hides_reads, ..set },
+            joined: member.joined_seq,
+        })
     }
 
     pub(crate) async fn inbox_page(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
@@ -117,8 +183,8 @@ impl Engine {
         let wanted = limit.count() + 1;
         loop {
             let places = self.places(user, *filter, from, wanted).await?;
-            let found =
-                side_by_side(AT_ONCE, places.iter().map(|place| self.entry(place.id, user)).collect()).await;
+            let ids: Vec<_> = places.iter().map(|place| place.id).collect();
+            let found = self.entries(&ids, user).await?;
             for (place, entry) in places.iter().zip(found) {
                 match entry {
                     Ok(entry) => {

@@ -33,6 +33,7 @@ pub mod rows;
 mod seeding;
 mod settings;
 mod standings;
+mod statuses;
 mod store;
 mod told;
 

@@ -8,13 +8,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bluetick_core::ports::{Change, Mark, MemberStatus, Moved, Origin, Statuses};
+use bluetick_core::ports::{Change, Mark, Moved, Origin};
 use bluetick_core::{
-    Boundaries, ConversationId, Member, Preferences, Receipts, Refusal, Seq, Standing, StoreError, UserId,
+    Boundaries, ConversationId, Member, Preferences, Refusal, Seq, Standing, StoreError, UserId,
 };
 use tokio::time::Instant;
 
-use crate::append::LARGE;
 use crate::engine::Engine;
 use crate::keyed::OneAtATime;
 use crate::memberships::{Known, RoomRow, decode_member};
@@ -26,8 +25,8 @@ pub(crate) type Whose = (ConversationId, UserId);
 pub(crate) struct Standings {
     cached: Mutex<HashMap<Whose, Cached>>,
     /// How many are unread, of those who were counted before: from where, up to where, how many.
-    counted: Mutex<HashMap<Whose, (Seq, Seq, u64)>>,
-    large: Mutex<HashMap<ConversationId, Everybody>>,
+    pub counted: Mutex<HashMap<Whose, (Seq, Seq, u64)>>,
+    pub large: Mutex<HashMap<ConversationId, Everybody>>,
     pub one_at_a_time: OneAtATime<Whose>,
 }
 
@@ -48,15 +47,15 @@ struct Cached {
 }
 
 /// The standings of a large group, which are not read one by one each time.
-struct Everybody {
-    version: u64,
-    read_at: Instant,
-    standings: Arc<HashMap<UserId, Standing>>,
+pub(crate) struct Everybody {
+    pub version: u64,
+    pub read_at: Instant,
+    pub standings: Arc<HashMap<UserId, Standing>>,
 }
 
 /// What other nodes have written may be this old, in a large group.
-const LARGE_GROUP_AGE: Duration = Duration::from_secs(1);
-const MOST_CACHED: usize = 200_000;
+pub(crate) const LARGE_GROUP_AGE: Duration = Duration::from_secs(1);
+pub(crate) const MOST_CACHED: usize = 200_000;
 
 impl Standings {
     fn cached(&self) -> MutexGuard<'_, HashMap<Whose, Cached>> {
@@ -145,7 +144,8 @@ impl Engine {
         self.replayed(id, members, rows, through).await
     }
 
-    async fn replayed(
+    /// The same, of status rows that have been read.
+    pub(crate) async fn replayed(
         &self,
         id: ConversationId,
         members: &[Member],
@@ -358,120 +358,5 @@ impl Engine {
         let head = self.newest(id).await?.map_or(Seq::ZERO, |cell| cell.seq());
         self.catch_up_to(id, head.min(seq)).await?;
         Ok(head.max(announced))
-    }
-
-    /// Of everybody in a conversation, in the order of the members.
-    pub(crate) async fn everybodys_standings(&self, known: &Known) -> Result<Vec<Standing>, StoreError> {
-        let id = known.facts.id;
-        let is_large = known.members.len() > LARGE;
-        if is_large {
-            let large = self.standings.large.lock().expect("no panic under the lock");
-            if let Some(everybody) = large.get(&id)
-                && everybody.version == known.version
-                && everybody.read_at.elapsed() < LARGE_GROUP_AGE
-            {
-                let of = |member: &Member| everybody.standings.get(&member.user).copied();
-                return Ok(known.members.iter().map(|member| of(member).unwrap_or_default()).collect());
-            }
-        }
-        let members: Vec<Member> = known.members.iter().cloned().collect();
-        let loaded = self.standings_of(id, &members, Seq::MAX).await?;
-        let standings: Vec<_> = loaded.into_iter().map(|loaded| loaded.standing).collect();
-        if is_large {
-            let by_user = members.into_iter().map(|member| member.user).zip(standings.iter().copied());
-            let standings = Arc::new(by_user.collect());
-            let everybody = Everybody { version: known.version, read_at: Instant::now(), standings };
-            let mut large = self.standings.large.lock().expect("no panic under the lock");
-            large.retain(|_, everybody| everybody.read_at.elapsed() < LARGE_GROUP_AGE);
-            large.insert(id, everybody);
-        }
-        Ok(standings)
-    }
-
-    pub(crate) async fn all_statuses(
-        &self,
-        id: ConversationId,
-        reader: &UserId,
-    ) -> Result<Statuses, StoreError> {
-        let known = self.known_to(id, reader).await?;
-        let (standings, newest) = tokio::join!(self.everybodys_standings(&known), self.newest(id));
-        let members = known.members.iter().zip(standings?).map(|(member, standing)| MemberStatus {
-            user: member.user.clone(),
-            boundaries: if member.user == *reader { standing.own() } else { standing.shown() },
-            joined: member.joined_seq,
-        });
-        Ok(Statuses { head: newest?.map_or(Seq::ZERO, |cell| cell.seq()), members: members.collect() })
-    }
-
-    pub(crate) async fn count_receipts(
-        &self,
-        id: ConversationId,
-        reader: &UserId,
-        seq: Seq,
-    ) -> Result<Receipts, StoreError> {
-        let known = self.known_to(id, reader).await?;
-        let joined = known.member(reader)?.joined_seq;
-        let cell = if seq < joined { None } else { self.cell(id, seq).await? };
-        let cell = cell.filter(|cell| !cell.is_void()).ok_or(Refusal::NoSuchMessage)?;
-        let standings = self.everybodys_standings(&known).await?;
-        let mut receipts = Receipts::default();
-        for (member, standing) in known.members.iter().zip(standings) {
-            if member.joined_seq <= seq && member.user != cell.message.sender {
-                receipts.recipients += 1;
-                receipts.delivered += usize::from(standing.shown().delivered >= seq);
-                receipts.read += usize::from(standing.shown().read >= seq);
-            }
-        }
-        Ok(receipts)
-    }
-
-    /// The members for somebody who is one for sure.
-    pub(crate) async fn known_to(&self, id: ConversationId, reader: &UserId) -> Result<Known, StoreError> {
-        loop {
-            let (row, _) = self.membership(id, reader).await?;
-            if let Some(known) = self.known_by(&row).await? {
-                known.member(reader)?;
-                return Ok(known);
-            }
-        }
-    }
-
-    /// How many are unread: by others, no notices, no voids. What was counted before is not counted again, since cells
-    /// never change.
-    pub(crate) async fn unread(
-        &self,
-        id: ConversationId,
-        member: &Member,
-        standing: &Standing,
-        head: Seq,
-    ) -> Result<u64, StoreError> {
-        let from = standing.read_since(member.joined_seq);
-        if from >= head {
-            return Ok(0);
-        }
-        let whose = (id, member.user.clone());
-        let before = self.standings.counted.lock().expect("no panic under the lock").get(&whose).copied();
-        let (through, mut count) = match before {
-            Some((counted_from, through, count)) if counted_from == from && through <= head => {
-                (through, count)
-            }
-            _ => (from, 0),
-        };
-        // Only what is dense can be relied upon later.
-        let (mut dense, mut counted) = (through, count);
-        self.each_writer(id, through.next(), head, |seq, sender, content_type| {
-            let counts = content_type.counts_as_unread() && sender != member.user.as_str();
-            count += u64::from(counts);
-            if seq == dense.next() {
-                (dense, counted) = (seq, counted + u64::from(counts));
-            }
-        })
-        .await?;
-        let mut all = self.standings.counted.lock().expect("no panic under the lock");
-        if all.len() >= MOST_CACHED {
-            all.clear();
-        }
-        all.insert(whose, (from, dense, counted));
-        Ok(count)
     }
 }
