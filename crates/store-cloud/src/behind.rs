@@ -108,24 +108,27 @@ impl Engine {
         user: &UserId,
         ids: &[ConversationId],
     ) -> Result<HashMap<ConversationId, Look>, StoreError> {
-        let keys =
-            ids.iter().flat_map(|id| [(Table::Members, Key::text(id, user)), (Table::Rooms, Key::new(id))]);
+        let keys = ids.iter().flat_map(|id| {
+            let room = (Table::Rooms, Key::new(id));
+            [room, (Table::Members, Key::text(id, user)), (Table::MessageStatus, Key::text(user, id))]
+        });
         let rows = self.rows.get_many(keys.collect()).await?;
         let mut members = Vec::new();
-        for (id, rows) in ids.iter().zip(rows.chunks(2)) {
-            let [Some(member), Some(room)] = rows else { continue };
+        for (id, rows) in ids.iter().zip(rows.chunks(3)) {
+            let [Some(room), Some(member), status] = rows else { continue };
             if room.find_text("intent").is_some() {
                 if let Ok((row, member)) = self.membership(*id, user).await {
-                    members.push((row, member));
+                    members.push((row, member, status.clone()));
                 }
             } else if !member.find_flag("left") {
-                members.push((RoomRow::decode(*id, room)?, decode_member(user.clone(), member)));
+                let member = decode_member(user.clone(), member);
+                members.push((RoomRow::decode(*id, room)?, member, status.clone()));
             }
         }
-        let looking = members.into_iter().map(|(row, member)| async move {
+        let looking = members.into_iter().map(|(row, member, status)| async move {
             let id = row.facts.id;
             let (standing, view) = tokio::join!(
-                self.standings_of(id, std::slice::from_ref(&member), Seq::MAX),
+                self.replayed(id, std::slice::from_ref(&member), vec![status], Seq::MAX),
                 self.activity_of(&row)
             );
             let (known, head, last_at) = view?;

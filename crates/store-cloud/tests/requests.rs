@@ -1,4 +1,5 @@
-//! How many requests a message costs, counted on DynamoDB Local and a real Redis: before the ack, and behind it.
+//! How many requests a message costs, counted on DynamoDB Local and a real Redis: before the ack, behind it, and when it is
+//! read.
 //!
 //! Two nodes; the one who writes is connected to the first, the one who reads to the second. Everything is at hand that
 //! is at hand in the middle of a conversation. The table in docs/fleet.md is what this prints.
@@ -15,7 +16,10 @@ use bluetick_core::ports::{
     Append, CommitListener, Committed, Creation, Fleet, Mark, NewConversation, Store,
 };
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_core::{ContentType, ConversationId, Epoch, MarkKind, MessageId, Seq, UserId};
+use bluetick_core::{
+    ContentType, ConversationId, Epoch, InboxFilter, InboxRequest, MarkKind, MessageId, PageFrom, PageLimit,
+    PageRequest, Seq, UserId,
+};
 use bluetick_store_cloud::hints::redis::RedisHints;
 use bluetick_store_cloud::neighbours::redis::RedisNeighbours;
 use bluetick_store_cloud::redis::{Redis, RedisCounters, RedisSettings};
@@ -26,10 +30,15 @@ use bluetick_testkit::redis::RedisServer;
 use tokio::time::{Instant, sleep};
 
 const MESSAGES: u64 = 1_000;
+const CONVERSATIONS: u64 = 20;
 /// Longer than between the two looks of a node that has just started.
 const AFTER_START: Duration = Duration::from_secs(5);
 /// What is asked behind an answer is asked by then.
 const MOMENT: Duration = Duration::from_millis(500);
+
+/// When rows are written that follow from others.
+const AT_THE_END: u64 = 3_600_000;
+const AT_ONCE: u64 = 100;
 
 /// Hears how many messages were told at a node.
 #[derive(Default)]
@@ -57,7 +66,7 @@ struct Counts {
 }
 
 impl Node {
-    async fn start(name: &str, redis: &RedisServer) -> Node {
+    async fn start(name: &str, redis: &RedisServer, flush_interval_ms: u64) -> Node {
         let server = DynamoServer::shared().await;
         let rows = rows_common::rows_through(&rows_common::settings(server.endpoint())).await;
         let settings =
@@ -75,9 +84,8 @@ impl Node {
             listener: ear.clone(),
             clock: Arc::new(SystemClock),
             epoch: Epoch::FIRST,
-            // Whatever is written once in a while is written at the end.
             settings: EngineSettings {
-                flush_interval_ms: 3_600_000,
+                flush_interval_ms,
                 health_interval_ms: 3_600_000,
                 ..EngineSettings::default()
             },
@@ -143,6 +151,29 @@ fn line(what: &str, before: &[Counts], after: &[Counts]) -> String {
     )
 }
 
+fn table_of(what: &str) -> Vec<String> {
+    let columns =
+        "Redis round trips | scripts and commands | PutItem | DeleteItem | GetItem, BatchGetItem | Query";
+    vec![format!("| {what} | {columns} |"), "|---|---|---|---|---|---|---|".to_owned()]
+}
+
+/// Nobody of another run.
+fn name(name: &str) -> UserId {
+    format!("{name}{}", std::process::id()).parse().unwrap()
+}
+
+async fn open(node: &Node, one: &UserId, other: &UserId) -> ConversationId {
+    let id = ConversationId::direct(one, other);
+    let new = NewConversation {
+        id,
+        creation: Creation::Direct { peer: other.clone() },
+        created_by: one.clone(),
+        created_at: SystemClock.now(),
+    };
+    node.store.open_conversation(new).await.unwrap();
+    id
+}
+
 async fn say(node: &Node, conversation: ConversationId, sender: &UserId, number: u64) -> Seq {
     let now = SystemClock.now();
     let append = Append {
@@ -167,21 +198,14 @@ async fn mark(node: &Node, conversation: ConversationId, user: &UserId, kind: Ma
 #[tokio::test(flavor = "multi_thread")]
 async fn a_send_to_somebody_online_costs_one_reserve_and_one_conditional_put_before_its_ack() {
     let redis = RedisServer::start();
-    let [here, there] = [Node::start("here", &redis).await, Node::start("there", &redis).await];
+    let [here, there] =
+        [Node::start("here", &redis, AT_THE_END).await, Node::start("there", &redis, AT_THE_END).await];
     here.counts_nodes(2).await;
     there.counts_nodes(2).await;
-    let name = |name: &str| format!("{name}{}", std::process::id()).parse::<UserId>().unwrap();
     let (alice, bob) = (name("alice"), name("bob"));
     here.store.came(&alice).await;
     there.store.came(&bob).await;
-    let id = ConversationId::direct(&alice, &bob);
-    let new = NewConversation {
-        id,
-        creation: Creation::Direct { peer: bob.clone() },
-        created_by: alice.clone(),
-        created_at: SystemClock.now(),
-    };
-    here.store.open_conversation(new).await.unwrap();
+    let id = open(&here, &alice, &bob).await;
     // In the middle of a conversation: members, standing and room are at hand.
     for number in 0..10 {
         let seq = say(&here, id, &alice, number).await;
@@ -191,11 +215,7 @@ async fn a_send_to_somebody_online_costs_one_reserve_and_one_conditional_put_bef
     here.is_quiet(AFTER_START).await;
     there.is_quiet(AFTER_START).await;
 
-    let mut table = vec![
-        "| per 1,000 messages | Redis round trips | scripts and commands | PutItem | DeleteItem | GetItem, BatchGetItem | Query |"
-            .to_owned(),
-        "|---|---|---|---|---|---|---|".to_owned(),
-    ];
+    let mut table = table_of("per 1,000 messages");
     let (start, post) = ([here.counts(), there.counts()], here.post.counters());
     for number in 0..MESSAGES {
         let before = here.counts();
@@ -229,4 +249,67 @@ async fn a_send_to_somebody_online_costs_one_reserve_and_one_conditional_put_bef
     there.store.close().await;
     table.push(line("rows written once in a while, in all", &before, &[here.counts(), there.counts()]));
     println!("{}", table.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_the_inbox_reads_its_rows_in_two_goes_and_each_newest_message() {
+    let redis = RedisServer::start();
+    let here = Node::start("reading", &redis, AT_ONCE).await;
+    let reader = name("reader");
+    let mut ids = Vec::new();
+    for number in 0..CONVERSATIONS {
+        let writer = name(&format!("writer{number}"));
+        let id = open(&here, &writer, &reader).await;
+        for number in 0..30 {
+            say(&here, id, &writer, number).await;
+        }
+        ids.push(id);
+    }
+    here.is_quiet(AFTER_START).await;
+
+    let inbox = || async {
+        let request = InboxRequest {
+            user: reader.clone(),
+            after: None,
+            limit: PageLimit::DEFAULT,
+            filter: InboxFilter::NotArchived,
+        };
+        assert_eq!(here.store.inbox(request).await.unwrap().entries.len() as u64, CONVERSATIONS);
+    };
+    let mut table = table_of("reading");
+    let before = here.counts();
+    inbox().await;
+    table.push(line("a page of 20 of the inbox, something unread in each", &[before], &[here.counts()]));
+    let before = here.counts();
+    inbox().await;
+    let again = line("the same again", &[before], &[here.counts()]);
+    assert!(again.ends_with("| 0 | 0 | 2 | 20 |"), "{again}");
+    table.push(again);
+
+    let before = here.counts();
+    let request = PageRequest {
+        conversation: ids[0],
+        reader: reader.clone(),
+        from: PageFrom::Newest,
+        limit: PageLimit::DEFAULT,
+    };
+    assert_eq!(here.store.page(request).await.unwrap().messages.len(), 20);
+    table.push(line("a page of 20 of a history", &[before], &[here.counts()]));
+
+    let before = here.counts();
+    here.store.behind(&reader, Vec::new()).await.unwrap();
+    table.push(line(
+        "a device that comes back, something for it in 20 conversations",
+        &[before],
+        &[here.counts()],
+    ));
+    for id in &ids {
+        mark(&here, *id, &reader, MarkKind::Read, Seq::new(30)).await;
+    }
+    here.is_quiet(MOMENT).await;
+    let before = here.counts();
+    here.store.behind(&reader, Vec::new()).await.unwrap();
+    table.push(line("a device that comes back, nothing for it", &[before], &[here.counts()]));
+    println!("{}", table.join("\n"));
+    here.store.close().await;
 }
