@@ -2,8 +2,8 @@
 // page itself comes from the server and from the cache only when the server cannot be reached. The API is never touched.
 // The build fills in the version and the files.
 
-const CACHE = "bluetick-8a4b662334cd";
-const FILES = ["/","/assets/icon.svg","/assets/index-DMaA88_t.js","/assets/index-EWLy3JYk.css","/assets/aside-Bpxp5lxy.js"];
+const CACHE = "bluetick-63b7f682a799";
+const FILES = ["/","/assets/icon.svg","/assets/index-C85K-C--.js","/assets/index-EWLy3JYk.css","/assets/aside-Bxgn8jsw.js"];
 const PATIENCE_MS = 3_000;
 
 self.addEventListener("install", (event) => {

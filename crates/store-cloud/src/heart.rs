@@ -35,7 +35,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
             Ok(living) => {
                 engine.counters.hints_away.set(0);
                 for node in engine.local.set_living(living) {
-                    tracing::warn!(%node, "a node does not say any more that it lives");
+                    tracing::info!(%node, "a node has left the fleet or has died");
                     tokio::spawn(Arc::clone(&engine).take_care_after(node));
                 }
                 if was_away || said.elapsed() > SAY_AGAIN {

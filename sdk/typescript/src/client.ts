@@ -8,10 +8,11 @@ import { Connection } from "./connection.ts";
 import { Conversation } from "./conversation.ts";
 import type { ConversationParts } from "./conversation.ts";
 import { BluetickError, isRetryable } from "./errors.ts";
-import type { AckFrame, ErrorFrame, MessageFrame, ProfileBody, ProfileRequest, ServerFrame } from "./generated.ts";
+import type { AckFrame, ErrorFrame, MessageFrame, ProfileBody, ProfileRequest, ServerFrame, WelcomeFrame } from "./generated.ts";
 import { History } from "./history.ts";
 import { Inbox } from "./inbox.ts";
 import { newMessageId } from "./message-id.ts";
+import { News } from "./news.ts";
 import { assertUsable } from "./options.ts";
 import { Outbox } from "./outbox.ts";
 import { People } from "./people.ts";
@@ -21,7 +22,7 @@ import { memoryStorage } from "./storage/memory.ts";
 import { Sync } from "./sync.ts";
 import { Tabs } from "./tabs.ts";
 import type { TabMessage } from "./tabs.ts";
-import { absenceOf, isVoid, readNotice } from "./thread.ts";
+import { isVoid, readNotice } from "./thread.ts";
 import { Threads } from "./threads.ts";
 import { storedMessage } from "./timeline.ts";
 import { TokenKeeper } from "./tokens.ts";
@@ -48,6 +49,7 @@ export class BluetickClient {
   #tabs: Tabs;
   #signals: Signals;
   #outbox: Outbox;
+  #news: News;
   #sync: Sync;
   #history: History;
   #connection: Connection;
@@ -94,6 +96,7 @@ export class BluetickClient {
       readStored: () => cache.read("outbox"),
       onChange: (id) => this.#outboxChanged(id),
     }));
+    const news = (this.#news = new News({ userId, threads, isCaughtUp, tell: (message) => this.#events.emit("message", message) }));
     const sync = (this.#sync = new Sync({
       userId,
       random,
@@ -107,6 +110,7 @@ export class BluetickClient {
       send,
       isCaughtUp,
       onGone,
+      onLearned: (id) => news.learned(id),
       onRead: (conversationId, seq) => tabs.tell({ type: "read", conversationId, seq }),
       onWindowLost: (thread) => this.#history.follow(thread),
     }));
@@ -275,7 +279,7 @@ export class BluetickClient {
   #onFrame(frame: ServerFrame): void {
     switch (frame.type) {
       case "welcome":
-        return frame.user_id === this.userId ? this.#onWelcome(frame.epoch) : this.#isSomebodyElse(frame.user_id);
+        return frame.user_id === this.userId ? this.#onWelcome(frame) : this.#isSomebodyElse(frame.user_id);
       case "caught_up":
         return this.#sync.caughtUp();
       case "message":
@@ -305,7 +309,8 @@ export class BluetickClient {
     }
   }
 
-  #onWelcome(epoch: number): void {
+  #onWelcome({ epoch, server_time }: WelcomeFrame): void {
+    this.#news.welcome(server_time);
     this.#sync.welcome(epoch);
     this.#outbox.flush();
     this.#history.bringAllUpToDate();
@@ -330,13 +335,12 @@ export class BluetickClient {
 
   #onMessage(frame: MessageFrame): void {
     const message = storedMessage(frame);
-    const { conversation_id, sender_id, content_type } = message;
+    const { conversation_id, sender_id } = message;
     if (!isVoid(message)) this.#signals.stopTyping(conversation_id, sender_id);
     const { event, user_id } = readNotice(message) ?? {};
     if ((event === "member_removed" || event === "member_left") && user_id === this.userId) return this.#gone(conversation_id);
-    const isNews = this.#sync.take(message);
-    const isByPerson = sender_id !== this.userId && content_type !== "system" && !isVoid(message) && absenceOf(message) === null;
-    if (isNews && isByPerson && this.#connection.isCaughtUp) this.#events.emit("message", message);
+    this.#sync.take(message);
+    this.#news.pushed(message);
   }
 
   /** The ack stands for the message, which is not sent back to this connection. */
@@ -372,6 +376,7 @@ export class BluetickClient {
     const isKnown = this.#threads.known(conversationId)?.entry !== undefined;
     this.#outbox.abandon(conversationId);
     this.#sync.forget(conversationId);
+    this.#news.forget(conversationId);
     if (isKnown) this.#events.emit("gone", { conversationId });
   }
 

@@ -42,6 +42,8 @@ export interface SyncPorts {
   isCaughtUp(): boolean;
   /** One is not in a conversation any more. */
   onGone(conversationId: string): void;
+  /** The line of a conversation is known. */
+  onLearned(conversationId: string): void;
   /** The person has read something here. */
   onRead(conversationId: string, seq: number): void;
   /** The window of a conversation followed what arrives, and cannot any more. */
@@ -170,6 +172,7 @@ export class Sync {
     this.fetchMissing(thread);
     if (isNews) this.#lineChanged(thread);
     this.#noteEarly(thread.id);
+    this.#ports.onLearned(thread.id);
   }
 
   #noteEarly(conversationId: string): void {
@@ -205,7 +208,7 @@ export class Sync {
       const detail = await api.conversation(thread.id);
       // Fetched first: a line that tells of a message shows it.
       const isBehind = (thread.entry?.last_message?.seq ?? 0) < detail.head_seq;
-      const newest = isBehind ? await this.#newestMessage(thread.id) : undefined;
+      const newest = isBehind ? await this.#newestMessage(thread.id, detail.head_seq) : undefined;
       this.learn(this.#lineOf(detail, thread));
       if (newest) thread.noteMessage(storedMessage(newest));
       return detail.members;
@@ -215,12 +218,16 @@ export class Sync {
     }
   }
 
-  /** What a line tells of: the newest that is no void. Where there are only voids, nothing. */
-  async #newestMessage(conversationId: string): Promise<MessageBody | undefined> {
+  /**
+   * What a line tells of: the newest that is no void. Where there are only voids, nothing. Never one the line does not know
+   * of: the messages in between would count as known, and be missing from the count of the unread.
+   */
+  async #newestMessage(conversationId: string, headSeq: number): Promise<MessageBody | undefined> {
     const { api } = this.#ports;
-    const [newest] = (await api.messages(conversationId, { limit: 1 })).messages;
+    const before_seq = headSeq + 1;
+    const [newest] = (await api.messages(conversationId, { before_seq, limit: 1 })).messages;
     if (!newest || !isVoid(newest)) return newest;
-    return (await api.messages(conversationId, { limit: MISSING_PAGE })).messages.find((message) => !isVoid(message));
+    return (await api.messages(conversationId, { before_seq, limit: MISSING_PAGE })).messages.find((message) => !isVoid(message));
   }
 
   #lineOf({ members, head_seq, created_at: _, created_by: __, ...detail }: ConversationDetailBody, { entry }: Thread): InboxEntryBody {
@@ -312,14 +319,14 @@ export class Sync {
 
   // What this device has
 
-  /** A message is here. One of which the server was told by sending it needs no ack. True when it is news. */
-  take(message: StoredMessage, needsAck = true): boolean {
+  /** A message is here. One of which the server was told by sending it needs no ack. */
+  take(message: StoredMessage, needsAck = true): void {
     const { threads, cache, outbox, changes, inbox, isCaughtUp } = this.#ports;
     const thread = threads.get(message.conversation_id);
     this.noticed(thread.id);
     outbox.noteStoredByServer([message]);
     const { entry } = thread;
-    const isNews = thread.noteMessage(message);
+    thread.noteMessage(message);
     const wasLive = thread.timeline.isLive;
     const isWhole = thread.receive(message);
     if (wasLive && !thread.timeline.isLive) this.#ports.onWindowLost(thread);
@@ -340,7 +347,6 @@ export class Sync {
     // The backlog may be of many conversations far down the list; what comes later belongs to its top.
     if (!thread.isListed && isCaughtUp()) this.refreshSoon(thread);
     if (needsAck) this.#acks.add(thread.id);
-    return isNews;
   }
 
   /** Another client of the same storage has sent it. What lies before it comes by this client's own connection. */

@@ -248,18 +248,15 @@ export class Thread {
     return message.sender_id === this.userId && !isVoid(message);
   }
 
-  /** Moves the line on by a message. False when that is no news. */
-  noteMessage(message: StoredMessage): boolean {
+  /** Moves the line on by a message. */
+  noteMessage(message: StoredMessage): void {
     const { seq, received_at, content, content_type } = message;
     const { entry } = this;
     this.noteMembers(message);
-    if (!entry || seq <= (entry.last_message?.seq ?? 0)) return false;
+    if (!entry || seq <= (entry.last_message?.seq ?? 0)) return;
     const isNews = seq > entry.last_seq;
     const last_seq = Math.max(seq, entry.last_seq);
-    if (isVoid(message)) {
-      this.#change({ last_seq });
-      return isNews;
-    }
+    if (isVoid(message)) return this.#change({ last_seq });
     const notice = readNotice(message);
     const { message_id, sender_id, timestamp } = message;
     // Never half a character at the end.
@@ -267,7 +264,7 @@ export class Thread {
     const last_message = { seq, message_id, sender_id, content: text, content_type, timestamp, received_at };
     this.#change({ last_seq, last_at: Math.max(entry.last_at, received_at), last_message, preview: notice ? "" : text });
     // What the server's word has counted already only brings the preview up to date.
-    if (!isNews) return false;
+    if (!isNews) return;
     if (notice) {
       const change = MEMBERS_CHANGE[notice.event ?? ""] ?? 0;
       if (change !== 0) {
@@ -277,12 +274,12 @@ export class Thread {
     } else if (sender_id === this.userId) {
       // A reply tells of having read what came before it.
       this.#read(seq - 1, 0);
-    } else {
+    } else if (seq > entry.my_status.last_read_seq) {
+      // Otherwise another tab or device was faster: the person has read it there.
       this.#arrived.push(seq);
       if (this.#arrived.length > 2 * ARRIVALS) this.#arrived.splice(0, ARRIVALS);
       this.#change({ unread: entry.unread + 1 });
     }
-    return true;
   }
 
   /** The person has read everything up to `seq`. `unread` is what is left, where that is known; null: nobody here knows. */

@@ -72,10 +72,12 @@ export class Timeline {
     return this.#early.size === 0 ? [] : [...this.#early.values()].sort((one, other) => one.seq - other.seq);
   }
 
-  /** A message that has just come, and the early ones that follow it. False when it changes nothing here. */
+  /** A message that has just come, and the early ones around it. False when it changes nothing here. */
   append(message: StoredMessage): boolean {
-    if (this.messages.length === 0) this.isLive = true;
-    else if (!this.isLive || message.seq !== this.toSeq + 1) return false;
+    if (this.messages.length === 0) {
+      this.isLive = true;
+      for (let before = this.#early.get(message.seq - 1); before; before = this.#early.get(before.seq - 1)) this.messages.unshift(before);
+    } else if (!this.isLive || message.seq !== this.toSeq + 1) return false;
     this.messages.push(message);
     for (let next = this.#early.get(message.seq + 1); next; next = this.#early.get(next.seq + 1)) this.messages.push(next);
     if (this.messages.length > LIMIT) this.trim(LIMIT / 2, "newer");

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { TestContext } from "node:test";
 import { Proxy } from "./support/proxy.ts";
-import { isOffline, isOnline, numbered, seeded, stored, texts, until, World } from "./support/world.ts";
+import { isOffline, isOnline, numbered, seeded, sentBut, stored, texts, until, World } from "./support/world.ts";
 
 let world: World;
 before(async () => (world = await World.start()));
@@ -34,8 +34,17 @@ test("500 messages sent while both sides are cut at random arrive once, in order
   const bob = await world.online(t, bobSession, { url: his.url, ...impatient });
   const [chat, reply] = [alice.conversation(id), bob.conversation(id)];
   t.after(reply.open());
+  let written = 0;
+  const sides = [
+    { proxy: hers, cutAt: -1, progress: () => written - alice.waitingCount },
+    { proxy: his, cutAt: -1, progress: () => reply.window.toSeq },
+  ];
   const timer = setInterval(() => {
-    const proxy = random() < 0.5 ? hers : his;
+    const side = sides[random() < 0.5 ? 0 : 1] as (typeof sides)[number];
+    const { proxy } = side;
+    // Most connections carry something before they are cut: on a slow machine, none would otherwise.
+    if (!proxy.swallowsAnswers && side.progress() === side.cutAt && random() < 0.9) return;
+    side.cutAt = side.progress();
     proxy.swallowsAnswers = random() < 0.3;
     proxy.delay_ms = random() < 0.2 ? 5 : 0;
     if (proxy.swallowsAnswers || random() < 0.5) setTimeout(() => proxy.cut(), 10);
@@ -44,16 +53,18 @@ test("500 messages sent while both sides are cut at random arrive once, in order
   const expected = numbered(500);
   for (const [index, text] of expected.entries()) {
     chat.send(text);
+    written += 1;
     if (index % 5 === 0) await new Promise((resolve) => setTimeout(resolve, 10));
   }
-  await until(() => alice.waitingCount < 250, "half has arrived under cuts", 60_000);
+  // Half of them under cuts.
+  await sentBut(250, alice);
   clearInterval(timer);
   for (const proxy of [hers, his]) {
     proxy.swallowsAnswers = false;
     proxy.delay_ms = 0;
     proxy.cut();
   }
-  await until(() => alice.waitingCount === 0, "everything is sent", 60_000);
+  await sentBut(0, alice);
   await until(() => reply.messages.at(-1)?.seq === 500, "everything has arrived", 60_000);
   await assertStored(aliceSession, id, expected);
   assert.deepEqual(texts(reply).slice(-500), expected);
@@ -140,7 +151,7 @@ test("the outbox is bounded, with a clear word", async (t) => {
   assert.throws(() => chat.send("one too many"), { code: "outbox_full" });
   proxy.refuses = false;
   alice.reconnect();
-  await until(() => alice.waitingCount === 0, "all are sent", 40_000);
+  await sentBut(0, alice);
   await assertStored(aliceSession, id, numbered(1_000));
 });
 
@@ -150,7 +161,7 @@ test("a refusal for now holds what comes after it: nothing overtakes", async (t)
   const { alice, aliceSession, chat } = await limited.pair(t);
   const expected = numbered(60);
   for (const text of expected) chat.send(text);
-  await until(() => alice.waitingCount === 0, "all are sent", 40_000);
+  await sentBut(0, alice);
   assert.deepEqual((await stored(limited.server.url, aliceSession, chat.id)).map(({ content }) => content), expected);
 });
 
@@ -168,7 +179,7 @@ test("after a long absence everything is here, in order, once: what was pushed a
   await isOffline(bob);
   for (const part of [0, 500, 1_000]) {
     for (const text of numbered(500, part + 1)) chat.send(text);
-    await until(() => alice.waitingCount === 0, "a part is sent");
+    await sentBut(0, alice);
   }
   proxy.refuses = false;
   bob.reconnect();

@@ -40,7 +40,7 @@ async function sent(conversation: Conversation, text: string): Promise<number> {
 }
 
 const turnsBlue = (conversation: Conversation, seq: number): Promise<void> =>
-  until(() => conversation.messages.some((message) => message.seq === seq && conversation.tick(message) === "read"), "two blue ticks", 5_000);
+  until(() => conversation.messages.some((message) => message.seq === seq && conversation.tick(message) === "read"), "two blue ticks");
 
 test("a tick turns blue although some have read while one was away", async (t) => {
   const proxy = await Proxy.before(world.server.address);
@@ -86,7 +86,7 @@ test("a tick turns blue although an answer is overtaken by the frames that follo
   const heard = await world.online(t, bob);
   const seq = await sent(group, "hello");
   await read(group, bob, seq);
-  await until(() => asked === 1, "the frame made it ask");
+  await until(() => asked > 0, "the frame made it ask");
   await read(group, carol, seq);
   // Frames come in order: bob's typing tells that carol's reading was heard.
   await until(() => heard.conversation(group.id).entry !== undefined, "bob knows the group");

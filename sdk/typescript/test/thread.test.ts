@@ -106,6 +106,23 @@ test("a void fills the gap that kept an early message waiting, and a page with v
   assert.deepEqual([paged.window.fromSeq, paged.window.toSeq, paged.window.reachesStart, seqs(paged)], [1, 3, true, [2]]);
 });
 
+test("a window that was empty begins with the first message, however far another device has told to be", () => {
+  const thread = new Thread("d1", "alice");
+  thread.timeline.takeNewest({ messages: [], next_before_seq: null, next_after_seq: null, head_seq: 0 }, 0);
+  thread.learn(line({ last_seq: 2, unread: 2, my_status: { last_delivered_seq: 2, last_read_seq: 0 } }));
+  for (const seq of [1, 2, 3]) thread.receive(message(seq));
+  assert.deepEqual(seqs(thread), [1, 2, 3]);
+});
+
+test("what was read in another tab before it came here is not unread", () => {
+  const thread = threadWith({}, message(1));
+  thread.readHere(2);
+  thread.noteMessage(message(2));
+  assert.deepEqual([thread.entry?.unread, thread.entry?.last_seq], [0, 2]);
+  thread.noteMessage(message(3));
+  assert.equal(thread.entry?.unread, 1);
+});
+
 test("to somebody whose name is that of a void's sender, it is nobody's message all the same", () => {
   const thread = new Thread("d1", "void");
   thread.learn(line({ kind: "group", peer: null, member_count: 3, last_seq: 1, unread: 1, my_status: { last_delivered_seq: 1, last_read_seq: 0 } }));

@@ -46,9 +46,12 @@ test("a page that goes away with the key still down neither loses the message no
     await alice.composer.fill("in a hurry");
     await expectSoon("the draft is kept", async () => [(await alice.remembered()).includes("in a hurry"), ""]);
     const loaded = alice.page.waitForEvent("load");
+    // Both in one turn, and not before the browser has answered that it will.
     await alice.page.evaluate(() => {
-      document.querySelector("textarea").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
-      location.reload();
+      setTimeout(() => {
+        document.querySelector("textarea").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
+        location.reload();
+      });
     });
     await loaded;
     await alice.seesTick("in a hurry", "sent");

@@ -17,13 +17,12 @@ test("everything can be done with the keys alone", () =>
     const chosen = page.getByRole("option", { selected: true });
     await expectSoon("the second is chosen", async () => [/bonnie/.test(await chosen.innerText()), await chosen.innerText()]);
     await page.keyboard.press("Enter");
-    await alice.composer.waitFor();
-    assert.match(await focused(), /^Message to bonnie/);
+    await expectSoon("the keys write to bonnie", async () => [/^Message to bonnie/.test(await focused()), await focused()]);
     await page.keyboard.type("first line");
     await page.keyboard.press("Shift+Enter");
     await page.keyboard.type("second line");
     await page.keyboard.press("Enter");
-    await alice.sees("first line");
+    await alice.seesTick("first line", "sent");
     assert.deepEqual(await alice.texts(), ["first line\nsecond line"]);
 
     await page.keyboard.press("Control+k");
@@ -32,6 +31,7 @@ test("everything can be done with the keys alone", () =>
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "carol" }).waitFor();
     await alice.say("hi carol");
+    await alice.seesTick("hi carol", "sent");
     await page.keyboard.press("Alt+ArrowDown");
     await page.getByRole("heading", { name: "bonnie" }).waitFor();
     await page.keyboard.press("Alt+ArrowUp");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { expectSoon } from "../harness/soon.mjs";
+import { RETURN_MS, expectSoon } from "../harness/soon.mjs";
 import { inWorld } from "../harness/world.mjs";
 
 async function twoWhoTalk(world) {
@@ -22,7 +22,7 @@ test("what is written without a network is sent on return, in order and once", (
     const { alice, bob, id } = await twoWhoTalk(world);
     world.proxy.mode = "closed";
     await alice.context.setOffline(true);
-    await alice.page.getByText("Waiting for network").waitFor({ timeout: 2_000 });
+    await alice.page.getByText("Waiting for network").waitFor();
     await alice.say("one", "two", "three");
     await alice.seesTick("three", "queued");
     await bob.send(id, "meanwhile");
@@ -44,7 +44,7 @@ test("a connection that breaks for a moment says nothing; one that stays away sa
     assert.ok(Date.now() - cutAt > 4_500, `shown after ${Date.now() - cutAt} ms`);
     await alice.say("written meanwhile");
     world.proxy.mode = "open";
-    await reconnecting.waitFor({ state: "detached", timeout: 60_000 });
+    await reconnecting.waitFor({ state: "detached", timeout: RETURN_MS });
     await alice.seesTick("written meanwhile", "sent");
   }));
 
@@ -85,7 +85,7 @@ test("without any network the page still loads, shows what it had, and takes a m
     await alice.page.reload();
     await alice.seesTick("from the tunnel", "queued");
     world.proxy.mode = "open";
-    await alice.seesTick("from the tunnel", "sent");
+    await alice.seesTick("from the tunnel", "sent", RETURN_MS);
     assert.deepEqual(await storedTexts(bob, id), ["before", "remember this", "from the tunnel"]);
   }));
 
@@ -98,7 +98,7 @@ test("two tabs of one person show the same, whichever of them does something", (
     const inBoth = async (what, look) => {
       for (const page of [first, second]) {
         alice.page = page;
-        await expectSoon(what, async () => look(page));
+        await expectSoon(what, async () => look(page), RETURN_MS);
       }
     };
     await alice.say("from the second tab");
@@ -120,6 +120,7 @@ test("two tabs of one person show the same, whichever of them does something", (
 
     // Read in one, it is not unread in the other.
     await bob.send(id, "for both");
+    await inBoth("it is in both", async () => [(await alice.message("for both").count()) === 1, await alice.texts()]);
     await inBoth("it is read in both", async (page) => [(await page.title()) === "Bluetick", await page.title()]);
     await bob.call("POST", `/v1/conversations/${id}/read`, { seq: 4 });
     await inBoth("the tick is blue in both", async () => {
@@ -141,7 +142,7 @@ test("a tab that is closed before it could send leaves its message to the other 
     await alice.page.close();
     alice.page = first;
     world.proxy.mode = "open";
-    await alice.seesTick("my last words", "sent");
+    await alice.seesTick("my last words", "sent", RETURN_MS);
     assert.deepEqual(await storedTexts(bob, id), ["before", "my last words"]);
   }));
 
@@ -151,6 +152,6 @@ test("a server that is killed and comes back has everybody back, with everything
     await world.server.kill();
     await alice.say("while it was dead");
     await world.server.resume();
-    await alice.seesTick("while it was dead", "sent");
+    await alice.seesTick("while it was dead", "sent", RETURN_MS);
     assert.deepEqual(await storedTexts(bob, id), ["before", "while it was dead"]);
   }));

@@ -90,11 +90,11 @@ export class Person {
   }
 
   /** Waits until the message has come so far: queued, sending, sent, delivered, read or failed. */
-  async seesTick(text, state) {
+  async seesTick(text, state, patience_ms) {
     await expectSoon(`"${text}" of ${this.name} is ${state}`, async () => {
       const found = await this.message(text).getAttribute("data-state", { timeout: 1_000 }).catch(() => null);
       return [found === state, found];
-    });
+    }, patience_ms);
   }
 
   /** The texts on the screen, in order, whatever surrounds them. */

@@ -34,10 +34,10 @@ export class FakeSocket implements SocketLike {
   }
 
   /** The same, with a backlog that is yet to come. */
-  open(user_id = "alice"): void {
+  open(user_id = "alice", server_time = 0): void {
     this.readyState = 1;
     this.onopen?.();
-    this.say({ type: "welcome", user_id, session_id: "s", epoch: 1, server_time: 0 });
+    this.say({ type: "welcome", user_id, session_id: "s", epoch: 1, server_time });
   }
 
   say(frame: object): void {

@@ -17,6 +17,13 @@ export async function until(holds: () => boolean | Promise<boolean>, what: strin
   }
 }
 
+/** Until no more than `left` wait to be sent. A slow machine may take long, as long as it goes on. */
+export async function sentBut(left: number, client: BluetickClient): Promise<void> {
+  for (let waiting = client.waitingCount; waiting > left; waiting = client.waitingCount) {
+    await until(() => client.waitingCount < waiting, `one more of ${waiting} is sent`);
+  }
+}
+
 /** One server for the tests of a file. Each test makes its own people. */
 export class World {
   readonly server: Server;
