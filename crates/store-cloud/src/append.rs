@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bluetick_core::ports::{Accepted, Append, Appended, Change};
-use bluetick_core::{Refusal, Seq, StoreError, decide};
+use bluetick_core::{ContentType, Refusal, Seq, StoreError, decide};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -140,7 +140,7 @@ impl Engine {
         place: Place,
     ) -> Result<Option<Result<Appended, StoreError>>, StoreError> {
         let message = Arc::new(decide::place(append.clone(), &known.members, place.seq));
-        let cell = Cell { message, last_at: Some(place.last_at), departed: None };
+        let cell = Cell { message, last_at: Some(place.last_at), departed: None, cold: None };
         self.expect(&cell.message, append.origin, place.settled);
         let touch = self.touch(known, append);
         let standing = self.standing_before(known, &append.sender, place.seq);
@@ -203,7 +203,11 @@ impl Engine {
         append: &Append,
     ) -> Result<Appended, StoreError> {
         let (seq, received_at) = (cell.seq(), cell.message.received_at);
-        if !decide::same_message(&cell.message, append) {
+        let mut cell = cell.clone();
+        self.fill_all(std::slice::from_mut(&mut cell)).await?;
+        // Of what was erased or lost nothing is left to compare with, and it must not come back.
+        let is_gone = matches!(cell.message.content_type, ContentType::Erased | ContentType::Lost);
+        if !is_gone && !decide::same_message(&cell.message, append) {
             return Err(Refusal::MessageIdReused { first_seq: seq }.into());
         }
         // Whoever stored it may have died before it told anybody.

@@ -15,6 +15,7 @@ use bluetick_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::append::LARGE;
+use crate::archive::Way;
 use crate::cells::{Cell, Placed};
 use crate::engine::Engine;
 use crate::hints::{MessageKey, Place, Reserve, Reserved, Seed};
@@ -99,7 +100,7 @@ impl Intent {
             received_at: at,
         };
         let last_at = Some(Timestamp::from_millis(self.last_at));
-        Cell { message: Arc::new(message), last_at, departed }
+        Cell { message: Arc::new(message), last_at, departed, cold: None }
     }
 
     fn move_notice(&mut self, index: usize, seq: Seq) {
@@ -147,7 +148,7 @@ impl Engine {
         let founding = decide::found(&new);
         let Conversation { id, title, created_by, created_at, .. } = founding.conversation.clone();
         let facts = Facts { id, title, created_by, created_at };
-        let row = RoomRow { facts, version: 1, members_version: 1, intent: None };
+        let row = RoomRow { facts, version: 1, members_version: 1, intent: None, way: Way::default() };
         self.write_founding(&row, &founding).await?;
         match self.rows.put(Table::Rooms, &Key::new(id), &row.item(), Only::IfAbsent).await? {
             Written::Done => {}
@@ -172,7 +173,8 @@ impl Engine {
         let users: Vec<_> = members.iter().map(|member| member.user.clone()).collect();
         let touched = self.hints.touch(id, created_at, &users).await.ok();
         if let Some(notice) = founding.notice {
-            let cell = Cell { message: Arc::new(notice), last_at: Some(created_at), departed: None };
+            let cell =
+                Cell { message: Arc::new(notice), last_at: Some(created_at), departed: None, cold: None };
             self.settle_pending(&cell.message, &known, touched.as_deref(), None).await?;
             self.send_news(&cell, &known, touched.as_deref(), Seq::ZERO);
             self.arrive(Seq::ZERO, vec![Arrival { cell, members: Arc::clone(&members) }]);
@@ -189,7 +191,7 @@ impl Engine {
         let id = row.facts.id;
         if let Some(notice) = &founding.notice {
             let message = Arc::new(notice.clone());
-            let cell = Cell { message, last_at: Some(row.facts.created_at), departed: None };
+            let cell = Cell { message, last_at: Some(row.facts.created_at), departed: None, cold: None };
             let (key, item) = (crate::cells::cell_key(id, Seq::FIRST), cell.item());
             self.rows.put(Table::Messages, &key, &item, Only::Always).await?;
         }
@@ -304,22 +306,28 @@ impl Engine {
     /// `None` when another change came first.
     async fn decide_and_finish(
         self: &Arc<Engine>,
-        row: RoomRow,
+        mut row: RoomRow,
         intent: Intent,
         settled: Seq,
     ) -> Result<Option<ConversationView>, StoreError> {
         let id = row.facts.id;
         let members_version = row.members_version + 1;
-        let decided = RoomRow {
-            version: row.version + 1,
-            members_version,
-            intent: Some(intent.clone()),
-            ..row.clone()
-        };
-        let written =
-            self.rows.put(Table::Rooms, &Key::new(id), &decided.item(), Only::IfVersion(row.version)).await?;
-        if written != Written::Done {
-            return Ok(None);
+        loop {
+            let only = Only::IfVersion(row.version);
+            let decided = RoomRow {
+                version: row.version + 1,
+                members_version,
+                intent: Some(intent.clone()),
+                ..row.clone()
+            };
+            if self.rows.put(Table::Rooms, &Key::new(id), &decided.item(), only).await? == Written::Done {
+                break;
+            }
+            // A run of the archive writes the row too, and nothing that matters here: the places stay good.
+            match self.room_row(id).await? {
+                Some(now) if now.members_version == row.members_version && now.intent.is_none() => row = now,
+                _ => return Ok(None),
+            }
         }
         let cells = self.finish_change(id).await?.unwrap_or(intent.notices(id)?);
         let _may_fail = self.hints.members_changed(id, members_version).await;
@@ -380,7 +388,10 @@ impl Engine {
         let placing = cells.iter().map(|cell| async move {
             Ok(match self.place(cell).await? {
                 Placed::Done => true,
-                Placed::Taken(there) => there.message == cell.message,
+                Placed::Taken(mut there) => {
+                    self.fill_all(std::slice::from_mut(&mut there)).await?;
+                    there.message == cell.message
+                }
             })
         });
         let placed = side_by_side(AT_ONCE, placing.collect()).await;

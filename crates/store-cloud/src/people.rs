@@ -57,23 +57,27 @@ pub(crate) fn shared_key(name: &str) -> Key {
 impl CloudStore {
     /// A text that all nodes have in common: what is kept under this name, or `ours` where nothing is yet.
     pub async fn in_common(&self, name: &str, ours: &str) -> Result<Arc<str>, StoreError> {
+        self.engine.text_in_common(name, ours).await
+    }
+}
+
+impl Engine {
+    pub(crate) async fn text_in_common(&self, name: &str, ours: &str) -> Result<Arc<str>, StoreError> {
         let key = shared_key(name);
         let item = Item::new().text("text", ours).versioned(1);
-        match self.engine.rows.put(Table::Users, &key, &item, Only::IfAbsent).await? {
+        match self.rows.put(Table::Users, &key, &item, Only::IfAbsent).await? {
             Written::Done => Ok(ours.into()),
             Written::Refused(there) => {
                 let there = match there {
                     Some(there) => Some(there),
-                    None => self.engine.rows.get(Table::Users, &key).await?,
+                    None => self.rows.get(Table::Users, &key).await?,
                 };
                 let there = there.unwrap_or_default();
                 Ok(Arc::clone(there.get_text("text")?))
             }
         }
     }
-}
 
-impl Engine {
     /// Reads a user's row, lets `change` make a new one of it, and writes that, again if somebody was faster. `None`
     /// from `change` leaves it as it is.
     pub(crate) async fn update_row(

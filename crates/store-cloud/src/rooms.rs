@@ -182,8 +182,8 @@ impl Engine {
             return Ok(());
         }
         let known = self.known(id).await?;
-        let cells = self.dense(id, announced.next(), through).await?;
-        let arrivals = cells.into_values().map(|cell| Arrival { cell, members: Arc::clone(&known.members) });
+        let cells = self.dense_with_content(id, announced.next(), through).await?;
+        let arrivals = cells.into_iter().map(|cell| Arrival { cell, members: Arc::clone(&known.members) });
         if let Some(told) = self.arrive(announced, arrivals.collect()) {
             let _gone = told.await;
         }
@@ -226,15 +226,17 @@ async fn look(
 ) -> Result<(), StoreError> {
     let mut found = engine.written(room.id, first, last).await?;
     if is_late {
-        for seq in (first.get()..=last.get()).map(Seq::new) {
-            if !found.contains_key(&seq) {
-                found.insert(seq, engine.close_hole(room.id, seq).await?);
-            }
+        let holes = (first.get()..=last.get()).map(Seq::new).filter(|seq| !found.contains_key(seq));
+        for seq in holes.collect::<Vec<_>>() {
+            found.insert(seq, engine.close_hole(room.id, seq).await?);
         }
     }
+    let mut found: Vec<_> = found.into_values().collect();
+    engine.fill_all(&mut found).await?;
     let known = engine.known(room.id).await?;
     let mut state = room.lock();
-    for (seq, cell) in found {
+    for cell in found {
+        let seq = cell.seq();
         if seq > state.announced {
             let members = Arc::clone(&known.members);
             state.waiting.entry(seq).or_insert(Arrival { cell, members });

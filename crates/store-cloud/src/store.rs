@@ -8,11 +8,11 @@ use bluetick_core::ports::{
     RemoveMember, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, Message,
-    NamePrefix, Page, PageFrom, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, User,
-    UserId,
+    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
+    Page, PageFrom, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, User, UserId,
 };
 
+use crate::cells::Cell;
 use crate::engine::{CloudStore, Engine};
 
 #[async_trait]
@@ -123,13 +123,17 @@ impl Engine {
         let head = newest?.map_or(Seq::ZERO, |cell| cell.seq());
         let window = request.window(member.joined_seq, head);
         let (first, last) = (*window.start(), *window.end());
-        let messages: Vec<Message> = if first <= last && !matches!(request.from, PageFrom::After(Seq::MAX)) {
-            let cells = self.dense(id, first, last).await?;
-            cells.into_values().map(|cell| Message::clone(&cell.message)).collect()
+        let mut cells: Vec<Cell> = if first <= last && !matches!(request.from, PageFrom::After(Seq::MAX)) {
+            self.dense(id, first, last).await?.into_values().collect()
         } else {
             Vec::new()
         };
-        Page::new(request, member.joined_seq, head, messages)
+        let mut request = request.clone();
+        if let Some(unfilled) = self.fill(&mut cells).await? {
+            request.limit = unfilled.cut(&mut cells, matches!(request.from, PageFrom::After(_)))?;
+        }
+        let messages = cells.into_iter().map(|cell| Arc::unwrap_or_clone(cell.message)).collect();
+        Page::new(&request, member.joined_seq, head, messages)
             .map_err(|hole| StoreError::Damaged(hole.to_string()))
     }
 }
