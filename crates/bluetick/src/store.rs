@@ -9,7 +9,6 @@ use bluetick_core::ports::{
     Archive, CommitListener, Fleet, NoFleet, NoListener, Random, Store, StoreObserver, SystemRandom,
 };
 use bluetick_core::time::SystemClock;
-use bluetick_server::NoArchive;
 use bluetick_store_cloud::hints::redis::RedisHints;
 use bluetick_store_cloud::import::Marker;
 use bluetick_store_cloud::neighbours::redis::RedisNeighbours;
@@ -94,6 +93,8 @@ impl OpenStore {
         }
         let redis = Redis::open(settings.store.redis()).await.map_err(CannotOpen::Redis)?;
         let redis = Arc::new(redis);
+        let archive = settings.archive.clone();
+        let vault = Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new);
         let epoch = read_epoch(&rows).await.map_err(|error| CannotOpen::Epoch(error.to_string()))?;
         let node = new_node();
         let store = CloudStore::open(CloudParts {
@@ -105,6 +106,8 @@ impl OpenStore {
             clock: Arc::new(SystemClock),
             epoch,
             settings: settings.store.fleet(),
+            vault,
+            archive,
         });
         Ok(OpenStore::Cloud(Arc::new(store)))
     }
@@ -120,7 +123,7 @@ impl OpenStore {
     pub fn archive(&self) -> Arc<dyn Archive> {
         match self {
             OpenStore::Embedded(store) => Arc::clone(store) as Arc<dyn Archive>,
-            OpenStore::Cloud(_) => Arc::new(NoArchive),
+            OpenStore::Cloud(store) => Arc::clone(store) as Arc<dyn Archive>,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use bluetick_core::ports::{Accepted, Append, Appended, Change};
-use bluetick_core::{ConversationId, Message, Refusal, Seq, StoreError, Timestamp, decide};
+use bluetick_core::{ContentType, ConversationId, Message, Refusal, Seq, StoreError, Timestamp, decide};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -201,7 +201,8 @@ impl Engine {
         place: Place,
     ) -> Result<Option<Appended>, StoreError> {
         let message = Arc::new(decide::place(append.clone(), &known.members, place.seq));
-        let cell = Cell { message: Arc::clone(&message), last_at: Some(place.last_at), departed: None };
+        let cell =
+            Cell { message: Arc::clone(&message), last_at: Some(place.last_at), departed: None, cold: None };
         let expectation = self.expect(&message, append.origin, place.settled);
         let outcome = self.place_and_settle(append, known, place, cell).await;
         heard(&expectation, &message, outcome)
@@ -274,13 +275,15 @@ impl Engine {
     /// done again. Done twice, it changes nothing.
     pub(crate) async fn again(
         self: &Arc<Engine>,
-        cell: Cell,
+        mut cell: Cell,
         append: &Append,
         known: &Known,
         settled: Seq,
     ) -> Result<Appended, StoreError> {
         let (seq, received_at) = (cell.seq(), cell.message.received_at);
-        if !decide::same_message(&cell.message, append) {
+        // Of what was erased or lost nothing is left to compare with, and it must not come back.
+        let is_gone = matches!(cell.message.content_type, ContentType::Erased | ContentType::Lost);
+        if !is_gone && !cell.says(&append.content_type, &append.content) {
             return Err(Refusal::MessageIdReused { first_seq: seq }.into());
         }
         let last_at = cell.last_at.unwrap_or(received_at);
@@ -297,6 +300,7 @@ impl Engine {
         // What is older was met by everybody since, or is owed to them.
         if received_at.plus_millis(TOLD_AGAIN_MS) > self.clock.now() {
             let settled = settled.min(seq.previous());
+            self.fill_all(std::slice::from_mut(&mut cell)).await?;
             self.send_news(&cell, known, touched.as_deref(), settled);
             if known.members.iter().any(|member| self.local.is_here(&member.user)) {
                 let arrival = Arrival { cell, known: known.clone(), relied };

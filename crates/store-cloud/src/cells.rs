@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bluetick_core::inbox::preview_of;
 use bluetick_core::{ContentType, ConversationId, Message, MessageId, Seq, StoreError, Timestamp, UserId};
 use tokio::time::{Instant, sleep};
 
+use crate::archive::{ColdPlace, content_hash};
 use crate::engine::Engine;
 use crate::rows::{Item, Key, Only, Query, Slice, Sort, SortRange, Table, Written};
 
@@ -19,6 +21,18 @@ pub(crate) struct Cell {
     pub last_at: Option<Timestamp>,
     /// Who left by this message.
     pub departed: Option<UserId>,
+    /// Where the content is that `message` is without: see [`Engine::fill`].
+    pub cold: Option<Cold>,
+}
+
+/// What a row has in place of its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cold {
+    pub place: ColdPlace,
+    /// Of a message that was the newest when it was moved, so that inboxes are shown without the archive.
+    pub preview: Option<Arc<str>>,
+    /// Tells whether something is the same without the archive: [`content_hash`].
+    pub content_hash: Arc<str>,
 }
 
 impl Cell {
@@ -30,6 +44,30 @@ impl Cell {
         self.message.content_type == ContentType::Void
     }
 
+    /// Whether this is what it says, wherever its content lies.
+    pub fn says(&self, content_type: &ContentType, content: &str) -> bool {
+        let is_content = match &self.cold {
+            Some(cold) => *cold.content_hash == *content_hash(&self.message, content),
+            None => *self.message.content == *content,
+        };
+        is_content && self.message.content_type == *content_type
+    }
+
+    /// Whether it is the same message, wherever the content of this one lies.
+    pub fn is(&self, other: &Cell) -> bool {
+        let Message { content_type, content, .. } = &*other.message;
+        let with_its = Message { content: Arc::clone(content), ..(*self.message).clone() };
+        with_its == *other.message && self.says(content_type, content)
+    }
+
+    /// What an inbox shows of it.
+    pub fn preview(&self) -> &str {
+        match &self.cold {
+            Some(cold) => cold.preview.as_deref().unwrap_or_default(),
+            None => preview_of(&self.message.content_type, &self.message.content),
+        }
+    }
+
     pub fn item(&self) -> Item {
         let message = &self.message;
         let mut item = Item::new()
@@ -37,14 +75,19 @@ impl Cell {
             .text("sender_id", message.sender.as_str())
             .text_if("receiver_id", message.receiver.as_ref().map(UserId::as_str))
             .text("content_type", message.content_type.as_str())
-            .text("content", Arc::clone(&message.content))
             .number("timestamp", message.timestamp.millis())
             .number("received_at", message.received_at.millis())
             .text_if("departed", self.departed.as_ref().map(UserId::as_str));
         if let Some(last_at) = self.last_at {
             item = item.number("last_at", last_at.millis());
         }
-        item
+        match &self.cold {
+            None => item.text("content", Arc::clone(&message.content)),
+            Some(cold) => item
+                .text("s3_ref", cold.place.to_string())
+                .text("content_hash", Arc::clone(&cold.content_hash))
+                .text_if("preview", cold.preview.clone()),
+        }
     }
 
     pub fn decode(conversation: ConversationId, seq: Seq, item: &Item) -> Result<Cell, StoreError> {
@@ -52,6 +95,17 @@ impl Cell {
             text.parse::<UserId>()
                 .map_err(|_| StoreError::Damaged(format!("a user id in {conversation}/{seq}")))
         };
+        let cold = match item.find_text("s3_ref") {
+            None => None,
+            Some(text) => {
+                let place = text.parse();
+                let place =
+                    place.map_err(|_| StoreError::Damaged(format!("the s3_ref of {conversation}/{seq}")))?;
+                let content_hash = Arc::clone(item.get_text("content_hash")?);
+                Some(Cold { place, preview: item.find_text("preview").cloned(), content_hash })
+            }
+        };
+        let content = if cold.is_some() { "".into() } else { Arc::clone(item.get_text("content")?) };
         let message = Message {
             conversation,
             seq,
@@ -59,7 +113,7 @@ impl Cell {
             sender: user(item.get_text("sender_id")?)?,
             receiver: item.find_text("receiver_id").map(user).transpose()?,
             content_type: ContentType::from_stored(item.get_text("content_type")?),
-            content: Arc::clone(item.get_text("content")?),
+            content,
             timestamp: Timestamp::from_millis(item.get_number("timestamp")?),
             received_at: Timestamp::from_millis(item.get_number("received_at")?),
         };
@@ -67,6 +121,7 @@ impl Cell {
             message: Arc::new(message),
             last_at: item.find_number("last_at").map(Timestamp::from_millis),
             departed: item.find_text("departed").map(user).transpose()?,
+            cold,
         })
     }
 }
@@ -118,7 +173,7 @@ impl Engine {
         seq: Seq,
     ) -> Result<Cell, StoreError> {
         let message = Arc::new(Message::void(conversation, seq, self.clock.now()));
-        let void = Cell { message, last_at: None, departed: None };
+        let void = Cell { message, last_at: None, departed: None, cold: None };
         match self.place(&void).await? {
             Placed::Done => {
                 self.counters.voids.add(1);
@@ -129,7 +184,7 @@ impl Engine {
         }
     }
 
-    async fn slice(
+    pub(crate) async fn slice(
         &self,
         conversation: ConversationId,
         (first, last): (Seq, Seq),
@@ -328,7 +383,7 @@ impl IdRow {
     }
 }
 
-fn seq_of(sort: &Sort) -> Result<Seq, StoreError> {
+pub(crate) fn seq_of(sort: &Sort) -> Result<Seq, StoreError> {
     match sort {
         Sort::Number(number) => Ok(Seq::new(*number)),
         _ => Err(StoreError::Damaged("a message whose seq is no number".into())),

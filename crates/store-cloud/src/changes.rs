@@ -15,6 +15,7 @@ use bluetick_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::append::LARGE;
+use crate::archive::Way;
 use crate::cells::{Cell, Placed};
 use crate::engine::Engine;
 use crate::hints::{MessageKey, Place, Reserve, Reserved, Seed};
@@ -103,7 +104,7 @@ impl Intent {
             received_at: at,
         };
         let last_at = Some(Timestamp::from_millis(self.last_at));
-        Cell { message: Arc::new(message), last_at, departed }
+        Cell { message: Arc::new(message), last_at, departed, cold: None }
     }
 
     fn move_notice(&mut self, index: usize, seq: Seq) {
@@ -151,7 +152,7 @@ impl Engine {
         let founding = decide::found(&new);
         let Conversation { id, title, created_by, created_at, .. } = founding.conversation.clone();
         let facts = Facts { id, title, created_by, created_at };
-        let row = RoomRow { facts, version: 1, members_version: 1, intent: None };
+        let row = RoomRow { facts, version: 1, members_version: 1, intent: None, way: Way::default() };
         self.write_founding(&row, &founding).await?;
         match self.rows.put(Table::Rooms, &Key::new(id), &row.item(), Only::IfAbsent).await? {
             Written::Done => {}
@@ -179,7 +180,8 @@ impl Engine {
         let users: Vec<_> = members.iter().map(|member| member.user.clone()).collect();
         let touched = self.hints.touch(id, created_at, &users).await.ok();
         if let Some(notice) = founding.notice {
-            let cell = Cell { message: Arc::new(notice), last_at: Some(created_at), departed: None };
+            let cell =
+                Cell { message: Arc::new(notice), last_at: Some(created_at), departed: None, cold: None };
             let relied = self.relied_upon_here(&known, None);
             self.settle_pending(&cell.message, &known, touched.as_deref(), None, &[]).await?;
             self.send_news(&cell, &known, touched.as_deref(), Seq::ZERO);
@@ -197,7 +199,7 @@ impl Engine {
         let id = row.facts.id;
         if let Some(notice) = &founding.notice {
             let message = Arc::new(notice.clone());
-            let cell = Cell { message, last_at: Some(row.facts.created_at), departed: None };
+            let cell = Cell { message, last_at: Some(row.facts.created_at), departed: None, cold: None };
             let (key, item) = (crate::cells::cell_key(id, Seq::FIRST), cell.item());
             self.rows.put(Table::Messages, &key, &item, Only::Always).await?;
         }
@@ -312,21 +314,28 @@ impl Engine {
     /// `None` when another change came first.
     async fn decide_and_finish(
         self: &Arc<Engine>,
-        row: RoomRow,
+        mut row: RoomRow,
         intent: Intent,
         settled: Seq,
     ) -> Result<Option<ConversationView>, StoreError> {
         let id = row.facts.id;
-        let decided = RoomRow {
-            version: row.version + 1,
-            members_version: row.members_version + 1,
-            intent: Some(intent.clone()),
-            ..row.clone()
-        };
-        let written =
-            self.rows.put(Table::Rooms, &Key::new(id), &decided.item(), Only::IfVersion(row.version)).await?;
-        if written != Written::Done {
-            return Ok(None);
+        let members_version = row.members_version + 1;
+        loop {
+            let only = Only::IfVersion(row.version);
+            let decided = RoomRow {
+                version: row.version + 1,
+                members_version,
+                intent: Some(intent.clone()),
+                ..row.clone()
+            };
+            if self.rows.put(Table::Rooms, &Key::new(id), &decided.item(), only).await? == Written::Done {
+                break;
+            }
+            // A run of the archive writes the row too, and nothing that matters here: the places stay good.
+            match self.room_row(id).await? {
+                Some(now) if now.members_version == row.members_version && now.intent.is_none() => row = now,
+                _ => return Ok(None),
+            }
         }
         let cells = match self.finish_change(id).await? {
             Some(cells) => cells,
@@ -341,7 +350,7 @@ impl Engine {
         let mut stored = Vec::with_capacity(cells.len());
         for cell in cells {
             let there = self.cell(cell.message.conversation, cell.seq()).await?;
-            if there.is_some_and(|there| there.message == cell.message) {
+            if there.is_some_and(|there| there.is(&cell)) {
                 stored.push(cell);
             }
         }
@@ -403,11 +412,11 @@ impl Engine {
         first: Seq,
         last: Seq,
     ) -> Result<(), StoreError> {
-        let cells = self.dense(id, first, last.min(first.plus(MOST_TOLD_AGAIN))).await?;
+        let cells = self.dense_with_content(id, first, last.min(first.plus(MOST_TOLD_AGAIN))).await?;
         let known = self.known_now(id).await?;
         let users: Vec<_> = known.members.iter().map(|member| member.user.clone()).collect();
         let touched = self.hints.whereabouts(id, &users).await.ok();
-        for cell in cells.into_values().filter(|cell| !cell.is_void()) {
+        for cell in cells.into_iter().filter(|cell| !cell.is_void()) {
             let sender = &cell.message.sender;
             self.settle_pending(&cell.message, &known, touched.as_deref(), Some(sender), &[]).await?;
             self.send_news(&cell, &known, touched.as_deref(), first.previous());
@@ -460,7 +469,7 @@ impl Engine {
         let placing = cells.iter().map(|cell| async move {
             Ok(match self.place(cell).await? {
                 Placed::Done => true,
-                Placed::Taken(there) => there.message == cell.message,
+                Placed::Taken(there) => there.is(cell),
             })
         });
         let placed = side_by_side(AT_ONCE, placing.collect()).await;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bluetick_archive::{ArchiveSettings, Vault};
 use bluetick_core::ports::{CommitListener, FleetCounters};
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, Epoch, StoreError, UserId};
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::NodeId;
 use crate::append::Unresolved;
+use crate::archive::Archivist;
 use crate::fallback::Ledgers;
 use crate::flush::Flush;
 use crate::hints::Hints;
@@ -42,6 +44,9 @@ pub struct CloudParts {
     /// As [`read_epoch`](crate::read_epoch) says.
     pub epoch: Epoch,
     pub settings: EngineSettings,
+    /// Where old messages go; `None` when the archive is off.
+    pub vault: Option<Arc<Vault>>,
+    pub archive: ArchiveSettings,
 }
 
 /// The store of one node. Dropping it without `close` is like a crash: what is derived is not written.
@@ -80,6 +85,7 @@ pub(crate) struct Engine {
     /// Wakes the repair of everybody connected here.
     pub repair: Notify,
     pub counters: Counters,
+    pub archive: Archivist,
     closed: AtomicBool,
 }
 
@@ -119,7 +125,8 @@ const MOST_WORK: u32 = 1 << 20;
 impl CloudStore {
     /// Starts the tasks that need a runtime.
     pub fn open(parts: CloudParts) -> CloudStore {
-        let CloudParts { rows, hints, neighbours, node, listener, clock, epoch, settings } = parts;
+        let CloudParts { rows, hints, neighbours, node, listener, clock, epoch, settings, vault, archive } =
+            parts;
         let engine = Arc::new(Engine {
             rows,
             hints,
@@ -146,6 +153,7 @@ impl CloudStore {
             work: Semaphore::new(MOST_WORK as usize),
             repair: Notify::new(),
             counters: Counters::default(),
+            archive: Archivist::new(vault, archive),
             closed: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();

@@ -165,7 +165,7 @@ impl Engine {
             let seq = ledger.dense.next();
             let last_at = ledger.last_at.max(Some(append.received_at));
             let message = Arc::new(decide::place(append.clone(), &known.members, seq));
-            let cell = Cell { message, last_at, departed: None };
+            let cell = Cell { message, last_at, departed: None, cold: None };
             let settled = ledger.settled;
             let standing = self.standing_before(&known, &append.sender, seq).await?;
             self.ledgers.storing(id, seq);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bluetick_core::inbox::preview_of;
 use bluetick_core::ports::{Change, Prefer};
 use bluetick_core::{
     Boundaries, ConversationId, ConversationKind, InboxEntry, InboxFilter, InboxPage, InboxPlace,
@@ -26,7 +25,7 @@ pub(crate) fn inbox_item(
     version: u64,
 ) -> Item {
     let message = last.map(|cell| &cell.message);
-    let preview = message.map(|message| preview_of(&message.content_type, &message.content));
+    let preview = last.map(Cell::preview);
     Item::new()
         .count("last_seq", message.map_or(0, |message| message.seq.get()))
         .number("last_at", last_at.millis())
@@ -54,7 +53,7 @@ fn last_message(cell: &Cell) -> LastMessage {
         message_id: message.message_id.clone(),
         sender: message.sender.clone(),
         content_type: message.content_type.clone(),
-        preview: preview_of(&message.content_type, &message.content).into(),
+        preview: cell.preview().into(),
         timestamp: message.timestamp,
         received_at: message.received_at,
     }

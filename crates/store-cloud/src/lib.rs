@@ -4,6 +4,7 @@
 //! [`neighbours`] carry news between nodes. Each has an adapter in memory beside the real one.
 
 mod append;
+mod archive;
 mod behind;
 mod cells;
 mod changes;

@@ -11,6 +11,7 @@ use bluetick_core::{
     Conversation, ConversationId, Member, Members, Refusal, Role, Seq, StoreError, Timestamp, Title, UserId,
 };
 
+use crate::archive::Way;
 use crate::changes::Intent;
 use crate::engine::Engine;
 use crate::rows::{Item, Key, Query, Sort, SortRange, Table};
@@ -46,19 +47,27 @@ pub(crate) struct RoomRow {
     /// Goes up with every change of membership.
     pub members_version: u64,
     pub intent: Option<Intent>,
+    /// How far it has come on its way to the archive.
+    pub way: Way,
 }
 
 impl RoomRow {
     pub fn item(&self) -> Item {
         let Facts { title, created_by, created_at, .. } = &self.facts;
         let intent = self.intent.as_ref().map(|intent| intent.to_text());
-        Item::new()
+        let item = Item::new()
             .text_if("title", title.as_ref().map(Title::as_str))
             .text("created_by", created_by.as_str())
             .number("created_at", created_at.millis())
             .count("members_version", self.members_version)
             .text_if("intent", intent)
-            .versioned(self.version)
+            .versioned(self.version);
+        self.way.written_into(item)
+    }
+
+    /// Whether it is more than the claim of a copy that has not come to its end.
+    pub fn is_whole(&self) -> bool {
+        self.members_version > 0
     }
 
     pub fn decode(id: ConversationId, item: &Item) -> Result<RoomRow, StoreError> {
@@ -76,6 +85,7 @@ impl RoomRow {
             version: item.version(),
             members_version: item.find_count("members_version"),
             intent: intent.transpose().map_err(|_| damaged("intent"))?,
+            way: Way::decode(item),
         })
     }
 }

@@ -103,6 +103,7 @@ impl CellNews {
             message: Arc::new(message),
             last_at: self.last_at.map(Timestamp::from_millis),
             departed: self.departed.as_ref().map(|user| user.parse()).transpose().ok()?,
+            cold: None,
         })
     }
 }

@@ -116,8 +116,8 @@ impl Engine {
         let Some(after) = standing.pending_after(member.joined_seq, head) else { return Ok(()) };
         let after = after.max(head.minus(MOST_PUSHED));
         self.counters.repairs.add(1);
-        let cells = self.dense(id, after.next(), head).await?;
-        let arrivals = cells.into_values().map(|cell| Arrival::new(cell, &known));
+        let cells = self.dense_with_content(id, after.next(), head).await?;
+        let arrivals = cells.into_iter().map(|cell| Arrival::new(cell, &known));
         self.arrive(after, arrivals.collect());
         Ok(())
     }

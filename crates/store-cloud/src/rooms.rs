@@ -195,7 +195,8 @@ impl State {
     }
 
     /// A room begins with what may be new to somebody, and not with what only nobody has settled.
-    fn skip_long_ago(&mut self, found: &BTreeMap<Seq, Cell>, long_ago: Timestamp) {
+    /// Returns what is to be told next.
+    fn skip_long_ago(&mut self, found: &BTreeMap<Seq, Cell>, long_ago: Timestamp) -> Seq {
         while self.announced_at.is_none()
             && let Some(cell) = found.get(&self.announced.next())
             && cell.message.received_at < long_ago
@@ -204,6 +205,7 @@ impl State {
         {
             self.announced = cell.seq();
         }
+        self.announced.next()
     }
 
     /// What can be told now, in order.
@@ -329,10 +331,10 @@ impl Engine {
                 return Ok(());
             }
             let last = through.min(announced.plus(MOST_AT_ONCE));
-            let cells = self.dense(id, announced.next(), last).await?;
+            let cells = self.dense_with_content(id, announced.next(), last).await?;
             // Somebody may have joined by one of them, of whom no news has come yet.
             let known = self.known_now(id).await?;
-            let arrivals = cells.into_values().map(|cell| Arrival::new(cell, &known));
+            let arrivals = cells.into_iter().map(|cell| Arrival::new(cell, &known));
             self.until_told(self.arrive(announced, arrivals.collect())).await?;
         }
     }
@@ -386,8 +388,10 @@ async fn look(
     // Somebody may have joined by one of them, of whom no news has come yet.
     let known = engine.known_now(room.id).await?;
     let long_ago = engine.long_ago();
+    // What is skipped may lie in the archive, which nobody waits for.
+    let first = room.lock().skip_long_ago(&found, long_ago);
+    let found = engine.filled(found.split_off(&first)).await?;
     let mut state = room.lock();
-    state.skip_long_ago(&found, long_ago);
     for (seq, cell) in found {
         // Whoever writes it here tells it when all that follows from it is written as well.
         if seq > state.announced && (is_late || !state.is_expected(&cell)) {

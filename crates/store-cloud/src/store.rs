@@ -8,11 +8,11 @@ use bluetick_core::ports::{
     RemoveMember, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, Message,
-    NamePrefix, Page, PageFrom, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, User,
-    UserId,
+    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
+    Page, PageFrom, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, User, UserId,
 };
 
+use crate::cells::Cell;
 use crate::engine::{CloudStore, Engine};
 
 #[async_trait]
@@ -133,7 +133,7 @@ impl Engine {
         let head = newest?.map_or(Seq::ZERO, |cell| cell.seq());
         let window = request.window(member.joined_seq, head);
         let (first, last) = (*window.start(), *window.end());
-        let messages: Vec<Message> = if first <= last && !matches!(request.from, PageFrom::After(Seq::MAX)) {
+        let mut cells: Vec<Cell> = if first <= last && !matches!(request.from, PageFrom::After(Seq::MAX)) {
             let cells = self.dense(id, first, last).await?;
             // Whoever was thrown out between the two reads must not see what came after.
             if cells.values().any(|cell| cell.departed.as_ref() == Some(&request.reader)) {
@@ -142,11 +142,16 @@ impl Engine {
                     return Box::pin(self.page_now(request)).await;
                 }
             }
-            cells.into_values().map(|cell| Message::clone(&cell.message)).collect()
+            cells.into_values().collect()
         } else {
             Vec::new()
         };
-        Page::new(request, member.joined_seq, head, messages)
+        let mut request = request.clone();
+        if let Some(unfilled) = self.fill(&mut cells).await? {
+            request.limit = unfilled.cut(&mut cells, matches!(request.from, PageFrom::After(_)))?;
+        }
+        let messages = cells.into_iter().map(|cell| Arc::unwrap_or_clone(cell.message)).collect();
+        Page::new(&request, member.joined_seq, head, messages)
             .map_err(|hole| StoreError::Damaged(hole.to_string()))
     }
 }

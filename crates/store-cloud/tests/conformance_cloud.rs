@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
+use bluetick_archive::ArchiveSettings;
 use bluetick_conformance::{Harness, NOW};
 use bluetick_core::Epoch;
 use bluetick_core::ports::{CommitListener, Store};
@@ -73,6 +74,8 @@ impl<S: Shape> Cloud<S> {
             clock: Arc::new(ManualClock::at(NOW)),
             epoch: Epoch::FIRST,
             settings: EngineSettings { void_after_ms: 10_000, ..EngineSettings::default() },
+            vault: None,
+            archive: ArchiveSettings::default(),
         });
         Cloud { rows, redis, store: Arc::new(store), shape: PhantomData }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bluetick_archive::ArchiveSettings;
 use bluetick_conformance::{Harness, NOW};
 use bluetick_core::Epoch;
 use bluetick_core::ports::{CommitListener, Store};
@@ -83,6 +84,8 @@ impl<W: Weather> Cloud<W> {
             clock: Arc::new(ManualClock::at(NOW)),
             epoch: Epoch::FIRST,
             settings: EngineSettings { patience_ms: 1, ..EngineSettings::default() },
+            vault: None,
+            archive: ArchiveSettings::default(),
         });
         let weather = W::prepare(&world.hints);
         Cloud { world, store: Arc::new(store), life, weather, of: PhantomData }

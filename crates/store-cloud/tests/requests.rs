@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bluetick_archive::ArchiveSettings;
 use bluetick_core::ports::{
     Append, CommitListener, Committed, Creation, Fleet, Mark, NewConversation, Store,
 };
@@ -84,6 +85,8 @@ impl Node {
             listener: ear.clone(),
             clock: Arc::new(SystemClock),
             epoch: Epoch::FIRST,
+            vault: None,
+            archive: ArchiveSettings::default(),
             settings: EngineSettings {
                 flush_interval_ms,
                 health_interval_ms: 3_600_000,

@@ -1,4 +1,4 @@
-//! The archive of a data directory that no server is using.
+//! The archive of a data directory that no server is using, or of the tables of a fleet.
 
 use std::sync::Arc;
 

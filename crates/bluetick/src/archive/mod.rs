@@ -1,4 +1,5 @@
-//! The archive as an operator works with it: on the data directory itself, or through the server that is using it.
+//! The archive as an operator works with it: on the data directory or the tables themselves, or through the server that is
+//! using the directory.
 //! Both speak the bodies of the HTTP calls, so what is shown and what `--json` prints is the same either way.
 
 mod here;
@@ -32,12 +33,8 @@ pub enum Desk {
 impl Desk {
     /// A directory that is not there is a mistyped one.
     pub fn open(settings: &Settings) -> Result<Desk, Failure> {
-        if settings.store.engine == Engine::DynamoDb {
-            let reason = "messages in DynamoDB stay there: the archive and erasures work with store.engine = \"embedded\" so far";
-            return Err(Failure::usage(reason));
-        }
         let data_dir = &settings.store.data_dir;
-        if !data_dir.exists() {
+        if settings.store.engine == Engine::Embedded && !data_dir.exists() {
             return Err(Failure::usage(format!("there is no data directory {}", data_dir.display())));
         }
         match StoreDesk::open(settings) {

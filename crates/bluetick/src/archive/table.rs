@@ -32,7 +32,10 @@ pub fn status(archive: &ArchiveBody) -> String {
     } else {
         String::new()
     };
-    table.line("Hot tables", size(archive.hot_file_bytes) + &free);
+    // Of a fleet's tables nobody here knows.
+    if archive.hot_file_bytes > 0 {
+        table.line("Hot tables", size(archive.hot_file_bytes) + &free);
+    }
     if archive.kept_hot > 0 {
         table.line("Kept hot", counted(archive.kept_hot, "conversation") + ", brought back to stay");
     }
@@ -139,7 +142,9 @@ fn run(report: &RunReportBody) -> String {
         Some(less) => format!(" ({} given back)", size(less)),
         None => format!(" ({} more)", size(after - before)),
     };
-    table.line("Hot tables", format!("{} before, {} after{change}", size(before), size(after)));
+    if (before, after) != (0, 0) {
+        table.line("Hot tables", format!("{} before, {} after{change}", size(before), size(after)));
+    }
     table.line("Took", took(report.took_ms));
     table.0
 }

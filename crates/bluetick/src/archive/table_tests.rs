@@ -100,7 +100,7 @@ Took           3.2 s
     assert_eq!(told(report), expected);
     let nothing = told(RunReport::default());
     assert!(nothing.starts_with("Moved          nothing; "), "{nothing}");
-    assert!(nothing.contains("Hot tables     0 bytes before, 0 bytes after\n"), "{nothing}");
+    assert!(!nothing.contains("Hot tables"), "{nothing}");
 }
 
 #[test]

@@ -42,8 +42,10 @@ pub struct Settings {
 impl Settings {
     /// What works and is unwise, each in a sentence.
     pub fn advice(&self) -> impl Iterator<Item = String> {
-        let archive = (self.store.engine == Engine::DynamoDb && self.archive.engine != ArchiveEngine::Off).then(|| {
-            "archive.engine is set, but messages in DynamoDB stay there: the archive works with store.engine = \"embedded\" so far"
+        let in_directory =
+            self.store.engine == Engine::DynamoDb && self.archive.engine == ArchiveEngine::Directory;
+        let archive = in_directory.then(|| {
+            "archive.engine is \"directory\": every node of the fleet has to see the same one, such as a mounted file system"
                 .to_owned()
         });
         self.auth.advice().into_iter().chain(self.admin.advice()).chain(archive)

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::{ImportedPerson, ImportedRoom};
 use crate::append::LARGE;
+use crate::archive::Way;
 use crate::cells::Cell;
 use crate::inbox::inbox_item;
 use crate::memberships::{Facts, RoomRow, member_item};
@@ -46,7 +47,8 @@ pub fn room(conversation: &Conversation) -> Item {
 
 fn room_row(conversation: &Conversation, version: u64, members_version: u64) -> RoomRow {
     let Conversation { id, title, created_by, created_at, .. } = conversation.clone();
-    RoomRow { facts: Facts { id, title, created_by, created_at }, version, members_version, intent: None }
+    let facts = Facts { id, title, created_by, created_at };
+    RoomRow { facts, version, members_version, intent: None, way: Way::default() }
 }
 
 pub fn members(room: &ImportedRoom) -> Vec<Row> {
@@ -118,7 +120,7 @@ impl Chain {
             message.content_type = ContentType::Void;
         }
         let departed = departed(&message);
-        Cell { message: Arc::new(message), last_at: Some(self.last_at), departed }
+        Cell { message: Arc::new(message), last_at: Some(self.last_at), departed, cold: None }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Tables in memory: what the port means, and what a simulation runs on.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 
-use super::{Item, Key, Only, Query, Rows, RowsError, Slice, Sort, SortRange, Table, Written};
+use super::{Item, Key, Only, Query, Rows, RowsError, Scanned, Slice, Sort, SortRange, Table, Written};
 
 #[derive(Default)]
 pub struct MemoryRows(Mutex<BTreeMap<(Table, Key), Item>>);
@@ -67,6 +68,18 @@ impl Rows for MemoryRows {
             rows.remove(&key);
         }
         Ok(())
+    }
+
+    async fn scan(&self, table: Table, after: Option<&Key>, limit: usize) -> Result<Scanned, RowsError> {
+        let rows = self.lock();
+        let first = match after {
+            Some(key) => Bound::Excluded((table, key.clone())),
+            None => Bound::Included((table, Key { partition: String::new(), sort: Sort::None })),
+        };
+        let found = rows.range((first, Bound::Unbounded)).take_while(|((of, _), _)| *of == table);
+        let rows: Vec<_> = found.take(limit).map(|((_, key), item)| (key.clone(), item.clone())).collect();
+        let next = rows.last().filter(|_| rows.len() == limit).map(|(key, _)| key.clone());
+        Ok(Scanned { rows, next })
     }
 
     async fn query(&self, query: Query) -> Result<Slice, RowsError> {

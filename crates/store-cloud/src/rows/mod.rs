@@ -39,6 +39,10 @@ pub trait Rows: Send + Sync + 'static {
     /// Rows of one partition in the order of their sort keys.
     async fn query(&self, query: Query) -> Result<Slice, RowsError>;
 
+    /// Some rows of a whole table, in an order of the engine's own, which stays the same: from the beginning, or behind a
+    /// row that came last.
+    async fn scan(&self, table: Table, after: Option<&Key>, limit: usize) -> Result<Scanned, RowsError>;
+
     /// For metrics.
     fn counts(&self) -> RowsCounts {
         RowsCounts::default()
@@ -100,6 +104,14 @@ pub struct Slice {
     pub rows: Vec<(Sort, Item)>,
     /// There may be more beyond the last row: the limit was reached, or as much as the engine gives at a time.
     pub more: bool,
+}
+
+/// Part of a table.
+#[derive(Clone, Debug, Default)]
+pub struct Scanned {
+    pub rows: Vec<(Key, Item)>,
+    /// Behind which row to go on; `None` when that was all. There may be one though no row came.
+    pub next: Option<Key>,
 }
 
 #[derive(Clone, Debug, Error)]

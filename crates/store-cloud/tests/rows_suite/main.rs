@@ -75,5 +75,6 @@ suite! {
         a_large_partition_comes_in_slices_to_its_end,
         a_partition_without_rows_is_empty,
         a_table_without_sort_keys_has_one_row_each,
-        the_largest_numbers_keep_their_order;
+        the_largest_numbers_keep_their_order,
+        a_whole_table_comes_in_parts_and_each_row_once;
 }

@@ -190,3 +190,24 @@ pub async fn the_largest_numbers_keep_their_order(rows: &impl Rows) {
     let slice = rows.query(all_of(Table::Messages, &name)).await.unwrap();
     assert_eq!(numbers(&slice), [0, 1 << 53, (1 << 53) + 1, u64::MAX - 1, u64::MAX]);
 }
+
+pub async fn a_whole_table_comes_in_parts_and_each_row_once(rows: &impl Rows) {
+    let name = fresh("room");
+    let item = Item::new().text("own", &*name);
+    let keys: Vec<Key> = (0..7).map(|number| Key::text(format!("{name}-{}", number % 3), number)).collect();
+    rows.put_all(keys.iter().map(|key| (Table::Names, key.clone(), item.clone())).collect()).await.unwrap();
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let part = rows.scan(Table::Names, after.as_ref(), 2).await.unwrap();
+        assert!(part.rows.len() <= 2);
+        found.extend(part.rows.into_iter().filter(|(key, _)| keys.contains(key)).map(|(key, _)| key));
+        match part.next {
+            Some(_) => after = part.next,
+            None => break,
+        }
+    }
+    found.sort();
+    let mut all = keys;
+    all.sort();
+    assert_eq!(found, all);
+}

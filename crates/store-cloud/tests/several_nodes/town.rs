@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bluetick_archive::ArchiveSettings;
 use bluetick_conformance::Recorder;
 use bluetick_core::ports::{Append, Appended, Creation, Fleet, Mark, NewConversation, Store};
 use bluetick_core::time::{Clock, SystemClock};
@@ -15,7 +16,7 @@ use bluetick_core::{
 use bluetick_store_cloud::hints::memory::MemoryHints;
 use bluetick_store_cloud::neighbours::memory::Street;
 use bluetick_store_cloud::rows::memory::MemoryRows;
-use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Slice, Table, Written};
+use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Scanned, Slice, Table, Written};
 use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
 use tokio::sync::Notify;
 
@@ -186,6 +187,11 @@ impl Rows for Way {
         self.may_refuse()?;
         self.rows.query(query).await
     }
+
+    async fn scan(&self, table: Table, after: Option<&Key>, limit: usize) -> Result<Scanned, RowsError> {
+        self.may_refuse()?;
+        self.rows.scan(table, after, limit).await
+    }
 }
 
 impl Town {
@@ -225,6 +231,8 @@ impl Town {
             clock: Arc::new(SystemClock),
             epoch: Epoch::FIRST,
             settings: Town::settings(),
+            vault: None,
+            archive: ArchiveSettings::default(),
         });
         Node { store: Arc::new(store), recorder, way }
     }

@@ -11,18 +11,20 @@ pub enum Operation {
     DeleteItem,
     BatchWriteItem,
     Query,
+    Scan,
     /// Making and looking at tables.
     Tables,
 }
 
 impl Operation {
-    pub const ALL: [Operation; 7] = [
+    pub const ALL: [Operation; 8] = [
         Operation::GetItem,
         Operation::BatchGetItem,
         Operation::PutItem,
         Operation::DeleteItem,
         Operation::BatchWriteItem,
         Operation::Query,
+        Operation::Scan,
         Operation::Tables,
     ];
 
@@ -34,6 +36,7 @@ impl Operation {
             Operation::DeleteItem => "DeleteItem",
             Operation::BatchWriteItem => "BatchWriteItem",
             Operation::Query => "Query",
+            Operation::Scan => "Scan",
             Operation::Tables => "Tables",
         }
     }

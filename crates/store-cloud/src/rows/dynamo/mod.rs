@@ -17,7 +17,7 @@ mod write;
 
 use async_trait::async_trait;
 
-use super::{Item, Key, Only, Query, Rows, RowsCounts, RowsError, Slice, Table, Written};
+use super::{Item, Key, Only, Query, Rows, RowsCounts, RowsError, Scanned, Slice, Table, Written};
 
 pub use connection::Connection;
 pub use counters::{Operation, RequestCounts};
@@ -83,5 +83,9 @@ impl Rows for DynamoRows {
 
     async fn query(&self, query: Query) -> Result<Slice, RowsError> {
         read::query(&self.connection, query).await
+    }
+
+    async fn scan(&self, table: Table, after: Option<&Key>, limit: usize) -> Result<Scanned, RowsError> {
+        read::scan(&self.connection, table, after, limit).await
     }
 }

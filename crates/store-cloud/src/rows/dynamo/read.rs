@@ -1,9 +1,9 @@
-//! Reading one row, or the rows of a partition in their order. Always consistent reads.
+//! Reading one row, the rows of a partition in their order, or all of a table. Always consistent reads.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-use super::super::{Item, Key, Query, RowsError, Slice, SortRange, Table};
-use super::codec::{decode_row, decode_sort, encode_key, number, weight_bytes};
+use super::super::{Item, Key, Query, RowsError, Scanned, Slice, SortRange, Table};
+use super::codec::{decode_key, decode_row, decode_sort, encode_key, number, weight_bytes};
 use super::connection::Connection;
 use super::counters::Operation;
 use super::patience::Patience;
@@ -85,4 +85,24 @@ pub async fn query(connection: &Connection, query: Query) -> Result<Slice, RowsE
         }
         patience.progressed();
     }
+}
+
+/// One request.
+pub async fn scan(
+    connection: &Connection,
+    table: Table,
+    after: Option<&Key>,
+    limit: usize,
+) -> Result<Scanned, RowsError> {
+    let request = connection.client().scan().table_name(connection.table_name(table));
+    let request = request.limit(i32::try_from(limit).unwrap_or(i32::MAX)).consistent_read(true);
+    let request = request.set_exclusive_start_key(after.map(|key| encode_key(table, key)));
+    let mut patience = Patience::new(connection, Operation::Scan, connection.table_words(table));
+    let answer = patience.demand(|| request.clone().send()).await?;
+    let mut scanned = Scanned::default();
+    for row in answer.items.unwrap_or_default() {
+        scanned.rows.push((decode_key(table, &row)?, decode_row(table, row)?));
+    }
+    scanned.next = answer.last_evaluated_key.map(|key| decode_key(table, &key)).transpose()?;
+    Ok(scanned)
 }

@@ -1,0 +1,347 @@
+//! Deleting content for good. What is to go is written down first, so that a crash does not leave half of it; then it
+//! goes from the rows, whether the content was there or in the archive, so that no call gives it out any more; then from
+//! the lines of the inboxes; then from the objects; then, after a last look at the inboxes, the note goes.
+//!
+//! A segment is rewritten under its next revision, since others' messages lie in it too; one of which nothing is left
+//! is deleted. ([ADR 12](../../../../docs/adr/0012-erasure.md))
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bluetick_core::ports::{ArchiveError, ColdCount, Erase, EraseReport, EraseScope, Progress, Stage};
+use bluetick_core::{ContentType, ConversationId, Message, Seq, StoreError, Timestamp, UserId};
+
+use super::job::{Job, Stored, is_damage};
+use crate::cells::Cell;
+use crate::engine::Engine;
+use crate::memberships::RoomRow;
+use crate::rows::{Item, Key, Only, Query, Sort, SortRange, Table, Value, Written};
+
+/// Something that is being erased: written before anything is, and taken away after everything was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Erasure {
+    pub conversation: ConversationId,
+    /// Only what this user wrote.
+    pub sender: Option<UserId>,
+    pub through: Seq,
+    /// When all of it was done, but for a last look at the inboxes.
+    done_at: Option<Timestamp>,
+}
+
+/// Where the notes are: a user that cannot be, as for [`shared_key`](crate::people::shared_key).
+const NOTES: &str = "\u{1}erasures";
+
+/// Other nodes may be about to write a line of an inbox, with a preview of what they know. After so long they have.
+const LAST_LOOK_MILLIS: i64 = 3_600 * 1_000;
+
+/// Places that are closed at a time where nobody wrote.
+pub(super) const MOST_HOLES: u64 = 1_000;
+
+/// How often rows may be changed by somebody else while they are erased.
+const ATTEMPTS: u32 = 5;
+
+impl Erasure {
+    pub fn new(conversation: ConversationId, sender: Option<UserId>, through: Seq) -> Erasure {
+        Erasure { conversation, sender, through, done_at: None }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.done_at.is_some()
+    }
+
+    fn key(&self) -> Key {
+        let sender = self.sender.as_ref().map_or("", UserId::as_str);
+        Key::text(NOTES, format!("{}\u{1}{sender}", self.conversation))
+    }
+
+    fn decode(sort: &Sort, item: &Item) -> Option<Erasure> {
+        let Sort::Text(text) = sort else { return None };
+        let (conversation, sender) = text.split_once('\u{1}')?;
+        let sender = if sender.is_empty() { None } else { Some(sender.parse().ok()?) };
+        let through = Seq::new(item.find_count("through"));
+        let done_at = item.find_number("done_at").map(Timestamp::from_millis);
+        Some(Erasure { conversation: conversation.parse().ok()?, sender, through, done_at })
+    }
+
+    fn is_about(&self, seq: Seq, sender: &str) -> bool {
+        seq <= self.through && self.sender.as_ref().is_none_or(|only| only.as_str() == sender)
+    }
+
+    /// Whether the content of this message goes. What the server itself said stays: it tells who came and went.
+    fn takes(&self, seq: Seq, sender: &str, content_type: &ContentType) -> bool {
+        let stays = matches!(content_type, ContentType::System | ContentType::Erased | ContentType::Void);
+        !stays && self.is_about(seq, sender)
+    }
+
+    /// Whether it is one of those that went.
+    pub fn took(&self, message: &Message) -> bool {
+        message.content_type == ContentType::Erased && self.is_about(message.seq, message.sender.as_str())
+    }
+}
+
+impl Engine {
+    /// Also those of which only the last look is left.
+    pub(super) async fn noted_erasures(&self) -> Result<Vec<Erasure>, StoreError> {
+        let (mut found, mut range) = (Vec::new(), SortRange::All);
+        loop {
+            let query = Query {
+                table: Table::Conversations,
+                partition: NOTES.to_owned(),
+                range,
+                descending: false,
+                limit: 1_000,
+                fields: &[],
+            };
+            let slice = self.rows.query(query).await?;
+            found.extend(slice.rows.iter().filter_map(|(sort, item)| Erasure::decode(sort, item)));
+            match slice.rows.last() {
+                Some((Sort::Text(last), _)) if slice.more => range = SortRange::After(last.clone()),
+                _ => return Ok(found),
+            }
+        }
+    }
+}
+
+impl Job<'_> {
+    pub(super) async fn erase(
+        &mut self,
+        erase: &Erase,
+        progress: &dyn Progress,
+    ) -> Result<EraseReport, ArchiveError> {
+        let started = Instant::now();
+        let (only, sender) = match &erase.scope {
+            EraseScope::Conversation(id) => (Some(*id), None),
+            EraseScope::User { user, conversation } => (*conversation, Some(user.clone())),
+        };
+        // What this node is about to write into inboxes is written before, and then erased there.
+        self.engine.flush_everything().await;
+        // What is damaged must not keep the rest from being erased.
+        let mut first_damage = None;
+        let found = self.find(only, sender.clone(), erase.through, &mut first_damage, progress).await?;
+        self.note(&found).await?;
+        // Also what an earlier one of the same kind left to do.
+        let mut erasures = self.engine.noted_erasures().await?;
+        erasures.retain(|noted| {
+            !noted.is_done() && noted.sender == sender && only.is_none_or(|id| id == noted.conversation)
+        });
+        let mut report = EraseReport { conversations: erasures.len() as u64, ..EraseReport::default() };
+        // First all that is in rows: the object store may not answer.
+        for erasure in &erasures {
+            report.messages += self.erase_in_rows(erasure).await?;
+        }
+        for erasure in &erasures {
+            match self.erase_one(erasure).await {
+                Ok(part) => {
+                    report.messages += part.messages;
+                    report.segments_rewritten += part.segments_rewritten;
+                    report.segments_deleted += part.segments_deleted;
+                }
+                Err(error) if is_damage(&error) => {
+                    first_damage.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        report.took = started.elapsed();
+        first_damage.map_or(Ok(report), Err)
+    }
+
+    async fn note(&mut self, erasures: &[Erasure]) -> Result<(), ArchiveError> {
+        for erasure in erasures {
+            self.go_on().await?;
+            let key = erasure.key();
+            let there = self.engine.rows.get(Table::Conversations, &key).await.map_err(StoreError::from)?;
+            let before = there.map_or(0, |item| item.find_count("through"));
+            let item = Item::new().count("through", before.max(erasure.through.get())).versioned(1);
+            let put = self.engine.rows.put(Table::Conversations, &key, &item, Only::Always).await;
+            put.map_err(StoreError::from)?;
+        }
+        Ok(())
+    }
+
+    /// In which conversations there is something to erase. One that was erased before stays out.
+    async fn find(
+        &mut self,
+        only: Option<ConversationId>,
+        sender: Option<UserId>,
+        through: Option<Seq>,
+        first_damage: &mut Option<ArchiveError>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Erasure>, ArchiveError> {
+        let mut found = Vec::new();
+        if let Some(id) = only {
+            let room = self.must_exist(id).await?;
+            found.extend(self.find_in(&room, &sender, through).await?);
+            progress.advanced(Stage::Erasing, 1, 1);
+            return Ok(found);
+        }
+        let (mut after, mut done) = (None, 0);
+        loop {
+            let (mut rooms, next) = self.rooms(after.as_deref()).await?;
+            done += rooms.len() as u64;
+            if let Some(user) = &sender {
+                // Whoever was ever in a conversation has a row, also after leaving.
+                let keys = rooms.iter().map(|room| (Table::Members, Key::text(room.facts.id, user)));
+                let members = self.engine.rows.get_many(keys.collect()).await.map_err(StoreError::from)?;
+                let mut members = members.into_iter();
+                rooms.retain(|_| members.next().is_some_and(|member| member.is_some()));
+            }
+            for room in &rooms {
+                self.go_on().await?;
+                match self.find_in(room, &sender, through).await {
+                    Ok(erasure) => found.extend(erasure),
+                    Err(error) if is_damage(&error) => {
+                        tracing::error!(conversation = %room.facts.id, %error, "what is to be erased cannot be looked for here");
+                        first_damage.get_or_insert(error);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            progress.advanced(Stage::Erasing, done, done.max(self.shared.conversations));
+            match next {
+                Some(_) => after = next,
+                None => return Ok(found),
+            }
+        }
+    }
+
+    async fn find_in(
+        &self,
+        room: &RoomRow,
+        sender: &Option<UserId>,
+        through: Option<Seq>,
+    ) -> Result<Option<Erasure>, ArchiveError> {
+        let id = room.facts.id;
+        let head = self.engine.head(id).await?;
+        let through = through.map_or(head, |through| through.min(head));
+        let erasure = Erasure::new(id, sender.clone(), through);
+        let mut is_needed = false;
+        let visit = |seq, sender: &str, kind: ContentType| is_needed |= erasure.takes(seq, sender, &kind);
+        self.engine.each_writer(id, Seq::FIRST, through, visit).await?;
+        Ok(is_needed.then_some(erasure))
+    }
+
+    /// Does all of it, also where some was done before. The note stays for the last look.
+    pub(super) async fn erase_one(&mut self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
+        let (rows, key) = (&self.engine.rows, erasure.key());
+        let Some(done_at) = erasure.done_at else {
+            let report = self.erase_content(erasure).await?;
+            let (through, now) = (erasure.through.get(), self.engine.clock.now());
+            let item = Item::new().count("through", through).number("done_at", now.millis()).versioned(2);
+            rows.put(Table::Conversations, &key, &item, Only::Always).await.map_err(StoreError::from)?;
+            return Ok(report);
+        };
+        if self.engine.clock.now().millis().saturating_sub(done_at.millis()) > LAST_LOOK_MILLIS {
+            self.erase_previews(erasure).await?;
+            rows.delete(Table::Conversations, &key, Only::Always).await.map_err(StoreError::from)?;
+        }
+        Ok(EraseReport::default())
+    }
+
+    pub(super) async fn erase_content(&mut self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
+        let id = erasure.conversation;
+        let mut report = EraseReport { messages: self.erase_in_rows(erasure).await?, ..Default::default() };
+        if self.must_exist(id).await?.way.has_cold {
+            self.vault()?;
+            self.must_be_in_place().await?;
+            self.erase_in_objects(erasure, &mut report).await?;
+        }
+        Ok(report)
+    }
+
+    /// What rows say, which needs no object store. Returns how many messages went.
+    pub(super) async fn erase_in_rows(&mut self, erasure: &Erasure) -> Result<u64, ArchiveError> {
+        let id = erasure.conversation;
+        let (mut erased, mut cold, mut next, mut attempts) = (0, 0, Seq::FIRST, 0);
+        while next <= erasure.through {
+            let (cells, more) = self.stored(id, next, erasure.through, 1_000).await?;
+            let Some(last) = cells.last().map(Stored::seq) else { break };
+            if let Some((first, last)) = first_gap(&cells, next) {
+                // Whoever is late and writes there would be too late to be erased; it takes another place, above.
+                self.engine.dense(id, first, last).await?;
+                continue;
+            }
+            let taken: Vec<Stored> =
+                cells.into_iter().filter(|stored| erasure.takes_cell(&stored.cell)).collect();
+            let without: Vec<Stored> = taken.iter().map(without_content).collect();
+            let done = self.change(&without).await?;
+            erased += done.iter().filter(|done| **done).count() as u64;
+            cold +=
+                taken.iter().zip(&done).filter(|(taken, done)| **done && taken.cell.cold.is_some()).count();
+            if done.contains(&false) {
+                attempts += 1;
+                if attempts == ATTEMPTS {
+                    return Err(changed_meanwhile(id));
+                }
+                continue;
+            }
+            if !more {
+                break;
+            }
+            next = last.next();
+        }
+        self.erase_previews(erasure).await?;
+        self.shared.subtract(&ColdCount { messages: cold as u64, ..ColdCount::default() });
+        Ok(erased)
+    }
+
+    async fn erase_previews(&mut self, erasure: &Erasure) -> Result<(), ArchiveError> {
+        let id = erasure.conversation;
+        let engine = self.engine;
+        let members = engine.read_members_now(id).await?;
+        let keys: Vec<_> = members.iter().map(|member| Key::text(&member.user, id)).collect();
+        let wanted = keys.iter().map(|key| (Table::Conversations, key.clone())).collect();
+        let rows = engine.rows.get_many(wanted).await.map_err(StoreError::from)?;
+        for (key, row) in keys.iter().zip(rows) {
+            self.go_on().await?;
+            let mut row = row;
+            while let Some(mut there) = row.take() {
+                let last = Seq::new(there.find_count("last_seq"));
+                if last > erasure.through || there.find_text("preview").is_none_or(|text| text.is_empty()) {
+                    break;
+                }
+                let shown = engine.cell(id, last).await?;
+                if shown.is_none_or(|cell| !erasure.took(&cell.message)) {
+                    break;
+                }
+                let version = there.version();
+                there.set("preview", Value::Text("".into()));
+                let (there, only) = (there.versioned(version + 1), Only::IfVersion(version));
+                let put = engine.rows.put(Table::Conversations, key, &there, only).await;
+                match put.map_err(StoreError::from)? {
+                    Written::Done => {}
+                    Written::Refused(newer) => row = newer,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Erasure {
+    fn takes_cell(&self, cell: &Cell) -> bool {
+        let message = &cell.message;
+        self.takes(message.seq, message.sender.as_str(), &message.content_type)
+    }
+}
+
+/// Places from `next` on that nobody has written to, below one that somebody has.
+fn first_gap(cells: &[Stored], mut next: Seq) -> Option<(Seq, Seq)> {
+    for stored in cells {
+        if stored.seq() > next {
+            return Some((next, stored.seq().previous().min(next.plus(MOST_HOLES - 1))));
+        }
+        next = stored.seq().next();
+    }
+    None
+}
+
+fn without_content(Stored { version, cell }: &Stored) -> Stored {
+    let erased =
+        Message { content_type: ContentType::Erased, content: "".into(), ..Message::clone(&cell.message) };
+    Stored { version: *version, cell: Cell { message: Arc::new(erased), cold: None, ..cell.clone() } }
+}
+
+pub(super) fn changed_meanwhile(id: ConversationId) -> ArchiveError {
+    StoreError::Failed(format!("{id} was changed by somebody else")).into()
+}

@@ -1,0 +1,299 @@
+//! One job at a time, over all nodes: whoever has the lease. It is renewed between steps, and ends by itself when its
+//! holder dies.
+//!
+//! A holder that is slow finds out when it renews, and looks at its clock before each write. Every write of a row is on a
+//! condition besides, and no two jobs put objects under the same name; so what is late all the same does no harm. Only
+//! deleting an object has no condition: see [`sweep`](super::sweep).
+
+use std::time::{Duration, Instant};
+
+use bluetick_archive::{SegmentName, Vault, VaultError};
+use bluetick_core::ports::ArchiveError;
+use bluetick_core::time::Clock;
+use bluetick_core::{ConversationId, Seq, StoreError, Timestamp};
+use tokio::sync::MutexGuard;
+
+use super::shared::{self, Shared};
+use super::way::Way;
+use crate::cells::{Cell, cell_key, seq_of};
+use crate::engine::Engine;
+use crate::keyed::side_by_side;
+use crate::memberships::RoomRow;
+use crate::people::shared_key;
+use crate::rows::{Item, Key, Only, Table, Written};
+
+const LEASE: &str = "archive-lease";
+/// A holder that was not heard of for so long is dead. By the clocks of two nodes, so with room for their difference.
+const LEASE_MILLIS: i64 = 60_000;
+const RENEW_AFTER: Duration = Duration::from_secs(10);
+/// So long before its end nothing is begun any more.
+const LEASE_MARGIN_MILLIS: i64 = 15_000;
+
+/// Rows written side by side, and how many until the lease is looked at again.
+const AT_ONCE: usize = 16;
+const BETWEEN_LOOKS: usize = 128;
+
+/// Rooms taken down at a time.
+const ROOMS: usize = 100;
+
+pub(super) struct Job<'a> {
+    pub engine: &'a Engine,
+    pub store: [u8; 8],
+    /// What all nodes know, with what this job adds.
+    pub shared: Shared,
+    written: Shared,
+    shared_version: u64,
+    lease_version: u64,
+    turn: Turn,
+    renewed: Instant,
+    _here: MutexGuard<'a, ()>,
+}
+
+/// How long the lease lasts, by the clock of its holder. A machine that was asleep has a clock that says so.
+#[derive(Clone, Copy)]
+struct Turn {
+    until: Timestamp,
+}
+
+impl Turn {
+    /// Asked right before whatever must not be done by two at once.
+    fn must_last(self, clock: &dyn Clock) -> Result<(), ArchiveError> {
+        let is_over = clock.now().plus_millis(LEASE_MARGIN_MILLIS) >= self.until;
+        if is_over { Err(ArchiveError::Busy) } else { Ok(()) }
+    }
+}
+
+/// A cell with the version of its row, on which every change of it depends.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub version: u64,
+    pub cell: Cell,
+}
+
+impl Stored {
+    pub fn seq(&self) -> Seq {
+        self.cell.seq()
+    }
+}
+
+/// What a failure of the object store means for a job.
+pub(super) fn in_vault(error: VaultError) -> ArchiveError {
+    match error {
+        VaultError::Missing { .. } | VaultError::Damaged { .. } => ArchiveError::Damaged(error.to_string()),
+        VaultError::Unavailable(_) | VaultError::Settings(_) => ArchiveError::Unavailable(error.to_string()),
+    }
+}
+
+/// Something that lies there is not what was written, as opposed to not being within reach.
+pub(super) fn is_damage(error: &ArchiveError) -> bool {
+    matches!(error, ArchiveError::Damaged(_) | ArchiveError::Store(StoreError::Damaged(_)))
+}
+
+fn in_rows(error: impl Into<StoreError>) -> ArchiveError {
+    ArchiveError::Store(error.into())
+}
+
+impl Engine {
+    /// The turn of one job, until it is [ended](Job::end).
+    pub(super) async fn begin_job(&self) -> Result<Job<'_>, ArchiveError> {
+        if self.is_closed() {
+            return Err(ArchiveError::Stopped);
+        }
+        let here = self.archive.job.try_lock().map_err(|_| ArchiveError::Busy)?;
+        let (lease_version, turn) = self.take_lease().await?;
+        let store = self.archive_tag().await?;
+        let (shared, shared_version) = self.read_shared().await?;
+        let (written, renewed) = (shared.clone(), Instant::now());
+        Ok(Job {
+            engine: self,
+            store,
+            shared,
+            written,
+            shared_version,
+            lease_version,
+            turn,
+            renewed,
+            _here: here,
+        })
+    }
+
+    async fn take_lease(&self) -> Result<(u64, Turn), ArchiveError> {
+        let key = shared_key(LEASE);
+        let row = self.rows.get(Table::Users, &key).await.map_err(in_rows)?;
+        if let Some(row) = &row {
+            // What this very node left was a job that was dropped: there is only one here at a time.
+            let is_own = row.find_text("node").is_some_and(|node| **node == *self.node.as_str());
+            let is_over = row.find_number("until").is_none_or(|until| until < self.clock.now().millis());
+            if !is_own && !is_over {
+                return Err(ArchiveError::Busy);
+            }
+        }
+        let version = row.as_ref().map_or(0, Item::version);
+        let only = if row.is_some() { Only::IfVersion(version) } else { Only::IfAbsent };
+        let (item, turn) = self.lease_item(version + 1);
+        match self.rows.put(Table::Users, &key, &item, only).await.map_err(in_rows)? {
+            Written::Done => Ok((version + 1, turn)),
+            Written::Refused(_) => Err(ArchiveError::Busy),
+        }
+    }
+
+    fn lease_item(&self, version: u64) -> (Item, Turn) {
+        let until = self.clock.now().plus_millis(LEASE_MILLIS);
+        let item = Item::new().text("node", self.node.as_str()).number("until", until.millis());
+        (item.versioned(version), Turn { until })
+    }
+}
+
+impl<'a> Job<'a> {
+    pub fn vault(&self) -> Result<&'a Vault, ArchiveError> {
+        self.engine.archive.vault.as_deref().ok_or(ArchiveError::Off)
+    }
+
+    /// Between the steps of a job.
+    pub async fn go_on(&mut self) -> Result<(), ArchiveError> {
+        if self.engine.is_closed() {
+            return Err(ArchiveError::Stopped);
+        }
+        if self.renewed.elapsed() < RENEW_AFTER && self.turn.must_last(&*self.engine.clock).is_ok() {
+            return Ok(());
+        }
+        let (item, turn) = self.engine.lease_item(self.lease_version + 1);
+        let only = Only::IfVersion(self.lease_version);
+        let written = self.engine.rows.put(Table::Users, &shared_key(LEASE), &item, only).await;
+        if written.map_err(in_rows)? != Written::Done {
+            return Err(ArchiveError::Busy);
+        }
+        (self.lease_version, self.turn) = (self.lease_version + 1, turn);
+        self.renewed = Instant::now();
+        self.write_shared().await
+    }
+
+    pub async fn write_shared(&mut self) -> Result<(), ArchiveError> {
+        if self.shared == self.written {
+            return Ok(());
+        }
+        let version = self.shared_version;
+        let only = if version == 0 { Only::IfAbsent } else { Only::IfVersion(version) };
+        let item = self.shared.item().versioned(version + 1);
+        let written = self.engine.rows.put(Table::Users, &shared::key(), &item, only).await;
+        if written.map_err(in_rows)? != Written::Done {
+            return Err(ArchiveError::Busy);
+        }
+        self.shared_version += 1;
+        self.written = self.shared.clone();
+        Ok(())
+    }
+
+    /// Writes down what is known, and lets the next one in.
+    pub async fn end<T>(mut self, outcome: Result<T, ArchiveError>) -> Result<T, ArchiveError> {
+        let written = self.write_shared().await;
+        let only = Only::IfVersion(self.lease_version);
+        if let Err(error) = self.engine.rows.delete(Table::Users, &shared_key(LEASE), only).await {
+            tracing::debug!(%error, "the turn of an archive job could not be given back; it ends by itself");
+        }
+        let value = outcome?;
+        written?;
+        Ok(value)
+    }
+
+    /// Fails where rows refer to segments and the settings name another place than the one they were put into. Asked
+    /// before anything is put or swept.
+    pub async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
+        match &self.engine.archive.vault {
+            Some(vault) if self.shared.cold.segments > 0 => {
+                vault.must_hold(self.store).await.map_err(in_vault)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub async fn must_exist(&self, id: ConversationId) -> Result<RoomRow, ArchiveError> {
+        let row = self.engine.room_row(id).await?.filter(RoomRow::is_whole);
+        row.ok_or(ArchiveError::NoSuchConversation)
+    }
+
+    /// Some conversations behind one, and behind which to go on. A row that cannot be read is told of and passed over.
+    pub async fn rooms(&self, after: Option<&str>) -> Result<(Vec<RoomRow>, Option<String>), ArchiveError> {
+        let after = after.map(Key::new);
+        let scanned = self.engine.rows.scan(Table::Rooms, after.as_ref(), ROOMS).await.map_err(in_rows)?;
+        let mut rooms = Vec::with_capacity(scanned.rows.len());
+        for (key, item) in scanned.rows {
+            match key.partition.parse().ok().map(|id| RoomRow::decode(id, &item)) {
+                Some(Ok(room)) => rooms.extend(Some(room).filter(RoomRow::is_whole)),
+                Some(Err(error)) => tracing::error!(%error, "a conversation is passed over by the archive"),
+                None => tracing::error!(key = %key.partition, "a row is not of a conversation"),
+            }
+        }
+        Ok((rooms, scanned.next.map(|key| key.partition)))
+    }
+
+    /// Cells from `first` on, as many as one read gives, and whether there may be more.
+    pub async fn stored(
+        &self,
+        id: ConversationId,
+        first: Seq,
+        last: Seq,
+        limit: usize,
+    ) -> Result<(Vec<Stored>, bool), ArchiveError> {
+        let slice = self.engine.slice(id, (first, last), false, limit, &[]).await?;
+        let mut cells = Vec::with_capacity(slice.rows.len());
+        for (sort, item) in &slice.rows {
+            let cell = Cell::decode(id, seq_of(sort)?, item)?;
+            cells.push(Stored { version: item.version(), cell });
+        }
+        Ok((cells, slice.more))
+    }
+
+    /// All cells of a range that is not long, such as that of a segment.
+    pub async fn all_stored(
+        &self,
+        id: ConversationId,
+        first: Seq,
+        last: Seq,
+    ) -> Result<Vec<Stored>, ArchiveError> {
+        let (mut all, mut next) = (Vec::new(), first);
+        loop {
+            let (cells, more) = self.stored(id, next, last, 1_000).await?;
+            all.extend(cells);
+            match all.last() {
+                Some(stored) if more => next = stored.seq().next(),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Writes each cell over the version it was made from. Says of each whether it was still that.
+    pub async fn change(&mut self, changed: &[Stored]) -> Result<Vec<bool>, ArchiveError> {
+        let mut done = Vec::with_capacity(changed.len());
+        for part in changed.chunks(BETWEEN_LOOKS) {
+            self.go_on().await?;
+            let (engine, turn) = (self.engine, self.turn);
+            let writing = part.iter().map(|Stored { version, cell }| async move {
+                let key = cell_key(cell.message.conversation, cell.seq());
+                let (item, only) = (cell.item().versioned(version + 1), Only::IfVersion(*version));
+                turn.must_last(&*engine.clock)?;
+                let put = engine.rows.put(Table::Messages, &key, &item, only).await.map_err(in_rows)?;
+                Ok::<_, ArchiveError>(put == Written::Done)
+            });
+            for written in side_by_side(AT_ONCE, writing.collect()).await {
+                done.push(written?);
+            }
+        }
+        Ok(done)
+    }
+
+    /// What this job puts from now on has other names than all that was ever put. Returns the revision of it.
+    pub async fn raise_names(&mut self, id: ConversationId) -> Result<u32, ArchiveError> {
+        let raise = |way: &mut Way| {
+            way.has_cold = true;
+            way.names_raised = way.names_raised.saturating_add(1);
+        };
+        let way = self.engine.change_way(id, raise).await?;
+        way.map(|way| way.names_raised).ok_or(ArchiveError::NoSuchConversation)
+    }
+
+    pub async fn delete(&self, name: &SegmentName) -> Result<(), ArchiveError> {
+        self.turn.must_last(&*self.engine.clock)?;
+        self.vault()?.delete(name).await.map_err(in_vault)
+    }
+}

@@ -1,0 +1,245 @@
+//! The cold tier of this store. Runs of messages move: their records into a sealed segment in the object store, and each
+//! row keeps who wrote when and, in place of the content, where that lies ([`place`]).
+//!
+//! What every job keeps to:
+//! - **An object is whole and durable before a row refers to it**, and no row refers to it before it was read back.
+//! - **A row is changed on the condition that it still is what was read.** Rows are flipped one by one: wherever a job
+//!   stops, each has its content in one of the two places, and the next run goes on with those that are left.
+//! - **An object is deleted only after no row refers to it**, and when nobody can be about to.
+
+mod erase;
+mod fill;
+mod job;
+mod move_out;
+mod place;
+mod record;
+mod restore;
+mod retention;
+mod rewrite;
+mod shared;
+mod sweep;
+mod verify;
+mod way;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use bluetick_archive::{ArchiveSettings, SegmentName, Vault};
+use bluetick_core::ports::{
+    Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Erase, EraseReport, Progress, Random,
+    RestoreReport, RunReport, SystemRandom, VerifyReport,
+};
+use bluetick_core::{ConversationId, StoreError, Timestamp};
+use tokio::sync::OnceCell;
+
+use self::job::{Job, is_damage};
+pub(crate) use self::place::ColdPlace;
+pub(crate) use self::record::content_hash;
+pub(crate) use self::way::Way;
+use crate::engine::{CloudStore, Engine};
+use crate::people::in_common;
+
+/// What a node remembers about the archive.
+pub(crate) struct Archivist {
+    pub vault: Option<Arc<Vault>>,
+    pub settings: ArchiveSettings,
+    /// Which store the objects are of, the same for all nodes.
+    tag: OnceCell<[u8; 8]>,
+    /// Held by the one job that runs here.
+    job: tokio::sync::Mutex<()>,
+    moved_messages: AtomicU64,
+    moved_segments: AtomicU64,
+    runs: AtomicU64,
+    failed_runs: AtomicU64,
+    last: Mutex<Last>,
+    told_damaged: Mutex<HashSet<SegmentName>>,
+}
+
+/// The last run that this node knows of.
+#[derive(Clone, Default)]
+struct Last {
+    at: Option<Timestamp>,
+    paused: Option<String>,
+}
+
+/// The shared text that says which store this is.
+const TAG: &str = "archive-store";
+
+impl Archivist {
+    pub fn new(vault: Option<Arc<Vault>>, settings: ArchiveSettings) -> Archivist {
+        Archivist {
+            vault,
+            settings,
+            tag: OnceCell::new(),
+            job: tokio::sync::Mutex::default(),
+            moved_messages: AtomicU64::new(0),
+            moved_segments: AtomicU64::new(0),
+            runs: AtomicU64::new(0),
+            failed_runs: AtomicU64::new(0),
+            last: Mutex::default(),
+            told_damaged: Mutex::default(),
+        }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counters(&self) -> ArchiveCounters {
+        let vault = self.vault.as_ref().map(|vault| vault.counters()).unwrap_or_default();
+        let last = self.last().clone();
+        ArchiveCounters {
+            moved_messages: self.moved_messages.load(Ordering::Relaxed),
+            moved_segments: self.moved_segments.load(Ordering::Relaxed),
+            frame_reads: vault.frame_reads,
+            frame_reads_from_memory: vault.from_memory,
+            fetches: vault.fetches,
+            fetched_bytes: vault.fetched_bytes,
+            failed_fetches: vault.failed_fetches,
+            damaged_frames: vault.damaged,
+            runs: self.runs.load(Ordering::Relaxed),
+            failed_runs: self.failed_runs.load(Ordering::Relaxed),
+            last_run_at: last.at,
+            paused: last.paused,
+        }
+    }
+}
+
+#[async_trait]
+impl Archive for CloudStore {
+    async fn status(&self) -> Result<ArchiveStatus, ArchiveError> {
+        self.engine.archive_status().await
+    }
+
+    async fn run(&self, request: ArchiveRun, progress: Arc<dyn Progress>) -> Result<RunReport, ArchiveError> {
+        self.engine.run_archive(&request, &*progress).await
+    }
+
+    async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
+        let mut job = self.engine.begin_job().await?;
+        let outcome = job.verify(&*progress).await;
+        job.end(outcome).await
+    }
+
+    async fn restore(
+        &self,
+        conversation: Option<ConversationId>,
+        progress: Arc<dyn Progress>,
+    ) -> Result<RestoreReport, ArchiveError> {
+        let mut job = self.engine.begin_job().await?;
+        let outcome = job.restore(conversation, &*progress).await;
+        job.end(outcome).await
+    }
+
+    async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError> {
+        let mut job = self.engine.begin_job().await?;
+        let outcome = job.erase(&erase, &*progress).await;
+        job.end(outcome).await
+    }
+
+    fn counters(&self) -> ArchiveCounters {
+        self.engine.archive.counters()
+    }
+}
+
+impl Engine {
+    /// Made by whoever asks first.
+    pub(crate) async fn archive_tag(&self) -> Result<[u8; 8], StoreError> {
+        let tag = self.archive.tag.get_or_try_init(|| async {
+            let mut ours = [0; 8];
+            SystemRandom.fill(&mut ours);
+            let ours = format!("{:016x}", u64::from_be_bytes(ours));
+            let text = in_common(&*self.rows, TAG, &ours).await?;
+            let tag = u64::from_str_radix(&text, 16);
+            tag.map(u64::to_be_bytes)
+                .map_err(|_| StoreError::Damaged("the name of this store in the archive".into()))
+        });
+        tag.await.copied()
+    }
+
+    async fn archive_status(&self) -> Result<ArchiveStatus, ArchiveError> {
+        let ((shared, _), noted) = (self.read_shared().await?, self.noted_erasures().await?);
+        *self.archive.last() = Last { at: shared.last_run_at, paused: shared.paused.clone() };
+        Ok(ArchiveStatus {
+            place: self.archive.vault.as_ref().map_or_else(String::new, |vault| vault.place()),
+            cold: shared.cold,
+            // What the tables take is the engine's to say.
+            hot_file_bytes: 0,
+            hot_free_bytes: 0,
+            kept_hot: shared.kept_hot,
+            unfinished_erasures: noted.iter().filter(|erasure| !erasure.is_done()).count() as u64,
+        })
+    }
+
+    async fn run_archive(
+        &self,
+        request: &ArchiveRun,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, ArchiveError> {
+        let mut job = self.begin_job().await?;
+        if let Some(only) = request.only
+            && let Err(error) = job.must_exist(only).await
+        {
+            return job.end(Err(error)).await;
+        }
+        self.archive.runs.fetch_add(1, Ordering::Relaxed);
+        let outcome = job.run(request, progress).await;
+        let paused = match &outcome {
+            Ok(_) | Err(ArchiveError::Stopped) => Some(None),
+            // Nothing was to be done, and nothing was; or somebody else does it.
+            Err(ArchiveError::Off | ArchiveError::Busy) => None,
+            Err(error) => {
+                self.archive.failed_runs.fetch_add(1, Ordering::Relaxed);
+                Some(Some(error.to_string()))
+            }
+        };
+        if let Some(paused) = paused {
+            let at = Some(self.clock.now());
+            *self.archive.last() = Last { at, paused: paused.clone() };
+            (job.shared.last_run_at, job.shared.paused) = (at, paused);
+        }
+        job.end(outcome).await
+    }
+}
+
+impl Job<'_> {
+    async fn run(
+        &mut self,
+        request: &ArchiveRun,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, ArchiveError> {
+        let started = Instant::now();
+        self.must_be_in_place().await?;
+        let mut report = RunReport::default();
+        let mut has_work = self.engine.archive.vault.is_some();
+        for erasure in self.engine.noted_erasures().await? {
+            has_work = true;
+            match self.erase_one(&erasure).await {
+                Ok(erased) => report.erased_messages += erased.messages,
+                // It stays noted, and must not keep everything else from being done.
+                Err(error) if is_damage(&error) => {
+                    tracing::error!(conversation = %erasure.conversation, %error, "an erasure cannot be finished");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.engine.archive.settings.retention_seconds > 0 {
+            has_work = true;
+            report.erased_messages += self.expire(request.only, progress).await?;
+        }
+        if !has_work {
+            return Err(ArchiveError::Off);
+        }
+        if self.engine.archive.vault.is_some() {
+            self.move_out(request, progress, &mut report).await?;
+            if request.only.is_some() || self.is_time_to_sweep() {
+                report.orphans_swept = self.sweep(request.only, progress).await?;
+            }
+        }
+        report.took = started.elapsed();
+        Ok(report)
+    }
+}
