@@ -3,7 +3,6 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bluetick_archive::ArchiveSettings;
@@ -15,7 +14,6 @@ use bluetick_store_cloud::hints::memory::MemoryHints;
 use bluetick_store_cloud::neighbours::memory::Street;
 use bluetick_store_cloud::rows::memory::MemoryRows;
 use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
-use tokio::task::JoinHandle;
 
 #[derive(Clone, Default)]
 struct World {
@@ -26,9 +24,9 @@ struct World {
 
 /// What Redis is like.
 trait Weather: Send + Sync + 'static {
-    fn prepare(_hints: &MemoryHints) -> Option<JoinHandle<()>> {
-        None
-    }
+    const IS_FORGETFUL: bool = false;
+
+    fn prepare(_hints: &MemoryHints) {}
 }
 
 struct Fair;
@@ -38,21 +36,17 @@ struct Forgetful;
 impl Weather for Fair {}
 
 impl Weather for Away {
-    fn prepare(hints: &MemoryHints) -> Option<JoinHandle<()>> {
+    fn prepare(hints: &MemoryHints) {
         hints.set_away(true);
-        None
     }
 }
 
 impl Weather for Forgetful {
-    fn prepare(hints: &MemoryHints) -> Option<JoinHandle<()>> {
-        let hints = hints.clone();
-        Some(tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(Duration::from_millis(3)).await;
-                hints.forget_everything();
-            }
-        }))
+    const IS_FORGETFUL: bool = true;
+
+    /// Counted and not timed, so that a slow machine sees the same.
+    fn prepare(hints: &MemoryHints) {
+        hints.forget_every(37);
     }
 }
 
@@ -60,16 +54,7 @@ struct Cloud<W> {
     world: World,
     store: Arc<CloudStore>,
     life: u32,
-    weather: Option<JoinHandle<()>>,
     of: PhantomData<W>,
-}
-
-impl<W> Drop for Cloud<W> {
-    fn drop(&mut self) {
-        if let Some(weather) = &self.weather {
-            weather.abort();
-        }
-    }
 }
 
 impl<W: Weather> Cloud<W> {
@@ -87,8 +72,8 @@ impl<W: Weather> Cloud<W> {
             vault: None,
             archive: ArchiveSettings::default(),
         });
-        let weather = W::prepare(&world.hints);
-        Cloud { world, store: Arc::new(store), life, weather, of: PhantomData }
+        W::prepare(&world.hints);
+        Cloud { world, store: Arc::new(store), life, of: PhantomData }
     }
 }
 
@@ -104,7 +89,7 @@ impl<W: Weather> Harness for Cloud<W> {
 
     async fn crash_and_restart(self, listener: Arc<dyn CommitListener>) -> Cloud<W> {
         // One thing at a time: who loses Redis and a node in the same moment may lose the order of an inbox.
-        if self.weather.is_some() {
+        if W::IS_FORGETFUL {
             self.store.close().await;
         }
         let (world, life) = (self.world.clone(), self.life + 1);

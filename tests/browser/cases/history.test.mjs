@@ -22,15 +22,14 @@ const scroller = (person) => person.page.getByRole("region", { name: "Messages" 
 /** Scrolls a little, and returns by how much a message that stays on the screen missed its place. */
 async function jumpAfterScrolling(person, by) {
   return scroller(person).evaluate(async (area, by) => {
-    const settled = () => new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)));
+    // Between frames: within one, the page is half drawn, and a scroll is not told to it before the next.
+    const settled = () => new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resume))));
     const visible = () => [...area.querySelectorAll("[data-seq]")].find((each) => {
       const { top, bottom } = each.getBoundingClientRect();
       const frame = area.getBoundingClientRect();
       return top >= frame.top + 100 && bottom <= frame.bottom - 100;
     });
     await settled();
-    // A person's scrolling is told to the page before it draws; a program's, in the middle of a frame, would not be.
-    await new Promise((resume) => setTimeout(resume));
     const anchor = visible();
     if (!anchor) return 0;
     const { seq } = anchor.dataset;

@@ -16,6 +16,8 @@ pub struct MemoryHints(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     away: bool,
+    calls: u64,
+    forgets_every: Option<u64>,
     conversations: HashMap<ConversationId, Known>,
     people: HashMap<UserId, Somebody>,
 }
@@ -41,6 +43,13 @@ struct Somebody {
     complete: bool,
 }
 
+impl State {
+    fn forget(&mut self) {
+        self.conversations.clear();
+        self.people.clear();
+    }
+}
+
 impl MemoryHints {
     pub fn set_away(&self, away: bool) {
         self.lock().away = away;
@@ -48,9 +57,12 @@ impl MemoryHints {
 
     /// As after FLUSHALL.
     pub fn forget_everything(&self) {
-        let mut state = self.lock();
-        state.conversations.clear();
-        state.people.clear();
+        self.lock().forget();
+    }
+
+    /// The same again and again, each time after so many calls.
+    pub fn forget_every(&self, calls: u64) {
+        self.lock().forgets_every = Some(calls);
     }
 
     /// As when somebody sets a counter back.
@@ -65,7 +77,11 @@ impl MemoryHints {
     }
 
     fn there(&self) -> Result<MutexGuard<'_, State>, Away> {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.calls += 1;
+        if state.forgets_every.is_some_and(|every| state.calls.is_multiple_of(every)) {
+            state.forget();
+        }
         if state.away { Err(Away("as the test wants it".into())) } else { Ok(state) }
     }
 }
