@@ -15,6 +15,7 @@ mod fleet;
 mod flush;
 mod heart;
 pub mod hints;
+pub mod hot;
 pub mod import;
 mod inbox;
 mod incoming;

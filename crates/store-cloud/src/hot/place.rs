@@ -1,0 +1,96 @@
+//! Which partition a place lies in, once it is known over how many its epoch is spread.
+//!
+//! Consecutive seqs stay together in blocks, so that a page touches few partitions; blocks go round, so that every second
+//! of a busy conversation touches all of them. The size of a block was measured: `docs/adr/0016-hot-conversations.md`.
+
+use bluetick_core::{ConversationId, Seq};
+
+use crate::rows::Key;
+
+/// The numbers that shape salting. Tests use smaller ones, to meet every border often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// So many consecutive seqs lie together.
+    pub block: u64,
+    /// A conversation without a row in the registry lies in one partition up to here.
+    pub plain_through: Seq,
+    /// So far ahead of the newest place it is decided where places lie.
+    pub ahead: u64,
+    /// A conversation is never spread further.
+    pub most_partitions: u16,
+}
+
+impl Layout {
+    pub const CHOSEN: Layout =
+        Layout { block: 64, plain_through: Seq::new(1_024), ahead: 1_024, most_partitions: 64 };
+
+    /// The last place of the block that `seq` lies in.
+    pub fn end_of_block(&self, seq: Seq) -> Seq {
+        Seq::new(seq.get().div_ceil(self.block).saturating_mul(self.block)).min(Seq::MAX)
+    }
+}
+
+/// One partition of the messages' table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Partition {
+    /// The one without a suffix: everything before the first epoch, and whatever is not spread.
+    Plain,
+    Salted(u16),
+}
+
+/// What tells whoever reads the plain partition to its end that the conversation goes on elsewhere. It sorts behind every
+/// message.
+pub const SIGNPOST: u64 = Seq::MAX.get() + 1;
+
+const _: () = assert!(SIGNPOST < 1 << 63, "the tables' numbers are signed");
+
+impl Partition {
+    /// Where `seq` lies when its epoch has so many partitions.
+    pub fn of(seq: Seq, partitions: u16, block: u64) -> Partition {
+        if partitions <= 1 {
+            return Partition::Plain;
+        }
+        let turn = block_of(seq, block) % u64::from(partitions);
+        Partition::Salted(u16::try_from(turn).expect("a remainder of a u16"))
+    }
+
+    /// A conversation's id has no `#`.
+    pub fn name(self, conversation: ConversationId) -> String {
+        match self {
+            Partition::Plain => conversation.to_string(),
+            Partition::Salted(suffix) => format!("{conversation}#{suffix}"),
+        }
+    }
+
+    pub fn key(self, conversation: ConversationId, seq: Seq) -> Key {
+        Key::number(self.name(conversation), seq.get())
+    }
+}
+
+/// Blocks are counted from the first place of the conversation.
+pub(super) fn block_of(seq: Seq, block: u64) -> u64 {
+    seq.previous().get() / block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_spread_has_no_suffix() {
+        assert_eq!(Partition::of(Seq::new(70), 1, 64), Partition::Plain);
+        let id = ConversationId::group([7; 15]);
+        assert_eq!(Partition::Plain.name(id), id.to_string());
+        assert_eq!(Partition::Salted(3).name(id), format!("{id}#3"));
+    }
+
+    #[test]
+    fn a_block_stays_together_and_the_next_one_lies_elsewhere() {
+        let of = |seq| Partition::of(Seq::new(seq), 3, 64);
+        assert_eq!((of(1), of(64)), (Partition::Salted(0), Partition::Salted(0)));
+        assert_eq!(
+            (of(65), of(129), of(193)),
+            (Partition::Salted(1), Partition::Salted(2), Partition::Salted(0))
+        );
+    }
+}
