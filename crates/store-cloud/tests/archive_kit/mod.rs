@@ -66,6 +66,8 @@ pub struct Wire {
     /// While true, rows that come to refer to an object wait here.
     holds_flips: watch::Sender<bool>,
     pub held: AtomicU64,
+    /// So many of them pass all the same.
+    pub free_flips: AtomicU64,
     flips_left: AtomicU64,
 }
 
@@ -125,7 +127,10 @@ impl Rows for Wire {
             if self.flips_left.fetch_sub(1, Ordering::SeqCst) == 0 {
                 self.cut_after(0, false);
             }
-            self.holds_flips.subscribe().wait_for(|holds| !holds).await.unwrap();
+            let free = |free: u64| free.checked_sub(1);
+            if self.free_flips.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).is_err() {
+                self.holds_flips.subscribe().wait_for(|holds| !holds).await.unwrap();
+            }
         }
         self.call(self.rows.put(table, key, item, only)).await
     }
@@ -180,6 +185,7 @@ impl World {
             calls: AtomicU64::new(0),
             holds_flips: watch::Sender::new(false),
             held: AtomicU64::new(0),
+            free_flips: AtomicU64::new(0),
             flips_left: AtomicU64::new(u64::MAX),
         });
         let store = CloudStore::open(CloudParts {
