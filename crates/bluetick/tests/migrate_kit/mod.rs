@@ -96,6 +96,8 @@ impl Desk {
             listener: Arc::new(NoListener),
             clock: Arc::new(SystemClock),
             settings: EngineSettings::default(),
+            vault: None,
+            archive: ArchiveSettings::default(),
         })
     }
 }

@@ -69,6 +69,8 @@ pub struct Wire {
     /// So many of them pass all the same.
     pub free_flips: AtomicU64,
     flips_left: AtomicU64,
+    /// The room's row is written by a job of the archive right before the next change of members.
+    pub interferes: AtomicBool,
 }
 
 impl Wire {
@@ -132,6 +134,11 @@ impl Rows for Wire {
                 self.holds_flips.subscribe().wait_for(|holds| !holds).await.unwrap();
             }
         }
+        if item.find_text("intent").is_some() && self.interferes.swap(false, Ordering::SeqCst) {
+            let there = self.rows.get(table, key).await?.unwrap();
+            let version = there.version() + 1;
+            self.rows.put_all(vec![(table, key.clone(), there.versioned(version))]).await?;
+        }
         self.call(self.rows.put(table, key, item, only)).await
     }
 
@@ -187,6 +194,7 @@ impl World {
             held: AtomicU64::new(0),
             free_flips: AtomicU64::new(0),
             flips_left: AtomicU64::new(u64::MAX),
+            interferes: AtomicBool::new(false),
         });
         let store = CloudStore::open(CloudParts {
             rows: wire.clone(),
