@@ -55,16 +55,16 @@ struct Cloud<S> {
     shape: PhantomData<S>,
 }
 
-/// A name that no other life of a node has had on these servers.
-fn new_node() -> NodeId {
+/// Nothing else on these servers has this name.
+fn new_name() -> String {
     use std::sync::atomic::{AtomicU64, Ordering};
-    static LIVES: AtomicU64 = AtomicU64::new(0);
-    NodeId::new(format!("{}-{}", std::process::id(), LIVES.fetch_add(1, Ordering::Relaxed)))
+    static NAMES: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", std::process::id(), NAMES.fetch_add(1, Ordering::Relaxed))
 }
 
 impl<S: Shape> Cloud<S> {
     fn open(rows: Arc<DynamoRows>, redis: Arc<Redis>, listener: Arc<dyn CommitListener>) -> Cloud<S> {
-        let node = new_node();
+        let node = NodeId::new(new_name());
         let store = CloudStore::open(CloudParts {
             rows: rows.clone(),
             hints: Arc::new(RedisHints::new(redis.clone())),
@@ -86,8 +86,11 @@ impl<S: Shape> Harness for Cloud<S> {
     async fn start(listener: Arc<dyn CommitListener>) -> Cloud<S> {
         let server = DynamoServer::shared().await;
         let rows = Arc::new(rows_common::rows_through(&rows_common::settings(server.endpoint())).await);
-        let redis = tokio::task::spawn_blocking(S::settings).await.unwrap();
-        Cloud::open(rows, Arc::new(Redis::open(redis).await.unwrap()), listener)
+        let settings = tokio::task::spawn_blocking(S::settings).await.unwrap();
+        // Every case is a fleet of its own. In one for all, each would tell its news to the nodes of the cases before it,
+        // and go through all their conversations when those seem to have died.
+        let settings = RedisSettings { prefix: format!("bt-{}", new_name()), ..settings };
+        Cloud::open(rows, Arc::new(Redis::open(settings).await.unwrap()), listener)
     }
 
     fn store(&self) -> Arc<dyn Store> {

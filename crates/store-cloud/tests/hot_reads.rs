@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bluetick_core::{ConversationId, Seq};
 use bluetick_store_cloud::hot::{Keeper, Layout, Reader, Registry};
 use bluetick_store_cloud::rows::memory::MemoryRows;
-use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Slice, Table, Written};
+use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Scanned, Slice, Table, Written};
 use tokio::sync::Barrier;
 use tokio::time::timeout;
 
@@ -48,6 +48,10 @@ impl Rows for Watched {
 
     async fn delete_all(&self, rows: Vec<(Table, Key)>) -> Result<(), RowsError> {
         self.inner.delete_all(rows).await
+    }
+
+    async fn scan(&self, table: Table, after: Option<&Key>, limit: usize) -> Result<Scanned, RowsError> {
+        self.inner.scan(table, after, limit).await
     }
 
     async fn query(&self, query: Query) -> Result<Slice, RowsError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use crate::rows::{Item, Key, Only, Query, Rows, RowsCounts, RowsError, Slice, Table, Written};
+use crate::rows::{Item, Key, Only, Query, Rows, RowsCounts, RowsError, Scanned, Slice, Table, Written};
 
 /// What a partition takes at once after it was idle, as a part of a second's worth.
 const BURST: f64 = 0.1;
@@ -113,6 +113,10 @@ impl<Inner: Rows> Rows for LimitedRows<Inner> {
 
     async fn query(&self, query: Query) -> Result<Slice, RowsError> {
         self.inner.query(query).await
+    }
+
+    async fn scan(&self, table: Table, after: Option<&Key>, limit: usize) -> Result<Scanned, RowsError> {
+        self.inner.scan(table, after, limit).await
     }
 
     fn counts(&self) -> RowsCounts {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bluetick_core::{ConversationId, Seq};
 use bluetick_store_cloud::hot::{Layout, Registry};
 use bluetick_store_cloud::rows::memory::MemoryRows;
-use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Slice, Table, Written};
+use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Scanned, Slice, Table, Written};
 use bluetick_testkit::dice::Dice;
 
 /// Small enough that every border is met all the time.
@@ -135,6 +135,10 @@ impl Rows for Shared {
 
     async fn delete_all(&self, _rows: Vec<(Table, Key)>) -> Result<(), RowsError> {
         unreachable!("nothing is deleted")
+    }
+
+    async fn scan(&self, table: Table, after: Option<&Key>, limit: usize) -> Result<Scanned, RowsError> {
+        self.0.inner.scan(table, after, limit).await
     }
 
     async fn query(&self, query: Query) -> Result<Slice, RowsError> {
