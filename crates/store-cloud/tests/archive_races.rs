@@ -161,7 +161,11 @@ async fn members_change_while_the_archive_writes_the_same_row() {
     node.add(id, "alice", "carol", START).await;
     assert!(!node.wire.interferes.load(Ordering::SeqCst));
     let kinds = node.messages(id, "bob").await.into_iter().map(|message| message.content_type);
-    assert_eq!(kinds.collect::<Vec<_>>(), [ContentType::System, ContentType::System], "no place went to waste");
+    assert_eq!(
+        kinds.collect::<Vec<_>>(),
+        [ContentType::System, ContentType::System],
+        "no place went to waste"
+    );
     let view = node.store.conversation(id, &user("bob")).await.unwrap();
     assert_eq!(view.members.len(), 3);
 }
