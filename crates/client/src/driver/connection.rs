@@ -14,6 +14,7 @@ use crate::keeping::outbox_change;
 use crate::link::{ClientFrame, Frame, Link, LinkError, ServerFrame};
 use crate::state::{Event, Phase};
 use crate::wire::codes::CloseCode;
+use crate::wire::frames::Welcome;
 
 /// A server that does not answer a hello in this time is not there.
 const WELCOME_WITHIN: Duration = Duration::from_secs(15);
@@ -173,7 +174,7 @@ impl Driver {
             ServerFrame::Welcome(welcome) => {
                 open.vigil.welcomed = true;
                 self.refused_token = None;
-                self.welcomed(welcome.epoch).await;
+                self.welcomed(&welcome).await;
             }
             ServerFrame::ComeBack(come_back) => open.hint = Some(Duration::from_millis(come_back.after_ms)),
             ServerFrame::Error(error) => self.refused(&error, now).await,
@@ -182,11 +183,11 @@ impl Driver {
         }
     }
 
-    async fn welcomed(&mut self, epoch: u64) {
+    async fn welcomed(&mut self, welcome: &Welcome) {
         self.shared.set_phase(Phase::Online, None);
         let ledger = &mut self.ledger;
         let changes = self.shared.change_as_driver(|state| {
-            if !state.welcome(epoch) {
+            if !state.welcome(welcome.epoch, welcome.server_time) {
                 return Vec::new();
             }
             let mut changes = ledger.forget_messages();

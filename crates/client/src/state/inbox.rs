@@ -181,7 +181,8 @@ impl Inbox {
                 line.unread = 0;
                 row.arrived.clear();
             }
-            None if message.is_said() => {
+            // Another device may have read it before it came here.
+            None if message.is_said() && message.seq > line.my_status.last_read_seq => {
                 line.unread += 1;
                 row.arrived.push_back(message.seq);
                 if row.arrived.len() > ARRIVALS {

@@ -141,3 +141,12 @@ fn the_order_is_pinned_first_and_then_the_latest() {
     let order: Vec<i64> = inbox.sorted(false).iter().map(|row| row.entry.last_at.millis()).collect();
     assert_eq!(order, [3, 1, 9, 5]);
 }
+
+#[test]
+fn what_another_device_has_read_before_it_came_is_not_unread() {
+    let mut inbox = inbox(entry(3, 0, marks(4, 4)));
+    inbox.take_message(&said(4, "bob"));
+    assert_eq!(unread(&inbox), 0);
+    inbox.take_message(&said(5, "bob"));
+    assert_eq!(unread(&inbox), 1);
+}

@@ -102,6 +102,8 @@ pub struct Cursors {
 pub struct State {
     pub user: UserId,
     pub epoch: Option<u64>,
+    /// What was written since, by the server's clock, is live even before all that was missed is here.
+    live_since: Timestamp,
     pub connection: ConnectionState,
     pub inbox: Inbox,
     pub cursors: Cursors,
@@ -131,6 +133,7 @@ impl State {
     pub fn new(user: UserId) -> State {
         State {
             epoch: None,
+            live_since: Timestamp::from_millis(i64::MAX),
             connection: ConnectionState::default(),
             inbox: Inbox::new(user.clone()),
             cursors: Cursors::default(),
@@ -161,7 +164,8 @@ impl State {
     }
 
     /// Whether this is another life of the store: what this device remembers may never have been.
-    pub fn welcome(&mut self, epoch: u64) -> bool {
+    pub fn welcome(&mut self, epoch: u64, server_time: Timestamp) -> bool {
+        self.live_since = server_time;
         let is_another = self.epoch.is_some_and(|known| known != epoch);
         self.epoch = Some(epoch);
         self.told.clear();
@@ -312,6 +316,9 @@ impl State {
         let own = message.is_by(&self.user);
         self.told.insert(id);
         let is_new = self.inbox.get(id).is_none_or(|row| seq > row.entry.last_seq);
+        // The line may know of a message before the message comes.
+        let is_here = self.inbox.get(id).is_some_and(|row| seq <= row.have_seq);
+        let is_live = self.connection.caught_up || message.received_at >= self.live_since;
         let mut first_seq = Seq::FIRST;
         match self.inbox.take_message(&message) {
             Some(row) => {
@@ -342,7 +349,7 @@ impl State {
         }
         if own {
             self.todo.settled.extend(self.outbox.settle(&message.message_id, seq));
-        } else if origin == Origin::Pushed && is_new && self.connection.caught_up && message.is_said() {
+        } else if origin == Origin::Pushed && !is_here && is_live && message.is_said() {
             self.todo.events.push(Event::Message(Arc::clone(&message)));
         }
         self.changed(id);

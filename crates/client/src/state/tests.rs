@@ -9,7 +9,7 @@ use bluetick_core::MessageId;
 
 fn state() -> State {
     let mut state = State::new(user("alice"));
-    state.welcome(1);
+    state.welcome(1, Timestamp::from_millis(100));
     state.hear(ServerFrame::CaughtUp, Instant::now());
     state.todo.reload = false;
     state
@@ -97,8 +97,8 @@ fn another_epoch_drops_what_is_remembered_and_keeps_the_outbox() {
     state.learn(entry(2, 0, marks(2, 2)));
     hear(&mut state, ServerFrame::Message(said(3, "bob")));
     assert_eq!(state.positions().len(), 1);
-    assert!(!state.welcome(1));
-    assert!(state.welcome(2));
+    assert!(!state.welcome(1, Timestamp::from_millis(100)));
+    assert!(state.welcome(2, Timestamp::from_millis(100)));
     assert_eq!((state.positions().len(), state.timelines.len()), (0, 0));
 }
 
@@ -107,7 +107,7 @@ fn more_than_was_pushed_is_missing_once_all_that_was_pushed_is_here() {
     let mut state = state();
     state.learn(entry(2, 0, marks(2, 2)));
     state.connection_lost();
-    state.welcome(1);
+    state.welcome(1, Timestamp::from_millis(100));
     hear(&mut state, ServerFrame::Message(said(3, "bob")));
     hear(&mut state, backlog(3, 5_000));
     assert!(state.todo.missing.is_empty());
@@ -118,7 +118,7 @@ fn more_than_was_pushed_is_missing_once_all_that_was_pushed_is_here() {
 #[test]
 fn of_a_stranger_only_what_lies_before_the_gap_is_acknowledged_until_the_rest_is_here() {
     let mut state = State::new(user("alice"));
-    state.welcome(1);
+    state.welcome(1, Timestamp::from_millis(100));
     hear(&mut state, ServerFrame::Message(said(1, "bob")));
     hear(&mut state, backlog(1, 30));
     hear(&mut state, ServerFrame::CaughtUp);
@@ -186,7 +186,7 @@ fn a_conversation_that_is_written_to_and_not_in_the_list_is_asked_about() {
     hear(&mut state, ServerFrame::CaughtUp);
     assert!(state.todo.refresh.remove(&group));
     state.learn(InboxEntry { conversation_id: group, ..entry(2, 0, marks(2, 2)) });
-    state.welcome(1);
+    state.welcome(1, Timestamp::from_millis(100));
     state.forget_unconfirmed(&HashSet::new());
     assert!(state.todo.refresh.contains(&group));
 }
@@ -268,4 +268,25 @@ fn who_stops_looking_leaves_the_newest_messages_behind() {
     assert_eq!(seqs(&state).len(), 1_000);
     state.unwatch(direct());
     assert_eq!((seqs(&state).len(), seqs(&state).last()), (KEPT_MESSAGES, Some(&1_000)));
+}
+
+#[test]
+fn what_is_written_while_the_backlog_comes_is_news_and_the_backlog_is_not() {
+    let mut state = State::new(user("alice"));
+    state.welcome(1, Timestamp::from_millis(3));
+    state.learn(entry(2, 2, marks(0, 0)));
+    for seq in [1, 2, 3, 3] {
+        hear(&mut state, ServerFrame::Message(said(seq, "bob")));
+    }
+    let news = |state: &State| {
+        let said =
+            |event: &Event| if let Event::Message(message) = event { Some(message.seq.get()) } else { None };
+        state.todo.events.iter().filter_map(said).collect::<Vec<_>>()
+    };
+    assert_eq!(news(&state), [3]);
+    hear(&mut state, ServerFrame::CaughtUp);
+    // The list was read again, and knows of the message before it comes.
+    state.learn(entry(4, 4, marks(0, 0)));
+    hear(&mut state, ServerFrame::Message(said(4, "bob")));
+    assert_eq!(news(&state), [3, 4]);
 }
