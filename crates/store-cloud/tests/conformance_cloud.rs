@@ -16,7 +16,7 @@ use bluetick_core::time::ManualClock;
 use bluetick_store_cloud::hints::redis::RedisHints;
 use bluetick_store_cloud::neighbours::redis::RedisNeighbours;
 use bluetick_store_cloud::redis::{Redis, RedisMode, RedisSettings};
-use bluetick_store_cloud::rows::dynamo::DynamoRows;
+use bluetick_store_cloud::rows::dynamo::{DynamoRows, DynamoSettings};
 use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
 use bluetick_testkit::dynamo::DynamoServer;
 use bluetick_testkit::redis::{RedisCluster, RedisOptions, RedisServer};
@@ -26,6 +26,9 @@ static SINGLE: LazyLock<RedisServer> = LazyLock::new(RedisServer::start);
 static CLUSTER: LazyLock<RedisCluster> = LazyLock::new(|| {
     RedisCluster::start_with(RedisOptions::default().with("cluster-node-timeout", "120000"))
 });
+
+/// A busy machine is no fault, here and in what follows.
+const REDIS_TIMEOUT_MS: u64 = 10_000;
 
 /// Which Redis.
 trait Shape: Send + Sync + 'static {
@@ -37,14 +40,14 @@ struct Cluster;
 
 impl Shape for Single {
     fn settings() -> RedisSettings {
-        RedisSettings { urls: vec![SINGLE.url()], timeout_ms: 5_000, ..RedisSettings::default() }
+        RedisSettings { urls: vec![SINGLE.url()], timeout_ms: REDIS_TIMEOUT_MS, ..RedisSettings::default() }
     }
 }
 
 impl Shape for Cluster {
     fn settings() -> RedisSettings {
         let (urls, mode) = (CLUSTER.urls(), RedisMode::Cluster);
-        RedisSettings { urls, mode, timeout_ms: 5_000, ..RedisSettings::default() }
+        RedisSettings { urls, mode, timeout_ms: REDIS_TIMEOUT_MS, ..RedisSettings::default() }
     }
 }
 
@@ -73,7 +76,11 @@ impl<S: Shape> Cloud<S> {
             listener,
             clock: Arc::new(ManualClock::at(NOW)),
             epoch: Epoch::FIRST,
-            settings: EngineSettings { void_after_ms: 10_000, ..EngineSettings::default() },
+            settings: EngineSettings {
+                void_after_ms: 10_000,
+                send_deadline_ms: 180_000,
+                ..EngineSettings::default()
+            },
             vault: None,
             archive: ArchiveSettings::default(),
         });
@@ -85,7 +92,12 @@ impl<S: Shape> Cloud<S> {
 impl<S: Shape> Harness for Cloud<S> {
     async fn start(listener: Arc<dyn CommitListener>) -> Cloud<S> {
         let server = DynamoServer::shared().await;
-        let rows = Arc::new(rows_common::rows_through(&rows_common::settings(server.endpoint())).await);
+        let settings = DynamoSettings {
+            attempt_timeout_ms: 30_000,
+            deadline_ms: 180_000,
+            ..rows_common::settings(server.endpoint())
+        };
+        let rows = Arc::new(rows_common::rows_through(&settings).await);
         let settings = tokio::task::spawn_blocking(S::settings).await.unwrap();
         // Every case is a fleet of its own. In one for all, each would tell its news to the nodes of the cases before it,
         // and go through all their conversations when those seem to have died.
