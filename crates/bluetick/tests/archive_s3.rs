@@ -22,7 +22,7 @@ struct World {
 
 impl World {
     /// Two people with 300 messages.
-    async fn start(kind: S3Kind) -> World {
+    async fn start(kind: S3Kind, timeout_seconds: &str) -> World {
         let objects = S3Server::start(kind).await;
         let data_dir = tempfile::tempdir().unwrap();
         let mut launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path())
@@ -33,7 +33,7 @@ impl World {
             .with("BLUETICK_ARCHIVE__ENDPOINT", &objects.endpoint())
             .with("BLUETICK_ARCHIVE__BUCKET", objects.bucket())
             .with("BLUETICK_ARCHIVE__PREFIX", "chat/cold")
-            .with("BLUETICK_ARCHIVE__TIMEOUT_SECONDS", "1")
+            .with("BLUETICK_ARCHIVE__TIMEOUT_SECONDS", timeout_seconds)
             .with("BLUETICK_ARCHIVE__AGE_SECONDS", "0")
             .with("BLUETICK_ARCHIVE__EVERY_SECONDS", "0")
             .with("BLUETICK_ARCHIVE__CACHE_BYTES", "0");
@@ -105,7 +105,7 @@ impl World {
 }
 
 async fn there_and_back(kind: S3Kind) {
-    let world = World::start(kind).await;
+    let world = World::start(kind, "60").await;
     let before = world.everything().await;
     let moved = world.job("run", json!({"partial": true})).await;
     assert_eq!(moved["cold"]["messages"], json!(MESSAGES));
@@ -134,7 +134,7 @@ async fn and_to_one_of_another_make() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_bucket_is_away_everything_newer_goes_on_and_then_all_is_well_again() {
-    let mut world = World::start(S3Kind::S3sFs).await;
+    let mut world = World::start(S3Kind::S3sFs, "8").await;
     let before = world.everything().await;
     world.job("run", json!({"partial": true})).await;
     for number in MESSAGES + 1..=MESSAGES + 10 {

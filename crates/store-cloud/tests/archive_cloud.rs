@@ -41,7 +41,7 @@ impl World {
             endpoint: Some(self.objects.endpoint()),
             bucket: self.objects.bucket().to_owned(),
             segment_messages: 100,
-            timeout_seconds: 2,
+            timeout_seconds: 8,
             cache_bytes: 0,
             ..ArchiveSettings::default()
         };
