@@ -12,6 +12,8 @@ pub struct Banner<'a> {
     pub signup: bool,
     /// The server makes tokens; otherwise the operator's product does.
     pub mints: bool,
+    /// Everything is in the tables of a fleet, which the settings name, and not in the data directory.
+    pub is_fleet: bool,
 }
 
 impl Banner<'_> {
@@ -30,7 +32,11 @@ impl Banner<'_> {
                      -d '{{\"user_id\":\"alice\",\"password\":\"change-me-please\"}}'\nor\n"
                 );
             }
-            text += &format!("  {} user add alice --data-dir {data_dir}\n", quoted(self.program));
+            let program = quoted(self.program);
+            text += &match self.is_fleet {
+                true => format!("  {program} user add alice    (with the settings of this server)\n"),
+                false => format!("  {program} user add alice --data-dir {data_dir}\n"),
+            };
         } else {
             text += "\nTokens come from your own product; this server verifies them with your public key.\n";
         }
@@ -69,6 +75,7 @@ mod tests {
             program: "target/release/bluetick",
             signup: true,
             mints: true,
+            is_fleet: false,
         }
     }
 
@@ -103,6 +110,8 @@ mod tests {
 
     #[test]
     fn a_path_with_spaces_can_still_be_pasted() {
+        let fleet = Banner { is_fleet: true, ..banner() }.text();
+        assert!(fleet.contains("user add alice") && !fleet.contains("--data-dir"), "{fleet}");
         let text = Banner { data_dir: Path::new("/my data/it's"), ..banner() }.text();
         assert!(text.contains(r"--data-dir '/my data/it'\''s'"), "{text}");
     }

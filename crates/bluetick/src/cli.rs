@@ -17,7 +17,7 @@ pub use self::archive::{ArchiveCommand, ConsentArgs, EraseCommand, OutputArgs};
 pub use self::health::HealthArgs;
 pub use self::migrate::MigrateArgs;
 pub use self::plan::PlanArgs;
-pub use self::tables::{TablesArgs, TablesCommand};
+pub use self::tables::{RestoredArgs, TablesArgs, TablesCommand};
 use crate::settings::Flags;
 
 #[derive(Debug, Parser)]

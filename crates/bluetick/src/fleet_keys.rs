@@ -10,7 +10,8 @@ use bluetick_store_cloud::CloudStore;
 
 use crate::failure::Failure;
 
-pub const NAMES: [&str; 2] = ["token.key", "admin.key"];
+pub const TOKEN_KEY: &str = "token.key";
+pub const NAMES: [&str; 2] = [TOKEN_KEY, "admin.key"];
 
 /// Puts the keys of the fleet into the data directory, where they are read as those of a single server are. The first node
 /// brings its own.

@@ -8,22 +8,28 @@ use tokio::time::{Instant, sleep};
 
 use crate::engine::Engine;
 use crate::people::shared_key;
-use crate::rows::Table;
+use crate::rows::{Item, Only, Table};
 
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Where somebody is connected is said again, in case Redis was emptied without anybody noticing.
 const SAY_AGAIN: Duration = Duration::from_secs(300);
 
-/// Whether the tables answer, for whoever asks if this node takes work.
+/// Whether the tables take a row, for whoever asks if this node takes work.
 pub(crate) async fn feel(engine: Arc<Engine>) {
+    let item = Item::new().versioned(1);
     loop {
-        let answer = engine.rows.get(Table::Users, &shared_key("health")).await;
-        let trouble = answer.err().map(|error| format!("the tables do not answer: {error}"));
-        if let Some(trouble) = &trouble {
-            tracing::warn!("{trouble}");
+        let answer = engine.rows.put(Table::Users, &shared_key("health"), &item, Only::Always).await;
+        let trouble = answer.err().map(|error| format!("the tables cannot be written to: {error}"));
+        let before = {
+            let mut known = engine.trouble.lock().expect("nothing panics while it holds the lock");
+            std::mem::replace(&mut *known, trouble.clone())
+        };
+        match (before, trouble) {
+            (None, Some(trouble)) => tracing::warn!("{trouble}"),
+            (Some(_), None) => tracing::info!("the tables can be written to again"),
+            _ => {}
         }
-        *engine.trouble.lock().expect("nothing panics while it holds the lock") = trouble;
         sleep(engine.settings.health_interval()).await;
     }
 }

@@ -222,11 +222,13 @@ impl State {
             let Message { seq, sender, message_id, .. } = &*cell.message;
             let expected = self.expected.remove(seq).unwrap_or_default();
             let ours = expected.into_iter().find(|ours| ours.sender == *sender && ours.id == *message_id);
+            let is_stored_here = ours.is_some();
             let origin = ours.and_then(|ours| {
                 ours.is_met.store(ours.origin.is_some(), Ordering::SeqCst);
                 ours.origin
             });
-            batch.push(Committed { message: cell.message, members, departed: cell.departed, origin });
+            let (message, departed) = (cell.message, cell.departed);
+            batch.push(Committed { message, members, departed, origin, is_stored_here });
         }
         // A late one that was told already.
         self.waiting = self.waiting.split_off(&self.announced.next());

@@ -120,7 +120,7 @@ impl Thread {
         self.conversation.last_at = self.conversation.last_at.max(message.received_at);
         let message = Arc::new(message);
         self.messages.push(Arc::clone(&message));
-        Committed { message, members: Arc::clone(&self.members), departed, origin }
+        Committed { message, members: Arc::clone(&self.members), departed, origin, is_stored_here: true }
     }
 }
 

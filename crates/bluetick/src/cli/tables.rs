@@ -17,7 +17,7 @@ pub enum TablesCommand {
     Check(TablesArgs),
     /// Tell clients to drop what they keep, after the tables were restored to an earlier moment
     #[command(after_help = TABLES_RESTORED_HELP)]
-    Restored(TablesArgs),
+    Restored(RestoredArgs),
 }
 
 #[derive(Args, Clone, Debug, Default)]
@@ -25,6 +25,15 @@ pub struct TablesArgs {
     /// The settings file [default: $BLUETICK_CONFIG, or ./bluetick.toml if there is one]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub struct RestoredArgs {
+    #[command(flatten)]
+    pub tables: TablesArgs,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
 }
 
 impl TablesArgs {
@@ -47,10 +56,11 @@ const TABLES_RESTORED_HELP: &str = "\
 After a restore, messages that devices have are gone from the tables, and their places are given out
 again. This raises the epoch of the tables; a device that is told another epoch drops what it keeps and
 reads anew. Give it before the first node starts on the restored tables: nodes read the epoch when they
-start. Redis must be empty then, or have another store.redis.prefix.
+start, and clients that move between nodes of two epochs read everything anew each time. Redis must be
+empty then, or have another store.redis.prefix. Asks before it does; --yes answers.
 
 Examples:
-  BLUETICK_STORE__DYNAMODB__TABLE_PREFIX=restored_ bluetick tables restored";
+  BLUETICK_STORE__DYNAMODB__TABLE_PREFIX=restored_ bluetick tables restored --yes";
 
 const TABLES_CREATE_HELP: &str = "\
 Tables are billed by request, with deletion protection and point-in-time recovery on where the engine

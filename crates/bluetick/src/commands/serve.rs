@@ -15,7 +15,7 @@ use crate::cli::ServeArgs;
 use crate::failure::Failure;
 use crate::fleet_keys;
 use crate::logging;
-use crate::settings::{ArchiveSettings, Inputs, Loaded, Settings};
+use crate::settings::{ArchiveSettings, Engine, Inputs, Loaded, Settings};
 use crate::stop_signals::StopSignals;
 use crate::store::OpenStore;
 
@@ -109,8 +109,8 @@ async fn start(
     tracing::info!(%address, data_dir = %data_dir.display(), version = env!("CARGO_PKG_VERSION"), "serving");
     let program = std::env::args().next().unwrap_or_else(|| "bluetick".into());
     let data_dir = &std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.clone());
-    let banner =
-        Banner { address, data_dir, program: &program, signup: settings.auth.signup_is_open(), mints };
+    let (signup, is_fleet) = (settings.auth.signup_is_open(), settings.store.engine == Engine::DynamoDb);
+    let banner = Banner { address, data_dir, program: &program, signup, mints, is_fleet };
     Ok((server, banner.text()))
 }
 

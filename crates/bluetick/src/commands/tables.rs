@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::future::Future;
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use bluetick_core::{Epoch, StoreError};
@@ -12,10 +13,11 @@ use bluetick_store_cloud::rows::dynamo::{Connection, DynamoRows, DynamoSettings}
 use tokio::runtime;
 use tokio::time::{Instant, sleep};
 
-use crate::cli::{TablesArgs, TablesCommand};
+use crate::cli::{RestoredArgs, TablesArgs, TablesCommand};
 use crate::failure::Failure;
 use crate::figures::{counted, time};
 use crate::output::print;
+use crate::prompt::ask;
 use crate::settings::{Engine, Inputs, Loaded, Settings};
 
 /// Amazon's tables take some seconds; whoever waits longer is told.
@@ -35,11 +37,27 @@ pub fn run(command: &TablesCommand) -> Result<(), Failure> {
             judge(&found)
         }
         TablesCommand::Restored(arguments) => {
-            let settings = settings(arguments)?;
+            let settings = settings(&arguments.tables)?;
+            consent(arguments, &settings)?;
             let epoch = block_on(waiting_for("the tables", restored(&settings)))?;
             print(&format!("the epoch is {} now; start the nodes, with an empty Redis\n", epoch.get()))
         }
     }
+}
+
+fn consent(arguments: &RestoredArgs, settings: &DynamoSettings) -> Result<(), Failure> {
+    if arguments.yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        let advice = "every client drops what it keeps; give --yes where there is no terminal to ask on";
+        return Err(Failure::usage(advice));
+    }
+    let prefix = &settings.table_prefix;
+    eprintln!(
+        "Every client of the tables {prefix}… will drop what it keeps and read anew. No node may serve them now."
+    );
+    if ask("Type yes to go on: ")? == "yes" { Ok(()) } else { Err(Failure::usage("nothing was changed")) }
 }
 
 async fn restored(settings: &DynamoSettings) -> Result<Epoch, StoreError> {

@@ -48,7 +48,10 @@ pub struct Assumptions {
     /// Those of them that somebody wrote in within the dedupe window
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = amount)]
     pub active_conversations: f64,
-    /// How long a message_id is known (store.redis.dedupe_window_seconds)
+    /// Those of them that have something new each time the app is opened
+    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = zero_or_more)]
+    pub conversations_behind: f64,
+    /// How long a message_id is known (store.dedupe_window_seconds)
     #[arg(long, value_name = "HOURS", default_value = "168", value_parser = amount)]
     pub dedupe_hours: f64,
     /// How long the text of a message stays in its table before it moves to the archive (archive.age_seconds)
@@ -70,8 +73,8 @@ pub struct Assumptions {
     /// Messages that one node takes in a second
     #[arg(long, value_name = "COUNT", default_value = "5k", value_parser = amount)]
     pub messages_per_node: f64,
-    /// Operations that one Redis shard takes in a second
-    #[arg(long, value_name = "COUNT", default_value = "80k", value_parser = amount)]
+    /// Operations that one Redis shard takes in a second (one busy core took 28,900 touches, or 17,000 reserves: ADR 14)
+    #[arg(long, value_name = "COUNT", default_value = "30k", value_parser = amount)]
     pub operations_per_shard: f64,
     /// Data in one Redis shard; the rest of its memory is for forks and buffers
     #[arg(long, value_name = "GB", default_value = "12", value_parser = amount)]

@@ -50,11 +50,11 @@ impl Plan {
         let users = with.users();
         let connections = (users * with.online_share).ceil();
         let writes = writes::writes(with);
-        let reads = reads::reads(with);
-        let tables = tables::tables(with, messages, &writes, &reads);
-        let nodes = nodes(with, messages, connections);
         let marks = writes.iter().filter(|write| ["delivered", "read"].contains(&write.what));
         let marks = marks.map(|write| write.here.value).sum();
+        let reads = reads::reads(with, marks);
+        let tables = tables::tables(with, messages, &writes, &reads);
+        let nodes = nodes(with, messages, connections);
         let redis = redis::redis(with, messages, marks, nodes.value);
         let assumptions = with.clone();
         let mut plan = Plan {
@@ -80,6 +80,10 @@ impl Plan {
 
     pub fn naive_write_units(&self) -> f64 {
         self.writes.iter().map(|write| write.naive.value).sum()
+    }
+
+    pub fn write_units_without_redis(&self) -> f64 {
+        self.writes.iter().map(|write| write.without_redis.value).sum()
     }
 
     pub fn read_units(&self) -> f64 {

@@ -1,4 +1,4 @@
-//! What people who look make the tables read, in units a message sent. Every read is a consistent one.
+//! What people who look, and their marks, make the tables read, in units a message sent. Every read is a consistent one.
 
 use serde::Serialize;
 
@@ -33,12 +33,25 @@ pub fn opens_per_message(with: &Assumptions) -> Figure {
     Figure::new(opens, formula)
 }
 
-pub fn reads(with: &Assumptions) -> Vec<Reads> {
+/// Conversations on the first page of an inbox.
+pub fn shown(with: &Assumptions) -> f64 {
+    with.conversations.min(PAGE)
+}
+
+/// Conversations with something new when the app is opened.
+pub fn behind(with: &Assumptions) -> f64 {
+    with.conversations_behind.min(with.conversations)
+}
+
+/// `marks`: writes of marks a message.
+pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
     let opens = opens_per_message(with);
     let opened = |units: f64, formula: String| {
         Figure::new(units * opens.value, format!("{} opens × {formula}", plain(opens.value)))
     };
-    let shown = with.conversations.min(PAGE);
+    let (shown, behind) = (shown(with), behind(with));
+    // Those on the first page.
+    let unread = behind.min(shown);
     let n = plain(shown);
     let cell = rows::message(with.bytes);
     let page_units = units(PAGE * cell);
@@ -63,6 +76,20 @@ pub fn reads(with: &Assumptions) -> Vec<Reads> {
         },
         Reads {
             table: "messages",
+            what: "a page of the inbox, how many are unread",
+            units: opened(
+                unread * missed_units,
+                format!(
+                    "{} queries × ceil({} × {} bytes/{})",
+                    plain(unread),
+                    plain(with.burst),
+                    plain(cell),
+                    plain(READ_UNIT_BYTES)
+                ),
+            ),
+        },
+        Reads {
+            table: "messages",
             what: "pages of history",
             units: opened(
                 with.pages_per_open * page_units,
@@ -81,6 +108,11 @@ pub fn reads(with: &Assumptions) -> Vec<Reads> {
         },
         Reads {
             table: "messages",
+            what: "how far what waits has come",
+            units: opened(behind, format!("{} queries", plain(behind))),
+        },
+        Reads {
+            table: "messages",
             what: "what was missed",
             units: Figure::new(
                 spells * missed_units,
@@ -96,7 +128,22 @@ pub fn reads(with: &Assumptions) -> Vec<Reads> {
             ),
         },
     ];
+    for table in ["rooms", "members", "message_status", "pending_deliveries"] {
+        reads.push(Reads {
+            table,
+            what: "before a mark, a row in a batch",
+            units: Figure::new(marks, format!("{} marks × 1 row", plain(marks))),
+        });
+    }
+    for table in ["rooms", "members", "message_status"] {
+        reads.push(Reads {
+            table,
+            what: "where a device that comes back stands",
+            units: opened(behind, format!("{} rows", plain(behind))),
+        });
+    }
     for table in ["members", "rooms"] {
+        reads.push(Reads { table, what: "a page of the inbox", units: opened(shown, format!("{n} rows")) });
         reads.push(Reads {
             table,
             what: "pages of history, a row in a batch",

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::assumptions::Assumptions;
 use super::figure::{Figure, Rate, bytes, plain};
-use super::reads::opens_per_message;
+use super::SECONDS_PER_DAY;
+use super::reads::{behind, opens_per_message, shown};
 
 /// A key with its name, expiry and an empty hash, of the ids of one conversation and day.
 const BUCKET_BYTES: f64 = 120.0;
@@ -18,6 +19,10 @@ const INDEX_BYTES: f64 = 200.0;
 const ROUTE_BYTES: f64 = 200.0;
 /// What is kept of one node's stream.
 const STREAM_BYTES: f64 = 4e6;
+/// Nobody looks up where the members of a group are that has more than so many.
+const LARGE_GROUP: f64 = 100.0;
+/// What one Redis Cluster can have, replicas included.
+pub const MEMBERS_PER_CLUSTER: f64 = 1_000.0;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Redis {
@@ -27,6 +32,10 @@ pub struct Redis {
     pub memory: Vec<Part>,
     pub memory_bytes: f64,
     pub shards: Figure,
+    /// Of the cluster: shards and their replicas.
+    pub members: Figure,
+    /// The most that one cluster takes, with as many users for each message as here. A fleet has one.
+    pub messages_per_day_of_one_cluster: Figure,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -47,7 +56,7 @@ fn sum(parts: &[Part]) -> f64 {
 
 /// `marks`: writes of marks a message.
 pub fn redis(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Redis {
-    let operations = operations(with, marks);
+    let operations = operations(with, marks, nodes);
     let memory = memory(with, nodes);
     let operations_per_message = sum(&operations);
     let operations_per_second = messages.times(operations_per_message);
@@ -63,32 +72,87 @@ pub fn redis(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Redi
         plain(with.gb_per_shard)
     );
     let shards = Figure::new(by_traffic.max(by_memory).max(1.0), formula);
-    Redis { operations, operations_per_message, operations_per_second, memory, memory_bytes, shards }
+    let members = Figure::new(
+        shards.value * (1.0 + with.replicas),
+        format!("{} shards × (1 + {})", plain(shards.value), plain(with.replicas)),
+    );
+    let messages_per_day_of_one_cluster = most(with, operations_per_message, memory_bytes);
+    Redis {
+        operations,
+        operations_per_message,
+        operations_per_second,
+        memory,
+        memory_bytes,
+        shards,
+        members,
+        messages_per_day_of_one_cluster,
+    }
 }
 
-fn operations(with: &Assumptions, marks: f64) -> Vec<Part> {
+/// Messages a day that the largest cluster takes.
+fn most(with: &Assumptions, operations_per_message: f64, memory_bytes: f64) -> Figure {
+    let shards = (MEMBERS_PER_CLUSTER / (1.0 + with.replicas)).floor();
+    let operations_per_day = shards * with.operations_per_shard * SECONDS_PER_DAY;
+    let by_traffic = operations_per_day / (operations_per_message * with.peak_factor);
+    let bytes_per_daily_message = memory_bytes / with.messages_per_day;
+    let by_memory = shards * with.gb_per_shard * 1e9 / bytes_per_daily_message;
+    let formula = format!(
+        "{} shards × min({} × {} s/({} × {}), {} GB/{} bytes)",
+        plain(shards),
+        plain(with.operations_per_shard),
+        plain(SECONDS_PER_DAY),
+        plain(operations_per_message),
+        plain(with.peak_factor),
+        plain(with.gb_per_shard),
+        plain(bytes_per_daily_message)
+    );
+    Figure::new(by_traffic.min(by_memory), formula)
+}
+
+fn operations(with: &Assumptions, marks: f64, nodes: f64) -> Vec<Part> {
     let receivers = plain(with.members);
     let online = 1.0 - with.offline_share;
     let opens = opens_per_message(with).value;
+    let everybody = 1.0 + with.members;
+    let looked_up = if everybody > LARGE_GROUP { 0.0 } else { everybody };
+    // Several who are connected to one node have one entry.
+    let told = (with.members * online).min(nodes - 1.0);
+    let told_by = format!("min({receivers} × {} online, {} other nodes)", plain(online), plain(nodes - 1.0));
+    let (page, behind) = (1.0 + shown(with), behind(with));
     vec![
         Part::new("reserve a place", 1.0, "1 script".into()),
         Part::new("touch the inboxes", 1.0 + with.members, format!("1 + {receivers}")),
         Part::new(
             "news to other nodes",
-            2.0 * with.members * online,
-            format!("{receivers} × {} online × 2 (put, taken)", plain(online)),
+            2.0 * told,
+            format!("{told_by} × 2 (put, taken)"),
+        ),
+        Part::new(
+            "marks: what was sent, where members are",
+            marks * (1.0 + looked_up),
+            format!("{} marks × (1 + {} lookups)", plain(marks), plain(looked_up)),
         ),
         Part::new(
             "ticks to other nodes",
-            marks * (1.0 + 2.0 * online),
-            format!("{} marks × (1 lookup + {} online × 2)", plain(marks), plain(online)),
+            marks * 2.0 * told,
+            format!("{} marks × {told_by} × 2", plain(marks)),
         ),
         Part::new(
             "absences",
             2.0 * with.members * with.offline_share / with.burst,
             format!("{receivers} × {} offline × 2/{}", plain(with.offline_share), plain(with.burst)),
         ),
-        Part::new("connect, inbox, disconnect", 3.0 * opens, format!("{} opens × 3", plain(opens))),
+        Part::new("connect, disconnect", 2.0 * opens, format!("{} opens × 2", plain(opens))),
+        Part::new(
+            "a page of the inbox",
+            page * opens,
+            format!("{} opens × (1 + {} conversations)", plain(opens), plain(page - 1.0)),
+        ),
+        Part::new(
+            "a device that comes back",
+            behind * opens,
+            format!("{} opens × {} conversations with something new", plain(opens), plain(behind)),
+        ),
     ]
 }
 

@@ -1,7 +1,12 @@
 //! A plan as text: columns that line up, formulas beside them where they are asked for.
 
 use super::figure::{bytes, compared, dollars, plain};
+use super::redis::MEMBERS_PER_CLUSTER;
 use super::{Assumptions, Plan};
+
+const WITHOUT_REDIS: &str = "inbox, status and pending rows with each message";
+const TOO_LARGE: &str = "\
+These are more members than the 1,000 of one Redis Cluster, and a fleet has one cluster: it does not carry this.\n";
 
 /// Columns as wide as their widest cell. The first is for names; a last one that is [`Grid::explained`] for formulas.
 struct Grid {
@@ -77,6 +82,9 @@ impl Plan {
         let (here, naive) = (self.write_units(), self.naive_write_units());
         let peak = plain(self.messages.times(here).peak_per_second.round());
         grid.line(["all".into(), compared(here), compared(naive), peak], "");
+        let here = self.write_units_without_redis();
+        let peak = plain(self.messages.times(here).peak_per_second.round());
+        grid.line(["all, while Redis is away".into(), compared(here), String::new(), peak], WITHOUT_REDIS);
         grid.text()
     }
 
@@ -94,12 +102,13 @@ impl Plan {
     }
 
     fn show_tables(&self, explain: bool) -> String {
-        let head = ["Units a second", "writes", "peak", "reads", "peak", "partitions"];
+        let head = ["Units a second", "writes", "peak", "without Redis", "reads", "peak", "partitions"];
         let mut traffic = Grid::new(explain, &head);
         let mut stored = Grid::new(explain, &["Stored in tables", ""]);
         for table in &self.tables {
             let (writes, reads) = (table.write_units, table.read_units);
-            let rates = [writes.average_per_second, writes.peak_per_second];
+            let without_redis = table.write_units_without_redis.peak_per_second;
+            let rates = [writes.average_per_second, writes.peak_per_second, without_redis];
             let rates = rates.into_iter().chain([reads.average_per_second, reads.peak_per_second]);
             let name = table.name.to_owned();
             let cells = [name.clone()]
@@ -128,8 +137,16 @@ impl Plan {
             memory.line([part.what.to_owned(), bytes(part.figure.value)], &part.figure.formula);
         }
         memory.line(["all".into(), bytes(redis.memory_bytes)], "");
-        memory.line(["shards".into(), plain(redis.shards.value)], &redis.shards.formula);
-        format!("{}\n{}", operations.text(), memory.text())
+        let mut cluster = Grid::new(explain, &["Redis Cluster", ""]);
+        let most = &redis.messages_per_day_of_one_cluster;
+        cluster.line(["shards".into(), plain(redis.shards.value)], &redis.shards.formula);
+        cluster.line(["members, replicas included".into(), plain(redis.members.value)], &redis.members.formula);
+        cluster.line(["messages a day that one cluster takes".into(), plain(most.value)], &most.formula);
+        let mut text = [operations.text(), memory.text(), cluster.text()].join("\n");
+        if redis.members.value > MEMBERS_PER_CLUSTER {
+            text += TOO_LARGE;
+        }
+        text
     }
 
     fn show_nodes(&self, explain: bool) -> String {

@@ -17,6 +17,8 @@ const BYTES_PER_PARTITION: f64 = 10e9;
 pub struct Table {
     pub name: &'static str,
     pub write_units: Rate,
+    /// While Redis is away.
+    pub write_units_without_redis: Rate,
     pub read_units: Rate,
     pub stored_bytes: Figure,
     pub partitions: Figure,
@@ -24,11 +26,14 @@ pub struct Table {
 
 pub fn tables(with: &Assumptions, messages: Rate, writes: &[Writes], reads: &[Reads]) -> Vec<Table> {
     let table = |name: &'static str, stored_bytes: Figure| {
-        let written = sum(writes.iter().filter(|write| write.table == name).map(|write| write.here.value));
+        let writes = || writes.iter().filter(|write| write.table == name);
+        let written = sum(writes().map(|write| write.here.value));
+        let without_redis = sum(writes().map(|write| write.without_redis.value));
         let read = sum(reads.iter().filter(|read| read.table == name).map(|read| read.units.value));
         let (write_units, read_units) = (messages.times(written), messages.times(read));
         let partitions = partitions(write_units, read_units, stored_bytes.value);
-        Table { name, write_units, read_units, stored_bytes, partitions }
+        let write_units_without_redis = messages.times(without_redis);
+        Table { name, write_units, write_units_without_redis, read_units, stored_bytes, partitions }
     };
     let users = with.users();
     let seats = users * with.conversations;

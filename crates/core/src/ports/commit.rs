@@ -19,6 +19,8 @@ pub struct Committed {
     /// Someone who left by this very message and still hears of it.
     pub departed: Option<UserId>,
     pub origin: Option<Origin>,
+    /// By this server, and not by another one of the fleet.
+    pub is_stored_here: bool,
 }
 
 impl Committed {

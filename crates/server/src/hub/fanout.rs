@@ -121,7 +121,7 @@ mod tests {
             received_at: Timestamp::default(),
         };
         let members = Arc::new(Members::from_unsorted(members.iter().map(member).collect()));
-        Committed { message: Arc::new(message), members, departed: None, origin: None }
+        Committed { message: Arc::new(message), members, departed: None, origin: None, is_stored_here: true }
     }
 
     fn kinds(device: &Registration<'_>) -> Vec<&'static str> {

@@ -185,7 +185,8 @@ impl CommitListener for Hub {
             return;
         }
         // Counted here, since whoever sent it may be gone by now.
-        self.metrics.stored(batch.iter().filter(|committed| is_sent(committed)).count());
+        let sent_here = batch.iter().filter(|committed| committed.is_stored_here && is_sent(committed));
+        self.metrics.stored(sent_here.count());
         // Refused only after `stop`, when no connection is left to hear of it.
         let _ = self.orders.send(Order::Deliver(batch));
     }

@@ -118,7 +118,7 @@ async fn a_place_that_nobody_wrote_to_reaches_everybody_as_a_void_and_is_nobodys
     let (id, alice): (_, UserId) = (chat.parse().unwrap(), "alice".parse().unwrap());
     let members = here.store.conversation(id, &alice).await.unwrap().members;
     let message = Arc::new(Message::void(id, Seq::FIRST, Timestamp::from_millis(5)));
-    ring.committed(vec![Committed { message, members, departed: None, origin: None }]);
+    ring.committed(vec![Committed { message, members, departed: None, origin: None, is_stored_here: true }]);
     for mut device in devices {
         let expected = json!({
             "type": "message", "conversation_id": chat, "seq": 1, "message_id": "system:1", "sender_id": "void",

@@ -96,7 +96,7 @@ pub fn committed(member: &str, seq: u64) -> Committed {
     };
     let member = Member { user: member.parse().unwrap(), role: Role::Member, joined_seq: Seq::FIRST };
     let members = Arc::new(Members::from_unsorted(vec![member]));
-    Committed { message: Arc::new(message), members, departed: None, origin: None }
+    Committed { message: Arc::new(message), members, departed: None, origin: None, is_stored_here: true }
 }
 
 /// The fan-out has much to do when the resend is answered.

@@ -193,6 +193,8 @@ async fn mend(
     };
     match rows.put(Table::Messages, &key, &item, only).await? {
         Written::Done => Ok(true),
+        // A write of a run that was stopped may come late, and so may one of this run that got no answer.
+        Written::Refused(Some(there)) if there == item => Ok(false),
         Written::Refused(_) => Err(taken(conversation, cell)),
     }
 }

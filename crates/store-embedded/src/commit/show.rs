@@ -94,7 +94,7 @@ impl Show<'_> {
             drop(state);
             let origin = append.origin;
             let message = Arc::new(decide::place(append, &members, seq));
-            self.committed.push(Committed { message, members, departed: None, origin });
+            self.committed.push(Committed { message, members, departed: None, origin, is_stored_here: true });
         }
         self.answers.push(Answered::Appended(Appended { seq, received_at, duplicate: false }, reply));
     }
@@ -133,6 +133,7 @@ impl Show<'_> {
                 members: Arc::clone(&state.members),
                 departed: None,
                 origin: None,
+                is_stored_here: true,
             });
         }
         self.generation.changed(room, &mut state);
@@ -171,6 +172,7 @@ impl Show<'_> {
                 members: Arc::clone(&state.members),
                 departed,
                 origin: None,
+                is_stored_here: true,
             });
         }
         let view = state.view().ok_or(Refusal::NotAMember.into());
