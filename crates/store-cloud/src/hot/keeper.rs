@@ -168,6 +168,9 @@ impl Keeper {
     }
 
     fn wanted(&self, id: ConversationId, registry: &Registry) -> u16 {
+        if self.layout.restless {
+            return fastrand::u16(1..=self.layout.most_partitions);
+        }
         let current = registry.partitions();
         self.meters().get(&id).map_or(current, |meter| meter.wanted(current, Instant::now()))
     }

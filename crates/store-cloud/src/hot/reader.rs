@@ -64,6 +64,37 @@ impl Reader {
         Ok(found)
     }
 
+    /// What is written in each of these places, of any conversations, in their order. `None`: nothing, as far as anybody was
+    /// told before this was called.
+    pub async fn points(&self, wanted: &[(ConversationId, Seq)]) -> Result<Vec<Option<Item>>, StoreError> {
+        let at_hand: Vec<_> = wanted.iter().map(|(id, _)| self.keeper.at_hand(*id)).collect();
+        let keys =
+            wanted.iter().zip(&at_hand).map(|((id, seq), at_hand)| at_hand.partition(*seq).key(*id, *seq));
+        let keys: Vec<_> = keys.map(|key| (Table::Messages, key)).collect();
+        let mut found = match &keys[..] {
+            [] => Vec::new(),
+            [(table, key)] => vec![self.rows.get(*table, key).await?],
+            _ => self.rows.get_many(keys).await?,
+        };
+        let mut again = Vec::new();
+        for (index, (id, seq)) in wanted.iter().enumerate() {
+            if found[index].is_some() || at_hand[index].covers(*seq) {
+                continue;
+            }
+            let partition = self.keeper.fresh(*id).await?.partition(*seq);
+            if partition != at_hand[index].partition(*seq) {
+                again.push((index, partition.key(*id, *seq)));
+            }
+        }
+        if !again.is_empty() {
+            let keys = again.iter().map(|(_, key)| (Table::Messages, key.clone())).collect();
+            for ((index, _), item) in again.iter().zip(self.rows.get_many(keys).await?) {
+                found[*index] = item;
+            }
+        }
+        Ok(found)
+    }
+
     /// The newest that are written, at least `limit` of them where there are so many, holes between them left out. All that
     /// was acknowledged before this was called is taken into account. `from`: nothing below is wanted.
     pub async fn newest(
