@@ -68,6 +68,7 @@ impl Engine {
             return Err(StoreError::Overloaded);
         }
         let mut turn = self.lanes.join(&lane);
+        self.keeper.waits(append.conversation, 1);
         tokio::spawn(async move {
             let result = async {
                 let _work = engine.begin_write()?;
@@ -75,6 +76,7 @@ impl Engine {
                 engine.send(append).await
             };
             let result = result.await;
+            engine.keeper.waits(lane.0, -1);
             engine.lanes.leave(&lane, turn);
             let _nobody_waits = done.send(result);
         });

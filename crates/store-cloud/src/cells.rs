@@ -186,7 +186,7 @@ impl Engine {
 
     /// The newest cell, void or not.
     pub(crate) async fn newest(&self, conversation: ConversationId) -> Result<Option<Cell>, StoreError> {
-        let found = self.reader.newest(conversation, Seq::FIRST, 1, &[]).await?;
+        let found = self.reader.shared_newest(conversation, 1).await?;
         let newest = found.last_key_value();
         newest.map(|(seq, item)| Cell::decode(conversation, *seq, item)).transpose()
     }
@@ -256,7 +256,12 @@ impl Engine {
     ) -> Result<BTreeMap<Seq, Cell>, StoreError> {
         let wanted = last.next().distance_from(first);
         let noticed = Instant::now();
-        let mut found = self.written(conversation, first, last).await?;
+        let mut found = BTreeMap::new();
+        for window in windows(first, last) {
+            for (seq, item) in &*self.reader.shared_range(conversation, window).await? {
+                found.insert(*seq, Cell::decode(conversation, *seq, item)?);
+            }
+        }
         while (found.len() as u64) < wanted {
             if noticed.elapsed() >= self.settings.void_after() {
                 let holes = (first.get()..=last.get()).map(Seq::new).filter(|seq| !found.contains_key(seq));

@@ -139,10 +139,8 @@ impl Engine {
         let id = request.conversation;
         // The newest page comes with the head. Of any other, the head alone.
         let limit = if request.from == PageFrom::Newest { request.limit.count() } else { 1 };
-        let (membership, newest) = tokio::join!(
-            self.membership(id, &request.reader),
-            self.reader.newest(id, Seq::FIRST, limit, &[])
-        );
+        let (membership, newest) =
+            tokio::join!(self.membership(id, &request.reader), self.reader.shared_newest(id, limit));
         let ((_, member), newest) = (membership?, newest?);
         let head = newest.last_key_value().map_or(Seq::ZERO, |(seq, _)| *seq);
         let window = request.window(member.joined_seq, head);

@@ -4,6 +4,7 @@
 //! nothing here depends on news, clocks or Redis; they only save requests.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::{ConversationId, Seq, StoreError};
@@ -19,6 +20,7 @@ pub struct Keeper {
     layout: Layout,
     known: Mutex<HashMap<ConversationId, Arc<Registry>>>,
     meters: Mutex<HashMap<ConversationId, Meter>>,
+    epochs_begun: AtomicU64,
 }
 
 /// Conversations at hand, before those are forgotten that cost nothing to learn again.
@@ -26,7 +28,13 @@ const MANY: usize = 100_000;
 
 impl Keeper {
     pub fn new(rows: Arc<dyn Rows>, layout: Layout) -> Keeper {
-        Keeper { rows, layout, known: Mutex::default(), meters: Mutex::default() }
+        Keeper {
+            rows,
+            layout,
+            known: Mutex::default(),
+            meters: Mutex::default(),
+            epochs_begun: AtomicU64::new(0),
+        }
     }
 
     pub fn layout(&self) -> &Layout {
@@ -121,6 +129,17 @@ impl Keeper {
         seq.get().is_multiple_of((ahead / 8).max(1)) && !self.at_hand(id).covers(seq.plus(ahead / 2))
     }
 
+    /// A message has come to this node and is not stored yet (1), or is (-1).
+    pub fn waits(&self, id: ConversationId, more: i64) {
+        let mut meters = self.meters();
+        if more > 0 && meters.len() < MANY {
+            meters.entry(id).or_insert_with(|| Meter::new(Seq::ZERO, Instant::now()));
+        }
+        if let Some(meter) = meters.get_mut(&id) {
+            meter.waits(more);
+        }
+    }
+
     pub async fn go_ahead(&self, id: ConversationId, seq: Seq) -> Result<(), StoreError> {
         self.covering(id, seq.plus(self.layout.ahead / 2)).await.map(drop)
     }
@@ -135,6 +154,11 @@ impl Keeper {
     /// How many writes a second the conversation takes, as far as this node sees.
     pub fn rate(&self, id: ConversationId) -> u64 {
         self.meters().get(&id).map_or(0, Meter::rate)
+    }
+
+    /// Epochs that this node has begun since the start.
+    pub fn epochs_begun(&self) -> u64 {
+        self.epochs_begun.load(Ordering::Relaxed)
     }
 
     /// One step towards a version that covers `seq`, by this node or by another.
@@ -158,6 +182,7 @@ impl Keeper {
         match self.rows.put(Table::HotRegistry, &Key::new(id), &next.item(), only).await? {
             Written::Done => {
                 if next.epochs().len() > registry.epochs().len() {
+                    self.epochs_begun.fetch_add(1, Ordering::Relaxed);
                     tracing::info!(conversation = %id, partitions = next.partitions(), from = %registry.horizon().next(), "a conversation is spread anew");
                 }
                 Ok(self.heard(id, next))

@@ -11,6 +11,7 @@ pub mod place;
 pub mod plan;
 pub mod rate;
 pub mod reader;
+mod shared;
 
 pub use epochs::{Registry, SaltEpoch};
 pub use keeper::Keeper;
