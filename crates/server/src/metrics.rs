@@ -265,7 +265,11 @@ fn fleet_registry(counters: &FleetCounters) -> Registry {
         ),
         ("scatter_reads", "Reads of conversations that were ever spread", counters.scatter_reads),
         ("scatter_queries", "Partitions asked by such reads", counters.scatter_queries),
-        ("coalesced_reads", "Reads answered by one that somebody else had asked for", counters.coalesced_reads),
+        (
+            "coalesced_reads",
+            "Reads answered by one that somebody else had asked for",
+            counters.coalesced_reads,
+        ),
     ] {
         registry.register(name, help, ConstCounter::new(value));
     }

@@ -7,6 +7,7 @@
 pub mod epochs;
 pub mod keeper;
 pub mod limiter;
+pub mod listing;
 pub mod place;
 pub mod plan;
 pub mod rate;
