@@ -1,6 +1,6 @@
 //! How long a page of a spread conversation takes, and how many queries, on DynamoDB Local. The table in docs/hot.md is
 //! what this prints:
-//! `cargo test --release -p bluetick-store-cloud --test hot_measure -- --ignored --nocapture`
+//! `cargo test -p bluetick-store-cloud --test hot_measure -- --ignored --nocapture`
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
 mod rows_common;

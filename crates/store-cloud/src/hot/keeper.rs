@@ -172,7 +172,11 @@ impl Keeper {
             0 => (Registry::adopted(&self.layout, self.newest_plain(id).await?), Only::IfAbsent),
             version => {
                 let wanted = self.wanted(id, &registry);
-                let through = seq.plus((self.layout.ahead / 2).max(self.rate(id) / 2));
+                let further = match self.is_unsure(id, &registry) {
+                    true => 0,
+                    false => (self.layout.ahead / 2).max(self.rate(id) / 2),
+                };
+                let through = seq.plus(further);
                 (registry.extended(&self.layout, through, wanted), Only::IfVersion(version))
             }
         };
@@ -190,6 +194,10 @@ impl Keeper {
             Written::Refused(row @ Some(_)) => self.read(id, &registry, row),
             Written::Refused(None) => self.fresh(id).await,
         }
+    }
+
+    fn is_unsure(&self, id: ConversationId, registry: &Registry) -> bool {
+        self.meters().get(&id).is_some_and(|meter| meter.is_unsure(registry.partitions()))
     }
 
     fn wanted(&self, id: ConversationId, registry: &Registry) -> u16 {

@@ -106,7 +106,8 @@ impl Meter {
         if let Some(asked) = self.asked {
             return asked;
         }
-        let needed = partitions_for(self.rate());
+        // A second's worth of a partition that waits is no burst of a moment.
+        let needed = partitions_for(self.rate().max(self.waiting));
         if needed > current {
             return needed;
         }
@@ -116,6 +117,11 @@ impl Meter {
         }
         let lately = |(then, _): &&(Instant, u16)| at.saturating_duration_since(*then) <= COOLING;
         self.needs.iter().find(lately).map_or(1, |(_, need)| *need).min(current)
+    }
+
+    /// It may be seen in a moment that more partitions are needed: then little is decided about what comes later.
+    pub fn is_unsure(&self, current: u16) -> bool {
+        self.asked.is_none() && partitions_for(self.rates[0].max(self.waiting.saturating_mul(4))) > current
     }
 
     /// Nothing is lost when it is forgotten.
@@ -182,6 +188,17 @@ mod tests {
         watched.meter.waits(-800);
         watched.write(1_000, 2);
         assert_eq!(watched.meter.rate(), 1_000);
+    }
+
+    #[test]
+    fn a_seconds_worth_that_waits_counts_at_once_and_a_part_of_it_makes_unsure() {
+        let mut watched = Watched::new();
+        watched.write(100, 1);
+        assert!(!watched.meter.is_unsure(1));
+        watched.meter.waits(500);
+        assert_eq!((watched.wanted(1), watched.meter.is_unsure(1)), (1, true));
+        watched.meter.waits(1_500);
+        assert_eq!(watched.wanted(1), 3);
     }
 
     #[test]
