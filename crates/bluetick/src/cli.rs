@@ -2,6 +2,7 @@
 
 mod archive;
 mod health;
+mod hot;
 mod migrate;
 mod plan;
 mod tables;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use self::archive::{ArchiveCommand, ConsentArgs, EraseCommand, OutputArgs};
 pub use self::health::HealthArgs;
+pub use self::hot::HotArgs;
 pub use self::migrate::MigrateArgs;
 pub use self::plan::PlanArgs;
 pub use self::tables::{RestoredArgs, TablesArgs, TablesCommand};
@@ -73,6 +75,8 @@ pub enum Command {
     /// Make the tables of a fleet, and check them
     #[command(subcommand)]
     Tables(TablesCommand),
+    /// List conversations that were too busy for one partition of a fleet's tables
+    Hot(HotArgs),
     /// Copy a data directory into the tables of a fleet
     Migrate(MigrateArgs),
 }

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         Command::Health(arguments) => commands::health::run(arguments),
         Command::Plan(arguments) => commands::plan::run(arguments),
         Command::Tables(command) => commands::tables::run(command),
+        Command::Hot(arguments) => commands::hot::run(arguments),
         Command::Migrate(arguments) => commands::migrate::run(arguments),
     };
     match done {

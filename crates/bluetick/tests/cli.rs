@@ -36,6 +36,7 @@ fn every_help_teaches_by_example() {
         &["tables", "--help"],
         &["tables", "create", "--help"],
         &["tables", "check", "--help"],
+        &["hot", "--help"],
         &["migrate", "--help"],
     ] {
         let printed = Shell::new().run(arguments).printed();

@@ -119,3 +119,21 @@ fn an_engine_that_cannot_be_asked_is_a_sentence_and_no_wait() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("there is no connection"), "{}", outcome.stderr);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conversations_that_were_too_busy_for_one_partition_are_listed() {
+    let desk = Desk::new("hot_").await;
+    desk.run(&["tables", "create"]).await.printed();
+    let none = desk.run(&["hot"]).await.printed();
+    assert_eq!(none, "no conversation was ever too busy for one partition\n");
+    let id = "g0w3ge1r70w3ge1r70w3ge1r7";
+    let put = |item: &str| format!("{{\"TableName\":\"hot_hot_registry\",\"Item\":{item}}}");
+    let busy = format!(
+        "{{\"conversation_id\":{{\"S\":\"{id}\"}},\"version\":{{\"N\":\"3\"}},\"horizon\":{{\"N\":\"4096\"}},\
+         \"epochs\":{{\"S\":\"1025:2:64,2049:5:64\"}}}}"
+    );
+    desk.ask("PutItem", &put(&busy)).await;
+    let listed = desk.run(&["hot"]).await.printed();
+    let line = listed.lines().nth(1).unwrap();
+    assert!(line.starts_with(id) && line.ends_with("2 from 1,025, 5 from 2,049"), "{listed}");
+}

@@ -258,6 +258,18 @@ fn fleet_registry(counters: &FleetCounters) -> Registry {
         ("reseeds", "Conversations of which Redis was told anew what the tables say", counters.reseeds),
         ("fallback_sends", "Messages stored without Redis", counters.fallback_sends),
         ("repairs", "Conversations in which lost news were found in the tables", counters.repairs),
+        (
+            "salt_epochs",
+            "Times this node spread a busy conversation over another number of partitions",
+            counters.salt_epochs,
+        ),
+        ("scatter_reads", "Reads of conversations that were ever spread", counters.scatter_reads),
+        ("scatter_queries", "Partitions asked by such reads", counters.scatter_queries),
+        (
+            "coalesced_reads",
+            "Reads answered by one that somebody else had asked for",
+            counters.coalesced_reads,
+        ),
     ] {
         registry.register(name, help, ConstCounter::new(value));
     }

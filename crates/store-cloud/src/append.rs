@@ -68,6 +68,7 @@ impl Engine {
             return Err(StoreError::Overloaded);
         }
         let mut turn = self.lanes.join(&lane);
+        self.keeper.waits(append.conversation, 1);
         tokio::spawn(async move {
             let result = async {
                 let _work = engine.begin_write()?;
@@ -75,6 +76,7 @@ impl Engine {
                 engine.send(append).await
             };
             let result = result.await;
+            engine.keeper.waits(lane.0, -1);
             engine.lanes.leave(&lane, turn);
             let _nobody_waits = done.send(result);
         });
@@ -103,9 +105,10 @@ impl Engine {
             now: append.received_at,
             instead_of: None,
             settled: Seq::ZERO,
+            registry_version: 0,
         };
         if let Some(place) = self.unresolved.take(id, reserve.id) {
-            if let Some(outcome) = self.try_place(&append, &known, place).await? {
+            if let Some(outcome) = self.try_place(&append, &known, place.clone()).await? {
                 return Ok(outcome);
             }
             reserve.instead_of = Some(place.seq);
@@ -126,6 +129,7 @@ impl Engine {
                 return self.again(cell, &append, &known, settled).await;
             }
             reserve.settled = self.rooms.settled(id).unwrap_or(Seq::ZERO);
+            reserve.registry_version = self.keeper.at_hand(id).version();
             let place = match self.hints.reserve(&reserve).await {
                 Ok(Reserved::Place(place)) => place,
                 Ok(Reserved::Unseeded) => {
@@ -145,6 +149,7 @@ impl Engine {
                     return self.send_without_hints(append).await;
                 }
             };
+            self.hear_of_registry(id, &place);
             if place.members_version > known.version {
                 known = self.known_now(id).await?;
                 if let Err(refusal) = known.member(&append.sender) {
@@ -153,7 +158,7 @@ impl Engine {
                     return Err(refusal.into());
                 }
             }
-            if let Some(cell) = self.stored_meanwhile(&append, place).await? {
+            if let Some(cell) = self.stored_meanwhile(&append, &place).await? {
                 // The place was handed out for nothing.
                 self.close_hole(id, place.seq).await?;
                 let _may_fail = self.seed_from(id, cell.seq()).await;
@@ -168,7 +173,7 @@ impl Engine {
                 reserve.instead_of = Some(place.seq);
                 continue;
             }
-            if let Some(appended) = self.try_place(&append, &known, place).await? {
+            if let Some(appended) = self.try_place(&append, &known, place.clone()).await? {
                 return Ok(appended);
             }
             // Somebody else's: the counter is behind the table, or a reader has closed the gap.
@@ -182,7 +187,7 @@ impl Engine {
 
     /// Redis has forgotten the conversation a moment ago. Whoever told it again did not see what was being written just
     /// then, which may have been this very message.
-    async fn stored_meanwhile(&self, append: &Append, place: Place) -> Result<Option<Cell>, StoreError> {
+    async fn stored_meanwhile(&self, append: &Append, place: &Place) -> Result<Option<Cell>, StoreError> {
         if place.seeded_at.plus_millis(WRITES_TAKE_MS) < self.clock.now() {
             return Ok(None);
         }
@@ -219,7 +224,8 @@ impl Engine {
         let standing = self.standing_before(known, &append.sender, place.seq);
         let (placed, touched, standing) = tokio::join!(self.place(&cell), touch, standing);
         if placed.is_err() {
-            self.unresolved.keep(known.facts.id, MessageKey::new(&append.sender, &append.message_id), place);
+            let key = MessageKey::new(&append.sender, &append.message_id);
+            self.unresolved.keep(known.facts.id, key, place.clone());
         }
         match placed? {
             Placed::Done => {}

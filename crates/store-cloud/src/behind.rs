@@ -9,7 +9,6 @@ use bluetick_core::{
     UserId,
 };
 
-use crate::cells::cell_key;
 use crate::engine::Engine;
 use crate::keyed::side_by_side;
 use crate::memberships::{Known, RoomRow, decode_member};
@@ -170,12 +169,12 @@ impl Engine {
         at: &HashMap<ConversationId, Seq>,
         looks: &HashMap<ConversationId, Look>,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let keys = order.iter().filter_map(|id| {
+        let places = order.iter().filter_map(|id| {
             let look = looks.get(id)?;
             let seq = at[id].max(look.member.joined_seq.previous());
-            (at[id] <= look.head && seq > Seq::ZERO).then(|| (Table::Messages, cell_key(*id, seq)))
+            (at[id] <= look.head && seq > Seq::ZERO).then_some((*id, seq))
         });
-        let rows = self.rows.get_many(keys.collect()).await?;
+        let rows = self.reader.points(&places.collect::<Vec<_>>()).await?;
         let times = rows.iter().flatten().filter_map(|row| row.find_number("received_at"));
         Ok(times.max().map(Timestamp::from_millis))
     }

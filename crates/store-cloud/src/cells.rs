@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::archive::{ColdPlace, content_hash};
 use crate::engine::Engine;
-use crate::rows::{Item, Key, Only, Query, Slice, Sort, SortRange, Table, Written};
+use crate::hot::reader::Found;
+use crate::rows::{Item, Only, Table, Written};
 
 /// What stands in a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,11 +127,6 @@ impl Cell {
     }
 }
 
-/// Where a cell is.
-pub(crate) fn cell_key(conversation: ConversationId, seq: Seq) -> Key {
-    Key::number(conversation, seq.get())
-}
-
 /// What a write into a place came to.
 pub(crate) enum Placed {
     Done,
@@ -138,13 +134,16 @@ pub(crate) enum Placed {
     Taken(Cell),
 }
 
+/// So many places are read at a time.
+pub(crate) const AT_ONCE: u64 = 1_000;
+
 /// Between two looks at a gap that somebody may be about to fill.
 const NEXT_LOOK: Duration = Duration::from_millis(20);
 
 impl Engine {
     pub(crate) async fn place(&self, cell: &Cell) -> Result<Placed, StoreError> {
         let (conversation, seq) = (cell.message.conversation, cell.seq());
-        let key = cell_key(conversation, seq);
+        let key = self.key_for(conversation, seq).await?;
         match self.rows.put(Table::Messages, &key, &cell.item(), Only::IfAbsent).await? {
             Written::Done => Ok(Placed::Done),
             Written::Refused(Some(item)) => Ok(Placed::Taken(Cell::decode(conversation, seq, &item)?)),
@@ -162,7 +161,8 @@ impl Engine {
         conversation: ConversationId,
         seq: Seq,
     ) -> Result<Option<Cell>, StoreError> {
-        let item = self.rows.get(Table::Messages, &cell_key(conversation, seq)).await?;
+        let found = self.reader.points(&[(conversation, seq)]).await?;
+        let item = found.into_iter().next().flatten();
         item.map(|item| Cell::decode(conversation, seq, &item)).transpose()
     }
 
@@ -184,54 +184,35 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn slice(
-        &self,
-        conversation: ConversationId,
-        (first, last): (Seq, Seq),
-        descending: bool,
-        limit: usize,
-        fields: &'static [&'static str],
-    ) -> Result<Slice, StoreError> {
-        let query = Query {
-            table: Table::Messages,
-            partition: conversation.to_string(),
-            range: SortRange::Numbers(first.get(), last.get()),
-            descending,
-            limit,
-            fields,
-        };
-        Ok(self.rows.query(query).await?)
-    }
-
     /// The newest cell, void or not.
     pub(crate) async fn newest(&self, conversation: ConversationId) -> Result<Option<Cell>, StoreError> {
-        let slice = self.slice(conversation, (Seq::FIRST, Seq::MAX), true, 1, &[]).await?;
-        let newest = slice.rows.first().map(|(sort, item)| Cell::decode(conversation, seq_of(sort)?, item));
-        newest.transpose()
+        let found = self.reader.shared_newest(conversation, 1).await?;
+        let newest = found.last_key_value();
+        newest.map(|(seq, item)| Cell::decode(conversation, *seq, item)).transpose()
     }
 
-    /// The newest message that somebody wrote at or below `seq`.
+    /// The newest message that somebody wrote at or below `seq`, which is not above the head.
     pub(crate) async fn newest_message(
         &self,
         conversation: ConversationId,
-        mut seq: Seq,
+        seq: Seq,
     ) -> Result<Option<Cell>, StoreError> {
-        loop {
-            let slice = self.slice(conversation, (Seq::FIRST, seq), true, 20, &[]).await?;
-            for (sort, item) in &slice.rows {
-                let cell = Cell::decode(conversation, seq_of(sort)?, item)?;
+        let (mut last, mut places) = (seq, 20);
+        while last > Seq::ZERO {
+            let first = last.minus(places - 1).max(Seq::FIRST);
+            for (seq, item) in self.reader.range(conversation, (first, last), &[]).await?.iter().rev() {
+                let cell = Cell::decode(conversation, *seq, item)?;
                 if !cell.is_void() {
                     return Ok(Some(cell));
                 }
-                seq = cell.seq().previous();
             }
-            if slice.rows.is_empty() || seq == Seq::ZERO {
-                return Ok(None);
-            }
+            last = first.previous();
+            places = (places * 2).min(AT_ONCE);
         }
+        Ok(None)
     }
 
-    /// What is written in these places now, holes left out.
+    /// What is written in these places now, which lie at or below a head; holes are left out.
     pub(crate) async fn written(
         &self,
         conversation: ConversationId,
@@ -239,18 +220,29 @@ impl Engine {
         last: Seq,
     ) -> Result<BTreeMap<Seq, Cell>, StoreError> {
         let mut found = BTreeMap::new();
-        let mut next = first;
-        while next <= last {
-            let limit = usize::try_from(last.distance_from(next) + 1).unwrap_or(usize::MAX).min(1_000);
-            let slice = self.slice(conversation, (next, last), false, limit, &[]).await?;
-            for (sort, item) in &slice.rows {
-                let seq = seq_of(sort)?;
-                found.insert(seq, Cell::decode(conversation, seq, item)?);
-                next = seq.next();
+        for window in windows(first, last) {
+            for (seq, item) in self.reader.range(conversation, window, &[]).await? {
+                found.insert(seq, Cell::decode(conversation, seq, &item)?);
             }
-            if !slice.more {
-                break;
-            }
+        }
+        Ok(found)
+    }
+
+    /// Everything that is written from `first` on.
+    pub(crate) async fn written_since(
+        &self,
+        conversation: ConversationId,
+        first: Seq,
+    ) -> Result<BTreeMap<Seq, Cell>, StoreError> {
+        let newest = self.reader.newest(conversation, first, AT_ONCE as usize, &[]).await?;
+        let mut found = BTreeMap::new();
+        if let Some((lowest, _)) = newest.first_key_value()
+            && newest.len() as u64 >= AT_ONCE
+        {
+            found = self.written(conversation, first, lowest.previous()).await?;
+        }
+        for (seq, item) in newest {
+            found.insert(seq, Cell::decode(conversation, seq, &item)?);
         }
         Ok(found)
     }
@@ -264,7 +256,12 @@ impl Engine {
     ) -> Result<BTreeMap<Seq, Cell>, StoreError> {
         let wanted = last.next().distance_from(first);
         let noticed = Instant::now();
-        let mut found = self.written(conversation, first, last).await?;
+        let mut found = BTreeMap::new();
+        for window in windows(first, last) {
+            for (seq, item) in &*self.reader.shared_range(conversation, window).await? {
+                found.insert(*seq, Cell::decode(conversation, *seq, item)?);
+            }
+        }
         while (found.len() as u64) < wanted {
             if noticed.elapsed() >= self.settings.void_after() {
                 let holes = (first.get()..=last.get()).map(Seq::new).filter(|seq| !found.contains_key(seq));
@@ -287,21 +284,11 @@ impl Engine {
         last: Seq,
         mut visit: impl FnMut(Seq, &str, ContentType) + Send,
     ) -> Result<(), StoreError> {
-        let mut next = first;
-        while next <= last {
+        for window in windows(first, last) {
             let fields = &["sender_id", "content_type"];
-            let slice = self.slice(conversation, (next, last), false, 1_000, fields).await?;
-            for (sort, item) in &slice.rows {
-                let seq = seq_of(sort)?;
-                visit(
-                    seq,
-                    item.get_text("sender_id")?,
-                    ContentType::from_stored(item.get_text("content_type")?),
-                );
-                next = seq.next();
-            }
-            if !slice.more {
-                break;
+            for (seq, item) in &self.reader.range(conversation, window, fields).await? {
+                let kind = ContentType::from_stored(item.get_text("content_type")?);
+                visit(*seq, item.get_text("sender_id")?, kind);
             }
         }
         Ok(())
@@ -313,24 +300,32 @@ impl Engine {
         conversation: ConversationId,
         mut visit: impl FnMut(IdRow) -> bool + Send,
     ) -> Result<(), StoreError> {
-        let mut last = Seq::MAX;
+        let fields = &["message_id", "sender_id", "content_type", "received_at", "last_at"];
+        // One query for all of a short conversation; of one that lies in many partitions each would give so many.
+        let limit = if self.keeper.at_hand(conversation).was_ever_salted() { 1 } else { AT_ONCE };
+        let mut found = self.reader.newest(conversation, Seq::FIRST, limit as usize, fields).await?;
+        let mut may_be_more = found.len() as u64 >= limit;
+        let mut last = Seq::ZERO;
+        if let Some((lowest, _)) = found.first_key_value() {
+            last = lowest.previous();
+        }
         loop {
-            let fields = &["message_id", "sender_id", "content_type", "received_at", "last_at"];
-            let slice = self.slice(conversation, (Seq::FIRST, last), true, 1_000, fields).await?;
-            for (sort, item) in &slice.rows {
-                let row = IdRow::decode(seq_of(sort)?, item)?;
-                last = row.seq.previous();
-                if !visit(row) {
+            for (seq, item) in found.iter().rev() {
+                if !visit(IdRow::decode(*seq, item)?) {
                     return Ok(());
                 }
             }
-            if !slice.more || last == Seq::ZERO {
+            if !may_be_more || last == Seq::ZERO {
                 return Ok(());
             }
+            let first = last.minus(AT_ONCE - 1).max(Seq::FIRST);
+            found = self.reader.range(conversation, (first, last), fields).await?;
+            last = first.previous();
+            may_be_more = true;
         }
     }
 
-    /// Looks upward for a message that was sent before, however long ago.
+    /// Looks for a message that was sent before, however long ago.
     pub(crate) async fn find_id(
         &self,
         conversation: ConversationId,
@@ -338,25 +333,39 @@ impl Engine {
         sender: &UserId,
         id: &MessageId,
     ) -> Result<Option<Seq>, StoreError> {
-        let wanted = id.to_string();
-        let mut next = after.next();
-        loop {
-            let fields = &["message_id", "sender_id"];
-            let slice = self.slice(conversation, (next, Seq::MAX), false, 1_000, fields).await?;
-            for (sort, item) in &slice.rows {
-                let seq = seq_of(sort)?;
+        let (wanted, fields) = (id.to_string(), &["message_id", "sender_id"]);
+        let search = |found: &Found| {
+            for (seq, item) in found {
                 if **item.get_text("message_id")? == *wanted
                     && **item.get_text("sender_id")? == *sender.as_str()
                 {
-                    return Ok(Some(seq));
+                    return Ok(Some(*seq));
                 }
-                next = seq.next();
             }
-            if !slice.more {
-                return Ok(None);
+            Ok::<_, StoreError>(None)
+        };
+        let newest = self.reader.newest(conversation, after.next(), AT_ONCE as usize, fields).await?;
+        if let Some(seq) = search(&newest)? {
+            return Ok(Some(seq));
+        }
+        let Some((lowest, _)) = newest.first_key_value().filter(|_| newest.len() as u64 >= AT_ONCE) else {
+            return Ok(None);
+        };
+        for window in windows(after.next(), lowest.previous()) {
+            if let Some(seq) = search(&self.reader.range(conversation, window, fields).await?)? {
+                return Ok(Some(seq));
             }
         }
+        Ok(None)
     }
+}
+
+/// These places, as many at a time as one partition gives.
+pub(crate) fn windows(first: Seq, last: Seq) -> impl Iterator<Item = (Seq, Seq)> {
+    let begins = std::iter::successors(Some(first), |begin| Some(begin.plus(AT_ONCE)));
+    begins
+        .take_while(move |begin| *begin <= last)
+        .map(move |begin| (begin, last.min(begin.plus(AT_ONCE - 1))))
 }
 
 /// A cell without its content.
@@ -380,12 +389,5 @@ impl IdRow {
             received_at: Timestamp::from_millis(item.get_number("received_at")?),
             last_at: item.find_number("last_at").map(Timestamp::from_millis),
         })
-    }
-}
-
-pub(crate) fn seq_of(sort: &Sort) -> Result<Seq, StoreError> {
-    match sort {
-        Sort::Number(number) => Ok(Seq::new(*number)),
-        _ => Err(StoreError::Damaged("a message whose seq is no number".into())),
     }
 }

@@ -19,6 +19,7 @@ use crate::archive::Way;
 use crate::cells::{Cell, Placed};
 use crate::engine::Engine;
 use crate::hints::{MessageKey, Place, Reserve, Reserved, Seed};
+use crate::hot::Partition;
 use crate::inbox::inbox_item;
 use crate::keyed::side_by_side;
 use crate::memberships::{Facts, Known, RoomRow, decode_member, member_item};
@@ -175,6 +176,7 @@ impl Engine {
             members_version: 1,
             ids: Vec::new(),
             sent: Vec::new(),
+            registry: None,
         };
         let _may_fail = self.hints.seed(&seed).await;
         let users: Vec<_> = members.iter().map(|member| member.user.clone()).collect();
@@ -200,7 +202,8 @@ impl Engine {
         if let Some(notice) = &founding.notice {
             let message = Arc::new(notice.clone());
             let cell = Cell { message, last_at: Some(row.facts.created_at), departed: None, cold: None };
-            let (key, item) = (crate::cells::cell_key(id, Seq::FIRST), cell.item());
+            // Nobody has decided anything about it yet.
+            let (key, item) = (Partition::Plain.key(id, Seq::FIRST), cell.item());
             self.rows.put(Table::Messages, &key, &item, Only::Always).await?;
         }
         let fresh = inbox_item(Default::default(), row.facts.created_at, None, 1);
@@ -607,10 +610,14 @@ impl Engine {
             now,
             instead_of: None,
             settled: self.rooms.settled(id).unwrap_or(Seq::ZERO),
+            registry_version: self.keeper.at_hand(id).version(),
         };
         for _ in 0..10 {
             match self.hints.reserve(&reserve).await {
-                Ok(Reserved::Place(place)) => return Ok(place),
+                Ok(Reserved::Place(place)) => {
+                    self.hear_of_registry(id, &place);
+                    return Ok(place);
+                }
                 Ok(Reserved::Unseeded) if self.seed(id).await.is_ok() => {}
                 _ => break,
             }
@@ -620,6 +627,15 @@ impl Engine {
         let seq = head.plus(1 + ahead as u64);
         let (seeded_at, seeded_head) = (Timestamp::default(), Seq::ZERO);
         let settled = reserve.settled;
-        Ok(Place { seq, known: false, last_at, members_version: 0, settled, seeded_at, seeded_head })
+        Ok(Place {
+            seq,
+            known: false,
+            last_at,
+            members_version: 0,
+            settled,
+            seeded_at,
+            seeded_head,
+            registry: None,
+        })
     }
 }

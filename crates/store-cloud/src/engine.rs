@@ -19,6 +19,7 @@ use crate::archive::Archivist;
 use crate::fallback::Ledgers;
 use crate::flush::Flush;
 use crate::hints::Hints;
+use crate::hot::{Keeper, Reader};
 use crate::keyed::{Lanes, OneAtATime};
 use crate::local::Local;
 use crate::memberships::Memberships;
@@ -86,6 +87,9 @@ pub(crate) struct Engine {
     pub repair: Notify,
     pub counters: Counters,
     pub archive: Archivist,
+    /// Where cells lie.
+    pub keeper: Arc<Keeper>,
+    pub reader: Reader,
     closed: AtomicBool,
 }
 
@@ -127,7 +131,11 @@ impl CloudStore {
     pub fn open(parts: CloudParts) -> CloudStore {
         let CloudParts { rows, hints, neighbours, node, listener, clock, epoch, settings, vault, archive } =
             parts;
+        let keeper = Arc::new(Keeper::new(Arc::clone(&rows), settings.layout()));
+        let reader = Reader::new(Arc::clone(&rows), Arc::clone(&keeper));
         let engine = Arc::new(Engine {
+            keeper,
+            reader,
             rows,
             hints,
             neighbours,

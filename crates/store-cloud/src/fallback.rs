@@ -148,7 +148,7 @@ impl Engine {
         let deadline = Instant::now() + self.settings.send_deadline();
         let key = MessageKey::new(&append.sender, &append.message_id);
         while Instant::now() < deadline {
-            for (seq, cell) in self.written(id, ledger.dense.next(), Seq::MAX).await? {
+            for (seq, cell) in self.written_since(id, ledger.dense.next()).await? {
                 // What lies above a hole is looked at again when the hole is filled; its ids count at once.
                 let dense = if seq == ledger.dense.next() { seq } else { ledger.dense };
                 ledger.note(&cell);

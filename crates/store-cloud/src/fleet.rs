@@ -62,7 +62,7 @@ impl Fleet for CloudStore {
 
 impl Engine {
     pub(crate) fn counters_now(&self) -> FleetCounters {
-        let (own, rows) = (&self.counters, self.rows.counts());
+        let (own, rows, reads) = (&self.counters, self.rows.counts(), self.reader.counts());
         FleetCounters {
             redis_up: own.hints_away.get() == 0,
             nodes: self.local.living().len() as u64,
@@ -75,6 +75,10 @@ impl Engine {
             news_sent: own.news_sent.get(),
             news_received: own.news_received.get(),
             repairs: own.repairs.get(),
+            salt_epochs: self.keeper.epochs_begun(),
+            scatter_reads: reads.scatter_reads,
+            scatter_queries: reads.scatter_queries,
+            coalesced_reads: reads.coalesced,
         }
     }
 

@@ -34,6 +34,7 @@ mod rooms;
 pub mod rows;
 mod seeding;
 mod settings;
+mod spreading;
 mod standings;
 mod statuses;
 mod store;

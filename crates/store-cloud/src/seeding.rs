@@ -136,6 +136,7 @@ impl Engine {
             members_version: row.map_or(0, |row| row.members_version),
             ids: recent.ids,
             sent: recent.sent.into_iter().collect(),
+            registry: self.registry_copy(id),
         };
         Ok(self.hints.seed(&seed).await?)
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::hot::Layout;
+
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSettings {
@@ -28,6 +30,12 @@ pub struct EngineSettings {
     pub health_interval_ms: u64,
     /// Sends under way at a time, over all conversations; more are refused.
     pub sends_in_flight: usize,
+    /// A conversation with more writes than one partition of the tables takes is spread over several, never over more than
+    /// these. 1: never.
+    pub most_partitions: u16,
+    /// The rest of what shapes that.
+    #[serde(skip)]
+    pub layout: Layout,
 }
 
 impl Default for EngineSettings {
@@ -41,12 +49,17 @@ impl Default for EngineSettings {
             patience_ms: 1_500,
             health_interval_ms: 5_000,
             sends_in_flight: 20_000,
+            most_partitions: 16,
+            layout: Layout::CHOSEN,
         }
     }
 }
 
 /// What the store has room for.
 const MOST_SENDS: usize = 500_000;
+
+/// The newest message may be in any of them, so whoever looks for it asks them all.
+const MOST_PARTITIONS: u16 = 64;
 
 const MAX_MS: u64 = 3_600_000;
 
@@ -65,7 +78,14 @@ impl EngineSettings {
         if !(1..=MOST_SENDS).contains(&self.sends_in_flight) {
             return Some(format!("store.fleet.sends_in_flight must be 1 to {MOST_SENDS}"));
         }
+        if !(1..=MOST_PARTITIONS).contains(&self.most_partitions) {
+            return Some(format!("store.fleet.most_partitions must be 1 to {MOST_PARTITIONS}"));
+        }
         None
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        Layout { most_partitions: self.most_partitions, ..self.layout }
     }
 
     pub(crate) fn send_deadline(&self) -> Duration {

@@ -1,5 +1,6 @@
 //! The port, as this engine keeps it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,6 +15,7 @@ use bluetick_core::{
 
 use crate::cells::Cell;
 use crate::engine::{CloudStore, Engine};
+use crate::rows::Item;
 
 #[async_trait]
 impl Store for CloudStore {
@@ -125,16 +127,29 @@ async fn to_its_end<Output: Send + 'static>(
     tokio::spawn(work).await.map_err(lost)?
 }
 
+fn decode_all<'a>(
+    id: ConversationId,
+    rows: impl Iterator<Item = (&'a Seq, &'a Item)>,
+) -> Result<BTreeMap<Seq, Cell>, StoreError> {
+    rows.map(|(seq, item)| Ok((*seq, Cell::decode(id, *seq, item)?))).collect()
+}
+
 impl Engine {
     async fn page_now(self: &Arc<Engine>, request: &PageRequest) -> Result<Page, StoreError> {
         let id = request.conversation;
-        let (membership, newest) = tokio::join!(self.membership(id, &request.reader), self.newest(id));
-        let (_, member) = membership?;
-        let head = newest?.map_or(Seq::ZERO, |cell| cell.seq());
+        // The newest page comes with the head. Of any other, the head alone.
+        let limit = if request.from == PageFrom::Newest { request.limit.count() } else { 1 };
+        let (membership, newest) =
+            tokio::join!(self.membership(id, &request.reader), self.reader.shared_newest(id, limit));
+        let ((_, member), newest) = (membership?, newest?);
+        let head = newest.last_key_value().map_or(Seq::ZERO, |(seq, _)| *seq);
         let window = request.window(member.joined_seq, head);
         let (first, last) = (*window.start(), *window.end());
         let mut cells: Vec<Cell> = if first <= last && !matches!(request.from, PageFrom::After(Seq::MAX)) {
-            let cells = self.dense(id, first, last).await?;
+            let cells = match newest.range(first..=last).count() as u64 == last.next().distance_from(first) {
+                true => decode_all(id, newest.range(first..=last))?,
+                false => self.dense(id, first, last).await?,
+            };
             // Whoever was thrown out between the two reads must not see what came after.
             if cells.values().any(|cell| cell.departed.as_ref() == Some(&request.reader)) {
                 let (_, again) = self.membership(id, &request.reader).await?;

@@ -14,6 +14,7 @@ use bluetick_core::ports::{
 use bluetick_core::time::ManualClock;
 use bluetick_core::{ContentType, ConversationId, Epoch, PageFrom, PageLimit, PageRequest, Seq, UserId};
 use bluetick_store_cloud::hints::memory::MemoryHints;
+use bluetick_store_cloud::hot::Layout;
 use bluetick_store_cloud::neighbours::memory::Street;
 use bluetick_store_cloud::rows::memory::MemoryRows;
 use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
@@ -27,15 +28,15 @@ struct World {
     objects: Arc<InMemory>,
 }
 
-struct Archived {
+struct Archived<const HOT: bool> {
     world: World,
     store: Arc<CloudStore>,
     archiving: JoinHandle<()>,
     life: u32,
 }
 
-impl Archived {
-    fn open(world: World, life: u32, listener: Arc<dyn CommitListener>) -> Archived {
+impl<const HOT: bool> Archived<HOT> {
+    fn open(world: World, life: u32, listener: Arc<dyn CommitListener>) -> Archived<HOT> {
         let node = NodeId::new(format!("node-{life}"));
         let store = CloudStore::open(CloudParts {
             rows: world.rows.clone(),
@@ -46,7 +47,7 @@ impl Archived {
             // A moment later, so that what was received just now is old, and the turn of a life before is over.
             clock: Arc::new(ManualClock::at(NOW.plus_millis(120_000 * i64::from(life)))),
             epoch: Epoch::FIRST,
-            settings: EngineSettings::default(),
+            settings: if HOT { hot() } else { EngineSettings::default() },
             vault: Some(Arc::new(Vault::over(world.objects.clone(), "test", 1 << 20))),
             archive: ArchiveSettings { age_seconds: 0, segment_messages: 1, ..ArchiveSettings::default() },
         });
@@ -59,6 +60,13 @@ impl Archived {
         self.archiving.abort();
         let _ended = (&mut self.archiving).await;
     }
+}
+
+/// Every conversation is spread anew all the time, over any number of partitions.
+fn hot() -> EngineSettings {
+    let layout =
+        Layout { block: 2, plain_through: Seq::new(4), ahead: 8, restless: true, ..Layout::default() };
+    EngineSettings { most_partitions: 4, layout, ..EngineSettings::default() }
 }
 
 /// Until the store closes. A run that fails for another reason ends the test, even where no case looks at it.
@@ -79,7 +87,7 @@ async fn archive_always(store: Arc<CloudStore>) {
 /// So that the suite below is about what it says.
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_really_moves_while_the_suite_runs() {
-    let archived = Archived::open(World::default(), 1, Arc::new(NoListener));
+    let archived = Archived::<false>::open(World::default(), 1, Arc::new(NoListener));
     let store = &archived.store;
     let [alice, bob]: [UserId; 2] = ["alice", "bob"].map(|name| name.parse().unwrap());
     let id = ConversationId::direct(&alice, &bob);
@@ -114,8 +122,8 @@ async fn everything_really_moves_while_the_suite_runs() {
 }
 
 #[async_trait]
-impl Harness for Archived {
-    async fn start(listener: Arc<dyn CommitListener>) -> Archived {
+impl<const HOT: bool> Harness for Archived<HOT> {
+    async fn start(listener: Arc<dyn CommitListener>) -> Archived<HOT> {
         Archived::open(World::default(), 1, listener)
     }
 
@@ -123,14 +131,14 @@ impl Harness for Archived {
         self.store.clone()
     }
 
-    async fn crash_and_restart(mut self, listener: Arc<dyn CommitListener>) -> Archived {
+    async fn crash_and_restart(mut self, listener: Arc<dyn CommitListener>) -> Archived<HOT> {
         self.stop_archiving().await;
         let Archived { world, store, life, .. } = self;
         drop(store);
         Archived::open(world, life + 1, listener)
     }
 
-    async fn close_and_reopen(mut self, listener: Arc<dyn CommitListener>) -> Archived {
+    async fn close_and_reopen(mut self, listener: Arc<dyn CommitListener>) -> Archived<HOT> {
         self.stop_archiving().await;
         let Archived { world, store, life, .. } = self;
         store.close().await;
@@ -138,4 +146,10 @@ impl Harness for Archived {
     }
 }
 
-bluetick_conformance::suite!(Archived);
+mod in_one_partition {
+    bluetick_conformance::suite!(super::Archived<false>);
+}
+
+mod spread_over_partitions {
+    bluetick_conformance::suite!(super::Archived<true>);
+}

@@ -1,18 +1,21 @@
 //! The engine over tables, hints and neighbours in memory: the rules alone, without servers. With hints that work, with
 //! none at all, and with hints that are forgotten all the time: what is promised is the same.
 
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_archive::ArchiveSettings;
 use bluetick_conformance::{Harness, NOW};
-use bluetick_core::Epoch;
-use bluetick_core::ports::{CommitListener, Store};
+use bluetick_core::ports::{Append, CommitListener, Creation, NewConversation, NoListener, Store};
 use bluetick_core::time::ManualClock;
+use bluetick_core::{ContentType, ConversationId, Epoch, Seq, UserId};
 use bluetick_store_cloud::hints::memory::MemoryHints;
+use bluetick_store_cloud::hot::{Layout, Registry};
 use bluetick_store_cloud::neighbours::memory::Street;
 use bluetick_store_cloud::rows::memory::MemoryRows;
+use bluetick_store_cloud::rows::{Key, Rows, Table};
 use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
 
 #[derive(Clone, Default)]
@@ -25,6 +28,7 @@ struct World {
 /// What Redis is like.
 trait Weather: Send + Sync + 'static {
     const IS_FORGETFUL: bool = false;
+    const IS_HOT: bool = false;
 
     fn prepare(_hints: &MemoryHints) {}
 }
@@ -50,6 +54,42 @@ impl Weather for Forgetful {
     }
 }
 
+/// Every conversation is spread anew all the time, over any number of partitions.
+struct Hot;
+struct HotAndAway;
+struct HotAndForgetful;
+
+impl Weather for Hot {
+    const IS_HOT: bool = true;
+}
+
+impl Weather for HotAndAway {
+    const IS_HOT: bool = true;
+
+    fn prepare(hints: &MemoryHints) {
+        Away::prepare(hints);
+    }
+}
+
+impl Weather for HotAndForgetful {
+    const IS_FORGETFUL: bool = true;
+    const IS_HOT: bool = true;
+
+    fn prepare(hints: &MemoryHints) {
+        Forgetful::prepare(hints);
+    }
+}
+
+fn settings(is_hot: bool) -> EngineSettings {
+    let usual = EngineSettings { patience_ms: 1, ..EngineSettings::default() };
+    if !is_hot {
+        return usual;
+    }
+    let layout =
+        Layout { block: 2, plain_through: Seq::new(4), ahead: 8, restless: true, ..Layout::default() };
+    EngineSettings { most_partitions: 4, layout, ..usual }
+}
+
 struct Cloud<W> {
     world: World,
     store: Arc<CloudStore>,
@@ -68,7 +108,7 @@ impl<W: Weather> Cloud<W> {
             listener,
             clock: Arc::new(ManualClock::at(NOW)),
             epoch: Epoch::FIRST,
-            settings: EngineSettings { patience_ms: 1, ..EngineSettings::default() },
+            settings: settings(W::IS_HOT),
             vault: None,
             archive: ArchiveSettings::default(),
         });
@@ -103,6 +143,36 @@ impl<W: Weather> Harness for Cloud<W> {
     }
 }
 
+/// So that the suites below are about what they say.
+#[tokio::test(flavor = "multi_thread")]
+async fn conversations_really_are_spread_while_the_suite_runs() {
+    let cloud = Cloud::<Hot>::open(World::default(), 1, Arc::new(NoListener));
+    let [alice, bob]: [UserId; 2] = ["alice", "bob"].map(|name| name.parse().expect("a name"));
+    let id = ConversationId::direct(&alice, &bob);
+    let creation = Creation::Direct { peer: bob.clone() };
+    let new = NewConversation { id, creation, created_by: alice.clone(), created_at: NOW };
+    cloud.store.open_conversation(new).await.expect("it opens");
+    for number in 1..=100 {
+        let append = Append {
+            conversation: id,
+            sender: alice.clone(),
+            message_id: format!("m{number}").parse().expect("an id"),
+            content_type: ContentType::Text,
+            content: format!("text {number}").into(),
+            timestamp: NOW,
+            received_at: NOW,
+            retry_after: None,
+            origin: None,
+        };
+        cloud.store.append(append).await.expect("it is taken").await.expect("it is stored");
+    }
+    let cells = cloud.world.rows.scan(Table::Messages, None, 1_000).await.expect("rows").rows;
+    let partitions: BTreeSet<_> = cells.into_iter().map(|(key, _)| key.partition).collect();
+    assert!(partitions.len() >= 4, "{partitions:?}");
+    let row = cloud.world.rows.get(Table::HotRegistry, &Key::new(id)).await.expect("rows").expect("a row");
+    assert!(Registry::decode(&row).expect("a registry").epochs().len() >= 4);
+}
+
 mod with_redis {
     bluetick_conformance::suite!(super::Cloud<super::Fair>);
 }
@@ -113,4 +183,16 @@ mod without_redis {
 
 mod with_a_redis_that_forgets {
     bluetick_conformance::suite!(super::Cloud<super::Forgetful>);
+}
+
+mod spread_over_partitions {
+    bluetick_conformance::suite!(super::Cloud<super::Hot>);
+}
+
+mod spread_over_partitions_without_redis {
+    bluetick_conformance::suite!(super::Cloud<super::HotAndAway>);
+}
+
+mod spread_over_partitions_with_a_redis_that_forgets {
+    bluetick_conformance::suite!(super::Cloud<super::HotAndForgetful>);
 }

@@ -293,7 +293,7 @@ fn seed_part(server: &RedisServer, key: &str, is_first: bool, is_last: bool, nam
     let now = NOW.millis().to_string();
     let sent = key.replace(":c:", ":s:");
     let words = ["EVAL", script, "2", key, &sent, flag(is_first), flag(is_last), name];
-    let values = ["9", "0", &now, "1", "7", "691200", &now, "1", id, "5", &now];
+    let values = ["9", "0", &now, "1", "7", "691200", &now, "", "1", id, "5", &now];
     server.command(&[&words[..], &values].concat()).text()
 }
 

@@ -5,9 +5,9 @@ mod hints_common;
 
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
+use bluetick_core::{ConversationId, Epoch, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
 use bluetick_store_cloud::NodeId;
-use bluetick_store_cloud::hints::{Hints, MessageKey, Reserve, Seed};
+use bluetick_store_cloud::hints::{Hints, MessageKey, RegistryCopy, Reserve, Seed};
 use bluetick_testkit::dice::Dice;
 use hints_common::*;
 
@@ -54,6 +54,11 @@ impl World {
         *self.dice.pick(&Shelf::ALL).unwrap()
     }
 
+    fn copy(&mut self) -> RegistryCopy {
+        let (epoch, version) = (Epoch::new(1 + self.dice.below(2)), 1 + self.dice.below(9));
+        RegistryCopy { epoch, version, text: format!("{};{epoch:?}", 100 * version).into() }
+    }
+
     fn key(&mut self) -> MessageKey {
         MessageKey(self.dice.below(40))
     }
@@ -89,7 +94,7 @@ async fn compare(redis: Arc<dyn Hints>) {
 
 async fn one_step(hints: &dyn Hints, world: &mut World) -> (&'static str, String) {
     let id = world.conversation();
-    match world.dice.below(14) {
+    match world.dice.below(15) {
         0..=3 => {
             let instead_of = world.dice.one_in(4).then(|| world.seq().next());
             let reserve = Reserve {
@@ -99,6 +104,7 @@ async fn one_step(hints: &dyn Hints, world: &mut World) -> (&'static str, String
                 now: world.moment(),
                 instead_of,
                 settled: world.seq(),
+                registry_version: world.dice.below(6),
             };
             ("reserve", format!("{:?}", hints.reserve(&reserve).await.unwrap()))
         }
@@ -118,6 +124,7 @@ async fn one_step(hints: &dyn Hints, world: &mut World) -> (&'static str, String
                 members_version: world.dice.below(9),
                 ids: ids.into_iter().map(|(id, (seq, at))| (id, seq, at)).collect(),
                 sent,
+                registry: world.dice.one_in(2).then(|| world.copy()),
             };
             ("seed", format!("{:?}", hints.seed(&seed).await.unwrap()))
         }
@@ -158,6 +165,10 @@ async fn one_step(hints: &dyn Hints, world: &mut World) -> (&'static str, String
                 hints.connect(&user, &node).await.unwrap();
             }
             ("connect", String::new())
+        }
+        13 => {
+            let copy = world.copy();
+            ("registry_changed", format!("{:?}", hints.registry_changed(id, &copy).await.unwrap()))
         }
         _ => {
             let user = world.user();

@@ -6,9 +6,11 @@ mod hints_common;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
+use bluetick_core::{ConversationId, Epoch, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
 use bluetick_store_cloud::NodeId;
-use bluetick_store_cloud::hints::{Glance, Hints, MessageKey, Reserve, Reserved, Seed, Touched};
+use bluetick_store_cloud::hints::{
+    Glance, Hints, MessageKey, RegistryCopy, Reserve, Reserved, Seed, Touched,
+};
 use hints_common::*;
 
 macro_rules! suite {
@@ -31,6 +33,7 @@ suite! {
     thousands_of_ids_are_seeded,
     moments_and_the_settled_mark_never_go_back,
     the_version_of_the_members_only_goes_up,
+    a_copy_of_the_registry_gives_way_to_a_later_one_alone,
     who_has_sent_where_last_is_known,
     conversations_with_recent_places_are_listed,
     a_touch_says_where_people_are,
@@ -172,6 +175,30 @@ async fn the_version_of_the_members_only_goes_up(hints: Any) {
     }
     hints.seed(&Seed { members_version: 7, ..seed(id, 0) }).await.unwrap();
     assert_eq!(place(&*hints, &reserve(id, 1)).await.members_version, 10);
+}
+
+async fn a_copy_of_the_registry_gives_way_to_a_later_one_alone(hints: Any) {
+    let id = conversation();
+    let copy = |epoch, version| RegistryCopy {
+        epoch: Epoch::new(epoch),
+        version,
+        text: format!("{version}024;1025:2:64").into(),
+    };
+    hints.registry_changed(id, &copy(1, 1)).await.unwrap();
+    assert_eq!(hints.glance(id).await.unwrap(), None, "it says nothing of the counter");
+    hints.seed(&Seed { registry: Some(copy(1, 9)), ..seed(id, 0) }).await.unwrap();
+    let known_to = async |registry_version| {
+        place(&*hints, &Reserve { registry_version, ..reserve(id, 1) }).await.registry
+    };
+    assert_eq!(known_to(8).await, Some(copy(1, 9)));
+    assert_eq!(known_to(9).await, None, "who has it need not be told");
+    for (told, expected) in [((1, 8), (1, 9)), ((1, 10), (1, 10)), ((2, 3), (2, 3)), ((1, 11), (2, 3))] {
+        hints.registry_changed(id, &copy(told.0, told.1)).await.unwrap();
+        assert_eq!(known_to(0).await, Some(copy(expected.0, expected.1)));
+    }
+    hints.seed(&Seed { registry: Some(copy(2, 2)), ..seed(id, 0) }).await.unwrap();
+    hints.seed(&seed(id, 0)).await.unwrap();
+    assert_eq!(known_to(0).await, Some(copy(2, 3)));
 }
 
 async fn who_has_sent_where_last_is_known(hints: Any) {

@@ -6,6 +6,7 @@ pub mod chat;
 pub mod config;
 pub mod erase;
 pub mod health;
+pub mod hot;
 pub mod migrate;
 pub mod plan;
 pub mod serve;

@@ -90,14 +90,14 @@ pub fn must_have_tables(settings: &Settings) -> Result<(), Failure> {
     }
 }
 
-fn block_on<T>(work: impl Future<Output = Result<T, impl Display>>) -> Result<T, Failure> {
+pub fn block_on<T>(work: impl Future<Output = Result<T, impl Display>>) -> Result<T, Failure> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
     runtime.block_on(work).map_err(Failure::failed)
 }
 
 /// Says once in a while that it still waits.
-async fn waiting_for<T>(whom: &str, work: impl Future<Output = T>) -> T {
+pub async fn waiting_for<T>(whom: &str, work: impl Future<Output = T>) -> T {
     let began = Instant::now();
     tokio::pin!(work);
     loop {

@@ -157,6 +157,10 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     ("store.fleet.sends_in_flight", "Sends under way at a time; more are refused."),
     (
+        "store.fleet.most_partitions",
+        "A conversation with more than about 800 messages a second is spread over several partitions of its table, at most so many; 1: never.",
+    ),
+    (
         "archive.engine",
         "Where messages go when they are old: off (they stay), directory, or s3 (anything that speaks S3). Readers see no difference.",
     ),

@@ -48,6 +48,13 @@ pub struct FleetCounters {
     pub news_sent: u64,
     pub news_received: u64,
     pub repairs: u64,
+    /// How often this node has spread a busy conversation over another number of partitions.
+    pub salt_epochs: u64,
+    /// Reads of conversations that were ever spread, and the partitions that they asked.
+    pub scatter_reads: u64,
+    pub scatter_queries: u64,
+    /// Reads that were answered by one that somebody else had asked for.
+    pub coalesced_reads: u64,
 }
 
 /// What passes: told to those who are there, and to nobody later.

@@ -46,15 +46,20 @@ impl Changes {
         if let Some(shown) = moved.shown {
             if moved.members.len() <= SMALL_GROUP && !self.gathering.is_gathering(moved.conversation) {
                 let frame = Frame::from(encode_status(moved.conversation, &moved.user, shown, None));
+                let mut is_late = false;
                 each_member(
                     &self.sessions,
                     &moved.members,
                     |member| member.user != moved.user,
-                    &mut |session| {
-                        session.outbox.push(frame.clone());
-                        pushes += 1;
+                    &mut |session| match session.outbox.push_ephemeral(frame.clone()) {
+                        true => pushes += 1,
+                        false => is_late = true,
                     },
                 );
+                // Messages come first where much is waiting: ticks are gathered there, as in large groups.
+                if is_late {
+                    self.gathering.add(moved.conversation, moved.user, shown, moved.members);
+                }
             } else {
                 self.gathering.add(moved.conversation, moved.user, shown, moved.members);
             }
@@ -87,10 +92,43 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
+    use bluetick_core::{Boundaries, Members, Seq};
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
     use crate::hub::Outbox;
+
+    #[test]
+    fn ticks_give_way_to_messages_where_much_is_waiting_and_are_gathered_then() {
+        let (sessions, metrics) = (Arc::new(Sessions::default()), Metrics::new());
+        let (entries, _waiting) = mpsc::channel(2);
+        let gathering = Arc::new(Gathering::new(Arc::clone(&metrics)));
+        let changes = Changes {
+            sessions: Arc::clone(&sessions),
+            metrics: Arc::clone(&metrics),
+            gathering: Arc::clone(&gathering),
+            entries,
+        };
+        let outbox = Outbox::new(8_000, Gauge::default());
+        let (alice, bob): (UserId, UserId) = ("alice".parse().unwrap(), "bob".parse().unwrap());
+        let phone = sessions.register(sessions.next_id(), alice.clone(), outbox, 1).unwrap();
+        let conversation = ConversationId::direct(&alice, &bob);
+        let members = Arc::new(Members::direct(alice.clone(), bob.clone()));
+        let moved = |seq| Moved {
+            conversation,
+            user: bob.clone(),
+            own: Boundaries { delivered: Seq::new(seq), read: Seq::ZERO },
+            shown: Some(Boundaries { delivered: Seq::new(seq), read: Seq::ZERO }),
+            unread: None,
+            members: Arc::clone(&members),
+            origin: None,
+        };
+        changes.tell(Change::Moved(moved(1)));
+        assert!(!gathering.is_gathering(conversation), "told at once");
+        phone.session.outbox.push(Frame::from("m".repeat(2_000)));
+        changes.tell(Change::Moved(moved(2)));
+        assert!(gathering.is_gathering(conversation), "told in a moment");
+    }
 
     #[test]
     fn lines_of_the_inbox_are_shown_to_those_who_are_there_and_dropped_when_too_many_wait() {

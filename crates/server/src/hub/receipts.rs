@@ -9,6 +9,7 @@ use bluetick_core::{Boundaries, Chat, ConversationId, Members, PageFrom, PageLim
 use bluetick_wire::frame::{encode_receipts, encode_status};
 use tokio::sync::Notify;
 
+use super::changes::SMALL_GROUP;
 use super::senders::Senders;
 use super::{Frame, Sessions, guarded};
 use crate::metrics::Metrics;
@@ -165,9 +166,11 @@ impl Teller {
         }
     }
 
-    /// The members who are there and sent one of the last messages.
+    /// The members who are there and sent one of the last messages; in a small group all who are there.
     async fn recipients(&self, conversation: ConversationId, members: &Members) -> Vec<UserId> {
+        // In a small group everybody is told of everybody, here as well: its ticks were late.
         let mut senders = match self.senders.of(conversation) {
+            _ if members.len() <= SMALL_GROUP => members.iter().map(|member| member.user.clone()).collect(),
             Some(senders) => senders,
             None => self.learn(conversation, members).await,
         };

@@ -9,9 +9,8 @@ use bluetick_core::{ConversationId, Message, PageLimit, Seq, StoreError};
 use futures_util::future::join_all;
 
 use super::record::{Record, lose};
-use crate::cells::{Cell, Cold, cell_key};
+use crate::cells::{Cell, Cold};
 use crate::engine::Engine;
-use crate::rows::Table;
 
 pub(super) const NO_ARCHIVE: &str =
     "these messages are in an archive, and the settings name none (archive.engine)";
@@ -162,11 +161,8 @@ impl Engine {
         if stale.is_empty() {
             return Ok(Vec::new());
         }
-        let keys = stale.iter().map(|index| {
-            let message = &cells[*index].message;
-            (Table::Messages, cell_key(message.conversation, message.seq))
-        });
-        let rows = self.rows.get_many(keys.collect()).await?;
+        let places = stale.iter().map(|index| (cells[*index].message.conversation, cells[*index].seq()));
+        let rows = self.reader.points(&places.collect::<Vec<_>>()).await?;
         let mut moved = Vec::new();
         for (index, row) in stale.iter().zip(rows) {
             let (Some(row), cell) = (row, &mut cells[*index]) else { continue };

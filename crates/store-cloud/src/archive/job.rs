@@ -15,7 +15,7 @@ use tokio::sync::MutexGuard;
 
 use super::shared::{self, Shared};
 use super::way::Way;
-use crate::cells::{Cell, cell_key, seq_of};
+use crate::cells::{AT_ONCE as MOST_PLACES, Cell};
 use crate::engine::Engine;
 use crate::keyed::side_by_side;
 use crate::memberships::RoomRow;
@@ -227,7 +227,8 @@ impl<'a> Job<'a> {
         Ok((rooms, scanned.next.map(|key| key.partition)))
     }
 
-    /// Cells from `first` on, as many as one read gives, and whether there may be more.
+    /// Cells from `first` on, of about so many places, and whether there may be more up to `last`, which is not above the
+    /// head. None means that there are no more.
     pub async fn stored(
         &self,
         id: ConversationId,
@@ -235,13 +236,20 @@ impl<'a> Job<'a> {
         last: Seq,
         limit: usize,
     ) -> Result<(Vec<Stored>, bool), ArchiveError> {
-        let slice = self.engine.slice(id, (first, last), false, limit, &[]).await?;
-        let mut cells = Vec::with_capacity(slice.rows.len());
-        for (sort, item) in &slice.rows {
-            let cell = Cell::decode(id, seq_of(sort)?, item)?;
-            cells.push(Stored { version: item.version(), cell });
+        let (mut first, mut places) = (first, limit as u64);
+        while first <= last {
+            let end = last.min(first.plus(places - 1));
+            let found = self.engine.reader.range(id, (first, end), &[]).await?;
+            if !found.is_empty() {
+                let cells = found.iter().map(|(seq, item)| {
+                    Ok(Stored { version: item.version(), cell: Cell::decode(id, *seq, item)? })
+                });
+                return Ok((cells.collect::<Result<_, StoreError>>()?, end < last));
+            }
+            first = end.next();
+            places = (places * 2).min(MOST_PLACES);
         }
-        Ok((cells, slice.more))
+        Ok((Vec::new(), false))
     }
 
     /// All cells of a range that is not long, such as that of a segment.
@@ -269,7 +277,7 @@ impl<'a> Job<'a> {
             self.go_on().await?;
             let (engine, turn) = (self.engine, self.turn);
             let writing = part.iter().map(|Stored { version, cell }| async move {
-                let key = cell_key(cell.message.conversation, cell.seq());
+                let key = engine.keeper.key(cell.message.conversation, cell.seq()).await?;
                 let (item, only) = (cell.item().versioned(version + 1), Only::IfVersion(*version));
                 turn.must_last(&*engine.clock)?;
                 let put = engine.rows.put(Table::Messages, &key, &item, only).await.map_err(in_rows)?;

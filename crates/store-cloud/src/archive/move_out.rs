@@ -208,11 +208,11 @@ impl Job<'_> {
         // How many of them are surely old, whether nothing can join them any more, and what was skipped before them.
         let (mut old, mut closed, mut through) = (0, false, first.previous());
         let mut expected = first;
+        let head = self.engine.head(id).await?;
         // The first that is not old, where there is one.
         let mut young: Option<Timestamp> = None;
         'rows: loop {
-            let (cells, more) =
-                self.stored(id, expected, Seq::MAX, rules.segment_messages.min(1_000)).await?;
+            let (cells, more) = self.stored(id, expected, head, rules.segment_messages.min(1_000)).await?;
             for stored in cells {
                 let (seq, age) = (stored.seq(), rules.age_of(&stored.cell));
                 if seq > expected {
@@ -282,7 +282,8 @@ impl Job<'_> {
     ) -> Result<ColdCount, ArchiveError> {
         let (first, last) = (run[0].seq(), run[run.len() - 1].seq());
         let name = SegmentName { store: self.store, conversation: id, first, last, revision };
-        let newest = self.engine.newest_message(id, Seq::MAX).await?.map(|cell| cell.seq());
+        let head = self.engine.head(id).await?;
+        let newest = self.engine.newest_message(id, head).await?.map(|cell| cell.seq());
         let records = run.iter().map(|stored| Record::of(&stored.cell).encode()).collect();
         let Laid { sealed, places } = laid_out(name, records).await?;
         self.go_on().await?;

@@ -129,9 +129,9 @@ impl Job<'_> {
             let cold = stored.cell.cold.as_ref();
             cold.is_some_and(|cold| !except.contains(&cold.place.segment(self.store, id)))
         };
-        let mut next = first;
+        let (mut next, head) = (first, self.engine.head(id).await?);
         loop {
-            let (cells, more) = self.stored(id, next, Seq::MAX, 1_000).await?;
+            let (cells, more) = self.stored(id, next, head, 1_000).await?;
             let Some(last) = cells.last().map(Stored::seq) else { return Ok(None) };
             let cold = cells.into_iter().find(is_wanted);
             match cold {

@@ -7,13 +7,13 @@
 use std::collections::{HashMap, HashSet};
 
 use bluetick_archive::SegmentName;
+use bluetick_core::ConversationId;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
-use bluetick_core::{ConversationId, Seq};
 use futures_util::StreamExt;
 
 use super::erase::changed_meanwhile;
 use super::job::{Job, Stored, in_vault};
-use crate::rows::Sort;
+use crate::cells::windows;
 
 /// Far longer than a turn outlasts its holder.
 const GRACE_MILLIS: i64 = 3_600 * 1_000;
@@ -122,20 +122,11 @@ impl Job<'_> {
 
     /// The objects that the rows of this one's range refer to.
     async fn named_in(&self, name: &SegmentName) -> Result<HashSet<SegmentName>, ArchiveError> {
-        let (mut named, mut next) = (HashSet::new(), name.first);
-        while next <= name.last {
-            let fields = &["s3_ref"];
-            let id = name.conversation;
-            let slice = self.engine.slice(id, (next, name.last), false, 1_000, fields).await?;
-            for (sort, item) in &slice.rows {
-                if let Sort::Number(number) = sort {
-                    next = Seq::new(*number).next();
-                }
+        let (mut named, id) = (HashSet::new(), name.conversation);
+        for window in windows(name.first, name.last) {
+            for item in self.engine.reader.range(id, window, &["s3_ref"]).await?.values() {
                 let place = item.find_text("s3_ref").and_then(|text| text.parse::<super::ColdPlace>().ok());
                 named.extend(place.map(|place| place.segment(self.store, id)));
-            }
-            if !slice.more {
-                break;
             }
         }
         Ok(named)

@@ -64,9 +64,10 @@ impl Job<'_> {
     async fn verify_conversation(&mut self, id: ConversationId) -> Result<Found, ArchiveError> {
         let mut found = Found::default();
         let (mut open, mut next): (Option<Open>, _) = (None, Seq::FIRST);
+        let head = self.engine.head(id).await?;
         loop {
             self.go_on().await?;
-            let (cells, more) = match self.stored(id, next, Seq::MAX, 1_000).await {
+            let (cells, more) = match self.stored(id, next, head, 1_000).await {
                 Err(ArchiveError::Store(StoreError::Damaged(why))) => {
                     found.problems.insert(String::new(), format!("{id}: {why}"));
                     return Ok(found);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use bluetick_core::{ConversationId, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
 
-use super::{Away, Glance, Hints, MessageKey, Place, Reserve, Reserved, Seed, Touched};
+use super::{Away, Glance, Hints, MessageKey, Place, RegistryCopy, Reserve, Reserved, Seed, Touched};
 use crate::NodeId;
 
 /// Shared by all nodes that clone it.
@@ -33,6 +33,7 @@ struct Known {
     members_version: u64,
     ids: HashMap<MessageKey, Seq>,
     sent: HashMap<UserId, Seq>,
+    registry: Option<RegistryCopy>,
 }
 
 #[derive(Default)]
@@ -86,6 +87,14 @@ impl MemoryHints {
     }
 }
 
+impl Known {
+    fn hear(&mut self, copy: &RegistryCopy) {
+        if self.registry.as_ref().is_none_or(|there| copy.is_later_than(there)) {
+            self.registry = Some(copy.clone());
+        }
+    }
+}
+
 impl Somebody {
     fn touched(&self, conversation: ConversationId) -> Touched {
         Touched { nodes: self.nodes.iter().cloned().collect(), pending: self.pending.contains(&conversation) }
@@ -124,6 +133,7 @@ impl Hints for MemoryHints {
             settled: known.settled,
             seeded_at: known.seeded_at,
             seeded_head: known.seeded_head,
+            registry: known.registry.clone().filter(|copy| copy.version > reserve.registry_version),
         }))
     }
 
@@ -142,6 +152,9 @@ impl Hints for MemoryHints {
         for (user, seq) in &seed.sent {
             let sent = known.sent.entry(user.clone()).or_default();
             *sent = (*sent).max(*seq);
+        }
+        if let Some(copy) = &seed.registry {
+            known.hear(copy);
         }
         Ok(())
     }
@@ -165,6 +178,13 @@ impl Hints for MemoryHints {
     async fn members_changed(&self, conversation: ConversationId, version: u64) -> Result<(), Away> {
         if let Some(known) = self.there()?.conversations.get_mut(&conversation) {
             known.members_version = known.members_version.max(version);
+        }
+        Ok(())
+    }
+
+    async fn registry_changed(&self, conversation: ConversationId, copy: &RegistryCopy) -> Result<(), Away> {
+        if let Some(known) = self.there()?.conversations.get_mut(&conversation) {
+            known.hear(copy);
         }
         Ok(())
     }

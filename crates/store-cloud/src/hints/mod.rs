@@ -8,8 +8,12 @@
 pub mod memory;
 pub mod redis;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use bluetick_core::{ConversationId, InboxFilter, InboxPlace, MessageId, Seq, Shelf, Timestamp, UserId};
+use bluetick_core::{
+    ConversationId, Epoch, InboxFilter, InboxPlace, MessageId, Seq, Shelf, Timestamp, UserId,
+};
 use thiserror::Error;
 
 use crate::NodeId;
@@ -33,6 +37,11 @@ pub trait Hints: Send + Sync + 'static {
 
     /// Who is in the conversation has changed: the next [`Hints::reserve`] by any node says so. A version only goes up.
     async fn members_changed(&self, conversation: ConversationId, version: u64) -> Result<(), Away>;
+
+    /// Where its messages lie has been decided further: the next [`Hints::reserve`] by a node that knows less says so. A copy
+    /// only gives way to a later one. It is the tables' word: whoever calls this has read it there or was told that it is
+    /// written.
+    async fn registry_changed(&self, conversation: ConversationId, copy: &RegistryCopy) -> Result<(), Away>;
 
     /// Moves the conversation up in the inboxes of these users, and says of each where it is connected and whether it has
     /// a pending row for this conversation. Answers come in the order of the users.
@@ -103,6 +112,23 @@ pub struct Reserve {
     pub instead_of: Option<Seq>,
     /// Every cell up to here is written, as this node knows.
     pub settled: Seq,
+    /// The version of the registry that this node has at hand; 0: none.
+    pub registry_version: u64,
+}
+
+/// A copy of the conversation's row in the registry of hot conversations ([`Registry`](crate::hot::Registry)), as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryCopy {
+    /// The life of the tables that it was read in; copies of an earlier one do not count.
+    pub epoch: Epoch,
+    pub version: u64,
+    pub text: Arc<str>,
+}
+
+impl RegistryCopy {
+    pub fn is_later_than(&self, other: &RegistryCopy) -> bool {
+        (self.epoch.get(), self.version) > (other.epoch.get(), other.version)
+    }
 }
 
 /// A message id within its conversation, shortened: 64 bits of a hash of sender and id. Two ids that collide are told
@@ -124,7 +150,7 @@ impl MessageKey {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reserved {
     /// Nothing is known of the conversation, or nothing that can be relied upon: Redis was emptied, restarted or failed
     /// over since. It has to be seeded.
@@ -132,7 +158,7 @@ pub enum Reserved {
     Place(Place),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub seq: Seq,
     /// The id had this place before.
@@ -146,6 +172,8 @@ pub struct Place {
     /// written at that moment, above or into a hole, is not among the ids.
     pub seeded_at: Timestamp,
     pub seeded_head: Seq,
+    /// Where there is one that is later than what the asker has.
+    pub registry: Option<RegistryCopy>,
 }
 
 #[derive(Clone, Debug)]
@@ -166,6 +194,8 @@ pub struct Seed {
     pub ids: Vec<(MessageKey, Seq, Timestamp)>,
     /// Who has written where last, of those seen.
     pub sent: Vec<(UserId, Seq)>,
+    /// What the seeding node has at hand.
+    pub registry: Option<RegistryCopy>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

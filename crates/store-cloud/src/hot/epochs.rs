@@ -116,6 +116,18 @@ impl Registry {
         item.text_if("epochs", (!epochs.is_empty()).then(|| epochs.join(",")))
     }
 
+    /// All but the version, for a copy.
+    pub fn text(&self) -> String {
+        let item = self.item();
+        format!("{};{}", self.horizon, item.find_text("epochs").map_or("", |epochs| epochs))
+    }
+
+    pub fn from_text(version: u64, text: &str) -> Option<Registry> {
+        let (horizon, epochs) = text.split_once(';')?;
+        let item = Item::new().number("horizon", horizon.parse().ok()?).versioned(version);
+        Registry::decode(&item.text("epochs", epochs)).ok()
+    }
+
     pub fn decode(item: &Item) -> Result<Registry, StoreError> {
         let damaged = || StoreError::Damaged("a row of the registry of hot conversations".into());
         let text = item.find_text("epochs").map_or("", |text| text);
@@ -219,6 +231,10 @@ mod tests {
         assert_eq!(Registry::decode(&grown.item()).unwrap(), grown);
         let plain = Registry::adopted(&LAYOUT, Seq::ZERO);
         assert_eq!(Registry::decode(&plain.item()).unwrap(), plain);
+        for registry in [grown, plain] {
+            assert_eq!(Registry::from_text(registry.version(), &registry.text()), Some(registry));
+        }
+        assert_eq!(Registry::from_text(3, "4032"), None);
     }
 
     #[test]

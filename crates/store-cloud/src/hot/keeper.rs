@@ -4,6 +4,7 @@
 //! nothing here depends on news, clocks or Redis; they only save requests.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::{ConversationId, Seq, StoreError};
@@ -19,6 +20,7 @@ pub struct Keeper {
     layout: Layout,
     known: Mutex<HashMap<ConversationId, Arc<Registry>>>,
     meters: Mutex<HashMap<ConversationId, Meter>>,
+    epochs_begun: AtomicU64,
 }
 
 /// Conversations at hand, before those are forgotten that cost nothing to learn again.
@@ -26,7 +28,13 @@ const MANY: usize = 100_000;
 
 impl Keeper {
     pub fn new(rows: Arc<dyn Rows>, layout: Layout) -> Keeper {
-        Keeper { rows, layout, known: Mutex::default(), meters: Mutex::default() }
+        Keeper {
+            rows,
+            layout,
+            known: Mutex::default(),
+            meters: Mutex::default(),
+            epochs_begun: AtomicU64::new(0),
+        }
     }
 
     pub fn layout(&self) -> &Layout {
@@ -121,6 +129,17 @@ impl Keeper {
         seq.get().is_multiple_of((ahead / 8).max(1)) && !self.at_hand(id).covers(seq.plus(ahead / 2))
     }
 
+    /// A message has come to this node and is not stored yet (1), or is (-1).
+    pub fn waits(&self, id: ConversationId, more: i64) {
+        let mut meters = self.meters();
+        if more > 0 && meters.len() < MANY {
+            meters.entry(id).or_insert_with(|| Meter::new(Seq::ZERO, Instant::now()));
+        }
+        if let Some(meter) = meters.get_mut(&id) {
+            meter.waits(more);
+        }
+    }
+
     pub async fn go_ahead(&self, id: ConversationId, seq: Seq) -> Result<(), StoreError> {
         self.covering(id, seq.plus(self.layout.ahead / 2)).await.map(drop)
     }
@@ -137,6 +156,11 @@ impl Keeper {
         self.meters().get(&id).map_or(0, Meter::rate)
     }
 
+    /// Epochs that this node has begun since the start.
+    pub fn epochs_begun(&self) -> u64 {
+        self.epochs_begun.load(Ordering::Relaxed)
+    }
+
     /// One step towards a version that covers `seq`, by this node or by another.
     async fn extend(
         &self,
@@ -148,7 +172,11 @@ impl Keeper {
             0 => (Registry::adopted(&self.layout, self.newest_plain(id).await?), Only::IfAbsent),
             version => {
                 let wanted = self.wanted(id, &registry);
-                let through = seq.plus((self.layout.ahead / 2).max(self.rate(id) / 2));
+                let further = match self.is_unsure(id, &registry) {
+                    true => 0,
+                    false => (self.layout.ahead / 2).max(self.rate(id) / 2),
+                };
+                let through = seq.plus(further);
                 (registry.extended(&self.layout, through, wanted), Only::IfVersion(version))
             }
         };
@@ -158,6 +186,7 @@ impl Keeper {
         match self.rows.put(Table::HotRegistry, &Key::new(id), &next.item(), only).await? {
             Written::Done => {
                 if next.epochs().len() > registry.epochs().len() {
+                    self.epochs_begun.fetch_add(1, Ordering::Relaxed);
                     tracing::info!(conversation = %id, partitions = next.partitions(), from = %registry.horizon().next(), "a conversation is spread anew");
                 }
                 Ok(self.heard(id, next))
@@ -167,7 +196,14 @@ impl Keeper {
         }
     }
 
+    fn is_unsure(&self, id: ConversationId, registry: &Registry) -> bool {
+        self.meters().get(&id).is_some_and(|meter| meter.is_unsure(registry.partitions()))
+    }
+
     fn wanted(&self, id: ConversationId, registry: &Registry) -> u16 {
+        if self.layout.restless {
+            return fastrand::u16(1..=self.layout.most_partitions);
+        }
         let current = registry.partitions();
         self.meters().get(&id).map_or(current, |meter| meter.wanted(current, Instant::now()))
     }

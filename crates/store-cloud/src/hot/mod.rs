@@ -7,10 +7,12 @@
 pub mod epochs;
 pub mod keeper;
 pub mod limiter;
+pub mod listing;
 pub mod place;
 pub mod plan;
 pub mod rate;
 pub mod reader;
+mod shared;
 
 pub use epochs::{Registry, SaltEpoch};
 pub use keeper::Keeper;

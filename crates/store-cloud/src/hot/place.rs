@@ -18,11 +18,24 @@ pub struct Layout {
     pub ahead: u64,
     /// A conversation is never spread further.
     pub most_partitions: u16,
+    /// For tests: every decision is about another number of partitions, by chance.
+    pub restless: bool,
+}
+
+impl Default for Layout {
+    fn default() -> Layout {
+        Layout::CHOSEN
+    }
 }
 
 impl Layout {
-    pub const CHOSEN: Layout =
-        Layout { block: 64, plain_through: Seq::new(1_024), ahead: 1_024, most_partitions: 64 };
+    pub const CHOSEN: Layout = Layout {
+        block: 64,
+        plain_through: Seq::new(1_024),
+        ahead: 1_024,
+        most_partitions: 64,
+        restless: false,
+    };
 
     /// The last place of the block that `seq` lies in.
     pub fn end_of_block(&self, seq: Seq) -> Seq {

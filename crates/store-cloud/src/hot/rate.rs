@@ -36,6 +36,7 @@ pub struct Meter {
     /// the most of the whole time and the list is short.
     needs: VecDeque<(Instant, u16)>,
     asked: Option<u16>,
+    waiting: u64,
 }
 
 impl Meter {
@@ -47,6 +48,7 @@ impl Meter {
             rates: [0; 2],
             needs: VecDeque::new(),
             asked: None,
+            waiting: 0,
         }
     }
 
@@ -55,8 +57,16 @@ impl Meter {
         self.asked = partitions;
     }
 
+    /// A message has come to this node and is not stored yet (1), or is (-1).
+    pub fn waits(&mut self, more: i64) {
+        self.waiting = self.waiting.saturating_add_signed(more);
+    }
+
     /// A place was handed out, to this node or to another. Latecomers do no harm.
     pub fn saw(&mut self, seq: Seq, at: Instant) {
+        if self.begin.0 == Seq::ZERO {
+            self.begin = (seq, at);
+        }
         self.highest = self.highest.max(Some(seq));
         let (begin, began) = self.begin;
         let past = at.saturating_duration_since(began);
@@ -72,6 +82,9 @@ impl Meter {
         }
         let millis = u64::try_from(past.as_millis()).unwrap_or(u64::MAX);
         let rate = highest.distance_from(begin).saturating_mul(1_000) / millis;
+        // Partitions that take no more slow everybody down, so places are handed out no faster than they take them. What
+        // waits tells the rest: it should be worked off within a second.
+        let rate = rate.saturating_add(self.waiting);
         self.rates = [rate, self.rates[0]];
         let need = partitions_for(rate.saturating_mul(100 + SLACK_PERCENT) / 100);
         while self.needs.back().is_some_and(|(_, less)| *less <= need) {
@@ -83,7 +96,7 @@ impl Meter {
         }
     }
 
-    /// Writes a second, lately and for two windows at least: a burst of a moment is no rate.
+    /// Writes a second that it takes, or would, lately and for two windows at least: a burst of a moment is no rate.
     pub fn rate(&self) -> u64 {
         self.rates[0].min(self.rates[1])
     }
@@ -93,7 +106,8 @@ impl Meter {
         if let Some(asked) = self.asked {
             return asked;
         }
-        let needed = partitions_for(self.rate());
+        // A second's worth of a partition that waits is no burst of a moment.
+        let needed = partitions_for(self.rate().max(self.waiting));
         if needed > current {
             return needed;
         }
@@ -105,9 +119,14 @@ impl Meter {
         self.needs.iter().find(lately).map_or(1, |(_, need)| *need).min(current)
     }
 
+    /// It may be seen in a moment that more partitions are needed: then little is decided about what comes later.
+    pub fn is_unsure(&self, current: u16) -> bool {
+        self.asked.is_none() && partitions_for(self.rates[0].max(self.waiting.saturating_mul(4))) > current
+    }
+
     /// Nothing is lost when it is forgotten.
     pub fn is_quiet(&self, at: Instant) -> bool {
-        self.asked.is_none() && at.saturating_duration_since(self.begin.1) > COOLING
+        self.asked.is_none() && self.waiting == 0 && at.saturating_duration_since(self.begin.1) > COOLING
     }
 }
 
@@ -158,6 +177,28 @@ mod tests {
         watched.write(4_000, 2);
         assert_eq!(watched.meter.rate(), 4_000);
         assert_eq!(watched.wanted(1), 5);
+    }
+
+    #[test]
+    fn what_waits_counts_so_that_a_partition_that_takes_no_more_does_not_hide_the_rate() {
+        let mut watched = Watched::new();
+        watched.meter.waits(800);
+        watched.write(1_000, 2);
+        assert_eq!(watched.wanted(1), 3);
+        watched.meter.waits(-800);
+        watched.write(1_000, 2);
+        assert_eq!(watched.meter.rate(), 1_000);
+    }
+
+    #[test]
+    fn a_seconds_worth_that_waits_counts_at_once_and_a_part_of_it_makes_unsure() {
+        let mut watched = Watched::new();
+        watched.write(100, 1);
+        assert!(!watched.meter.is_unsure(1));
+        watched.meter.waits(500);
+        assert_eq!((watched.wanted(1), watched.meter.is_unsure(1)), (1, true));
+        watched.meter.waits(1_500);
+        assert_eq!(watched.wanted(1), 3);
     }
 
     #[test]

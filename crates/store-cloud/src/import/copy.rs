@@ -7,7 +7,8 @@ use bluetick_core::{ContentType, Conversation, ConversationId, Message, Seq};
 
 use super::rows::{self, Chain, Row};
 use super::{ImportError, ImportedPerson, ImportedRoom, Importer};
-use crate::cells::{Cell, cell_key};
+use crate::cells::Cell;
+use crate::hot::Partition;
 use crate::keyed::side_by_side;
 use crate::rows::{Item, Key, Only, Query, Rows, Sort, SortRange, Table, Written};
 
@@ -169,7 +170,7 @@ impl RoomCopy<'_> {
 }
 
 pub(super) fn key_of(cell: &Cell) -> Key {
-    cell_key(cell.message.conversation, cell.seq())
+    Partition::Plain.key(cell.message.conversation, cell.seq())
 }
 
 /// In a sentence.
@@ -229,7 +230,7 @@ pub(super) async fn cells_there(
     while next <= last {
         let query = Query {
             table: Table::Messages,
-            partition: id.to_string(),
+            partition: Partition::Plain.name(id),
             range: SortRange::Numbers(next.get(), last.get()),
             descending: false,
             limit: 1_000,

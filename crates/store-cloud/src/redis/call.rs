@@ -30,6 +30,7 @@ scripts! {
     GLANCE = "glance.lua",
     SENT = "sent.lua",
     MEMBERS = "members.lua",
+    REGISTRY = "registry.lua",
     TOUCH = "touch.lua",
     PENDING = "pending.lua",
     SHELVE = "shelve.lua",

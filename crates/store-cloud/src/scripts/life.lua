@@ -6,6 +6,19 @@ local function life()
   return string.sub(info, before + 1, before + 16)
 end
 
+-- Of two copies of a row of the registry (`epoch:version:...`), where there may be no second one.
+local function is_later(copy, there)
+  if not there then
+    return true
+  end
+  local epoch, version = string.match(copy, '^(%d+):(%d+)')
+  local epoch_there, version_there = string.match(there, '^(%d+):(%d+)')
+  if epoch ~= epoch_there then
+    return tonumber(epoch) > tonumber(epoch_there)
+  end
+  return tonumber(version) > tonumber(version_there)
+end
+
 local DAY_MS = 86400000
 
 -- Shelves of an inbox lie this far apart in one sorted set; within a shelf the score is the negative time.

@@ -1,8 +1,9 @@
 -- The next place of a conversation for an id, or the one it had before.
 -- KEYS: conversation, who sent where last, conversations of the shard with recent places
 -- ARGV: id, sender, now, place to be replaced (0: none), settled, name of the conversation, days of the window, seconds
---       that the conversation is kept
-local known = redis.call('HMGET', KEYS[1], 'life', 'ids', 'settled', 'last_at', 'members', 'seeded_at', 'seeded_head')
+--       that the conversation is kept, version of the registry that the asker has
+local known = redis.call('HMGET', KEYS[1], 'life', 'ids', 'settled', 'last_at', 'members', 'seeded_at', 'seeded_head',
+  'registry')
 if known[1] ~= life() then
   return false
 end
@@ -49,4 +50,8 @@ end
 
 redis.call('ZADD', KEYS[3], ARGV[3], ARGV[6])
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', '(' .. string.format('%.0f', ARGV[3] - 600000))
-return { seq, kept and 1 or 0, last_at, known[5], settled, known[6] or 0, known[7] or 0 }
+local registry = known[8]
+if registry and tonumber(string.match(registry, '^%d+:(%d+)')) <= tonumber(ARGV[9]) then
+  registry = false
+end
+return { seq, kept and 1 or 0, last_at, known[5], settled, known[6] or 0, known[7] or 0, registry }

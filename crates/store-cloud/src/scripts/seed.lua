@@ -2,10 +2,11 @@
 -- KEYS: conversation, who sent where last
 -- ARGV: is the first part, is the last part, name of the set of ids (with the first part a new one, or empty when ids are
 --       only added to those that are there; then the one that the first part returned), head, settled, last_at, members' version, days of the window, seconds that the
---       conversation is kept, moment at which the tables were read, number of ids, then (id, seq, moment) of each, then (user, seq) of each
+--       conversation is kept, moment at which the tables were read, copy of the registry (empty: none), number of
+--       ids, then (id, seq, moment) of each, then (user, seq) of each
 -- Returns the name of the set of ids, or nothing when the first part has been lost since or there is none to add to.
 local mine = life()
-local known = redis.call('HMGET', KEYS[1], 'life', 'ids', 'reserved', 'settled', 'last_at', 'members')
+local known = redis.call('HMGET', KEYS[1], 'life', 'ids', 'reserved', 'settled', 'last_at', 'members', 'registry')
 local ids = known[2]
 local last_at = math.max(tonumber(ARGV[6]), tonumber(known[5] or ARGV[6]))
 local today = math.floor(last_at / DAY_MS)
@@ -33,9 +34,9 @@ elseif ARGV[1] ~= '1' and (is_new or ids ~= ARGV[3]) then
   return false
 end
 
-local count = tonumber(ARGV[11])
+local count = tonumber(ARGV[12])
 local names, by_day = {}, {}
-for i = 12, 11 + 3 * count, 3 do
+for i = 13, 12 + 3 * count, 3 do
   names[#names + 1] = ARGV[i]
   local day = math.min(today, math.floor(tonumber(ARGV[i + 2]) / DAY_MS))
   local pairs_of_day = by_day[day] or {}
@@ -53,7 +54,7 @@ for day, pairs_of_day in pairs(by_day) do
   redis.call('HSET', bucket(day), unpack(pairs_of_day))
   redis.call('EXPIRE', bucket(day), keep_seconds + DAY_MS / 1000)
 end
-for i = 12 + 3 * count, #ARGV, 2 do
+for i = 13 + 3 * count, #ARGV, 2 do
   local sent = redis.call('HGET', KEYS[2], ARGV[i])
   if not sent or tonumber(sent) < tonumber(ARGV[i + 1]) then
     redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1])
@@ -66,6 +67,9 @@ if ARGV[2] == '1' then
   end
   redis.call('HSET', KEYS[1], 'life', mine, 'reserved', larger(4, known[3]), 'settled', larger(5, known[4]),
     'last_at', last_at, 'members', larger(7, known[6]))
+  if ARGV[11] ~= '' and is_later(ARGV[11], known[7]) then
+    redis.call('HSET', KEYS[1], 'registry', ARGV[11])
+  end
 end
 redis.call('EXPIRE', KEYS[1], keep_seconds)
 redis.call('EXPIRE', KEYS[2], keep_seconds)

@@ -75,6 +75,7 @@ pub fn seed(conversation: ConversationId, head: u64) -> Seed {
         members_version: 1,
         ids: Vec::new(),
         sent: Vec::new(),
+        registry: None,
     }
 }
 
@@ -86,6 +87,7 @@ pub fn reserve(conversation: ConversationId, id: u64) -> Reserve {
         now: NOW,
         instead_of: None,
         settled: Seq::ZERO,
+        registry_version: 0,
     }
 }
 

@@ -10,7 +10,8 @@ use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Scanne
 use bluetick_testkit::dice::Dice;
 
 /// Small enough that every border is met all the time.
-pub const LAYOUT: Layout = Layout { block: 2, plain_through: Seq::new(4), ahead: 8, most_partitions: 4 };
+pub const LAYOUT: Layout =
+    Layout { block: 2, plain_through: Seq::new(4), ahead: 8, most_partitions: 4, restless: false };
 
 pub fn conversation() -> ConversationId {
     ConversationId::group([7; 15])

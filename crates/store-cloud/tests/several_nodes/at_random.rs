@@ -56,8 +56,7 @@ async fn weather(town: Town, nodes: Arc<Vec<Node>>, ids: Vec<ConversationId>, se
     }
 }
 
-async fn run(seed: u64) {
-    let town = Town::default();
+async fn run(seed: u64, town: Town) {
     let nodes = Arc::new(vec![town.node().await, town.node().await, town.node().await]);
     Town::settle(&nodes.iter().collect::<Vec<_>>()).await;
     let ids =
@@ -82,6 +81,7 @@ async fn run(seed: u64) {
     }
     assert!(ended.is_ok(), "seed {seed}: somebody never got an answer");
     let acknowledged = acknowledged.lock().unwrap().clone();
+    assert_eq!(town.partitions().await > ids.len(), town.is_hot, "seed {seed}: so they are spread");
     for id in &ids {
         let history = nodes[0].history(*id, "a").await;
         let seqs: Vec<u64> = history.iter().map(|message| message.seq.get()).collect();
@@ -111,11 +111,20 @@ async fn run(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_happens_nothing_acknowledged_is_lost_doubled_or_out_of_order() {
+    run_some(Town::default).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_is_it_in_conversations_that_are_spread_anew_all_the_time() {
+    run_some(Town::hot).await;
+}
+
+async fn run_some(town: fn() -> Town) {
     let seed = std::env::var("BLUETICK_SEED").ok().and_then(|seed| seed.parse().ok());
     let first = seed.unwrap_or_else(|| u64::from(std::process::id()));
     let runs = if seed.is_some() { 1 } else { 6 };
     for seed in first..first + runs {
         println!("BLUETICK_SEED={seed} repeats this run, more or less");
-        run(seed).await;
+        run(seed, town()).await;
     }
 }

@@ -1,5 +1,6 @@
 //! Several nodes in one process, on tables that can be made to fail.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,11 +15,16 @@ use bluetick_core::{
     StoreError, UserId,
 };
 use bluetick_store_cloud::hints::memory::MemoryHints;
+use bluetick_store_cloud::hot::Layout;
 use bluetick_store_cloud::neighbours::memory::Street;
 use bluetick_store_cloud::rows::memory::MemoryRows;
 use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Scanned, Slice, Table, Written};
 use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
 use tokio::sync::Notify;
+
+/// Small enough that every border is met all the time.
+const HOT: Layout =
+    Layout { block: 2, plain_through: Seq::new(4), ahead: 8, most_partitions: 4, restless: true };
 
 /// Tables, hints and streets that all nodes share.
 #[derive(Clone, Default)]
@@ -27,6 +33,8 @@ pub struct Town {
     pub hints: MemoryHints,
     pub street: Street,
     nodes: Arc<AtomicU32>,
+    /// Every conversation is spread anew all the time, over any number of partitions.
+    pub is_hot: bool,
 }
 
 pub struct Node {
@@ -195,14 +203,30 @@ impl Rows for Way {
 }
 
 impl Town {
-    pub fn settings() -> EngineSettings {
+    pub fn hot() -> Town {
+        Town { is_hot: true, ..Town::default() }
+    }
+
+    fn settings(&self) -> EngineSettings {
+        let (layout, most_partitions) = match self.is_hot {
+            true => (HOT, HOT.most_partitions),
+            false => (Layout::default(), EngineSettings::default().most_partitions),
+        };
         EngineSettings {
+            layout,
+            most_partitions,
             void_after_ms: 60,
             flush_interval_ms: 50,
             return_grace_ms: 400,
             patience_ms: 150,
             ..EngineSettings::default()
         }
+    }
+
+    /// Of all conversations together.
+    pub async fn partitions(&self) -> usize {
+        let cells = self.rows.scan(Table::Messages, None, usize::MAX).await.unwrap().rows;
+        cells.into_iter().map(|(key, _)| key.partition).collect::<HashSet<_>>().len()
     }
 
     /// A new node, which knows the others and is known to them.
@@ -230,7 +254,7 @@ impl Town {
             listener: recorder.clone(),
             clock: Arc::new(SystemClock),
             epoch: Epoch::FIRST,
-            settings: Town::settings(),
+            settings: self.settings(),
             vault: None,
             archive: ArchiveSettings::default(),
         });

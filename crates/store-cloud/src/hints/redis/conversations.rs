@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use ::redis::Value;
-use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
+use bluetick_core::{ConversationId, Epoch, Seq, Timestamp, UserId};
 
 use super::keys::SHARDS;
 use super::{RedisHints, fresh_name};
-use crate::hints::{Away, Glance, Place, Reserve, Reserved, Seed};
-use crate::redis::call::{Call, GLANCE, MEMBERS, RESERVE, SEED, SENT, list, number, odd, text, unsigned};
+use crate::hints::{Away, Glance, Place, RegistryCopy, Reserve, Reserved, Seed};
+use crate::redis::call::{
+    Call, GLANCE, MEMBERS, REGISTRY, RESERVE, SEED, SENT, list, number, odd, text, unsigned,
+};
 
 /// How many ids or senders go with one script: a server does nothing else while it runs.
 const PART: usize = 500;
@@ -28,9 +30,12 @@ impl RedisHints {
             .number(reserve.settled.get())
             .text(&reserve.conversation.to_string())
             .number(self.window_days)
-            .number(self.keep_seconds);
+            .number(self.keep_seconds)
+            .number(reserve.registry_version);
         let answer = self.redis.run(call).await?;
-        let [seq, known, last_at, members_version, settled, seeded_at, seeded_head] = list(&answer)? else {
+        let [seq, known, last_at, members_version, settled, seeded_at, seeded_head, registry] =
+            list(&answer)?
+        else {
             return if answer == Value::Nil { Ok(Reserved::Unseeded) } else { Err(odd()) };
         };
         Ok(Reserved::Place(Place {
@@ -41,6 +46,7 @@ impl RedisHints {
             settled: Seq::new(unsigned(settled)?),
             seeded_at: Timestamp::from_millis(number(seeded_at)?),
             seeded_head: Seq::new(unsigned(seeded_head)?),
+            registry: if *registry == Value::Nil { None } else { decode_copy(text(registry)?) },
         }))
     }
 
@@ -72,6 +78,7 @@ impl RedisHints {
                 .number(self.window_days)
                 .number(self.keep_seconds)
                 .number(seed.at.millis())
+                .text(&seed.registry.as_ref().map(encode_copy).unwrap_or_default())
                 .number(ids.len() as u64);
             for (id, seq, at) in ids {
                 call = call.bytes(&id.0.to_be_bytes()).number(seq.get()).number(at.millis());
@@ -137,6 +144,16 @@ impl RedisHints {
         Ok(())
     }
 
+    pub(super) async fn set_registry(
+        &self,
+        conversation: ConversationId,
+        copy: &RegistryCopy,
+    ) -> Result<(), Away> {
+        let keys = self.keys.of_conversation(conversation);
+        self.redis.run(Call::script(&REGISTRY, &keys.conversation).text(&encode_copy(copy))).await?;
+        Ok(())
+    }
+
     pub(super) async fn with_recent_places(&self, since: Timestamp) -> Result<Vec<ConversationId>, Away> {
         let of_shard = |shard| {
             Call::command("ZRANGEBYSCORE", &self.keys.recent(shard)).number(since.millis()).text("+inf")
@@ -150,6 +167,17 @@ impl RedisHints {
         }
         Ok(found.into_iter().collect())
     }
+}
+
+/// The scripts compare the numbers.
+fn encode_copy(copy: &RegistryCopy) -> String {
+    format!("{}:{}:{}", copy.epoch.get(), copy.version, copy.text)
+}
+
+fn decode_copy(text: &str) -> Option<RegistryCopy> {
+    let mut parts = text.splitn(3, ':');
+    let epoch = Epoch::new(parts.next()?.parse().ok()?);
+    Some(RegistryCopy { epoch, version: parts.next()?.parse().ok()?, text: parts.next()?.into() })
 }
 
 fn part_of<T>(all: &[T], part: usize) -> &[T] {

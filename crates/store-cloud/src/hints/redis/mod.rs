@@ -13,7 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bluetick_core::{ConversationId, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
 
-use super::{Away, Glance, Hints, Reserve, Reserved, Seed, Touched};
+use super::{Away, Glance, Hints, RegistryCopy, Reserve, Reserved, Seed, Touched};
 use crate::NodeId;
 use crate::redis::Redis;
 use keys::Keys;
@@ -78,6 +78,10 @@ impl Hints for RedisHints {
 
     async fn members_changed(&self, conversation: ConversationId, version: u64) -> Result<(), Away> {
         self.set_members_version(conversation, version).await
+    }
+
+    async fn registry_changed(&self, conversation: ConversationId, copy: &RegistryCopy) -> Result<(), Away> {
+        self.set_registry(conversation, copy).await
     }
 
     async fn touch(

@@ -1,0 +1,29 @@
+//! `bluetick hot`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::settings::Flags;
+
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = HOT_HELP)]
+pub struct HotArgs {
+    /// The settings file [default: $BLUETICK_CONFIG, or ./bluetick.toml if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+impl HotArgs {
+    pub fn flags(&self) -> Flags {
+        Flags { config: self.config.clone(), ..Flags::default() }
+    }
+}
+
+const HOT_HELP: &str = "\
+Reads the tables, and asks no node. The rate is that of the newest 500 messages; a dash when the newest is older than a
+minute. An epoch is where the conversation was spread over another number of partitions.
+
+Examples:
+  bluetick hot
+  bluetick hot --config fleet.toml";
