@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use super::SECONDS_PER_DAY;
 use super::assumptions::Assumptions;
 use super::figure::{Figure, Rate, bytes, plain};
-use super::SECONDS_PER_DAY;
 use super::reads::{behind, opens_per_message, shown};
 
 /// A key with its name, expiry and an empty hash, of the ids of one conversation and day.
@@ -21,6 +21,9 @@ const ROUTE_BYTES: f64 = 200.0;
 const STREAM_BYTES: f64 = 4e6;
 /// Nobody looks up where the members of a group are that has more than so many.
 const LARGE_GROUP: f64 = 100.0;
+/// Entries that one node can put into another's stream in a second, a millisecond each: what waits meanwhile goes with the
+/// next one.
+const ENTRIES_PER_SECOND: f64 = 1_000.0;
 /// What one Redis Cluster can have, replicas included.
 pub const MEMBERS_PER_CLUSTER: f64 = 1_000.0;
 
@@ -56,7 +59,7 @@ fn sum(parts: &[Part]) -> f64 {
 
 /// `marks`: writes of marks a message.
 pub fn redis(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Redis {
-    let operations = operations(with, marks, nodes);
+    let operations = operations(with, messages, marks, nodes);
     let memory = memory(with, nodes);
     let operations_per_message = sum(&operations);
     let operations_per_second = messages.times(operations_per_message);
@@ -109,7 +112,7 @@ fn most(with: &Assumptions, operations_per_message: f64, memory_bytes: f64) -> F
     Figure::new(by_traffic.min(by_memory), formula)
 }
 
-fn operations(with: &Assumptions, marks: f64, nodes: f64) -> Vec<Part> {
+fn operations(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Vec<Part> {
     let receivers = plain(with.members);
     let online = 1.0 - with.offline_share;
     let opens = opens_per_message(with).value;
@@ -118,25 +121,33 @@ fn operations(with: &Assumptions, marks: f64, nodes: f64) -> Vec<Part> {
     // Several who are connected to one node have one entry.
     let told = (with.members * online).min(nodes - 1.0);
     let told_by = format!("min({receivers} × {} online, {} other nodes)", plain(online), plain(nodes - 1.0));
+    let most_entries = nodes * (nodes - 1.0) * ENTRIES_PER_SECOND / messages.peak_per_second;
+    let entries = |count: f64, formula: String| match count > most_entries {
+        true => Figure::new(
+            2.0 * most_entries,
+            format!(
+                "{} nodes × {} others × {}/s × 2, many in one",
+                plain(nodes),
+                plain(nodes - 1.0),
+                plain(ENTRIES_PER_SECOND)
+            ),
+        ),
+        false => Figure::new(2.0 * count, format!("{formula} × 2 (put, taken)")),
+    };
     let (page, behind) = (1.0 + shown(with), behind(with));
     vec![
         Part::new("reserve a place", 1.0, "1 script".into()),
         Part::new("touch the inboxes", 1.0 + with.members, format!("1 + {receivers}")),
-        Part::new(
-            "news to other nodes",
-            2.0 * told,
-            format!("{told_by} × 2 (put, taken)"),
-        ),
+        Part { what: "news to other nodes", figure: entries(told, told_by.clone()) },
         Part::new(
             "marks: what was sent, where members are",
             marks * (1.0 + looked_up),
             format!("{} marks × (1 + {} lookups)", plain(marks), plain(looked_up)),
         ),
-        Part::new(
-            "ticks to other nodes",
-            marks * 2.0 * told,
-            format!("{} marks × {told_by} × 2", plain(marks)),
-        ),
+        Part {
+            what: "ticks to other nodes",
+            figure: entries(marks * told, format!("{} marks × {told_by}", plain(marks))),
+        },
         Part::new(
             "absences",
             2.0 * with.members * with.offline_share / with.burst,

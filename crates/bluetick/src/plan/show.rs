@@ -140,7 +140,8 @@ impl Plan {
         let mut cluster = Grid::new(explain, &["Redis Cluster", ""]);
         let most = &redis.messages_per_day_of_one_cluster;
         cluster.line(["shards".into(), plain(redis.shards.value)], &redis.shards.formula);
-        cluster.line(["members, replicas included".into(), plain(redis.members.value)], &redis.members.formula);
+        cluster
+            .line(["members, replicas included".into(), plain(redis.members.value)], &redis.members.formula);
         cluster.line(["messages a day that one cluster takes".into(), plain(most.value)], &most.formula);
         let mut text = [operations.text(), memory.text(), cluster.text()].join("\n");
         if redis.members.value > MEMBERS_PER_CLUSTER {

@@ -25,6 +25,14 @@ fn writes(plan: &Plan, table: &str, what: &str) -> f64 {
     found.unwrap().here.value
 }
 
+fn read(plan: &Plan, what: &str) -> f64 {
+    plan.reads.iter().filter(|read| read.what.starts_with(what)).map(|read| read.units.value).sum()
+}
+
+fn operations(plan: &Plan, what: &str) -> f64 {
+    plan.redis.operations.iter().find(|part| part.what.starts_with(what)).unwrap().figure.value
+}
+
 fn table<'a>(plan: &'a Plan, name: &str) -> &'a Table {
     plan.tables.iter().find(|table| table.name == name).unwrap()
 }
@@ -100,7 +108,7 @@ fn what_moved_to_the_archive_keeps_its_row_and_is_stored_once_more_compressed() 
 #[test]
 fn redis_is_as_many_shards_as_operations_or_memory_need() {
     let busy = plan("--messages-per-day 86.4m --peak-factor 100 --dedupe-hours 1");
-    nearly(busy.redis.shards.value, (busy.redis.operations_per_message * 100_000.0 / 80_000.0).ceil());
+    nearly(busy.redis.shards.value, (busy.redis.operations_per_message * 100_000.0 / 30_000.0).ceil());
     let remembering = plan("--messages-per-day 1b --users 1 --dedupe-hours 240 --gb-per-shard 10");
     nearly(remembering.redis.memory[0].figure.value, 1e10 * 42.0);
     nearly(remembering.redis.shards.value, 43.0);
@@ -109,8 +117,63 @@ fn redis_is_as_many_shards_as_operations_or_memory_need() {
 #[test]
 fn a_send_to_somebody_who_is_there_is_a_reserve_two_touches_and_an_entry_in_a_stream() {
     let plan = plan("--offline-share 0");
-    let operations = |at: usize| plan.redis.operations[at].figure.value;
-    assert_eq!([operations(0), operations(1), operations(2)], [1.0, 2.0, 2.0]);
+    let parts = ["reserve", "touch", "news"].map(|what| operations(&plan, what));
+    assert_eq!(parts, [1.0, 2.0, 2.0]);
+}
+
+/// As counted (docs/fleet.md): 3 commands and a batch of 4 rows for each mark.
+#[test]
+fn a_mark_is_three_commands_and_an_entry_and_reads_four_rows() {
+    let plan = plan("--offline-share 0 --messages-per-read 1");
+    nearly(operations(&plan, "marks"), 2.0 * 3.0);
+    nearly(operations(&plan, "ticks"), 2.0 * 2.0);
+    nearly(read(&plan, "before a mark"), 2.0 * 4.0);
+}
+
+/// As counted (docs/fleet.md): 21 round trips for a page of 20, and as many as there are conversations for a return.
+#[test]
+fn opening_the_app_asks_for_each_conversation_of_a_page_and_for_each_with_something_new() {
+    let flags = "--messages-per-day 1m --users 1m --opens-per-day 1 --conversations-behind 20";
+    let plan = plan(flags);
+    nearly(operations(&plan, "connect"), 2.0);
+    nearly(operations(&plan, "a page"), 21.0);
+    nearly(operations(&plan, "a device"), 20.0);
+    // Five rows, the newest message, and what is unread.
+    nearly(read(&plan, "a page of the inbox"), 20.0 * (5.0 + 1.0 + 1.0));
+    nearly(read(&plan, "where a device"), 20.0 * 3.0);
+    nearly(read(&plan, "how far"), 20.0);
+}
+
+#[test]
+fn those_who_share_a_node_have_one_entry_and_nobody_looks_a_large_group_up() {
+    let group = plan("--members 20 --offline-share 0");
+    nearly(operations(&group, "news"), 2.0 * 4.0);
+    // 5 nodes tell 4 others each, a thousand times a second.
+    nearly(operations(&group, "ticks"), 2.0 * 20_000.0 / group.messages.peak_per_second);
+    let (small, large) = (plan("--members 99"), plan("--members 100"));
+    assert!(operations(&small, "marks") > 50.0 * operations(&large, "marks"));
+}
+
+/// As counted: 5 puts for a send. The pending row is taken away by `delivered`.
+#[test]
+fn without_redis_a_send_writes_all_its_rows_at_once() {
+    let plan = plan("--offline-share 0 --age-days 90");
+    let marks = writes(&plan, "message_status", "delivered") + writes(&plan, "message_status", "read");
+    nearly(plan.write_units_without_redis() - marks, 5.0 + 1.0);
+    let tables: f64 = plan.tables.iter().map(|table| table.write_units_without_redis.peak_per_second).sum();
+    nearly(tables, plan.messages.times(plan.write_units_without_redis()).peak_per_second);
+}
+
+#[test]
+fn one_cluster_takes_what_500_shards_with_a_replica_take() {
+    for flags in ["", "--dedupe-hours 24 --gb-per-shard 48", "--replicas 0", "--replicas 3"] {
+        let most = plan(flags).redis.messages_per_day_of_one_cluster.value;
+        let at =
+            |messages: f64| plan(&format!("{flags} --messages-per-day {messages:.0}")).redis.members.value;
+        assert!(at(most * 0.99) <= 1_000.0 && at(most * 1.01) > 1_000.0, "{flags}");
+    }
+    let says = |flags: &str| plan(flags).show(false).contains("it does not carry this");
+    assert!(says("--messages-per-day 100b") && !says("--messages-per-day 1b"));
 }
 
 #[test]

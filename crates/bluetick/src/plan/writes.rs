@@ -114,11 +114,8 @@ pub fn writes(with: &Assumptions) -> Vec<Writes> {
                 format!("{r} × {} offline × 2/{}", plain(offline), plain(burst)),
             ),
             naive: each("rows"),
-            // Nobody knows who is connected elsewhere, so that all are owed; a row goes as before.
-            without_redis: Figure::new(
-                receivers * (1.0 + offline / burst),
-                format!("{r} × (1 + {} offline/{})", plain(offline), plain(burst)),
-            ),
+            // Nobody knows who is connected elsewhere, so that all are owed; at most, each `delivered` takes a row away.
+            without_redis: each("rows").plus(delivered()),
         },
         Writes {
             table: "dedupe",

@@ -1,6 +1,6 @@
 //! Conversations that are too busy for one partition of the messages' table: where a place lies, who decides that, and
-//! how what lies in several partitions is read as one. The argument why nobody ever disagrees is in `PROTOCOL.md` beside
-//! this file.
+//! how what lies in several partitions is read as one. The argument why nobody ever disagrees is in ARCHITECTURE.md, "Hot
+//! conversations".
 //!
 //! What a message is and how it gets its place does not belong here; everything here knows conversations, seqs and rows.
 

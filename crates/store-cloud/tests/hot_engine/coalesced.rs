@@ -60,7 +60,7 @@ impl Rows for SlowRows {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_hundred_readers_of_one_page_are_answered_by_a_few_queries() {
     let rows = Arc::new(SlowRows::default());
     let node = Node::on(rows.clone(), &MemoryHints::default(), EngineSettings::default());
@@ -79,7 +79,7 @@ async fn a_hundred_readers_of_one_page_are_answered_by_a_few_queries() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_acknowledged_before_somebody_asks_is_in_the_page() {
     let rows = Arc::new(SlowRows::default());
     let node = Node::on(rows.clone(), &MemoryHints::default(), EngineSettings::default());
