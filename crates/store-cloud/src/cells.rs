@@ -362,6 +362,7 @@ impl Engine {
 
 /// These places, as many at a time as one partition gives.
 pub(crate) fn windows(first: Seq, last: Seq) -> impl Iterator<Item = (Seq, Seq)> {
+    debug_assert!(last < Seq::MAX, "up to a head");
     let begins = std::iter::successors(Some(first), |begin| Some(begin.plus(AT_ONCE)));
     begins
         .take_while(move |begin| *begin <= last)

@@ -236,6 +236,7 @@ impl<'a> Job<'a> {
         last: Seq,
         limit: usize,
     ) -> Result<(Vec<Stored>, bool), ArchiveError> {
+        debug_assert!(last < Seq::MAX, "up to a head");
         let (mut first, mut places) = (first, limit as u64);
         while first <= last {
             let end = last.min(first.plus(places - 1));

@@ -80,8 +80,9 @@ impl Job<'_> {
         before: Timestamp,
     ) -> Result<Option<Seq>, ArchiveError> {
         let (mut through, mut next, mut limit) = (None, done.next(), 1);
+        let head = self.engine.head(id).await?;
         loop {
-            let (cells, more) = self.stored(id, next, Seq::MAX, limit).await?;
+            let (cells, more) = self.stored(id, next, head, limit).await?;
             for stored in &cells {
                 // A void tells when somebody came by.
                 if !stored.cell.is_void() && stored.cell.message.received_at >= before {
