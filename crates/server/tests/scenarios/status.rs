@@ -264,11 +264,13 @@ async fn a_draining_server_refuses_marks_and_settings_and_still_answers_reads() 
     phone.send(&chat, "waiting", "hi").await;
     phone.hears_nothing().await;
     let drained = tokio::spawn(world.take_server().drain());
+    // Readiness goes first, and the refusals follow.
     while world.get("/readyz").await.status == 200 {}
+    let settings = format!("/v1/conversations/{chat}/settings");
+    while bob.call("PATCH", &settings, Some(json!({"muted": false}))).await.status != 503 {}
 
     mark(&bob, &chat, "delivered", 1).await.refused(503, "draining");
     mark(&bob, &chat, "read", 1).await.refused(503, "draining");
-    let settings = format!("/v1/conversations/{chat}/settings");
     bob.call("PATCH", &settings, Some(json!({"muted": true}))).await.refused(503, "draining");
     bob.call("PATCH", "/v1/me", Some(json!({"show_presence": false}))).await.refused(503, "draining");
     assert_eq!(boundaries(&bob, &chat, "bob").await, (0, 0));
