@@ -6,13 +6,11 @@
 
 use std::sync::Arc;
 
-use bluetick_core::notice::Notice;
 use bluetick_core::ports::{AddMembers, Change, NewConversation, Opened, RemoveMember};
 use bluetick_core::{
-    ContentType, Conversation, ConversationId, ConversationView, Member, Members, Message, MessageId,
-    Refusal, Role, Seq, Standing, StoreError, Timestamp, UserId, decide,
+    Conversation, ConversationId, ConversationView, Member, MessageId, Refusal, Seq, Standing, StoreError,
+    Timestamp, UserId, decide,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::append::LARGE;
 use crate::archive::Way;
@@ -21,6 +19,7 @@ use crate::engine::Engine;
 use crate::hints::{MessageKey, Place, Reserve, Reserved, Seed};
 use crate::hot::Partition;
 use crate::inbox::inbox_item;
+use crate::intent::{Intent, Joining, Leaving, user};
 use crate::keyed::side_by_side;
 use crate::memberships::{Facts, Known, RoomRow, decode_member, member_item};
 use crate::pending::pending_item;
@@ -28,120 +27,11 @@ use crate::rooms::Arrival;
 use crate::rows::{Item, Key, Only, Table, Written};
 use crate::standings::status_item;
 
-/// A change of members that is decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Intent {
-    actor: String,
-    at: i64,
-    /// The latest activity of the conversation, the notices included.
-    last_at: i64,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    joining: Vec<Joining>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    leaving: Option<Leaving>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Joining {
-    user: String,
-    seq: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Leaving {
-    user: String,
-    seq: u64,
-    heir: Option<String>,
-}
-
 /// Of a conversation in which much is being written while its members change.
 const MOST_TOLD_AGAIN: u64 = 1_000;
 
 /// Rows written side by side.
 const AT_ONCE: usize = 16;
-
-impl Intent {
-    pub fn to_text(&self) -> String {
-        serde_json::to_string(self).expect("an intent holds strings and numbers only")
-    }
-
-    pub fn from_text(text: &str) -> Result<Intent, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-
-    /// The notices it comes with, in order.
-    fn notices(&self, id: ConversationId) -> Result<Vec<Cell>, StoreError> {
-        let actor = user(&self.actor)?;
-        let joining = self.joining.iter().map(|joining| {
-            let notice = Notice::MemberAdded { by: &self.actor, user_id: &joining.user };
-            Ok(self.notice_cell(id, joining.seq, &actor, &notice, None))
-        });
-        let leaving = self.leaving.iter().map(|leaving| {
-            let departed = user(&leaving.user)?;
-            let notice = Notice::departure(&actor, &departed);
-            Ok(self.notice_cell(id, leaving.seq, &actor, &notice, Some(departed.clone())))
-        });
-        joining.chain(leaving).collect()
-    }
-
-    fn notice_cell(
-        &self,
-        conversation: ConversationId,
-        seq: u64,
-        actor: &UserId,
-        notice: &Notice<'_>,
-        departed: Option<UserId>,
-    ) -> Cell {
-        let (seq, at) = (Seq::new(seq), Timestamp::from_millis(self.at));
-        let message = Message {
-            conversation,
-            seq,
-            message_id: MessageId::of_notice(seq),
-            sender: actor.clone(),
-            receiver: None,
-            content_type: ContentType::System,
-            content: Arc::from(notice.content()),
-            timestamp: at,
-            received_at: at,
-        };
-        let last_at = Some(Timestamp::from_millis(self.last_at));
-        Cell { message: Arc::new(message), last_at, departed, cold: None }
-    }
-
-    fn move_notice(&mut self, index: usize, seq: Seq) {
-        match self.joining.get_mut(index) {
-            Some(joining) => joining.seq = seq.get(),
-            None => {
-                if let Some(leaving) = &mut self.leaving {
-                    leaving.seq = seq.get();
-                }
-            }
-        }
-    }
-
-    /// Whose rows change, and to what; `None` where somebody leaves.
-    fn changes(&self, members: &Members) -> Result<Vec<(UserId, Option<Member>)>, StoreError> {
-        let mut changes = Vec::new();
-        for joining in &self.joining {
-            let user = user(&joining.user)?;
-            let member = Member { user: user.clone(), role: Role::Member, joined_seq: Seq::new(joining.seq) };
-            changes.push((user, Some(member)));
-        }
-        if let Some(leaving) = &self.leaving {
-            changes.push((user(&leaving.user)?, None));
-            if let Some(heir) = &leaving.heir {
-                let heir = user(heir)?;
-                let member = members.get(&heir).map(|member| Member { role: Role::Admin, ..member.clone() });
-                changes.push((heir, member));
-            }
-        }
-        Ok(changes)
-    }
-}
-
-fn user(text: &str) -> Result<UserId, StoreError> {
-    text.parse().map_err(|_| StoreError::Damaged("a user id in an intent".into()))
-}
 
 impl Engine {
     pub(crate) async fn open_now(self: &Arc<Engine>, new: NewConversation) -> Result<Opened, StoreError> {

@@ -19,6 +19,7 @@ pub mod hot;
 pub mod import;
 mod inbox;
 mod incoming;
+mod intent;
 mod keyed;
 mod local;
 mod memberships;

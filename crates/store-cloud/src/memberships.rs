@@ -12,8 +12,8 @@ use bluetick_core::{
 };
 
 use crate::archive::Way;
-use crate::changes::Intent;
 use crate::engine::Engine;
+use crate::intent::Intent;
 use crate::rows::{Item, Key, Query, Sort, SortRange, Table};
 
 /// What never changes about a conversation.
