@@ -336,7 +336,7 @@ impl CatchUp {
     pub fn finish(&self, outbox: &Outbox) {
         let mut state = self.state();
         debug_assert!(state.conversations.values().all(|progress| progress.live), "a backlog was left out");
-        outbox.push(Frame::from_static(encode_caught_up()));
+        outbox.push(Frame::from(encode_caught_up()));
         state.stage = Stage::Live { since: Instant::now() };
         state.sending = Vec::new();
         state.conversations.retain(|_, progress| progress.up_to > Some(progress.newest_seen));

@@ -91,7 +91,7 @@ mod tests {
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
-    use crate::hub::{Batch, Outbox, Registration};
+    use crate::hub::{Outbox, Registration};
 
     fn user(name: &str) -> UserId {
         name.parse().unwrap()
@@ -103,7 +103,7 @@ mod tests {
         let session = &registration.session;
         session.catch_up.begin(&session.outbox, &[], &[]);
         session.catch_up.finish(&session.outbox);
-        session.outbox.take(usize::MAX);
+        session.outbox.taken();
         registration
     }
 
@@ -125,8 +125,8 @@ mod tests {
     }
 
     fn kinds(device: &Registration<'_>) -> Vec<&'static str> {
-        let Batch::Frames(frames) = device.session.outbox.take(usize::MAX) else { return Vec::new() };
-        let kind = |frame: &Frame| if frame.contains(r#""type":"ack""#) { "ack" } else { "message" };
+        let frames = device.session.outbox.taken();
+        let kind = |frame: &Frame| if frame.text().contains(r#""type":"ack""#) { "ack" } else { "message" };
         frames.iter().map(kind).collect()
     }
 
