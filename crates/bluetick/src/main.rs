@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Command::Token(arguments) => commands::token::run(arguments),
         Command::Chat(arguments) => commands::chat::run(arguments),
         Command::Config(command) => commands::config::run(command),
-        Command::Bench(command) => commands::bench::run(command),
+        Command::Bench(arguments) => commands::bench::run(arguments),
         Command::Health(arguments) => commands::health::run(arguments),
         Command::Plan(arguments) => commands::plan::run(arguments),
         Command::Tables(command) => commands::tables::run(command),
