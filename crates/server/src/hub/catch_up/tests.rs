@@ -2,7 +2,7 @@
 
 use bluetick_core::ports::Appended;
 use bluetick_core::{ContentType, Message, Timestamp};
-use bluetick_wire::frame::encode_ack;
+use bluetick_wire::frame::{encode_ack, encode_message};
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::*;
