@@ -183,7 +183,7 @@ fn fields_nobody_knows_are_passed_over_and_null_is_as_good_as_absent() {
     let text = r#"{"future":{"deep":[1]},"type":"send","conversation_id":"c","message_id":"m","content":"\u0068i",
         "content_type":null,"timestamp":null,"retry":null,"after_seq":null,"type2":"x"}"#;
     let Ok(ClientFrame::Send(send)) = decoded(text) else { panic!("it was not understood") };
-    let request = send.into_request(direct(), Origin(1)).unwrap();
+    let request = send.into_request(direct(), message_id(), Origin(1)).unwrap();
     assert_eq!((&*request.content, request.content_type), ("hi", ContentType::Text));
     assert_eq!((request.timestamp, request.retry_after), (None, None));
 }
@@ -246,7 +246,7 @@ fn only_a_resend_that_says_what_it_knew_is_looked_for_beyond_the_window() {
         let text =
             format!(r#"{{"type":"send","conversation_id":"c","message_id":"m","content":"hi"{fields}}}"#);
         let Ok(ClientFrame::Send(send)) = decoded(&text) else { panic!("{text} was not understood") };
-        send.into_request(direct(), Origin(1)).unwrap().retry_after
+        send.into_request(direct(), message_id(), Origin(1)).unwrap().retry_after
     };
     assert_eq!(retry_after(r#","retry":true,"after_seq":5"#), Some(Seq::new(5)));
     assert_eq!(retry_after(r#","retry":true,"after_seq":18446744073709551615"#), Some(Seq::MAX));
@@ -279,7 +279,7 @@ proptest! {
         match decoded(&text) {
             Ok(ClientFrame::Send(send)) => {
                 let _ = (send.conversation(), send.message_id());
-                let _ = send.into_request(direct(), Origin(1));
+                let _ = send.into_request(direct(), message_id(), Origin(1));
             }
             Ok(ClientFrame::Mark(_, mark)) => prop_assert!(mark.seq() <= Seq::MAX && mark.conversation().is_none()),
             Ok(ClientFrame::Typing(typing)) => prop_assert!(typing.conversation().is_none()),

@@ -130,7 +130,7 @@ impl Connection {
         started: Instant,
     ) -> Result<Submitting, Problem> {
         let conversation = send.conversation().ok_or_else(Problem::no_such_conversation)?;
-        let request = send.into_request(conversation, Origin::from(self.session.id))?;
+        let request = send.into_request(conversation, message_id.clone(), Origin::from(self.session.id))?;
         let work = self.app.lifecycle.begin_work()?;
         self.session.catch_up.send_begins(conversation, message_id);
         let sending = Sending {

@@ -1,7 +1,6 @@
 //! Sending and reading back.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use bluetick_core::chat::SendRequest;
 use bluetick_core::ports::{Appended, Origin};
@@ -51,26 +50,30 @@ impl SendRequestBody<'_> {
         conversation: ConversationId,
         origin: Option<Origin>,
     ) -> Result<SendRequest, BadInput> {
-        let content_type = match &self.content_type {
-            None => ContentType::Text,
-            Some(name) => name.parse().map_err(|invalid| BadInput::field("content_type", invalid))?,
-        };
+        let content_type = content_type(self.content_type.as_deref())?;
         Ok(SendRequest {
             conversation,
             message_id: self.message_id()?,
             content_type,
-            content: Arc::from(self.content.as_ref()),
+            content: self.content.into(),
             timestamp: self.timestamp.map(Timestamp::from_millis),
-            retry_after: self.retry_after(),
+            retry_after: retry_after(self.retry, self.after_seq),
             origin,
         })
     }
+}
 
-    /// A resend that does not say what it knew is looked for in the dedupe window like any other.
-    fn retry_after(&self) -> Option<Seq> {
-        let after = self.after_seq.filter(|_| self.retry == Some(true))?;
-        Some(Seq::new(after).min(Seq::MAX))
+pub(crate) fn content_type(name: Option<&str>) -> Result<ContentType, BadInput> {
+    match name {
+        None => Ok(ContentType::Text),
+        Some(name) => name.parse().map_err(|invalid| BadInput::field("content_type", invalid)),
     }
+}
+
+/// A resend that does not say what it knew is looked for in the dedupe window like any other.
+pub(crate) fn retry_after(retry: Option<bool>, after_seq: Option<u64>) -> Option<Seq> {
+    let after = after_seq.filter(|_| retry == Some(true))?;
+    Some(Seq::new(after).min(Seq::MAX))
 }
 
 /// Where the message is.
