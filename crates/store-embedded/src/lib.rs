@@ -24,6 +24,7 @@ pub mod memory;
 mod open;
 mod people;
 mod read;
+mod readers;
 pub mod recovery;
 mod settings;
 mod store;

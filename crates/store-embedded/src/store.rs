@@ -25,8 +25,12 @@ use crate::memory::{Pages, Profiles, Room, Rooms, Users};
 use crate::open::{OpenError, Running, StoreParts, Threads, open};
 use crate::people;
 use crate::read::{Draft, Plan, page_from_tables};
+use crate::readers::Readers;
 use crate::tables::{Identity, Tables};
 use crate::wake::Waker;
+
+/// A device that names fewer conversations than this is told at once what it missed, without a thread of its own.
+const FEW: usize = 16;
 
 /// An open data directory. Dropping it closes it too, but holds the thread up until the last checkpoint is written.
 pub struct EmbeddedStore {
@@ -35,6 +39,7 @@ pub struct EmbeddedStore {
     users: Arc<Users>,
     profiles: Arc<Profiles>,
     pages: Arc<Pages>,
+    readers: Readers,
     queue: Arc<Queue>,
     health: Arc<HealthState>,
     waker: Arc<Waker>,
@@ -57,6 +62,7 @@ impl EmbeddedStore {
             users: running.users,
             profiles: running.profiles,
             pages: Arc::new(Pages::new(running.settings.page_cache_bytes)),
+            readers: Readers::new(),
             inbox: running.inbox,
             queue: running.queue,
             health: running.health,
@@ -106,7 +112,7 @@ impl EmbeddedStore {
     async fn draft(&self, request: PageRequest) -> Result<Drafted, StoreError> {
         let Some(room) = self.rooms.get(request.conversation) else {
             let tables = Arc::clone(&self.tables);
-            return blocking(move || page_from_tables(&tables, request)).await.map(Drafted::Draft);
+            return self.readers.read(move || page_from_tables(&tables, request)).await.map(Drafted::Draft);
         };
         let plan = Plan::from_room(&room, request)?;
         if !plan.needs_tables() {
@@ -116,7 +122,7 @@ impl EmbeddedStore {
             return plan.finish(messages).map(Drafted::Page);
         }
         let (tables, pages) = (Arc::clone(&self.tables), Arc::clone(&self.pages));
-        blocking(move || plan.finish_from(&tables, &pages)).await.map(Drafted::Draft)
+        self.readers.read(move || plan.finish_from(&tables, &pages)).await.map(Drafted::Draft)
     }
 
     fn take_threads(&self) -> Option<Threads> {
@@ -324,12 +330,16 @@ impl Store for EmbeddedStore {
 
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {
         let (inbox, reader) = (self.inbox.clone(), reader.clone());
-        blocking(move || inbox.entry(id, &reader)).await
+        self.readers.read(move || inbox.entry(id, &reader)).await
     }
 
     async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
         let (inbox, user) = (self.inbox.clone(), user.clone());
-        blocking(move || inbox.behind(&user, &positions)).await
+        match positions.len() {
+            // Each is a read of its own.
+            FEW.. => blocking(move || inbox.behind(&user, &positions)).await,
+            _ => self.readers.read(move || inbox.behind(&user, &positions)).await,
+        }
     }
 
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
@@ -337,7 +347,7 @@ impl Store for EmbeddedStore {
             return Ok(profile);
         }
         let (tables, user) = (Arc::clone(&self.tables), user.clone());
-        blocking(move || Ok(tables.current()?.snapshot()?.profile(&user)?.unwrap_or_default())).await
+        self.readers.read(move || Ok(tables.current()?.snapshot()?.profile(&user)?.unwrap_or_default())).await
     }
 
     async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError> {

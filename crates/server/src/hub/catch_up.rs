@@ -290,7 +290,8 @@ impl CatchUp {
             progress.release_below(message.seq, outbox, &mut state.held_frames);
             let mut held = progress.held.remove(&message.seq).unwrap_or_default();
             state.held_frames -= held.count();
-            let frame = held.instead.take().unwrap_or_else(|| Frame::with(|sheet| write_message(sheet, message)));
+            let frame =
+                held.instead.take().unwrap_or_else(|| Frame::with(|sheet| write_message(sheet, message)));
             outbox.push(frame);
             held.push_into(outbox);
             progress.up_to = Some(message.seq);
