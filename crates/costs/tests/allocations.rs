@@ -1,0 +1,48 @@
+//! Heap allocations on the ways of a message, on all threads of the server: from the frame that comes in to the ack and
+//! to the sockets of those who receive it, over the embedded store with its log and its syncs.
+//!
+//! They are the same in every build, so they are counted where `cargo test` is. One test: there is one allocator, and
+//! it counts for everybody.
+
+use std::alloc::System;
+
+use bluetick_costs::Path;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Allocated or made larger, for each message, delivery or page.
+fn allocations(path: Path) -> f64 {
+    let mut rehearsed = path.rehearse();
+    let region = Region::new(ALLOCATOR);
+    rehearsed.perform();
+    let change = region.change();
+    let each = (change.allocations + change.reallocations) as f64 / rehearsed.units() as f64;
+    rehearsed.end();
+    each
+}
+
+/// How many frames fall into a batch depends on what else the machine does, and what a batch allocates is shared by its
+/// frames. So the least of a few runs is judged.
+const RUNS: usize = 3;
+
+#[test]
+fn a_message_a_delivery_and_a_page_stay_below_their_ceilings_of_allocations() {
+    let ceilings = [
+        // 15.2: the frame that is read and its record, an answer to wait for, two frames that are written.
+        (Path::Send, 19.0),
+        // 0.5, which is 25 for 49 receivers: the frame is encoded once and shared.
+        (Path::Deliver, 0.65),
+        // 103 for twenty messages.
+        (Path::History, 129.0),
+    ];
+    for (path, ceiling) in ceilings {
+        let counts: Vec<f64> = (0..RUNS).map(|_| allocations(path)).collect();
+        let least = counts.iter().copied().fold(f64::INFINITY, f64::min);
+        println!("{}: {counts:.2?} allocations a {}", path.name(), path.unit());
+        assert!(least < ceiling, "{}: {least:.2} a {}, more than {ceiling}", path.name(), path.unit());
+        // An allocator that counts nothing would never complain.
+        assert!(least > ceiling / 10.0, "{}: {least:.2}; is anything counted?", path.name());
+    }
+}
