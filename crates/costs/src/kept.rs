@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::callgrind::Performance;
+use crate::workload::Path;
 
 const HEADER: &str = "\
 # What a send, a delivery and a page cost the server, counted under callgrind by crates/costs, of which only the
@@ -50,10 +51,19 @@ impl Kept {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("instructions.toml")
     }
 
-    pub fn read() -> Result<Kept, String> {
+    fn read() -> Result<Kept, String> {
         let file = Kept::file();
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    /// What is missing would never be complained of.
+    pub fn of_every_path() -> Result<Kept, String> {
+        let kept = Kept::read()?;
+        match Path::ALL.into_iter().find(|path| !kept.paths.contains_key(path.name())) {
+            Some(path) => Err(format!("{} lacks the path {}", Kept::file().display(), path.name())),
+            None => Ok(kept),
+        }
     }
 
     pub fn write(&self) -> Result<(), String> {
@@ -66,11 +76,10 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Path;
 
     #[test]
     fn the_file_in_the_repository_has_the_costs_of_every_path() {
-        let kept = Kept::read().unwrap();
+        let kept = Kept::of_every_path().unwrap();
         assert_eq!(kept.paths.len(), Path::ALL.len());
         for path in Path::ALL {
             assert!(kept.paths[path.name()].instructions > 0, "{}", path.name());

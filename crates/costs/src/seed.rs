@@ -35,16 +35,16 @@ pub(crate) fn directory() -> TempDir {
 pub(crate) fn seed(data_dir: &Path, conversations: Vec<(ConversationId, UserId, Creation)>, messages: usize) {
     runtime().block_on(async {
         let store = open_store(data_dir, None);
+        let mut waiting = Vec::new();
         for (id, created_by, creation) in conversations {
             let new = NewConversation { id, creation, created_by: created_by.clone(), created_at: THEN };
             store.open_conversation(new).await.expect("the store takes a new conversation");
-            let mut waiting = Vec::with_capacity(messages);
             for number in 0..messages {
                 waiting.push(store.append(said(id, &created_by, number)).await.expect("it is accepted"));
             }
-            for durable in waiting {
-                durable.await.expect("the store takes a message");
-            }
+        }
+        for durable in waiting {
+            durable.await.expect("the store takes a message");
         }
         store.close().await;
     });

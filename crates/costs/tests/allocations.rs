@@ -24,8 +24,8 @@ fn allocations(path: Path) -> f64 {
 }
 
 /// How many frames fall into a batch depends on what else the machine does, and what a batch allocates is shared by its
-/// frames. So the least of a few runs is judged.
-const RUNS: usize = 3;
+/// frames. So what is above its ceiling is counted again.
+const ATTEMPTS: usize = 3;
 
 #[test]
 fn a_message_a_delivery_and_a_page_stay_below_their_ceilings_of_allocations() {
@@ -38,11 +38,12 @@ fn a_message_a_delivery_and_a_page_stay_below_their_ceilings_of_allocations() {
         (Path::History, 129.0),
     ];
     for (path, ceiling) in ceilings {
-        let counts: Vec<f64> = (0..RUNS).map(|_| allocations(path)).collect();
-        let least = counts.iter().copied().fold(f64::INFINITY, f64::min);
-        println!("{}: {counts:.2?} allocations a {}", path.name(), path.unit());
-        assert!(least < ceiling, "{}: {least:.2} a {}, more than {ceiling}", path.name(), path.unit());
-        // An allocator that counts nothing would never complain.
-        assert!(least > ceiling / 10.0, "{}: {least:.2}; is anything counted?", path.name());
+        let mut counts = (0..ATTEMPTS).map(|_| allocations(path)).inspect(|counted| {
+            println!("{}: {counted:.2} allocations a {}", path.name(), path.unit());
+        });
+        let counted = counts.find(|counted| *counted < ceiling);
+        let counted =
+            counted.unwrap_or_else(|| panic!("{}: a {} takes more than {ceiling}", path.name(), path.unit()));
+        assert!(counted > ceiling / 10.0, "{}: {counted:.2}; is anything counted?", path.name());
     }
 }
