@@ -5,19 +5,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault};
-use bluetick_client::link::{ClientFrame, FrameKind, SendFrame};
+use bluetick_client::link::{ClientFrame, SendFrame};
 use bluetick_client::{Api, FixedToken, PageFrom};
 use bluetick_core::ports::{Archive, ArchiveRun, NoProgress, Store};
 use bluetick_core::{ConversationId, Seq};
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use tokio::task::JoinSet;
 
-use crate::BenchError;
-use crate::measure::{Latencies, Usage, disk_bytes};
-use crate::scratch::in_scratch;
+use crate::ground::Ground;
+use crate::latencies::Latencies;
+use crate::line::Kind;
+use crate::measure::{Usage, disk_bytes};
+use crate::progress::step;
 use crate::seed::{Chat, Texts, fill, open, person};
 use crate::small_talk;
-use crate::under_test::{ServerUnderTest, client_failed, connect};
+use crate::under_test::{ServerUnderTest, client_failed};
+use crate::{BenchError, Report};
 
 #[derive(Clone, Debug)]
 pub struct ArchiveBench {
@@ -34,13 +37,18 @@ pub struct ArchiveBench {
 /// Pages that are asked for again and again when what is in memory is measured.
 const FAVOURITES: u64 = 64;
 
-pub fn run(bench: ArchiveBench) -> Result<(), BenchError> {
-    in_scratch(&bench.directory, 2, measure(&bench))
+pub fn run(bench: ArchiveBench) -> Result<Report, BenchError> {
+    Ground::bare(bench.directory.clone()).run(2, measure(&bench))
 }
 
-async fn measure(bench: &ArchiveBench) -> Result<(), BenchError> {
+async fn measure(bench: &ArchiveBench) -> Result<Report, BenchError> {
     let total = bench.conversations * bench.messages;
-    println!("archive: {} conversations of {} messages each", bench.conversations, bench.messages);
+    let mut report = Report::new("archive")
+        .parameter("conversations", bench.conversations as u64)
+        .parameter("messages_each", bench.messages as u64)
+        .parameter("readers", bench.readers as u64)
+        .parameter("seconds", bench.seconds);
+    step("storing what is to move");
     let store = open(&bench.directory)?;
     let texts: Texts = Arc::new(small_talk::text);
     let chats = (0..bench.conversations).map(|number| Chat {
@@ -52,17 +60,16 @@ async fn measure(bench: &ArchiveBench) -> Result<(), BenchError> {
     store.close().await;
     drop(store);
     let tables = bench.directory.join("tables");
-    println!();
-    println!(
-        "tables before                {:>12} bytes, {} a message",
-        disk_bytes(&tables),
-        disk_bytes(&tables) / total as u64
-    );
+    let each = |bytes: u64| bytes as f64 / total as f64;
+    let before = disk_bytes(&tables);
+    report.figure("tables_before_bytes", "tables before", before as f64, "bytes");
+    report.figure("tables_before_bytes_per_message", "tables before", each(before), "bytes a message");
 
+    step("reading and sending before");
     let server = ServerUnderTest::start(&bench.binary, &bench.directory).await?;
-    pages(bench, &server, "hot", Choice::Any).await?;
-    pages(bench, &server, "hot, favourites", Choice::Favourites).await?;
-    acks(bench, &server, "nothing else happens").await?;
+    pages(bench, &server, &mut report, ("hot", "hot"), Choice::Any).await?;
+    pages(bench, &server, &mut report, ("hot_favourite", "hot, favourites"), Choice::Favourites).await?;
+    acks(bench, &server, &mut report, ("quiet", "nothing else happens")).await?;
     server.stop().await?;
     let directory = bench.directory.join("archive");
     let place = directory.display().to_string();
@@ -75,32 +82,33 @@ async fn measure(bench: &ArchiveBench) -> Result<(), BenchError> {
     let moving = [&settings[..], &[("BLUETICK_ARCHIVE__EVERY_SECONDS", "1")]].concat();
     let server = ServerUnderTest::start_with(&bench.binary, &bench.directory, &moving).await?;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    acks(bench, &server, "while messages move").await?;
+    step("sending while messages move");
+    acks(bench, &server, &mut report, ("moving", "while messages move")).await?;
     server.stop().await?;
 
-    move_the_rest(bench, &directory, total).await?;
-    println!(
-        "tables after                 {:>12} bytes, {} a message",
-        disk_bytes(&tables),
-        disk_bytes(&tables) / total as u64
-    );
+    step("moving the rest");
+    move_the_rest(bench, &directory, &mut report).await?;
+    let after = disk_bytes(&tables);
+    report.figure("tables_after_bytes", "tables after", after as f64, "bytes");
+    report.figure("tables_after_bytes_per_message", "tables after", each(after), "bytes a message");
     let objects = disk_bytes(&directory);
-    println!(
-        "objects                      {objects:>12} bytes on the disk, {} a message",
-        objects / total as u64
-    );
+    report.figure("objects_bytes", "objects, on the disk", objects as f64, "bytes");
+    report.figure("objects_bytes_per_message", "objects, on the disk", each(objects), "bytes a message");
+    step("reading afterwards");
     let still = [&settings[..], &[("BLUETICK_ARCHIVE__EVERY_SECONDS", "0")]].concat();
     let server = ServerUnderTest::start_with(&bench.binary, &bench.directory, &still).await?;
-    pages(bench, &server, "archived", Choice::Any).await?;
-    pages(bench, &server, "archived, favourites", Choice::Favourites).await?;
-    server.stop().await
+    pages(bench, &server, &mut report, ("archived", "archived"), Choice::Any).await?;
+    pages(bench, &server, &mut report, ("archived_favourite", "archived, favourites"), Choice::Favourites)
+        .await?;
+    server.stop().await?;
+    Ok(report)
 }
 
 /// As fast as it goes.
 async fn move_the_rest(
     bench: &ArchiveBench,
     directory: &std::path::Path,
-    total: usize,
+    report: &mut Report,
 ) -> Result<(), BenchError> {
     let settings = ArchiveSettings {
         engine: ArchiveEngine::Directory,
@@ -117,30 +125,23 @@ async fn move_the_rest(
     let store = EmbeddedStore::open(parts)?;
     let usage = Usage::now(&bench.directory);
     let run = ArchiveRun { only: None, partial: true };
-    let report = store.run(run, Arc::new(NoProgress)).await.map_err(|error| failed(&error))?;
-    let (spent, moved) = (usage.spent(), report.moved);
+    let ran = store.run(run, Arc::new(NoProgress)).await.map_err(|error| failed(&error))?;
+    let (spent, moved) = (usage.spent(), ran.moved);
     let status = Archive::status(&store).await.map_err(|error| failed(&error))?;
-    println!();
-    println!(
-        "moved in this run            {:>12} messages, {:.0} /s",
-        moved.messages,
-        moved.messages as f64 / spent.wall.as_secs_f64()
-    );
-    println!(
-        "CPU per million messages     {:>12.1} s",
-        spent.cpu.as_secs_f64() / moved.messages.max(1) as f64 * 1e6
-    );
+    report.figure("moved_messages", "moved in this run", moved.messages as f64, "messages");
+    let pace = moved.messages as f64 / spent.wall.as_secs_f64();
+    report.figure("moved_per_second", "moved in this run", pace, "/s");
+    let cpu = spent.cpu.as_secs_f64() / moved.messages.max(1) as f64 * 1e6;
+    report.figure("cpu_seconds_per_million_messages", "CPU of moving", cpu, "s a million messages");
     let cold = status.cold;
-    println!(
-        "in the archive               {:>12} messages of {total} in {} segments",
-        cold.messages, cold.segments
-    );
-    println!(
-        "compressed                   {:>12.2} times: {} bytes a message instead of {}",
-        cold.raw_bytes as f64 / cold.bytes.max(1) as f64,
-        cold.bytes / cold.messages.max(1),
-        cold.raw_bytes / cold.messages.max(1)
-    );
+    report.figure("archived_messages", "in the archive", cold.messages as f64, "messages");
+    report.figure("archived_segments", "in the archive", cold.segments as f64, "segments");
+    let ratio = cold.raw_bytes as f64 / cold.bytes.max(1) as f64;
+    report.figure("compression_times", "compressed", ratio, "times");
+    let messages = cold.messages.max(1) as f64;
+    let (packed, raw) = (cold.bytes as f64 / messages, cold.raw_bytes as f64 / messages);
+    report.figure("archived_bytes_per_message", "compressed to", packed, "bytes a message");
+    report.figure("raw_bytes_per_message", "compressed from", raw, "bytes a message");
     store.close().await;
     Ok(())
 }
@@ -155,7 +156,8 @@ enum Choice {
 async fn pages(
     bench: &ArchiveBench,
     server: &ServerUnderTest,
-    what: &str,
+    report: &mut Report,
+    (key, what): (&str, &str),
     choice: Choice,
 ) -> Result<(), BenchError> {
     let latencies = Arc::new(Latencies::default());
@@ -195,28 +197,38 @@ async fn pages(
         joined.map_err(client_failed)??;
     }
     let rate = latencies.count() as f64 / started.elapsed().as_secs_f64();
-    println!("pages, {what:<21} {rate:>12.0} /s  {}", latencies.summary());
+    report.figure(format!("{key}_pages_per_second"), format!("pages, {what}"), rate, "/s");
+    report.latencies(format!("{key}_page"), format!("a page, {what}"), &latencies);
     Ok(())
 }
 
 /// One person sends, and waits for each ack.
-async fn acks(bench: &ArchiveBench, server: &ServerUnderTest, what: &str) -> Result<(), BenchError> {
+async fn acks(
+    bench: &ArchiveBench,
+    server: &ServerUnderTest,
+    report: &mut Report,
+    (key, what): (&str, &str),
+) -> Result<(), BenchError> {
     let (from, to) = (person("writer", 0), person("reader", 0));
     let id = ConversationId::direct(&from, &to);
-    let mut link = connect(&server.door, &server.token(&from)?, drop).await?;
+    let mut line = server.connect(&from).await?;
     let latencies = Latencies::default();
     let until = Instant::now() + Duration::from_secs(bench.seconds);
     let mut number = 0u64;
     while Instant::now() < until {
         number += 1;
-        let message_id = format!("{}-{number}", what.replace(' ', "-")).parse().map_err(client_failed)?;
+        let message_id = format!("{key}-{number}").parse().map_err(client_failed)?;
         let frame = ClientFrame::Send(SendFrame::text(id, message_id, "see you at the station"));
         let sent = Instant::now();
-        link.send(&frame).await.map_err(client_failed)?;
-        while link.next().await.map_err(client_failed)?.kind() != FrameKind::Ack {}
+        line.put(&frame);
+        line.flush().await?;
+        let mut is_answered = false;
+        while !is_answered {
+            line.frames(|kind, _| is_answered |= kind == Kind::Ack).await?;
+        }
         latencies.record(sent.elapsed());
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    println!("send to ack, {what:<21}   {}", latencies.summary());
+    report.latencies(format!("{key}_send_to_ack"), format!("send to ack, {what}"), &latencies);
     Ok(())
 }

@@ -1,12 +1,21 @@
-//! The limit: appending the same bytes in the same batches to a bare file and syncing each, with nothing else done.
+//! The limits of this disk: one record appended and synced; the bytes of a run in the same batches; and the same number
+//! of callers who share syncs as the store's do, with nothing else done.
 
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::measure::Latencies;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::BenchError;
+use crate::latencies::Latencies;
+use crate::measure::Usage;
 
 pub struct BareLog {
     pub messages_per_second: f64,
@@ -21,41 +30,240 @@ pub struct BatchSize {
 }
 
 const FILE_BYTES: u64 = 64 << 20;
+/// A short message, as it lies in the log.
+const SMALL_RECORD_BYTES: usize = 256;
+const FSYNCS: usize = 2_000;
+const FSYNCS_FOR: Duration = Duration::from_secs(2);
 
-/// Writes the batches again, over and over the same preallocated file, as a log that recycles its segments would.
-pub fn run(directory: &Path, batches: &[BatchSize], at_most: Duration) -> io::Result<BareLog> {
-    let path = directory.join("bare.log");
-    let file = prepare(&path)?;
-    let largest = batches.iter().map(|batch| batch.bytes).max().unwrap_or(0);
-    let bytes: Vec<u8> = (0..largest).map(|at| (at * 31) as u8).collect();
+/// A preallocated file that is written over and over, as a log that recycles its segments would.
+struct Tape {
+    path: PathBuf,
+    file: File,
+    offset: u64,
+}
+
+impl Tape {
+    fn prepare(directory: &Path) -> io::Result<Tape> {
+        let path = directory.join("bare.log");
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
+        let zeros = vec![0; 1 << 20];
+        for mebibyte in 0..FILE_BYTES >> 20 {
+            file.write_all_at(&zeros, mebibyte << 20)?;
+        }
+        file.sync_all()?;
+        Ok(Tape { path, file, offset: 0 })
+    }
+
+    /// Returns how long the sync took.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<Duration> {
+        if self.offset + bytes.len() as u64 > FILE_BYTES {
+            self.offset = 0;
+        }
+        self.file.write_all_at(bytes, self.offset)?;
+        self.offset += bytes.len() as u64;
+        let before = Instant::now();
+        self.file.sync_data()?;
+        Ok(before.elapsed())
+    }
+
+    fn remove(self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 31) as u8).collect()
+}
+
+/// What one append and its sync take on this disk, while nothing else happens.
+pub fn one_fsync(directory: &Path) -> Result<Latencies, BenchError> {
+    let measured = || -> io::Result<Latencies> {
+        let mut tape = Tape::prepare(directory)?;
+        let (record, all) = (noise(SMALL_RECORD_BYTES), Latencies::default());
+        let until = Instant::now() + FSYNCS_FOR;
+        for _ in 0..FSYNCS {
+            let started = Instant::now();
+            tape.append(&record)?;
+            all.record(started.elapsed());
+            if started > until {
+                break;
+            }
+        }
+        tape.remove()?;
+        Ok(all)
+    };
+    measured().map_err(|error| BenchError::Io { path: directory.to_owned(), error })
+}
+
+/// Writes the batches again, one after the other.
+pub fn replay(directory: &Path, batches: &[BatchSize], at_most: Duration) -> io::Result<BareLog> {
+    let mut tape = Tape::prepare(directory)?;
+    let bytes = noise(batches.iter().map(|batch| batch.bytes).max().unwrap_or(0));
     let sync = Latencies::default();
-    let (mut messages, mut offset) = (0, 0);
+    let mut messages = 0;
     let started = Instant::now();
     for batch in batches {
         if started.elapsed() > at_most {
             break;
         }
-        if offset + batch.bytes as u64 > FILE_BYTES {
-            offset = 0;
-        }
-        file.write_all_at(&bytes[..batch.bytes], offset)?;
-        let before = Instant::now();
-        file.sync_data()?;
-        sync.record(before.elapsed());
-        offset += batch.bytes as u64;
+        sync.record(tape.append(&bytes[..batch.bytes])?);
         messages += batch.messages;
     }
     let messages_per_second = messages as f64 / started.elapsed().as_secs_f64();
-    std::fs::remove_file(&path)?;
+    tape.remove()?;
     Ok(BareLog { messages_per_second, sync })
 }
 
-fn prepare(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-    let zeros = vec![0; 1 << 20];
-    for mebibyte in 0..FILE_BYTES >> 20 {
-        file.write_all_at(&zeros, mebibyte << 20)?;
+/// What callers who share syncs came to.
+pub struct GroupCommit {
+    pub messages_per_second: f64,
+    pub messages_per_fsync: f64,
+    pub cpu_seconds_per_million: f64,
+    pub acks: Latencies,
+}
+
+/// A record and whoever waits for it.
+type Waiting = (Vec<u8>, oneshot::Sender<()>);
+
+/// What waits for the writer.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    waiting: VecDeque<Waiting>,
+    closed: bool,
+    asleep: bool,
+}
+
+const NO_PANIC: &str = "nobody panics while holding the queue";
+
+impl Queue {
+    fn push(&self, waiting: Waiting) {
+        let mut state = self.state.lock().expect(NO_PANIC);
+        if state.closed {
+            return;
+        }
+        state.waiting.push_back(waiting);
+        if std::mem::take(&mut state.asleep) {
+            self.wake.notify_one();
+        }
     }
-    file.sync_all()?;
-    Ok(file)
+
+    fn close(&self) {
+        self.state.lock().expect(NO_PANIC).closed = true;
+        self.wake.notify_one();
+    }
+
+    /// Whoever waits, or comes later, learns that there is no answer.
+    fn abandon(&self) {
+        let mut state = self.state.lock().expect(NO_PANIC);
+        state.closed = true;
+        state.waiting.clear();
+    }
+
+    /// Everything that waits; nothing at the end.
+    fn take(&self, taken: &mut VecDeque<Waiting>) {
+        let mut state = self.state.lock().expect(NO_PANIC);
+        while state.waiting.is_empty() && !state.closed {
+            state.asleep = true;
+            state = self.wake.wait(state).expect(NO_PANIC);
+        }
+        std::mem::swap(&mut state.waiting, taken);
+    }
+}
+
+/// One thread takes everything that waits, writes it, syncs it and answers. Returns how many syncs there were.
+fn write(mut tape: Tape, queue: &Queue) -> io::Result<u64> {
+    let (mut taken, mut batch, mut syncs) = (VecDeque::new(), Vec::new(), 0);
+    loop {
+        queue.take(&mut taken);
+        if taken.is_empty() {
+            tape.remove()?;
+            return Ok(syncs);
+        }
+        batch.clear();
+        for (record, _) in &taken {
+            batch.extend_from_slice(record);
+        }
+        tape.append(&batch)?;
+        syncs += 1;
+        for (_, reply) in taken.drain(..) {
+            // A caller that is gone needs no answer.
+            let _gone = reply.send(());
+        }
+    }
+}
+
+/// So many callers, each of which hands over a record of the same size as the store's and waits until it is synced.
+pub async fn group_commit(
+    directory: &Path,
+    callers: usize,
+    record_bytes: usize,
+    messages: u64,
+    at_most: Duration,
+) -> Result<GroupCommit, BenchError> {
+    let in_directory = |error| BenchError::Io { path: directory.to_owned(), error };
+    let tape = Tape::prepare(directory).map_err(in_directory)?;
+    let queue = Arc::new(Queue::default());
+    let writer = std::thread::spawn({
+        let queue = Arc::clone(&queue);
+        move || write(tape, &queue).inspect_err(|_| queue.abandon())
+    });
+    let record: Arc<[u8]> = noise(record_bytes).into();
+    let left = Arc::new(AtomicU64::new(messages));
+    let acks = Arc::new(Latencies::default());
+    let usage = Usage::now(directory);
+    let until = Instant::now() + at_most;
+    let mut calling = JoinSet::new();
+    for _ in 0..callers {
+        let (queue, record) = (Arc::clone(&queue), Arc::clone(&record));
+        let (left, acks) = (Arc::clone(&left), Arc::clone(&acks));
+        calling.spawn(async move {
+            let mut started = Instant::now();
+            while started < until
+                && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+            {
+                let (reply, answer) = oneshot::channel();
+                queue.push((record.to_vec(), reply));
+                if answer.await.is_err() {
+                    return;
+                }
+                let answered = Instant::now();
+                acks.record(answered - started);
+                started = answered;
+            }
+        });
+    }
+    while let Some(called) = calling.join_next().await {
+        called.map_err(|panic| BenchError::Client(panic.to_string()))?;
+    }
+    let spent = usage.spent();
+    queue.close();
+    let syncs = writer.join().expect("the writer does not panic").map_err(in_directory)?;
+    let count = acks.count().max(1) as f64;
+    let acks = Arc::into_inner(acks).expect("all callers are gone");
+    Ok(GroupCommit {
+        messages_per_second: count / spent.wall.as_secs_f64(),
+        messages_per_fsync: count / syncs.max(1) as f64,
+        cpu_seconds_per_million: spent.cpu.as_secs_f64() * 1e6 / count,
+        acks,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_caller_of_the_bare_log_is_answered_and_syncs_are_shared() {
+        let directory = tempfile::tempdir().unwrap();
+        let found = group_commit(directory.path(), 50, 100, 5_000, Duration::from_secs(60)).await.unwrap();
+        assert_eq!(found.acks.count(), 5_000);
+        assert!(found.messages_per_fsync >= 1.0);
+        assert!(directory.path().read_dir().unwrap().next().is_none(), "it is removed");
+    }
 }

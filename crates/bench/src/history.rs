@@ -4,22 +4,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bluetick_client::{Api, FixedToken, PageFrom};
 use bluetick_core::ConversationId;
 use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
-use crate::BenchError;
-use crate::measure::{Latencies, Usage};
-use crate::scratch::in_scratch;
-use crate::seed::{Chat, Texts, fill, open, person};
+use crate::ground::{Ground, Run};
+use crate::latencies::Latencies;
+use crate::pages::PageLine;
+use crate::progress::{Progress, step};
+use crate::seed::{Chat, Texts, fill, open};
 use crate::small_talk;
 use crate::under_test::{ServerUnderTest, client_failed};
 use crate::workload::Dice;
+use crate::{BenchError, Report};
 
 #[derive(Clone, Debug)]
 pub struct HistoryBench {
-    pub directory: PathBuf,
+    pub ground: Ground,
     /// The program to measure.
     pub binary: PathBuf,
     pub conversations: usize,
@@ -31,61 +32,90 @@ pub struct HistoryBench {
 
 const PAGE: usize = 20;
 
-pub fn run(bench: HistoryBench) -> Result<(), BenchError> {
-    in_scratch(&bench.directory, 2, measure(&bench))
+pub fn run(bench: HistoryBench) -> Result<Report, BenchError> {
+    bench.ground.run(2, measure(&bench))
 }
 
-async fn measure(bench: &HistoryBench) -> Result<(), BenchError> {
-    println!(
-        "history: newest {PAGE} of {} conversations with {} messages each, {} readers",
-        bench.conversations, bench.messages, bench.readers
-    );
-    let store = open(&bench.directory)?;
+async fn measure(bench: &HistoryBench) -> Result<Report, BenchError> {
+    let report = Report::new("history")
+        .parameter("conversations", bench.conversations as u64)
+        .parameter("messages_each", bench.messages as u64)
+        .parameter("page_messages", PAGE as u64)
+        .parameter("readers", bench.readers as u64)
+        .parameter("seconds", bench.seconds);
+    let mut report = bench.ground.describe(report);
+    let (directory, run) = (bench.ground.directory(), Run::new());
+    step("storing what is to be read");
+    let store = open(directory)?;
     let texts: Texts = Arc::new(small_talk::text);
-    let chat =
-        |number| Chat { from: person("writer", number), to: person("reader", 0), messages: bench.messages };
+    let reader = bench.ground.person(run, "reader", 0);
+    let chat = |number| Chat {
+        from: bench.ground.person(run, "writer", number),
+        to: reader.clone(),
+        messages: bench.messages,
+    };
     fill(&store, (0..bench.conversations).map(chat), &texts).await?;
     store.close().await;
     drop(store);
-    let server = ServerUnderTest::start(&bench.binary, &bench.directory).await?;
+    let ids: Arc<Vec<ConversationId>> = Arc::new(
+        (0..bench.conversations).map(|number| ConversationId::direct(&chat(number).from, &reader)).collect(),
+    );
+    let server = ServerUnderTest::start(&bench.binary, directory).await?;
     let latencies = Arc::new(Latencies::default());
-    let (cpu, usage) = (server.cpu_seconds(), Usage::now(&bench.directory));
+    let mut lines = Vec::with_capacity(bench.readers);
+    for _ in 0..bench.readers {
+        lines.push(PageLine::open(server.address, server.token(&reader)?).await?);
+    }
+    let meter = server.meter(directory).await?;
     let until = Instant::now() + Duration::from_secs(bench.seconds);
     let mut readers = JoinSet::new();
-    for reader in 0..bench.readers {
-        let api = Api::new(server.door.clone(), Arc::new(FixedToken(server.token(&person("reader", 0))?)));
-        readers.spawn(read(api, bench.clone(), reader, until, Arc::clone(&latencies)));
+    let expected = PAGE.min(bench.messages);
+    for (number, line) in lines.into_iter().enumerate() {
+        let dice = Dice::new(number as u64 + 1);
+        readers.spawn(read(line, dice, Arc::clone(&ids), expected, until, Arc::clone(&latencies)));
     }
-    while let Some(joined) = readers.join_next().await {
-        joined.map_err(client_failed)??;
+    let mut progress = Progress::new();
+    let mut every_second = tokio::time::interval(Duration::from_secs(1));
+    every_second.tick().await;
+    loop {
+        tokio::select! {
+            joined = readers.join_next() => match joined {
+                Some(joined) => joined.map_err(client_failed)??,
+                None => break,
+            },
+            _ = every_second.tick() => progress.show(&format!("{} pages", latencies.count())),
+        }
     }
-    let (spent, cpu, pages) = (usage.spent(), server.cpu_seconds() - cpu, latencies.count());
-    println!();
-    println!("pages                        {:>12.0} /s", pages as f64 / spent.wall.as_secs_f64());
-    println!("page                         {}", latencies.summary());
-    println!("CPU of the server            {:>12.2} s a million pages", cpu * 1e6 / pages.max(1) as f64);
-    let of_bench = spent.cpu.as_secs_f64() * 1e6 / pages.max(1) as f64;
-    println!("CPU of the bench             {of_bench:>12.2} s a million pages");
-    server.stop().await
+    drop(progress);
+    let costs = meter.read().await?;
+    let pages = latencies.count();
+    report.figure("pages_per_second", "pages", pages as f64 / costs.seconds, "/s");
+    report.latencies("page", "a page", &latencies);
+    costs.put_into(&mut report, "page", pages);
+    let start = server.started_in.as_secs_f64() * 1e3;
+    report.figure("server_start_ms", "start of the server", start, "ms");
+    server.stop().await?;
+    Ok(report)
 }
 
 async fn read(
-    api: Api,
-    bench: HistoryBench,
-    reader: usize,
+    mut line: PageLine,
+    mut dice: Dice,
+    ids: Arc<Vec<ConversationId>>,
+    expected: usize,
     until: Instant,
     latencies: Arc<Latencies>,
 ) -> Result<(), BenchError> {
-    let mut dice = Dice::new(reader as u64 + 1);
-    while Instant::now() < until {
-        let number = dice.below(bench.conversations);
-        let id = ConversationId::direct(&person("writer", number), &person("reader", 0));
-        let asked = Instant::now();
-        let page = api.page(id, PageFrom::Newest, PAGE).await.map_err(client_failed)?;
-        latencies.record(asked.elapsed());
-        if page.messages.len() != PAGE.min(bench.messages) {
+    let mut asked = Instant::now();
+    while asked < until {
+        let id = ids[dice.below(ids.len())];
+        let path = format!("/v1/conversations/{id}/messages?limit={PAGE}");
+        if line.messages(&path).await? != expected {
             return Err(BenchError::Client("a page is not whole".to_owned()));
         }
+        let answered = Instant::now();
+        latencies.record(answered - asked);
+        asked = answered;
     }
     Ok(())
 }

@@ -1,17 +1,22 @@
-//! Connections that do nothing: how quickly they come, and what each costs the server.
+//! Connections that do nothing: how quickly they come, what each costs, and whether they stay.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
-use crate::BenchError;
-use crate::measure::Latencies;
-use crate::scratch::in_scratch;
+use crate::files::allow_files;
+use crate::ground::Ground;
+use crate::latencies::Latencies;
+use crate::line::Line;
+use crate::measure::{kernel_slab_bytes, kernel_tcp_bytes, resident_bytes};
+use crate::progress::{Progress, step};
 use crate::seed::person;
-use crate::under_test::{ServerUnderTest, client_failed, connect};
+use crate::under_test::{Costs, ServerUnderTest, client_failed, connect};
+use crate::{BenchError, Report};
 
 #[derive(Clone, Debug)]
 pub struct IdleBench {
@@ -19,76 +24,160 @@ pub struct IdleBench {
     /// The program to measure.
     pub binary: PathBuf,
     pub connections: usize,
+    /// How many say hello at the same time.
+    pub at_once: usize,
+    /// How long all of them are held.
+    pub hold_seconds: u64,
 }
 
-/// How many say hello at the same time.
-const AT_ONCE: usize = 64;
 /// The server has nothing to do any more when it is measured.
 const REST: Duration = Duration::from_secs(2);
+/// A source address has fewer ports than one machine can hold connections.
+const CONNECTIONS_AN_ADDRESS: usize = 25_000;
+/// Below those the system hands out by itself, so that the two do not meet.
+const FIRST_PORT: u16 = 7_000;
 
-pub fn run(bench: IdleBench) -> Result<(), BenchError> {
-    allow_files(bench.connections as u64 + 1_024)?;
-    in_scratch(&bench.directory, 1, measure(&bench))
+pub fn run(bench: IdleBench) -> Result<Report, BenchError> {
+    allow_files(bench.connections as u64)?;
+    Ground::bare(bench.directory.clone()).run(1, measure(&bench))
 }
 
-/// Both sides need a file for each connection; the server inherits what is allowed here.
-fn allow_files(wanted: u64) -> Result<(), BenchError> {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < wanted) {
-        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
-        setrlimit(Resource::Nofile, raised).map_err(|_| {
-            client_failed(format!("{wanted} open files are not allowed here; see ulimit -Hn"))
-        })?;
+/// Where a connection comes from: 127.0.0.2 and following, the ports of each one after the other.
+fn source(number: usize) -> SocketAddr {
+    let address = u32::from(Ipv4Addr::LOCALHOST) + 1 + (number / CONNECTIONS_AN_ADDRESS) as u32;
+    let port = FIRST_PORT + (number % CONNECTIONS_AN_ADDRESS) as u16;
+    SocketAddr::from((Ipv4Addr::from(address), port))
+}
+
+struct Memory {
+    server: u64,
+    bench: u64,
+    kernel_slab: u64,
+    kernel_buffers: u64,
+}
+
+impl Memory {
+    fn now(server: &ServerUnderTest) -> Memory {
+        Memory {
+            server: server.resident_bytes(),
+            bench: resident_bytes(),
+            kernel_slab: kernel_slab_bytes(),
+            kernel_buffers: kernel_tcp_bytes(),
+        }
     }
-    Ok(())
 }
 
-async fn measure(bench: &IdleBench) -> Result<(), BenchError> {
-    println!("idle: {} connections", bench.connections);
-    let server = ServerUnderTest::start(&bench.binary, &bench.directory).await?;
+async fn measure(bench: &IdleBench) -> Result<Report, BenchError> {
+    let mut report = Report::new("idle")
+        .parameter("connections", bench.connections as u64)
+        .parameter("at_once", bench.at_once as u64)
+        .parameter("hold_seconds", bench.hold_seconds);
+    let allowed = (bench.connections + 64).to_string();
+    let settings = [("BLUETICK_LIMITS__CONNECTIONS", allowed.as_str())];
+    let server = ServerUnderTest::start_with(&bench.binary, &bench.directory, &settings).await?;
+    step("making tokens");
     let mut tokens = Vec::with_capacity(bench.connections);
     for number in 0..bench.connections {
         tokens.push(server.token(&person("idle", number))?);
     }
     tokio::time::sleep(REST).await;
-    let (before, cpu) = (server.resident_bytes(), server.cpu_seconds());
+    let token_bytes: usize = tokens.iter().map(|token| token.len().next_multiple_of(16) + 16).sum();
+    let before = Memory::now(&server);
+    let meter = server.meter(&bench.directory).await?;
     let caught_up = Arc::new(Latencies::default());
-    let started = Instant::now();
-    let mut held = Vec::with_capacity(bench.connections);
+    let lost = Arc::new(AtomicUsize::new(0));
+    let held = connect_all(bench, &server, tokens, &caught_up, &lost).await?;
+    let costs = meter.read().await?;
+    let wait = REST + Duration::from_secs(bench.hold_seconds);
+    step(&format!("holding {} connections for {} s", bench.connections, wait.as_secs()));
+    tokio::time::sleep(wait).await;
+    let after = Memory::now(&server);
+    let lost = lost.load(Ordering::Relaxed);
+    if lost > 0 {
+        return Err(client_failed(format!("{lost} of {} connections did not stay", bench.connections)));
+    }
+    drop(held);
+    put_into(&mut report, bench, &costs, &caught_up);
+    put_memory(&mut report, bench.connections as f64, token_bytes as u64, &before, &after);
+    Ok(report)
+}
+
+/// All of them, a few at a time. Each then waits in a task of its own, which answers pings.
+async fn connect_all(
+    bench: &IdleBench,
+    server: &ServerUnderTest,
+    tokens: Vec<String>,
+    caught_up: &Arc<Latencies>,
+    lost: &Arc<AtomicUsize>,
+) -> Result<JoinSet<()>, BenchError> {
+    let mut held = JoinSet::new();
     let mut connecting = JoinSet::new();
-    for token in tokens {
-        if connecting.len() >= AT_ONCE
+    let (mut progress, mut shown) = (Progress::new(), Instant::now());
+    let mut keep = |line: Line| {
+        held.spawn(hold(line, Arc::clone(lost)));
+    };
+    for (number, token) in tokens.into_iter().enumerate() {
+        if connecting.len() >= bench.at_once
             && let Some(joined) = connecting.join_next().await
         {
-            held.push(joined.map_err(client_failed)??);
+            keep(joined.map_err(client_failed)??);
         }
-        let (door, caught_up) = (server.door.clone(), Arc::clone(&caught_up));
+        if shown.elapsed() >= Duration::from_secs(1) {
+            progress.show(&format!("{number} connected"));
+            shown = Instant::now();
+        }
+        let (address, caught_up) = (server.address, Arc::clone(caught_up));
         connecting.spawn(async move {
             let started = Instant::now();
-            let link = connect(&door, &token, |_| ()).await?;
+            let line = connect(address, Some(source(number)), &token, |_| ()).await?;
             caught_up.record(started.elapsed());
-            Ok::<_, BenchError>(link)
+            Ok::<_, BenchError>(line)
         });
     }
     while let Some(joined) = connecting.join_next().await {
-        held.push(joined.map_err(client_failed)??);
+        keep(joined.map_err(client_failed)??);
     }
-    let took = started.elapsed();
-    tokio::time::sleep(REST).await;
-    let after = server.resident_bytes();
-    let connections = bench.connections as f64;
-    println!();
-    println!("connect, hello, caught_up    {:>12.0} /s", connections / took.as_secs_f64());
-    println!("connect to caught_up         {}", caught_up.summary());
-    println!(
-        "CPU of the server            {:>12.0} µs a connection",
-        (server.cpu_seconds() - cpu) * 1e6 / connections
-    );
-    println!(
-        "server memory                {:>12.0} bytes a connection",
-        after.saturating_sub(before) as f64 / connections
-    );
-    println!("resident memory              {after:>12} bytes");
-    drop(held);
-    Ok(())
+    Ok(held)
+}
+
+async fn hold(mut line: Line, lost: Arc<AtomicUsize>) {
+    line.slim();
+    while line.frames(|_, _| ()).await.is_ok() {
+        line.slim();
+    }
+    lost.fetch_add(1, Ordering::Relaxed);
+}
+
+fn put_into(report: &mut Report, bench: &IdleBench, costs: &Costs, caught_up: &Latencies) {
+    let rate = bench.connections as f64 / costs.seconds;
+    report.figure("sessions_per_second", "connect, hello, caught_up", rate, "/s");
+    report.latencies("connect_to_caught_up", "connect to caught_up", caught_up);
+    costs.put_into(report, "connection", bench.connections as u64);
+}
+
+fn put_memory(report: &mut Report, connections: f64, token_bytes: u64, before: &Memory, after: &Memory) {
+    let mut each = |key: &str, label: &str, before: u64, after: u64| {
+        let bytes = after.saturating_sub(before) as f64 / connections;
+        report.figure(format!("{key}_bytes_per_connection"), label, bytes, "bytes a connection");
+    };
+    each("server_resident", "memory of the server", before.server, after.server);
+    // Tokens were there before and are gone afterwards.
+    let bench_before = before.bench.saturating_sub(token_bytes);
+    each("bench_resident", "memory of the bench", bench_before, after.bench);
+    each("kernel_slab", "memory of the kernel, both ends", before.kernel_slab, after.kernel_slab);
+    each("kernel_tcp_buffer", "of it buffers", before.kernel_buffers, after.kernel_buffers);
+    report.figure("server_resident_bytes", "resident memory of the server", after.server as f64, "bytes");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_million_connections_come_from_as_many_places() {
+        let all: std::collections::HashSet<SocketAddr> = (0..500_000).map(source).collect();
+        assert_eq!(all.len(), 500_000);
+        assert!(all.iter().all(|from| from.ip().is_loopback() && from.port() < 32_768));
+        assert_eq!(source(25_000).to_string(), "127.0.0.3:7000");
+    }
 }

@@ -14,10 +14,13 @@ use bluetick_store_embedded::EmbeddedStore;
 use bluetick_store_embedded::tables::Tables;
 use tokio::task::JoinSet;
 
-use crate::BenchError;
-use crate::measure::{Latencies, Usage};
-use crate::scratch::{in_scratch, settle};
+use crate::error::settle;
+use crate::ground::Ground;
+use crate::latencies::Latencies;
+use crate::measure::{Usage, peak_bytes};
+use crate::progress::step;
 use crate::seed::{Chat, always, fill, open, person};
+use crate::{BenchError, Report};
 
 #[derive(Clone, Debug)]
 pub struct InboxBench {
@@ -34,12 +37,17 @@ const MARKED_MESSAGES: usize = 500;
 const MARKED_CONVERSATIONS: usize = 1_000;
 const GROUP_MEMBERS: usize = 10_000;
 
-pub fn run(bench: InboxBench) -> Result<(), BenchError> {
-    in_scratch(&bench.directory, 2, measure(&bench))
+pub fn run(bench: InboxBench) -> Result<Report, BenchError> {
+    Ground::bare(bench.directory.clone()).run(2, measure(&bench))
 }
 
-async fn measure(bench: &InboxBench) -> Result<(), BenchError> {
-    println!("inbox: {} conversations, in {}", bench.conversations, bench.directory.display());
+async fn measure(bench: &InboxBench) -> Result<Report, BenchError> {
+    let mut report = Report::new("inbox")
+        .parameter("conversations", bench.conversations as u64)
+        .parameter("short_inbox_conversations", SHORT as u64)
+        .parameter("in_flight", bench.in_flight as u64)
+        .parameter("seconds", bench.seconds);
+    step("storing conversations");
     let store = open(&bench.directory)?;
     let text = always("see you tomorrow at the station");
     let long = (0..bench.conversations).map(|number| (person("long", 0), person("peer", number)));
@@ -47,17 +55,18 @@ async fn measure(bench: &InboxBench) -> Result<(), BenchError> {
     let chats = long.chain(short).map(|(to, from)| Chat { from, to, messages: 1 });
     fill(&store, chats, &text).await?;
 
-    println!();
     // Everything has just changed and nothing is in the tables: the first look sorts it all.
     let started = Instant::now();
     page(&store, &person("long", 0)).await?;
-    println!("first look at all that changed {:>10.1} ms", started.elapsed().as_secs_f64() * 1e3);
-    compare(&store, bench, "in memory").await?;
+    let first = started.elapsed().as_secs_f64() * 1e3;
+    report.figure("first_look_ms", "first look at all that changed", first, "ms");
+    step("reading pages");
+    compare(&store, bench, &mut report, ("memory", "in memory")).await?;
     store.close().await;
     drop(store);
-    footprint(bench)?;
+    footprint(bench, &mut report)?;
     let store = open(&bench.directory)?;
-    compare(&store, bench, "from the tables").await?;
+    compare(&store, bench, &mut report, ("tables", "from the tables")).await?;
 
     let marked: Vec<Chat> = (0..MARKED_CONVERSATIONS)
         .map(|number| Chat {
@@ -67,14 +76,22 @@ async fn measure(bench: &InboxBench) -> Result<(), BenchError> {
         })
         .collect();
     fill(&store, marked.iter().cloned(), &text).await?;
-    marks(&store, bench, &marked).await?;
-    receipts(&store, bench).await?;
+    step("marking");
+    marks(&store, bench, &mut report, &marked).await?;
+    step("asking for receipts");
+    receipts(&store, bench, &mut report).await?;
     store.close().await;
-    Ok(())
+    report.figure("peak_resident_bytes", "resident memory, peak", peak_bytes() as f64, "bytes");
+    Ok(report)
 }
 
 /// The short inbox and the long one in turn, so that whatever else the machine does happens to both.
-async fn compare(store: &Arc<EmbeddedStore>, bench: &InboxBench, from: &str) -> Result<(), BenchError> {
+async fn compare(
+    store: &Arc<EmbeddedStore>,
+    bench: &InboxBench,
+    report: &mut Report,
+    (key, from): (&str, &str),
+) -> Result<(), BenchError> {
     let people = [person("short", 0), person("long", 0)];
     for _ in 0..200 {
         for user in &people {
@@ -92,16 +109,16 @@ async fn compare(store: &Arc<EmbeddedStore>, bench: &InboxBench, from: &str) -> 
         }
     }
     let elapsed = started.elapsed().as_secs_f64();
-    for (latencies, size) in latencies.iter().zip([SHORT, bench.conversations]) {
-        println!("top 20 of {size:>6} {from:<16}              {}", latencies.summary());
-    }
     let [short, long] = &latencies;
-    println!(
-        "pages {from:<16}       {:>12.0} /s, one reader",
-        (short.count() + long.count()) as f64 / elapsed
-    );
+    report.latencies(format!("short_inbox_page_from_{key}"), format!("top 20 of {SHORT} {from}"), short);
+    let label = format!("top 20 of {} {from}", bench.conversations);
+    report.latencies(format!("long_inbox_page_from_{key}"), label, long);
+    let rate = (short.count() + long.count()) as f64 / elapsed;
+    let label = format!("pages {from}, one reader");
+    report.figure(format!("pages_from_{key}_per_second"), label, rate, "/s");
     let ratio = long.quantile_ms(0.5) / short.quantile_ms(0.5);
-    println!("cost of the long one         {ratio:>12.2} times the short one, at p50");
+    let label = format!("cost of the long one {from}, at p50");
+    report.figure(format!("long_per_short_from_{key}_times"), label, ratio, "times the short one");
     Ok(())
 }
 
@@ -113,22 +130,28 @@ async fn page(store: &Arc<EmbeddedStore>, user: &UserId) -> Result<(), BenchErro
     Ok(())
 }
 
-fn footprint(bench: &InboxBench) -> Result<(), BenchError> {
+fn footprint(bench: &InboxBench, report: &mut Report) -> Result<(), BenchError> {
     let tables = Tables::open(&bench.directory.join("tables"))?;
     let mut total = 0.0;
     for table in tables.current()?.footprint()? {
         if ["inbox", "order", "pending"].contains(&table.table) && table.rows > 0 {
             let bytes = table.bytes as f64 / table.rows as f64;
-            println!("on disk, {:<8}            {bytes:>12.0} bytes a row, {} rows", table.table, table.rows);
+            let label = format!("on disk, {}, {} rows", table.table, table.rows);
+            report.figure(format!("{}_bytes_per_row", table.table), label, bytes, "bytes a row");
             total += if table.table == "pending" { 0.0 } else { bytes };
         }
     }
-    println!("on disk, an inbox entry      {total:>12.0} bytes (row and order)");
+    report.figure("inbox_entry_bytes", "on disk, an inbox entry (row and order)", total, "bytes");
     Ok(())
 }
 
 /// Every reader acknowledges one message after the other: each mark moves a boundary and is synced.
-async fn marks(store: &Arc<EmbeddedStore>, bench: &InboxBench, chats: &[Chat]) -> Result<(), BenchError> {
+async fn marks(
+    store: &Arc<EmbeddedStore>,
+    bench: &InboxBench,
+    report: &mut Report,
+    chats: &[Chat],
+) -> Result<(), BenchError> {
     let done = Arc::new(AtomicU64::new(0));
     let latencies = Arc::new(Latencies::default());
     let usage = Usage::now(&bench.directory);
@@ -158,18 +181,21 @@ async fn marks(store: &Arc<EmbeddedStore>, bench: &InboxBench, chats: &[Chat]) -
     }
     let spent = usage.spent();
     let count = done.load(Ordering::Relaxed) as f64;
-    println!(
-        "marks, {:>4} in flight        {:>12.0} /s    {}    {:.2} µs CPU each",
-        chats.len().min(bench.in_flight),
-        count / spent.wall.as_secs_f64(),
-        latencies.summary(),
-        spent.cpu.as_secs_f64() * 1e6 / count
-    );
+    report.figure("marks_per_second", "marks, each synced", count / spent.wall.as_secs_f64(), "/s");
+    report.latencies("mark", "a mark", &latencies);
+    let cpu = spent.cpu.as_secs_f64() * 1e6 / count;
+    report.figure("cpu_seconds_per_million_marks", "CPU of store and bench", cpu, "s a million marks");
+    let written = spent.written_bytes as f64;
+    report.figure("marks_device_written_bytes", "written to the device by marks", written, "bytes");
     Ok(())
 }
 
 /// "Read by k of n" in a large group while its members read on.
-async fn receipts(store: &Arc<EmbeddedStore>, bench: &InboxBench) -> Result<(), BenchError> {
+async fn receipts(
+    store: &Arc<EmbeddedStore>,
+    bench: &InboxBench,
+    report: &mut Report,
+) -> Result<(), BenchError> {
     let id = ConversationId::group([9; 15]);
     let members: Vec<UserId> = (0..GROUP_MEMBERS).map(|number| person("member", number)).collect();
     let creation = Creation::Group { title: "All".parse().expect("a title"), members: members.clone() };
@@ -190,10 +216,8 @@ async fn receipts(store: &Arc<EmbeddedStore>, bench: &InboxBench) -> Result<(), 
         latencies.record(started.elapsed());
         asked += 1;
     }
-    println!(
-        "receipts, {GROUP_MEMBERS} members     {:>12.0} /s    {}",
-        asked as f64 / bench.seconds.max(1) as f64,
-        latencies.summary()
-    );
+    let rate = asked as f64 / bench.seconds.max(1) as f64;
+    report.figure("receipts_per_second", format!("receipts, {GROUP_MEMBERS} members"), rate, "/s");
+    report.latencies("receipts", "receipts of a message", &latencies);
     Ok(())
 }

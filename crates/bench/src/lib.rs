@@ -1,20 +1,34 @@
-//! Measuring Bluetick with its own tools. Results go to the terminal; what they mean is written in docs/benchmarks.md.
+//! Measuring Bluetick with its own tools. Every workload gives a [`Report`]; what the figures mean is written in
+//! docs/benchmarks.md.
 
 pub mod archive;
 mod bare_log;
+mod error;
+mod files;
+mod ground;
 pub mod group;
 pub mod history;
 pub mod idle;
 pub mod inbox;
+mod latencies;
+mod line;
+mod load;
 mod measure;
+mod pages;
 pub mod pairs;
+mod progress;
 pub mod reconnect;
-mod scratch;
+mod report;
+mod schedule;
 mod seed;
 mod small_talk;
 pub mod store;
 mod talk;
 mod under_test;
+mod watcher;
 mod workload;
 
-pub use scratch::BenchError;
+pub use error::BenchError;
+pub use ground::{Ground, Stored};
+pub use load::Load;
+pub use report::Report;

@@ -1,7 +1,6 @@
 //! What a run costs: time, processor, bytes.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Counters at one moment.
@@ -59,11 +58,36 @@ fn device_bytes(path: &Path) -> u64 {
     sectors.unwrap_or(0) * 512
 }
 
-/// Resident memory in bytes.
+/// Resident memory of this process in bytes.
 pub fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = text.split(' ').nth(1).and_then(|count| count.parse().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
+    status_bytes("self", "VmRSS:")
+}
+
+/// The most it ever was.
+pub fn peak_bytes() -> u64 {
+    status_bytes("self", "VmHWM:")
+}
+
+/// A line of what Linux tells about a process.
+pub fn status_bytes(process: &str, field: &str) -> u64 {
+    let status = std::fs::read_to_string(Path::new("/proc").join(process).join("status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Memory of the kernel for TCP sockets' buffers, of the whole machine.
+pub fn kernel_tcp_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("TCP:"));
+    let pages = line.and_then(|line| line.split_once("mem ")?.1.trim().parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+/// Memory of the kernel for its own objects (sockets, files and whatever else), of the whole machine.
+pub fn kernel_slab_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("Slab:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 /// Bytes a directory takes on the disk.
@@ -78,106 +102,4 @@ pub fn disk_bytes(directory: &Path) -> u64 {
             Err(_) => 0,
         })
         .sum()
-}
-
-/// Counts of latencies in buckets 3 % wide, from a microsecond up. Many threads may record at once.
-pub struct Latencies {
-    buckets: Box<[AtomicU64]>,
-    max_us: AtomicU64,
-}
-
-/// Buckets to each power of two.
-const STEPS: u64 = 32;
-
-impl Default for Latencies {
-    fn default() -> Latencies {
-        let buckets = (0..STEPS * 40).map(|_| AtomicU64::new(0)).collect();
-        Latencies { buckets, max_us: AtomicU64::new(0) }
-    }
-}
-
-impl Latencies {
-    pub fn record(&self, latency: Duration) {
-        let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        let last = self.buckets.len() as u64 - 1;
-        let bucket = bucket_of(us).min(last) as usize;
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        if us > self.max_us.load(Ordering::Relaxed) {
-            self.max_us.fetch_max(us, Ordering::Relaxed);
-        }
-    }
-
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).sum()
-    }
-
-    pub fn quantile_ms(&self, quantile: f64) -> f64 {
-        let rank = (self.count() as f64 * quantile).ceil() as u64;
-        let mut below = 0;
-        for (bucket, count) in self.buckets.iter().enumerate() {
-            below += count.load(Ordering::Relaxed);
-            if below >= rank {
-                return (upper_edge_us(bucket as u64) as f64 / 1000.0).min(self.max_ms());
-            }
-        }
-        self.max_ms()
-    }
-
-    pub fn max_ms(&self) -> f64 {
-        self.max_us.load(Ordering::Relaxed) as f64 / 1000.0
-    }
-
-    /// "p50 0.8  p99 1.3  p99.9 2.0  max 9.1 ms"
-    pub fn summary(&self) -> String {
-        format!(
-            "p50 {:.2}  p99 {:.2}  p99.9 {:.2}  max {:.1} ms",
-            self.quantile_ms(0.5),
-            self.quantile_ms(0.99),
-            self.quantile_ms(0.999),
-            self.max_ms()
-        )
-    }
-}
-
-/// Below [`STEPS`] microseconds a bucket each; above, [`STEPS`] buckets to each doubling.
-fn bucket_of(us: u64) -> u64 {
-    if us < STEPS {
-        return us;
-    }
-    let doublings = u64::from(us.ilog2() - STEPS.ilog2());
-    STEPS * doublings + (us >> doublings)
-}
-
-fn upper_edge_us(bucket: u64) -> u64 {
-    if bucket < 2 * STEPS {
-        return bucket;
-    }
-    let doublings = bucket / STEPS - 1;
-    ((bucket - STEPS * doublings + 1) << doublings) - 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_right_within_a_bucket() {
-        let latencies = Latencies::default();
-        for ms in 1..=1000 {
-            latencies.record(Duration::from_millis(ms));
-        }
-        for (quantile, expected) in [(0.5, 500.0), (0.99, 990.0), (0.001, 1.0)] {
-            let found = latencies.quantile_ms(quantile);
-            assert!((found - expected).abs() <= expected * 0.04, "{quantile}: {found}");
-        }
-        assert_eq!((latencies.max_ms(), latencies.count()), (1000.0, 1000));
-    }
-
-    #[test]
-    fn every_latency_lies_in_its_bucket() {
-        for us in (0..100_000).chain([1 << 30, (1 << 36) + 12345]) {
-            let bucket = bucket_of(us);
-            assert!(upper_edge_us(bucket) >= us && (bucket == 0 || upper_edge_us(bucket - 1) < us), "{us}");
-        }
-    }
 }

@@ -2,86 +2,121 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bluetick_core::ConversationId;
 use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
-use crate::BenchError;
-use crate::measure::Usage;
-use crate::scratch::in_scratch;
-use crate::seed::{Chat, always, fill, open, person};
-use crate::talk::{Tally, receive, send};
-use crate::under_test::{ServerUnderTest, connect};
+use crate::bare_log::one_fsync;
+use crate::ground::{Ground, Run};
+use crate::load::{Load, Outcome, dismiss, offer};
+use crate::progress::step;
+use crate::seed::{Chat, always, fill, open};
+use crate::talk::{Sender, Tally, receive};
+use crate::under_test::ServerUnderTest;
 use crate::workload::{Dice, texts};
+use crate::{BenchError, Report};
 
 #[derive(Clone, Debug)]
 pub struct PairsBench {
-    pub directory: PathBuf,
+    pub ground: Ground,
     /// The program to measure.
     pub binary: PathBuf,
     pub pairs: usize,
-    /// Sends of one pair that wait for their ack.
-    pub window: usize,
+    pub load: PairsLoad,
     pub body_bytes: usize,
     pub seconds: u64,
 }
 
-pub fn run(bench: PairsBench) -> Result<(), BenchError> {
-    in_scratch(&bench.directory, 2, measure(&bench))
+#[derive(Clone, Copy, Debug)]
+pub enum PairsLoad {
+    Given(Load),
+    /// Half of what a closed loop with one send of each pair on its way came to.
+    Half,
 }
 
-async fn measure(bench: &PairsBench) -> Result<(), BenchError> {
-    println!(
-        "pairs: {} pairs, window {}, bodies of {} bytes, {} s",
-        bench.pairs, bench.window, bench.body_bytes, bench.seconds
-    );
-    let store = open(&bench.directory)?;
-    let chat = |number| Chat { from: person("sender", number), to: person("receiver", number), messages: 0 };
+/// How long the full rate is looked for, at most.
+const SEARCH_SECONDS: u64 = 5;
+
+pub fn run(bench: PairsBench) -> Result<Report, BenchError> {
+    bench.ground.run(2, measure(&bench))
+}
+
+async fn measure(bench: &PairsBench) -> Result<Report, BenchError> {
+    let mut report = Report::new("pairs")
+        .parameter("pairs", bench.pairs as u64)
+        .parameter("body_bytes", bench.body_bytes as u64)
+        .parameter("seconds", bench.seconds);
+    if let PairsLoad::Given(load) = bench.load {
+        report = load.describe(report);
+    }
+    let mut report = bench.ground.describe(report);
+    let directory = bench.ground.directory();
+    let store = open(directory)?;
+    let run = Run::new();
+    let chat = |number| {
+        let (from, to) =
+            (bench.ground.person(run, "sender", number), bench.ground.person(run, "receiver", number));
+        Chat { from, to, messages: 0 }
+    };
     fill(&store, (0..bench.pairs).map(chat), &always("")).await?;
     store.close().await;
     drop(store);
+    step("measuring one fsync of this disk");
+    let fsync = one_fsync(directory)?;
 
-    let server = ServerUnderTest::start(&bench.binary, &bench.directory).await?;
-    let tally = Arc::new(Tally::default());
-    let mut people = Vec::with_capacity(bench.pairs);
+    let server = ServerUnderTest::start(&bench.binary, directory).await?;
+    step(&format!("the server started in {:.0} ms", server.started_in.as_secs_f64() * 1e3));
+    let received = Arc::new(Tally::default());
+    let bodies = texts(bench.body_bytes, 256, &mut Dice::new(7));
+    let mut senders = Vec::with_capacity(bench.pairs);
+    let mut receiving = JoinSet::new();
     for number in 0..bench.pairs {
         let Chat { from, to, .. } = chat(number);
-        let sender = connect(&server.door, &server.token(&from)?, |_| ()).await?;
-        let receiver = connect(&server.door, &server.token(&to)?, |_| ()).await?;
-        people.push((ConversationId::direct(&from, &to), sender, receiver));
+        let id = ConversationId::direct(&from, &to);
+        let line = server.connect(&from).await?;
+        senders.push(Sender::new(line, id, &bodies[number % bodies.len()]));
+        receiving.spawn(receive(server.connect(&to).await?, id, Arc::clone(&received)));
     }
-    let (cpu, usage) = (server.cpu_seconds(), Usage::now(&bench.directory));
-    let bodies = texts(bench.body_bytes, 256, &mut Dice::new(7));
-    let mut talking = JoinSet::new();
-    for (number, (id, sender, receiver)) in people.into_iter().enumerate() {
-        let body = Arc::clone(&bodies[number % bodies.len()]);
-        talking.spawn(send(sender, id, body, bench.window, Arc::clone(&tally)));
-        talking.spawn(receive(receiver, id, Arc::clone(&tally)));
+    let outcome = match bench.load {
+        PairsLoad::Given(load) => offer(load, bench.seconds, senders, &received, &server, directory).await?.0,
+        PairsLoad::Half => {
+            let seconds = bench.seconds.min(SEARCH_SECONDS);
+            step("looking for the full rate with one send of each pair on its way");
+            let (full, senders) =
+                offer(Load::Window(1), seconds, senders, &received, &server, directory).await?;
+            let full = full.stored_per_second();
+            report.figure("full_rate_per_second", "full rate, one send of each pair on its way", full, "/s");
+            let half = Load::Rate { per_second: (full / 2.0).max(1.0) as u64, bound: 1 };
+            step("offering half of it");
+            offer(half, bench.seconds, senders, &received, &server, directory).await?.0
+        }
+    };
+    dismiss(receiving).await?;
+    outcome.put_into(&mut report);
+    report.latencies("one_fsync", "one fsync of this disk", &fsync);
+    if let PairsLoad::Half = bench.load {
+        put_ratios(&outcome, fsync.quantile_ms(0.5), fsync.quantile_ms(0.99), &mut report);
     }
-    tally.watch(bench.seconds).await;
-    let (acknowledged, delivered) =
-        (tally.acknowledged.load(Ordering::Relaxed), tally.delivered.load(Ordering::Relaxed));
-    let (spent, cpu) = (usage.spent(), server.cpu_seconds() - cpu);
-    tally.stop.store(true, Ordering::Relaxed);
-    // Whoever is still waiting for a frame is let go with its connection.
-    talking.shutdown().await;
-    let seconds = spent.wall.as_secs_f64();
-    let per_million = |cpu: f64| cpu * 1e6 / acknowledged as f64;
-    println!();
-    println!("stored and acknowledged      {:>12.0} /s", acknowledged as f64 / seconds);
-    println!("delivered                    {:>12.0} /s", delivered as f64 / seconds);
-    println!("send to ack                  {}", tally.acks.summary());
-    println!("CPU of the server            {:>12.2} s a million messages", per_million(cpu));
-    println!(
-        "CPU of the bench             {:>12.2} s a million messages",
-        per_million(spent.cpu.as_secs_f64())
+    outcome.costs.put_into(&mut report, "message", outcome.messages());
+    let start = server.started_in.as_secs_f64() * 1e3;
+    report.figure("server_start_ms", "start of the server", start, "ms");
+    server.stop().await?;
+    Ok(report)
+}
+
+fn put_ratios(outcome: &Outcome, fsync_p50_ms: f64, fsync_p99_ms: f64, report: &mut Report) {
+    let ack = outcome.ack_p99_ms();
+    report.figure(
+        "ack_p99_per_fsync_p99_times",
+        "p99 of an ack to p99 of one fsync",
+        ack / fsync_p99_ms,
+        "times",
     );
-    println!(
-        "written to the device        {:>12.0} bytes a message",
-        spent.written_bytes as f64 / acknowledged as f64
+    report.figure(
+        "ack_p99_per_fsync_p50_times",
+        "p99 of an ack to p50 of one fsync",
+        ack / fsync_p50_ms,
+        "times",
     );
-    println!("resident memory, peak        {:>12} bytes", server.peak_bytes());
-    Ok(())
 }

@@ -1,19 +1,22 @@
 //! Everybody comes back at once: devices that each missed some messages connect to a server that was just started.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bluetick_client::Server;
-use bluetick_client::link::{ClientFrame, Frame, Link, ServerFrame};
+use bluetick_client::link::{ClientFrame, Frame, ServerFrame};
 use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
-use crate::BenchError;
-use crate::measure::Latencies;
-use crate::scratch::in_scratch;
+use crate::files::allow_files;
+use crate::ground::Ground;
+use crate::latencies::Latencies;
+use crate::line::Line;
+use crate::progress::step;
 use crate::seed::{Chat, always, fill, open, person};
 use crate::under_test::{ServerUnderTest, client_failed, connect};
+use crate::{BenchError, Report};
 
 #[derive(Clone, Debug)]
 pub struct ReconnectBench {
@@ -24,12 +27,16 @@ pub struct ReconnectBench {
     pub missed: usize,
 }
 
-pub fn run(bench: ReconnectBench) -> Result<(), BenchError> {
-    in_scratch(&bench.directory, 1, measure(&bench))
+pub fn run(bench: ReconnectBench) -> Result<Report, BenchError> {
+    allow_files(bench.devices as u64)?;
+    Ground::bare(bench.directory.clone()).run(1, measure(&bench))
 }
 
-async fn measure(bench: &ReconnectBench) -> Result<(), BenchError> {
-    println!("reconnect: {} devices, {} messages missed by each", bench.devices, bench.missed);
+async fn measure(bench: &ReconnectBench) -> Result<Report, BenchError> {
+    let mut report = Report::new("reconnect")
+        .parameter("devices", bench.devices as u64)
+        .parameter("missed_messages_each", bench.missed as u64);
+    step("storing what was missed");
     let store = open(&bench.directory)?;
     let text = always("see you tomorrow at the station, platform five, bring the keys please");
     let chats = (0..bench.devices).map(|number| Chat {
@@ -46,54 +53,64 @@ async fn measure(bench: &ReconnectBench) -> Result<(), BenchError> {
     for number in 0..bench.devices {
         devices.push(server.token(&person("device", number))?);
     }
-    let (cpu, resident) = (server.cpu_seconds(), server.resident_bytes());
+    step("all devices come back");
+    let resident = server.resident_bytes();
+    let meter = server.meter(&bench.directory).await?;
     let started = Instant::now();
     let caught_up = Arc::new(Latencies::default());
     let mut connecting = JoinSet::new();
     for token in devices {
-        let (door, caught_up) = (server.door.clone(), Arc::clone(&caught_up));
+        let (address, caught_up) = (server.address, Arc::clone(&caught_up));
         connecting.spawn(async move {
-            let received = catch_up(&door, &token).await?;
+            let received = catch_up(address, &token).await?;
             caught_up.record(started.elapsed());
             Ok::<_, BenchError>(received)
         });
     }
     let (mut received, mut held) = (0, Vec::with_capacity(bench.devices));
     while let Some(joined) = connecting.join_next().await {
-        let (messages, link) = joined.map_err(client_failed)??;
+        let (messages, line) = joined.map_err(client_failed)??;
         received += messages;
-        held.push(link);
+        held.push(line);
     }
-    let took = started.elapsed();
+    let costs = meter.read().await?;
     let expected = bench.devices * bench.missed;
     if received != expected {
         return Err(BenchError::Client(format!("{received} messages came instead of {expected}")));
     }
-    println!();
-    println!("messages in the backlogs     {received:>12}");
-    println!("time to the last caught_up   {:>12.2} s", took.as_secs_f64());
-    println!("time to caught_up            {}", caught_up.summary());
-    println!("backlog messages             {:>12.0} /s", received as f64 / took.as_secs_f64());
-    println!("CPU of the server            {:>12.2} s", server.cpu_seconds() - cpu);
-    println!("resident memory, before      {resident:>12} bytes");
-    println!("resident memory, peak        {:>12} bytes, all of them connected", server.peak_bytes());
+    let devices = bench.devices as f64;
+    report.figure("backlog_messages", "messages in the backlogs", received as f64, "");
+    report.figure("all_caught_up_seconds", "time to the last caught_up", costs.seconds, "s");
+    report.figure("sessions_per_second", "connect, hello, caught_up", devices / costs.seconds, "/s");
+    report.figure("backlog_messages_per_second", "backlog messages", received as f64 / costs.seconds, "/s");
+    report.latencies("storm_to_caught_up", "start of the storm to caught_up", &caught_up);
+    costs.put_into(&mut report, "device", bench.devices as u64);
+    report.figure(
+        "server_resident_before_bytes",
+        "resident memory of the server, before",
+        resident as f64,
+        "bytes",
+    );
     drop(held);
-    Ok(())
+    Ok(report)
 }
 
 /// Catches up, acknowledges the last of the messages, and counts them. The connection stays.
-async fn catch_up(door: &Server, token: &str) -> Result<(usize, Link), BenchError> {
-    let (mut messages, mut last): (usize, Option<Frame>) = (0, None);
-    let mut link = connect(door, token, |message| {
+async fn catch_up(to: SocketAddr, token: &str) -> Result<(usize, Line), BenchError> {
+    let (mut messages, mut last) = (0, Vec::new());
+    let mut line = connect(to, None, token, |message| {
         messages += 1;
-        last = Some(message);
+        last.clear();
+        last.extend_from_slice(message);
     })
     .await?;
-    if let Some(ServerFrame::Message(last)) =
-        last.map(|last| last.decode().map_err(client_failed)).transpose()?
-    {
-        let (conversation_id, seq) = (last.conversation_id, last.seq);
-        link.send(&ClientFrame::Delivered { conversation_id, seq }).await.map_err(client_failed)?;
+    if messages > 0 {
+        let frame = Frame::new(String::from_utf8(last).map_err(client_failed)?.into());
+        if let ServerFrame::Message(last) = frame.decode().map_err(client_failed)? {
+            let (conversation_id, seq) = (last.conversation_id, last.seq);
+            line.put(&ClientFrame::Delivered { conversation_id, seq });
+            line.flush().await?;
+        }
     }
-    Ok((messages, link))
+    Ok((messages, line))
 }

@@ -11,7 +11,7 @@ use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use tokio::task::JoinSet;
 
 use crate::BenchError;
-use crate::scratch::settle;
+use crate::error::settle;
 use crate::workload::Dice;
 
 const IN_FLIGHT: usize = 4_096;

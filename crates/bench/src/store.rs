@@ -2,14 +2,11 @@
 //!
 //! Every send is a whole one: membership, dedupe, order, one durable batch, inbox rows, checkpoints.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bluetick_core::ports::{
-    Append, CheckpointReport, CommitReport, Creation, NewConversation, Store, StoreObserver,
-};
+use bluetick_core::ports::{Append, Creation, NewConversation, Store, StoreObserver};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{
     ContentType, ConversationId, MessageId, PageFrom, PageLimit, PageRequest, StoreError, UserId,
@@ -17,16 +14,19 @@ use bluetick_core::{
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use tokio::task::JoinSet;
 
-use crate::BenchError;
-use crate::bare_log::{self, BareLog, BatchSize};
-use crate::measure::{Latencies, Spent, Usage, disk_bytes, resident_bytes};
-use crate::scratch::{in_scratch, settle};
+use crate::bare_log::{self, BareLog, GroupCommit};
+use crate::error::settle;
+use crate::ground::{Ground, Run};
+use crate::latencies::Latencies;
+use crate::measure::{Spent, Usage, disk_bytes, peak_bytes, resident_bytes};
+use crate::progress::{Progress, step};
+use crate::watcher::{Watched, Watcher};
 use crate::workload::{Dice, Popularity, texts};
+use crate::{BenchError, Report};
 
 #[derive(Clone, Debug)]
 pub struct StoreBench {
-    /// An empty or missing directory on the disk to be measured. It is removed at the end.
-    pub directory: PathBuf,
+    pub ground: Ground,
     pub messages: u64,
     pub conversations: usize,
     pub in_flight: usize,
@@ -36,116 +36,88 @@ pub struct StoreBench {
     pub settings: StoreSettings,
 }
 
-/// Collects what the store reports about itself.
-#[derive(Default)]
-struct Watcher {
-    committed: AtomicU64,
-    state: Mutex<Option<Watched>>,
-}
+/// The bare logs are written for so long, at most.
+const BARE_LOG: Duration = Duration::from_secs(10);
 
-struct Watched {
-    batches: Vec<BatchSize>,
-    batch_count: u64,
-    sync: Latencies,
-    checkpoints: Vec<CheckpointReport>,
-}
-
-/// The bare log replays this many batches at the most.
-const REPLAYED_BATCHES: usize = 200_000;
-
-impl Watcher {
-    fn with<T>(&self, act: impl FnOnce(&mut Watched) -> T) -> T {
-        let mut state = self.state.lock().expect("watching does not panic");
-        act(state.get_or_insert_with(|| Watched {
-            batches: Vec::new(),
-            batch_count: 0,
-            sync: Latencies::default(),
-            checkpoints: Vec::new(),
-        }))
-    }
-
-    /// Forgets the preparation and gives what was seen so far.
-    fn take(&self) -> Watched {
-        self.committed.store(0, Ordering::Relaxed);
-        self.with(|_| {});
-        self.state.lock().expect("watching does not panic").take().expect("it was just filled")
-    }
-}
-
-impl StoreObserver for Watcher {
-    fn committed(&self, report: CommitReport) {
-        self.committed.fetch_add(report.messages as u64, Ordering::Relaxed);
-        self.with(|watched| {
-            watched.batch_count += 1;
-            watched.sync.record(report.sync);
-            if watched.batches.len() < REPLAYED_BATCHES {
-                watched.batches.push(BatchSize { messages: report.messages, bytes: report.bytes });
-            }
-        });
-    }
-
-    fn checkpointed(&self, report: CheckpointReport) {
-        self.with(|watched| watched.checkpoints.push(report));
-    }
-}
-
-/// Runs everything and prints as it goes.
-pub fn run(bench: StoreBench) -> Result<(), BenchError> {
+pub fn run(bench: StoreBench) -> Result<Report, BenchError> {
     // One thread sends for everybody; the processors are for the store.
-    in_scratch(&bench.directory, 1, measure(&bench))
+    bench.ground.run(1, measure(&bench))
 }
 
-async fn measure(bench: &StoreBench) -> Result<(), BenchError> {
-    println!(
-        "store: {} messages of {} bytes, {} conversations, {} in flight, in {}",
-        bench.messages,
-        bench.body_bytes,
-        bench.conversations,
-        bench.in_flight,
-        bench.directory.display()
-    );
+async fn measure(bench: &StoreBench) -> Result<Report, BenchError> {
+    let report = Report::new("store")
+        .parameter("messages", bench.messages)
+        .parameter("conversations", bench.conversations as u64)
+        .parameter("in_flight", bench.in_flight as u64)
+        .parameter("body_bytes", bench.body_bytes as u64);
+    let mut report = bench.ground.describe(report);
+    let directory = bench.ground.directory();
     let watcher = Arc::new(Watcher::default());
+    let opening = Instant::now();
     let store = open(bench, &watcher)?;
-    let conversations = Arc::new(found_conversations(&store, bench).await?);
+    let opened = opening.elapsed();
+    step("founding conversations");
+    let conversations = Arc::new(found_conversations(&store, bench, Run::new()).await?);
     watcher.take();
 
-    let usage = Usage::now(&bench.directory);
+    step("sending");
+    let usage = Usage::now(directory);
     let acks = send_all(&store, bench, &conversations, &watcher).await?;
     let sending = usage.spent();
-    let resident = resident_bytes();
-    let usage = Usage::now(&bench.directory);
+    let (resident, peak) = (resident_bytes(), peak_bytes());
+    step("reading");
+    let usage = Usage::now(directory);
     let hot = read_pages(&store, bench, &conversations).await?;
     let hot_spent = usage.spent();
-    let usage = Usage::now(&bench.directory);
+    let usage = Usage::now(directory);
     store.close().await;
     drop(store);
     let closing = usage.spent();
     let watched = watcher.take();
-    let on_disk = disk_bytes(&bench.directory);
-    let in_tables = disk_bytes(&bench.directory.join("tables"));
+    let on_disk = disk_bytes(directory);
+    let in_tables = disk_bytes(&directory.join("tables"));
 
     let reopening = Instant::now();
     let store = open(bench, &watcher)?;
     let reopened = reopening.elapsed();
-    let usage = Usage::now(&bench.directory);
+    let usage = Usage::now(directory);
     let cold = read_pages(&store, bench, &conversations).await?;
     let cold_spent = usage.spent();
     store.close().await;
     drop(store);
 
-    let in_directory = |error| BenchError::Io { path: bench.directory.clone(), error };
-    let limit =
-        bare_log::run(&bench.directory, &watched.batches, Duration::from_secs(10)).map_err(in_directory)?;
-    let results = Results { sending, closing, watched, acks, limit, resident, on_disk, in_tables };
-    results.print(bench);
-    println!("pages, newest 20, hot        {:>12.0} /s", hot as f64 / hot_spent.wall.as_secs_f64());
-    println!("pages, after a restart       {:>12.0} /s", cold as f64 / cold_spent.wall.as_secs_f64());
-    println!("opening after a clean close  {:>12.0} ms", reopened.as_secs_f64() * 1000.0);
-    Ok(())
+    step("writing the same to a bare log");
+    let in_directory = |error| BenchError::Io { path: directory.to_owned(), error };
+    let replayed = bare_log::replay(directory, &watched.batches, BARE_LOG).map_err(in_directory)?;
+    let bytes: usize = watched.batches.iter().map(|batch| batch.bytes).sum();
+    let messages: usize = watched.batches.iter().map(|batch| batch.messages).sum();
+    let record_bytes = bytes.div_ceil(messages.max(1));
+    let group_commit =
+        bare_log::group_commit(directory, bench.in_flight, record_bytes, bench.messages, BARE_LOG).await?;
+    let results = Results {
+        sending,
+        closing,
+        watched,
+        acks,
+        replayed,
+        group_commit,
+        resident,
+        peak,
+        on_disk,
+        in_tables,
+    };
+    results.put_into(bench, &mut report);
+    let per_second = |pages: u64, spent: Spent| pages as f64 / spent.wall.as_secs_f64();
+    report.figure("hot_pages_per_second", "pages, newest 20, hot", per_second(hot, hot_spent), "/s");
+    let cold = per_second(cold, cold_spent);
+    report.figure("reopened_pages_per_second", "pages, newest 20, after a restart", cold, "/s");
+    report.figure("first_open_ms", "opening, at the beginning", opened.as_secs_f64() * 1e3, "ms");
+    report.figure("open_ms", "opening after a clean close", reopened.as_secs_f64() * 1e3, "ms");
+    Ok(report)
 }
 
 fn open(bench: &StoreBench, watcher: &Arc<Watcher>) -> Result<Arc<EmbeddedStore>, BenchError> {
-    let settings = StoreSettings { data_dir: bench.directory.clone(), ..bench.settings.clone() };
+    let settings = StoreSettings { data_dir: bench.ground.directory.clone(), ..bench.settings.clone() };
     let observer: Arc<dyn StoreObserver> = watcher.clone();
     let parts = StoreParts { observer, ..StoreParts::new(settings) };
     Ok(Arc::new(EmbeddedStore::open(parts)?))
@@ -159,8 +131,9 @@ struct Pair {
 async fn found_conversations(
     store: &Arc<EmbeddedStore>,
     bench: &StoreBench,
+    run: Run,
 ) -> Result<Vec<Pair>, BenchError> {
-    let person = |number: usize| -> UserId { format!("user-{number:08}").parse().expect("a short name") };
+    let person = |number: usize| bench.ground.person(run, "user", number);
     let mut pairs = Vec::with_capacity(bench.conversations);
     let mut opening = JoinSet::new();
     for number in 0..bench.conversations {
@@ -225,7 +198,7 @@ async fn send_all(
             Ok::<_, StoreError>(())
         });
     }
-    let mut progress = Progress::new(bench.messages);
+    let (mut progress, mut last, started) = (Progress::new(), 0, Instant::now());
     let mut every_second = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
@@ -233,38 +206,17 @@ async fn send_all(
                 None => break,
                 other => settle(other)?,
             },
-            _ = every_second.tick() => progress.show(watcher.committed.load(Ordering::Relaxed)),
+            _ = every_second.tick() => {
+                let done = watcher.committed.load(Ordering::Relaxed);
+                let (percent, seconds) = (done * 100 / bench.messages.max(1), started.elapsed().as_secs());
+                progress.show(&format!(
+                    "{percent:>3} %  {done} sent in {seconds} s, {} in the last second", done - last
+                ));
+                last = done;
+            }
         }
     }
     Ok(all)
-}
-
-/// One line that counts up on a terminal; a line every ten seconds elsewhere.
-struct Progress {
-    total: u64,
-    last: u64,
-    ticks: u64,
-    started: Instant,
-}
-
-impl Progress {
-    fn new(total: u64) -> Progress {
-        Progress { total, last: 0, ticks: 0, started: Instant::now() }
-    }
-
-    fn show(&mut self, done: u64) {
-        use std::io::IsTerminal;
-        let terminal = std::io::stderr().is_terminal();
-        if self.ticks > 0 && (terminal || self.ticks.is_multiple_of(10)) {
-            let percent = done * 100 / self.total.max(1);
-            let rate = done - self.last;
-            let seconds = self.started.elapsed().as_secs();
-            let end = if terminal { "\r" } else { "\n" };
-            eprint!("{percent:>3} %  {done} sent in {seconds} s, {rate} in the last second   {end}");
-        }
-        self.last = done;
-        self.ticks += 1;
-    }
 }
 
 async fn read_pages(
@@ -309,39 +261,68 @@ struct Results {
     closing: Spent,
     watched: Watched,
     acks: Arc<Latencies>,
-    limit: BareLog,
+    replayed: BareLog,
+    group_commit: GroupCommit,
     resident: u64,
+    peak: u64,
     on_disk: u64,
     in_tables: u64,
 }
 
 impl Results {
-    fn print(&self, bench: &StoreBench) {
+    fn put_into(&self, bench: &StoreBench, report: &mut Report) {
         let messages = bench.messages as f64;
         let rate = messages / self.sending.wall.as_secs_f64();
+        report.figure("stored_per_second", "durable sends", rate, "/s");
+        let limit = self.group_commit.messages_per_second;
+        report.figure("bare_group_commit_per_second", "bare log, same group commit and bytes", limit, "/s");
+        let share = rate * 100.0 / limit;
+        report.figure("share_of_bare_group_commit_percent", "share of that", share, "%");
+        let limit = self.replayed.messages_per_second;
+        report.figure(
+            "bare_replay_per_second",
+            "bare log, same batches without anybody waiting",
+            limit,
+            "/s",
+        );
+        report.figure("share_of_bare_replay_percent", "share of that", rate * 100.0 / limit, "%");
+        report.latencies("send_to_ack", "send to ack", &self.acks);
+        report.latencies("bare_group_commit_to_ack", "send to ack, bare log", &self.group_commit.acks);
+        report.latencies("fsync", "fsync", &self.watched.sync);
+        report.latencies("bare_replay_fsync", "fsync, bare log", &self.replayed.sync);
+        self.put_costs(bench, report);
+    }
+
+    fn put_costs(&self, bench: &StoreBench, report: &mut Report) {
+        let messages = bench.messages as f64;
+        // The last checkpoint is part of what the messages cost.
         let cpu = (self.sending.cpu + self.closing.cpu).as_secs_f64() * 1e6 / messages;
-        let written = (self.sending.written_bytes + self.closing.written_bytes) as f64 / messages;
+        let label = "CPU of the store and the bench";
+        report.figure("cpu_seconds_per_million_messages", label, cpu, "s a million messages");
+        let bare = self.group_commit.cpu_seconds_per_million;
+        let label = "CPU of the bare log with group commit";
+        let key = "bare_group_commit_cpu_seconds_per_million_messages";
+        report.figure(key, label, bare, "s a million messages");
+        let (count, batches) = (self.watched.batch_count as f64, self.watched.batch_count.max(1) as f64);
+        report.figure("acknowledged_messages", "acknowledged", self.acks.count() as f64, "messages");
+        report.figure("fsyncs", "fsyncs of the log", count, "");
+        report.figure("messages_per_fsync", "messages a fsync", messages / batches, "");
+        let bare = self.group_commit.messages_per_fsync;
+        report.figure("bare_group_commit_messages_per_fsync", "messages a fsync, bare log", bare, "");
         let checkpoints = &self.watched.checkpoints;
         let longest = checkpoints.iter().map(|report| report.took).max().unwrap_or_default();
-        println!();
-        println!("durable sends                {rate:>12.0} /s");
-        println!("bare log, same batches       {:>12.0} /s", self.limit.messages_per_second);
-        println!("share of the bare log        {:>12.0} %", rate * 100.0 / self.limit.messages_per_second);
-        println!("CPU, last checkpoint and all {cpu:>12.2} µs a message");
-        println!("ack                          {}", self.acks.summary());
-        println!("sync                         {}", self.watched.sync.summary());
-        println!("sync, bare log               {}", self.limit.sync.summary());
-        println!("acknowledged                 {:>12}", self.acks.count());
-        println!("batches                      {:>12}", self.watched.batch_count);
-        println!("messages a batch             {:>12.1}", messages / self.watched.batch_count as f64);
-        println!(
-            "checkpoints                  {:>12}, the longest {:.1} s",
-            checkpoints.len(),
-            longest.as_secs_f64()
-        );
-        println!("written to the device        {written:>12.0} bytes a message");
-        println!("on disk, tables              {:>12.1} bytes a message", self.in_tables as f64 / messages);
-        println!("on disk, with log and spares {:>12} bytes", self.on_disk);
-        println!("resident memory at the end   {:>12} bytes", self.resident);
+        report.figure("checkpoints", "checkpoints", checkpoints.len() as f64, "");
+        report.figure("longest_checkpoint_seconds", "the longest of them", longest.as_secs_f64(), "s");
+        let written = (self.sending.written_bytes + self.closing.written_bytes) as f64;
+        report.figure("device_written_bytes", "written to the device", written, "bytes");
+        let each = written / messages;
+        report.figure("device_written_bytes_per_message", "written to the device", each, "bytes a message");
+        if bench.ground.stored.messages == 0 {
+            let each = self.in_tables as f64 / messages;
+            report.figure("table_bytes_per_message", "on disk, tables", each, "bytes a message");
+        }
+        report.figure("disk_bytes", "on disk, with log and spares", self.on_disk as f64, "bytes");
+        report.figure("resident_bytes", "resident memory at the end", self.resident as f64, "bytes");
+        report.figure("peak_resident_bytes", "resident memory, peak", self.peak as f64, "bytes");
     }
 }

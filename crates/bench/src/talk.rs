@@ -6,98 +6,244 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bluetick_client::link::{ClientFrame, FrameKind, Link, SendFrame};
+use bluetick_client::link::{ClientFrame, SendFrame};
 use bluetick_core::{ConversationId, MessageId, Seq};
+use tokio::task::JoinSet;
 
 use crate::BenchError;
-use crate::measure::Latencies;
+use crate::latencies::Latencies;
+use crate::line::{Kind, Line};
+use crate::progress::Progress;
+use crate::schedule::Pacer;
 use crate::under_test::client_failed;
 
-/// A receiver says `delivered` after so many messages, and when nothing more is waiting.
+/// A receiver says `delivered` after so many messages.
 const ACK_EVERY: u64 = 16;
 /// A UUIDv7 but for its last digits, which count.
-const MESSAGE_IDS: u128 = 0x0199_c0de_0000_7000_8000_0000_0000_0000;
+const FIRST_MESSAGE_ID: u128 = 0x0199_c0de_0000_7000_8000_0000_0000_0000;
+const COUNTING_DIGITS: usize = 12;
 
 /// What all of them count together.
 #[derive(Default)]
 pub struct Tally {
     pub acknowledged: AtomicU64,
     pub delivered: AtomicU64,
-    pub stop: AtomicBool,
+    /// From the moment a message was written, or, in an open loop, from the moment it was due.
     pub acks: Latencies,
+    /// In an open loop: from the moment a message was due until it was written.
+    pub lateness: Latencies,
+    stop: AtomicBool,
 }
 
 impl Tally {
-    /// Shows what is counted, once a second, until the time is over.
-    pub async fn watch(&self, seconds: u64) {
+    /// Shows what is counted, here and by the receivers, once a second, until the time is over. An error of anybody ends it early.
+    pub async fn watch<T: 'static>(
+        &self,
+        seconds: u64,
+        received: &Tally,
+        talking: &mut JoinSet<Result<T, BenchError>>,
+    ) -> Result<(), BenchError> {
+        let mut progress = Progress::new();
+        let started = Instant::now();
         for second in 1..=seconds {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let (acknowledged, delivered) = (&self.acknowledged, &self.delivered);
-            eprint!(
-                "{second:>3} s  {} acknowledged, {} delivered   \r",
-                acknowledged.load(Ordering::Relaxed),
-                delivered.load(Ordering::Relaxed)
-            );
-        }
-        eprintln!();
-    }
-}
-
-/// Keeps `window` sends on their way.
-pub async fn send(
-    link: Link,
-    conversation_id: ConversationId,
-    body: Arc<str>,
-    window: usize,
-    tally: Arc<Tally>,
-) -> Result<(), BenchError> {
-    let (mut sender, mut receiver) = link.split();
-    let mut waiting = VecDeque::with_capacity(window);
-    let mut number = 0u128;
-    loop {
-        while waiting.len() < window && !tally.stop.load(Ordering::Relaxed) {
-            number += 1;
-            let message_id = MessageId::Uuid((MESSAGE_IDS | number).to_be_bytes());
-            let frame = ClientFrame::Send(SendFrame::text(conversation_id, message_id, &body));
-            sender.feed(&frame).await.map_err(client_failed)?;
-            waiting.push_back(Instant::now());
-        }
-        sender.flush().await.map_err(client_failed)?;
-        let frame = receiver.next().await.map_err(client_failed)?;
-        match frame.kind() {
-            FrameKind::Ack => {
-                // Acks come in the order of the sends.
-                if let Some(sent) = waiting.pop_front() {
-                    tally.acks.record(sent.elapsed());
+            let until = tokio::time::Instant::from_std(started + Duration::from_secs(second));
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                Some(ended) = talking.join_next() => {
+                    ended.map_err(client_failed)??;
+                    return Err(client_failed("somebody left before the end"));
                 }
-                tally.acknowledged.fetch_add(1, Ordering::Relaxed);
             }
-            // In a group, others write too.
-            FrameKind::Message => {
-                tally.delivered.fetch_add(1, Ordering::Relaxed);
+            let (acknowledged, delivered) = (self.counts().0, self.counts().1 + received.counts().1);
+            progress.show(&format!("{second:>3} s  {acknowledged} acknowledged, {delivered} delivered"));
+        }
+        Ok(())
+    }
+
+    /// Acknowledged and delivered so far.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.acknowledged.load(Ordering::Relaxed), self.delivered.load(Ordering::Relaxed))
+    }
+
+    /// Senders of a closed loop finish what they have begun.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn acknowledge(&self, count: u64) {
+        self.acknowledged.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// A send frame of which only the id changes from message to message.
+struct Template {
+    json: Vec<u8>,
+    digits_at: usize,
+}
+
+impl Template {
+    fn new(conversation_id: ConversationId, body: &str) -> Template {
+        let message_id = MessageId::Uuid(FIRST_MESSAGE_ID.to_be_bytes());
+        let spelled = message_id.to_string();
+        let json = ClientFrame::Send(SendFrame::text(conversation_id, message_id, body)).encode();
+        let id_at = json.find(&spelled).expect("a send frame holds its message_id");
+        Template { digits_at: id_at + spelled.len() - COUNTING_DIGITS, json: json.into_bytes() }
+    }
+
+    fn numbered(&mut self, number: u64) -> &[u8] {
+        let digits = &mut self.json[self.digits_at..self.digits_at + COUNTING_DIGITS];
+        for (place, digit) in digits.iter_mut().rev().enumerate() {
+            *digit = b"0123456789abcdef"[(number >> (4 * place)) as usize & 15];
+        }
+        &self.json
+    }
+}
+
+pub struct Sender {
+    line: Line,
+    template: Template,
+    number: u64,
+}
+
+/// What came in with one reading.
+#[derive(Default)]
+struct Came {
+    messages: u64,
+    acks: u64,
+    error: Option<String>,
+}
+
+impl Came {
+    fn see(&mut self, kind: Kind, json: &[u8]) {
+        match kind {
+            Kind::Message => self.messages += 1,
+            Kind::Ack => self.acks += 1,
+            Kind::Error => self.error = Some(String::from_utf8_lossy(json).into_owned()),
+            Kind::CaughtUp | Kind::Other => {}
+        }
+    }
+
+    /// Acks come in the order of the sends.
+    fn count(self, waiting: &mut VecDeque<Instant>, tally: &Tally) -> Result<(), BenchError> {
+        if let Some(error) = self.error {
+            return Err(client_failed(error));
+        }
+        if self.acks > 0 {
+            let now = Instant::now();
+            for since in waiting.drain(..waiting.len().min(self.acks as usize)) {
+                tally.acks.record(now.saturating_duration_since(since));
             }
-            FrameKind::Error => return Err(client_failed(frame.text())),
-            _ => {}
+            tally.acknowledge(self.acks);
+        }
+        // In a group, others write too.
+        if self.messages > 0 {
+            tally.delivered.fetch_add(self.messages, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Sender {
+    pub fn new(line: Line, conversation_id: ConversationId, body: &str) -> Sender {
+        Sender { line, template: Template::new(conversation_id, body), number: 0 }
+    }
+
+    fn put_next(&mut self) {
+        self.number += 1;
+        self.line.put_text(self.template.numbered(self.number));
+    }
+
+    /// A closed loop: keeps `window` sends on their way until it is stopped, and waits for the last acks.
+    pub async fn keep_window(mut self, window: usize, tally: Arc<Tally>) -> Result<Sender, BenchError> {
+        let mut waiting = VecDeque::with_capacity(window);
+        loop {
+            if !tally.stop.load(Ordering::Relaxed) {
+                let now = Instant::now();
+                while waiting.len() < window {
+                    self.put_next();
+                    waiting.push_back(now);
+                }
+                self.line.flush().await?;
+            } else if waiting.is_empty() {
+                return Ok(self);
+            }
+            let mut came = Came::default();
+            self.line.frames(|kind, json| came.see(kind, json)).await?;
+            came.count(&mut waiting, &tally)?;
+        }
+    }
+
+    /// An open loop: sends what is due, `bound` unanswered ones at the most, until it is stopped.
+    pub async fn keep_pace(
+        mut self,
+        place: usize,
+        bound: usize,
+        pacer: Arc<Pacer>,
+        tally: Arc<Tally>,
+    ) -> Result<Sender, BenchError> {
+        let mut waiting = VecDeque::with_capacity(bound);
+        let mut sent = 0;
+        loop {
+            if pacer.is_stopped() {
+                if waiting.is_empty() {
+                    return Ok(self);
+                }
+            } else if sent < pacer.due_count(place) && waiting.len() < bound {
+                let now = Instant::now();
+                while sent < pacer.due_count(place) && waiting.len() < bound {
+                    let due = pacer.due(place, sent);
+                    tally.lateness.record(now.saturating_duration_since(due));
+                    self.put_next();
+                    waiting.push_back(due);
+                    sent += 1;
+                }
+                self.line.flush().await?;
+            }
+            let mut came = Came::default();
+            tokio::select! {
+                biased;
+                read = self.line.frames(|kind, json| came.see(kind, json)) => read?,
+                () = pacer.more(place) => {}
+            }
+            came.count(&mut waiting, &tally)?;
         }
     }
 }
 
+/// Receives and acknowledges until it is dropped.
 pub async fn receive(
-    mut link: Link,
+    mut line: Line,
     conversation_id: ConversationId,
     tally: Arc<Tally>,
 ) -> Result<(), BenchError> {
-    let mut count = 0;
+    let (mut count, mut acknowledged) = (0, 0);
     loop {
-        let frame = link.next().await.map_err(client_failed)?;
-        if frame.kind() != FrameKind::Message {
-            continue;
+        let mut came = Came::default();
+        line.frames(|kind, json| came.see(kind, json)).await?;
+        count += came.messages;
+        came.count(&mut VecDeque::new(), &tally)?;
+        if count >= acknowledged + ACK_EVERY {
+            while count >= acknowledged + ACK_EVERY {
+                acknowledged += ACK_EVERY;
+                line.put(&ClientFrame::Delivered { conversation_id, seq: Seq::new(acknowledged) });
+            }
+            line.flush().await?;
         }
-        count += 1;
-        tally.delivered.fetch_add(1, Ordering::Relaxed);
-        if count % ACK_EVERY == 0 {
-            let ack = ClientFrame::Delivered { conversation_id, seq: Seq::new(count) };
-            link.send(&ack).await.map_err(client_failed)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_numbered_template_is_what_the_client_would_send() {
+        let conversation_id = ConversationId::group([7; 15]);
+        let mut template = Template::new(conversation_id, "see you");
+        for number in [1, 0xabc, 0xffff_ffff_ffff] {
+            let message_id = MessageId::Uuid((FIRST_MESSAGE_ID | u128::from(number)).to_be_bytes());
+            let frame = ClientFrame::Send(SendFrame::text(conversation_id, message_id, "see you"));
+            assert_eq!(String::from_utf8_lossy(template.numbered(number)), frame.encode());
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The server that is measured: this same program as a child process, on a store of its own, and clients that talk to
-//! it.
+//! The server that is measured: this same program as a child process, on a store of its own, and what it costs.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bluetick_auth::{AuthSettings, Tokens};
 use bluetick_client::Server;
-use bluetick_client::link::{ClientFrame, Frame, FrameKind, Link};
+use bluetick_client::link::ClientFrame;
 use bluetick_core::UserId;
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::{Clock, SystemClock};
@@ -16,14 +16,21 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::BenchError;
+use crate::line::{Kind, Line};
+use crate::measure::{Usage, status_bytes};
+use crate::pages::PageLine;
+use crate::report::Report;
 
-const START: Duration = Duration::from_secs(60);
-const TOKEN_TTL: Duration = Duration::from_secs(3_600);
+const START: Duration = Duration::from_secs(600);
+const TOKEN_TTL: Duration = Duration::from_secs(24 * 3_600);
 
 pub struct ServerUnderTest {
     child: Child,
-    /// Where it listens.
+    pub address: SocketAddr,
+    /// The same for the client library.
     pub door: Server,
+    /// From the start of the process until it served.
+    pub started_in: Duration,
     tokens: Tokens,
 }
 
@@ -50,6 +57,7 @@ impl ServerUnderTest {
         // The first to come makes the signing key; the server then finds it.
         let tokens =
             Tokens::open(&AuthSettings::default(), directory, &SystemRandom).map_err(server_failed)?;
+        let started = Instant::now();
         let mut child = Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(directory)
@@ -70,10 +78,12 @@ impl ServerUnderTest {
             let line = line.map_err(server_failed)?;
             let line = line.ok_or_else(|| server_failed("it ended before it served"))?;
             if let Some((_, rest)) = line.split_once("http://") {
-                let address = rest.split('/').next().unwrap_or(rest);
-                let url = format!("http://{address}").parse().map_err(server_failed)?;
+                let started_in = started.elapsed();
+                let authority = rest.split('/').next().unwrap_or(rest).trim();
+                let address = authority.parse().map_err(server_failed)?;
+                let url = format!("http://{authority}").parse().map_err(server_failed)?;
                 let door = Server::new(url).map_err(server_failed)?;
-                return Ok(ServerUnderTest { child, door, tokens });
+                return Ok(ServerUnderTest { child, address, door, started_in, tokens });
             }
         }
     }
@@ -90,14 +100,19 @@ impl ServerUnderTest {
         Ok(self.tokens.mint(user, TOKEN_TTL, SystemClock.now()).map_err(client_failed)?.token)
     }
 
-    fn proc_file(&self, name: &str) -> String {
-        let path = Path::new("/proc").join(self.child.id().unwrap_or(0).to_string()).join(name);
-        std::fs::read_to_string(path).unwrap_or_default()
+    /// As that user: connects and says hello; returns at `caught_up`.
+    pub async fn connect(&self, user: &UserId) -> Result<Line, BenchError> {
+        connect(self.address, None, &self.token(user)?, |_| ()).await
+    }
+
+    fn process(&self) -> String {
+        self.child.id().unwrap_or(0).to_string()
     }
 
     /// Processor time so far.
     pub fn cpu_seconds(&self) -> f64 {
-        let stat = self.proc_file("stat");
+        let path = Path::new("/proc").join(self.process()).join("stat");
+        let stat = std::fs::read_to_string(path).unwrap_or_default();
         let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let fields: Vec<f64> = after_name.split_whitespace().filter_map(|field| field.parse().ok()).collect();
         // User and system time, in ticks of 10 ms; the state before them is a letter and not counted here.
@@ -105,31 +120,130 @@ impl ServerUnderTest {
     }
 
     pub fn resident_bytes(&self) -> u64 {
-        self.status_bytes("VmRSS:")
+        status_bytes(&self.process(), "VmRSS:")
     }
 
     pub fn peak_bytes(&self) -> u64 {
-        self.status_bytes("VmHWM:")
+        status_bytes(&self.process(), "VmHWM:")
     }
 
-    fn status_bytes(&self, field: &str) -> u64 {
-        let status = self.proc_file("status");
-        let line = status.lines().find_map(|line| line.strip_prefix(field));
-        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+    /// What it has counted itself.
+    async fn counters(&self) -> Result<Counters, BenchError> {
+        let mut line = PageLine::open(self.address, String::new()).await?;
+        let text = String::from_utf8_lossy(line.get("/metrics").await?).into_owned();
+        let value = |name: &str| {
+            let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+            found.ok_or_else(|| server_failed(format_args!("it does not count {name}")))
+        };
+        Ok(Counters {
+            fsyncs: value("bluetick_fsync_seconds_count ")?,
+            checkpoints: value("bluetick_checkpoint_seconds_count ")?,
+        })
+    }
+
+    /// Counts costs from now on; `directory` says which device is watched.
+    pub async fn meter(&self, directory: &Path) -> Result<Meter<'_>, BenchError> {
+        let counters = self.counters().await?;
+        Ok(Meter { server: self, counters, cpu_seconds: self.cpu_seconds(), usage: Usage::now(directory) })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Counters {
+    fsyncs: f64,
+    checkpoints: f64,
+}
+
+pub struct Meter<'a> {
+    server: &'a ServerUnderTest,
+    counters: Counters,
+    cpu_seconds: f64,
+    usage: Usage,
+}
+
+/// What was spent while a meter ran.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    pub seconds: f64,
+    pub server_cpu_seconds: f64,
+    pub bench_cpu_seconds: f64,
+    fsyncs: f64,
+    checkpoints: f64,
+    written_bytes: u64,
+    server_peak_bytes: u64,
+}
+
+impl Meter<'_> {
+    pub async fn read(&self) -> Result<Costs, BenchError> {
+        let (spent, cpu) = (self.usage.spent(), self.server.cpu_seconds());
+        let counters = self.server.counters().await?;
+        Ok(Costs {
+            seconds: spent.wall.as_secs_f64(),
+            server_cpu_seconds: cpu - self.cpu_seconds,
+            bench_cpu_seconds: spent.cpu.as_secs_f64(),
+            fsyncs: counters.fsyncs - self.counters.fsyncs,
+            checkpoints: counters.checkpoints - self.counters.checkpoints,
+            written_bytes: spent.written_bytes,
+            server_peak_bytes: self.server.peak_bytes(),
+        })
+    }
+}
+
+impl Costs {
+    /// The rows that every workload over the network has. `one` is what is counted: a message, a page.
+    pub fn put_into(&self, report: &mut Report, one: &str, count: u64) {
+        let count = count.max(1) as f64;
+        let mut processor = |whose: &str, seconds: f64| {
+            let key = format!("{whose}_cpu_seconds_per_million_{}", plural(one));
+            let label = format!("CPU of the {whose}");
+            report.figure(key, label, seconds * 1e6 / count, &format!("s a million {}", plural(one)));
+        };
+        processor("server", self.server_cpu_seconds);
+        processor("bench", self.bench_cpu_seconds);
+        report.figure("fsyncs", "fsyncs of the log", self.fsyncs, "");
+        report.figure("checkpoints", "checkpoints", self.checkpoints, "");
+        report.figure("device_written_bytes", "written to the device", self.written_bytes as f64, "bytes");
+        let each = self.written_bytes as f64 / count;
+        report.figure(
+            format!("device_written_bytes_per_{one}"),
+            "written to the device",
+            each,
+            &format!("bytes a {one}"),
+        );
+        let peak = self.server_peak_bytes as f64;
+        report.figure("server_peak_resident_bytes", "resident memory of the server, peak", peak, "bytes");
+    }
+}
+
+fn plural(one: &str) -> String {
+    match one.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{one}s"),
     }
 }
 
 /// Connects and says hello. Gives each message of the backlog to `visit`; returns at `caught_up`.
-pub async fn connect(door: &Server, token: &str, mut visit: impl FnMut(Frame)) -> Result<Link, BenchError> {
-    let mut link = Link::open(door).await.map_err(client_failed)?;
-    let hello = ClientFrame::Hello { token, device_id: None, positions: BTreeMap::new() };
-    link.send(&hello).await.map_err(client_failed)?;
-    loop {
-        let frame = link.next().await.map_err(client_failed)?;
-        match frame.kind() {
-            FrameKind::Message => visit(frame),
-            FrameKind::CaughtUp => return Ok(link),
-            _ => {}
+pub async fn connect(
+    to: SocketAddr,
+    from: Option<SocketAddr>,
+    token: &str,
+    mut visit: impl FnMut(&[u8]),
+) -> Result<Line, BenchError> {
+    let mut line = Line::open(to, from).await?;
+    line.put(&ClientFrame::Hello { token, device_id: None, positions: BTreeMap::new() });
+    line.flush().await?;
+    let (mut caught_up, mut refused) = (false, None);
+    while !caught_up {
+        line.frames(|kind, json| match kind {
+            Kind::Message => visit(json),
+            Kind::CaughtUp => caught_up = true,
+            Kind::Error => refused = Some(String::from_utf8_lossy(json).into_owned()),
+            Kind::Ack | Kind::Other => {}
+        })
+        .await?;
+        if let Some(refused) = refused {
+            return Err(client_failed(refused));
         }
     }
+    Ok(line)
 }

@@ -1,6 +1,7 @@
 //! The command line: what may be said and what it teaches. What is then done belongs to `commands`.
 
 mod archive;
+mod bench;
 mod health;
 mod hot;
 mod migrate;
@@ -15,6 +16,10 @@ use bluetick_core::UserId;
 use clap::{Args, Parser, Subcommand};
 
 pub use self::archive::{ArchiveCommand, ConsentArgs, EraseCommand, OutputArgs};
+pub use self::bench::{
+    BenchArchiveArgs, BenchArgs, BenchCommand, BenchGroupArgs, BenchHistoryArgs, BenchIdleArgs,
+    BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs, RateArgs, ScratchArgs, StoredArgs,
+};
 pub use self::health::HealthArgs;
 pub use self::hot::HotArgs;
 pub use self::migrate::MigrateArgs;
@@ -66,8 +71,7 @@ pub enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Measure how fast Bluetick is on this machine
-    #[command(subcommand)]
-    Bench(BenchCommand),
+    Bench(Box<BenchArgs>),
     /// Ask a server on this machine whether it takes work
     Health(HealthArgs),
     /// Work out what a fleet needs and what it costs
@@ -289,179 +293,6 @@ settings. 2: it would not, and standard error says why.
 Examples:
   bluetick config check
   bluetick config check --config /etc/bluetick.toml";
-
-#[derive(Debug, Subcommand)]
-pub enum BenchCommand {
-    /// The embedded store alone: durable sends, pages, bytes, processor time
-    #[command(after_help = BENCH_STORE_HELP)]
-    Store(BenchStoreArgs),
-    /// The embedded store: pages of a short and of a long inbox, marks, receipts of a large group, bytes on disk
-    Inbox(BenchInboxArgs),
-    /// A server of its own, and devices that come back all at once after they missed messages
-    Reconnect(BenchReconnectArgs),
-    /// A server of its own, and pairs of people over WebSockets: one sends, the other receives and acknowledges
-    Pairs(BenchPairsArgs),
-    /// A server of its own, and one group whose members are all connected: a few write, all others receive
-    Group(BenchGroupArgs),
-    /// A server of its own, and readers of the newest page of random conversations, over HTTP
-    History(BenchHistoryArgs),
-    /// A server of its own, and connections that do nothing: connect rate, bytes of memory each
-    Idle(BenchIdleArgs),
-    /// A server of its own, and old messages that move to an archive in a directory: pages before and after, bytes, pace
-    Archive(BenchArchiveArgs),
-}
-
-#[derive(Args, Debug)]
-pub struct BenchGroupArgs {
-    /// How many members, all of them connected
-    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    pub members: u32,
-    /// How many of them send
-    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub senders: u32,
-    /// How many sends of each sender wait for their ack at any time
-    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub window: u32,
-    /// The size of a message's text
-    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub body: u32,
-    /// How long
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub seconds: u64,
-    /// Where to write: an empty or new directory on the disk to measure; removed at the end
-    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
-    pub dir: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub struct BenchHistoryArgs {
-    /// How many conversations
-    #[arg(long, value_name = "COUNT", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub conversations: u32,
-    /// How many messages each has
-    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub messages: u32,
-    /// How many read at a time
-    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub readers: u32,
-    /// How long
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub seconds: u64,
-    /// Where to write: an empty or new directory on the disk to measure; removed at the end
-    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
-    pub dir: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub struct BenchArchiveArgs {
-    /// How many conversations
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub conversations: u32,
-    /// How many messages each has
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(22..=1_000_000))]
-    pub messages: u32,
-    /// How many read pages at a time
-    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub readers: u32,
-    /// How long each measurement takes
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub seconds: u64,
-    /// Where to write: an empty or new directory on the disk to measure; removed at the end
-    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
-    pub dir: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub struct BenchIdleArgs {
-    /// How many connections are held; each needs an open file on both sides
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=28_000))]
-    pub connections: u32,
-    /// Where the server keeps its data: an empty or new directory; removed at the end
-    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
-    pub dir: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub struct BenchPairsArgs {
-    /// How many pairs
-    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub pairs: u32,
-    /// How many sends of each pair wait for their ack at any time
-    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub window: u32,
-    /// The size of a message's text
-    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub body: u32,
-    /// How long
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub seconds: u64,
-    /// Where to write: an empty or new directory on the disk to measure; removed at the end
-    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
-    pub dir: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub struct BenchInboxArgs {
-    /// How many conversations the long inbox has; the short one has 20
-    #[arg(long, value_name = "COUNT", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(20..=1_000_000))]
-    pub conversations: u32,
-    /// How long each measurement takes
-    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
-    pub seconds: u64,
-    /// How many marks wait for the disk at any time
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub in_flight: u32,
-    /// Where to write: an empty or new directory on the disk to measure; removed at the end
-    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
-    pub dir: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub struct BenchReconnectArgs {
-    /// How many devices come back
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
-    pub devices: u32,
-    /// How many messages each has missed
-    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_000))]
-    pub missed: u32,
-    /// Where to write: an empty or new directory; removed at the end
-    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
-    pub dir: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub struct BenchStoreArgs {
-    /// How many messages are sent
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub messages: u64,
-    /// To how many conversations; a few are popular, most are quiet (zipf)
-    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    pub conversations: u32,
-    /// How many sends are waiting for their acknowledgement at any time
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=60_000))]
-    pub in_flight: u32,
-    /// The size of a message's text
-    #[arg(long, value_name = "BYTES", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub body: u32,
-    /// How long pages are read, once hot and once after a restart; 0 leaves it out
-    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
-    pub read_seconds: u64,
-    /// store.checkpoint_bytes for this run
-    #[arg(long, value_name = "BYTES")]
-    pub checkpoint_bytes: Option<u64>,
-    /// Where to write: an empty or new directory on the disk to measure; removed at the end
-    #[arg(long, value_name = "DIR", default_value = "./bluetick-bench")]
-    pub dir: PathBuf,
-}
-
-const BENCH_STORE_HELP: &str = "\
-Each send is a whole one: membership, duplicate check, order, one synced batch, inbox rows, checkpoints.
-The same batches are then written to a bare file and synced, as the limit of this disk.
-
-Examples:
-  bluetick bench store
-  bluetick bench store --in-flight 1 --messages 20000        what a lone sender waits for
-  bluetick bench store --messages 10000000 --dir /data/bench   longer, on another disk";
 
 fn parse_time(text: &str) -> Result<Duration, String> {
     let expected = || "expected a whole number with a unit, such as 90s, 15m, 1h or 7d".to_owned();

@@ -26,6 +26,10 @@ use rustix::fs::Mode;
 
 use crate::cli::{Cli, Command};
 
+/// A quarter less processor time a message than with the system's own, and memory that is given back after a storm.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     // What people wrote lies in files of the store, of the archive and of `bluetick chat`: nobody else may look.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
@@ -38,7 +42,7 @@ fn main() -> ExitCode {
         Command::Token(arguments) => commands::token::run(arguments),
         Command::Chat(arguments) => commands::chat::run(arguments),
         Command::Config(command) => commands::config::run(command),
-        Command::Bench(command) => commands::bench::run(command),
+        Command::Bench(arguments) => commands::bench::run(arguments),
         Command::Health(arguments) => commands::health::run(arguments),
         Command::Plan(arguments) => commands::plan::run(arguments),
         Command::Tables(command) => commands::tables::run(command),

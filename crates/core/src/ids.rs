@@ -83,17 +83,31 @@ impl MessageId {
             None => MessageId::Text(text.into()),
         }
     }
+
+    /// The text of [`MessageId::Uuid`], in ASCII, for writers that have no use for a formatter.
+    pub fn spelled_uuid(bytes: &[u8; 16]) -> [u8; UUID_TEXT_LENGTH] {
+        let mut text = [b'-'; UUID_TEXT_LENGTH];
+        for (place, byte) in UUID_PLACES.into_iter().zip(bytes) {
+            text[place] = HEX[usize::from(byte >> 4)];
+            text[place + 1] = HEX[usize::from(byte & 15)];
+        }
+        text
+    }
 }
 
 impl FromStr for MessageId {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<MessageId, InvalidId> {
+        // Nearly all ids are UUIDs, which are visible ASCII and nobody's prefix.
+        if let Some(bytes) = parse_uuid(text) {
+            return Ok(MessageId::Uuid(bytes));
+        }
         let length_fits = (1..=MessageId::MAX_BYTES).contains(&text.len());
         if !length_fits || !text.bytes().all(|b| b.is_ascii_graphic()) || text.starts_with(SYSTEM_PREFIX) {
             return Err(InvalidId::Message);
         }
-        Ok(MessageId::from_stored(text))
+        Ok(MessageId::Text(text.into()))
     }
 }
 
@@ -102,16 +116,7 @@ impl fmt::Display for MessageId {
         match self {
             MessageId::Text(text) => f.write_str(text),
             MessageId::Uuid(bytes) => {
-                let mut text = [b'-'; 36];
-                let mut at = 0;
-                for (index, byte) in bytes.iter().enumerate() {
-                    if matches!(index, 4 | 6 | 8 | 10) {
-                        at += 1;
-                    }
-                    text[at] = HEX[usize::from(byte >> 4)];
-                    text[at + 1] = HEX[usize::from(byte & 15)];
-                    at += 2;
-                }
+                let text = MessageId::spelled_uuid(bytes);
                 f.write_str(std::str::from_utf8(&text).expect("hex digits and hyphens are ASCII"))
             }
         }
@@ -120,37 +125,47 @@ impl fmt::Display for MessageId {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
+const UUID_TEXT_LENGTH: usize = 36;
+/// Where the two digits of each byte of a UUID are; hyphens lie in between.
+const UUID_PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
 /// Only the canonical spelling (lower case, hyphens in place) counts, so that the text can be given back as it was.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    let text = text.as_bytes();
-    if text.len() != 36 || [8, 13, 18, 23].iter().any(|&at| text[at] != b'-') {
+    let text: &[u8; UUID_TEXT_LENGTH] = text.as_bytes().try_into().ok()?;
+    if [8, 13, 18, 23].iter().any(|&at| text[at] != b'-') {
         return None;
     }
     let mut bytes = [0; 16];
-    let mut at = 0;
-    for byte in &mut bytes {
-        if text[at] == b'-' {
-            at += 1;
-        }
-        *byte = (hex_digit(text[at])? << 4) | hex_digit(text[at + 1])?;
-        at += 2;
+    let mut seen = 0;
+    for (place, byte) in UUID_PLACES.into_iter().zip(&mut bytes) {
+        let (high, low) = (HEX_VALUES[usize::from(text[place])], HEX_VALUES[usize::from(text[place + 1])]);
+        seen |= high | low;
+        *byte = (high << 4) | (low & 15);
     }
-    Some(bytes)
+    (seen < NO_DIGIT).then_some(bytes)
 }
 
-fn hex_digit(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
+/// What each byte is worth as a digit; [`NO_DIGIT`] where it is none.
+const fn values_of(digits: &[u8]) -> [u8; 256] {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < digits.len() {
+        values[digits[value] as usize] = value as u8;
+        value += 1;
     }
+    values
 }
+
+/// A bit that no digit has, so that a whole text of digits is checked by one comparison at its end.
+const NO_DIGIT: u8 = 0x80;
+static HEX_VALUES: [u8; 256] = values_of(HEX);
 
 /// A conversation: its kind, then 120 bits. Spelled `d` or `g` and 24 characters of base 32.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConversationId([u8; 16]);
 
 const BASE32: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+static BASE32_VALUES: [u8; 256] = values_of(BASE32);
 const CONVERSATION_TEXT_LENGTH: usize = 25;
 
 impl ConversationId {
@@ -195,20 +210,24 @@ impl ConversationId {
     pub fn from_bytes(bytes: [u8; 16]) -> Option<ConversationId> {
         matches!(bytes[0], b'd' | b'g').then_some(ConversationId(bytes))
     }
+
+    /// Its text, in ASCII, for writers that have no use for a formatter.
+    pub fn spelled(&self) -> [u8; CONVERSATION_TEXT_LENGTH] {
+        let mut text = [0; CONVERSATION_TEXT_LENGTH];
+        text[0] = self.0[0];
+        for (five, eight) in self.0[1..].chunks_exact(5).zip(text[1..].chunks_exact_mut(8)) {
+            let bits = five.iter().fold(0u64, |bits, &byte| (bits << 8) | u64::from(byte));
+            for (place, digit) in eight.iter_mut().enumerate() {
+                *digit = BASE32[((bits >> (35 - 5 * place)) & 31) as usize];
+            }
+        }
+        text
+    }
 }
 
 impl fmt::Display for ConversationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0; CONVERSATION_TEXT_LENGTH];
-        text[0] = self.0[0];
-        for (group, five) in self.0[1..].chunks_exact(5).enumerate() {
-            let bits = five.iter().fold(0u64, |bits, &byte| (bits << 8) | u64::from(byte));
-            for place in 0..8 {
-                let digit = (bits >> (35 - 5 * place)) & 31;
-                text[1 + group * 8 + place] = BASE32[usize::try_from(digit).expect("five bits")];
-            }
-        }
-        f.write_str(std::str::from_utf8(&text).expect("base 32 is ASCII"))
+        f.write_str(std::str::from_utf8(&self.spelled()).expect("base 32 is ASCII"))
     }
 }
 
@@ -222,19 +241,22 @@ impl FromStr for ConversationId {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<ConversationId, InvalidId> {
-        let text = text.as_bytes();
-        if text.len() != CONVERSATION_TEXT_LENGTH {
-            return Err(InvalidId::Conversation);
-        }
+        let text: &[u8; CONVERSATION_TEXT_LENGTH] =
+            text.as_bytes().try_into().map_err(|_| InvalidId::Conversation)?;
         let mut bytes = [0; 16];
         bytes[0] = text[0];
-        for (group, eight) in text[1..].chunks_exact(8).enumerate() {
+        let mut seen = 0;
+        for (eight, five) in text[1..].chunks_exact(8).zip(bytes[1..].chunks_exact_mut(5)) {
             let mut bits = 0u64;
-            for digit in eight {
-                let value = BASE32.iter().position(|known| known == digit).ok_or(InvalidId::Conversation)?;
-                bits = (bits << 5) | value as u64;
+            for &digit in eight {
+                let value = BASE32_VALUES[usize::from(digit)];
+                seen |= value;
+                bits = (bits << 5) | u64::from(value);
             }
-            bytes[1 + group * 5..6 + group * 5].copy_from_slice(&bits.to_be_bytes()[3..]);
+            five.copy_from_slice(&bits.to_be_bytes()[3..]);
+        }
+        if seen >= NO_DIGIT {
+            return Err(InvalidId::Conversation);
         }
         ConversationId::from_bytes(bytes).ok_or(InvalidId::Conversation)
     }
@@ -294,6 +316,27 @@ mod tests {
         assert!(matches!("0190b2a4-7c1e-7000-8000-0123456789ab".parse(), Ok(MessageId::Uuid(_))));
         for bad in ["", "with space", "ümlaut", "system:1", &"x".repeat(129)] {
             assert_eq!(bad.parse::<MessageId>(), Err(InvalidId::Message), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_nearly_a_uuid_or_a_conversation_is_none() {
+        let (uuid, conversation) = ("0190b2a4-7c1e-7000-8000-0123456789ab", "g0123456789abcdefghjkmnpq");
+        for other in ['g', 'A', '-', 'u', '!', '~'] {
+            for at in 0..uuid.len() {
+                let mut near = uuid.to_string();
+                near.replace_range(at..=at, other.encode_utf8(&mut [0; 4]));
+                let read: MessageId = near.parse().unwrap();
+                assert_eq!(
+                    (read.to_string(), matches!(read, MessageId::Text(_))),
+                    (near.clone(), near != uuid)
+                );
+            }
+            for at in 1..conversation.len() {
+                let mut near = conversation.to_string();
+                near.replace_range(at..=at, other.encode_utf8(&mut [0; 4]));
+                assert_eq!(near.parse::<ConversationId>().is_ok(), other == 'g', "{near}");
+            }
         }
     }
 

@@ -1,10 +1,11 @@
 //! The life of the server, as everything in it sees it: running, then no longer ready, then finishing what was
 //! accepted, then closing.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, watch};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -19,18 +20,23 @@ pub(crate) enum Phase {
     Draining,
     /// All accepted work is done and announced: connections flush what they have and close.
     Closing,
-    /// Time is up: whatever is still there is cut off.
-    Ended,
 }
 
 pub(crate) struct Lifecycle {
     phase: watch::Sender<Phase>,
+    /// The phase is [`Phase::Closing`] or later, for those who ask all the time.
+    closing: AtomicBool,
+    newcomers: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
     work: TaskTracker,
     /// WebSockets, from before their handshake is answered until they are closed.
     pub sockets: TaskTracker,
     /// Clients that were told when to come back.
     sent_away: AtomicU64,
 }
+
+/// WebSockets on their way to the door, which owns all connections. As many as there are handshakes, each of which is a
+/// connection that has its place there.
+pub(crate) type Newcomers = mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
 
 /// Sooner, the next server may not listen yet.
 const FIRST_RETURN: Duration = Duration::from_millis(500);
@@ -39,13 +45,22 @@ const FIRST_RETURN: Duration = Duration::from_millis(500);
 pub(crate) struct Work(#[expect(dead_code, reason = "held for its drop")] TaskTrackerToken);
 
 impl Lifecycle {
-    pub fn new() -> Lifecycle {
-        Lifecycle {
+    pub fn new() -> (Lifecycle, Newcomers) {
+        let (newcomers, arriving) = mpsc::unbounded_channel();
+        let lifecycle = Lifecycle {
             phase: watch::Sender::new(Phase::Running),
+            closing: AtomicBool::new(false),
+            newcomers,
             work: TaskTracker::new(),
             sockets: TaskTracker::new(),
             sent_away: AtomicU64::new(0),
-        }
+        };
+        (lifecycle, arriving)
+    }
+
+    /// Hands a WebSocket to the door. Forgotten when that is gone.
+    pub fn attend(&self, websocket: BoxFuture<'static, ()>) {
+        let _ = self.newcomers.send(websocket);
     }
 
     /// When the next client is to come back: each in the middle of the widest gap that is left, more or less, so that
@@ -70,6 +85,10 @@ impl Lifecycle {
         *self.phase.borrow() >= Phase::Draining
     }
 
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     /// The token is taken before the phase is read, so that whoever finds it before `Draining` here is waited for.
     pub fn begin_work(&self) -> Result<Work, Problem> {
         let token = self.work.token();
@@ -77,6 +96,7 @@ impl Lifecycle {
     }
 
     pub fn enter(&self, phase: Phase) {
+        self.closing.store(phase >= Phase::Closing, Ordering::Release);
         self.phase.send_replace(phase);
     }
 
@@ -103,7 +123,7 @@ mod tests {
 
     #[test]
     fn clients_come_back_evenly_spread() {
-        let lifecycle = Lifecycle::new();
+        let (lifecycle, _) = Lifecycle::new();
         let latest = Duration::from_secs(10);
         let mut returns: Vec<_> = (0..1_000).map(|_| lifecycle.next_return(latest)).collect();
         returns.sort();
@@ -114,6 +134,6 @@ mod tests {
 
     #[test]
     fn nobody_comes_back_before_the_next_server_can_listen() {
-        assert_eq!(Lifecycle::new().next_return(Duration::ZERO), FIRST_RETURN);
+        assert_eq!(Lifecycle::new().0.next_return(Duration::ZERO), FIRST_RETURN);
     }
 }

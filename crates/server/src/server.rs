@@ -75,13 +75,14 @@ impl Server {
         let (router, openapi) = http::router();
         let (schedule, clock, random) =
             (parts.archive_schedule, Arc::clone(&parts.clock), Arc::clone(&parts.random));
-        let app = Arc::new(app(parts, http::documents(&openapi)));
+        let (lifecycle, websockets) = Lifecycle::new();
+        let app = Arc::new(app(parts, http::documents(&openapi), lifecycle));
         let service = http::service(router, Arc::clone(&app));
         let workers = app.hub.start_workers(&app.chat, &app.whereabouts);
         let mut archive_turns = JoinSet::new();
         archive_turns.spawn(archivist::schedule(Arc::clone(&app.archivist), schedule, clock, random));
         let mut tasks = JoinSet::new();
-        tasks.spawn(door::accept(listener, Arc::clone(&app), service));
+        tasks.spawn(door::accept(listener, Arc::clone(&app), service, websockets));
         Ok(Server { app, local_addr, tasks, workers, archive_turns })
     }
 
@@ -113,6 +114,7 @@ impl Server {
             tracing::warn!("not everything accepted was finished in time; it is cut off");
         }
         app.lifecycle.enter(Phase::Closing);
+        app.hub.sessions().nudge_all();
         let closed = timeout_at(deadline, async {
             app.lifecycle.sockets_closed().await;
             while self.tasks.join_next().await.is_some() {}
@@ -120,7 +122,6 @@ impl Server {
         if closed.await.is_err() {
             tracing::warn!("not every connection closed in time; the rest is cut off");
         }
-        app.lifecycle.enter(Phase::Ended);
         self.tasks.shutdown().await;
         app.lifecycle.sockets_closed().await;
         self.workers.stop().await;
@@ -157,7 +158,7 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
     Err(failure)
 }
 
-fn app(parts: ServerParts, documents: Documents) -> App {
+fn app(parts: ServerParts, documents: Documents, lifecycle: Lifecycle) -> App {
     let limits = parts.limits;
     let rules = ChatRules {
         max_content_bytes: at_most(limits.content_bytes),
@@ -182,7 +183,7 @@ fn app(parts: ServerParts, documents: Documents) -> App {
         whereabouts: parts.hub.whereabouts(parts.fleet),
         hub: parts.hub,
         metrics: parts.metrics,
-        lifecycle: Lifecycle::new(),
+        lifecycle,
         backlog_pages: Semaphore::new(BACKLOG_PAGES),
         documents,
         limits,

@@ -21,7 +21,7 @@ use crate::commit::{
     reply_pair,
 };
 use crate::inbox::InboxReader;
-use crate::memory::{Profiles, Room, Rooms, Users};
+use crate::memory::{Pages, Profiles, Room, Rooms, Users};
 use crate::open::{OpenError, Running, StoreParts, Threads, open};
 use crate::people;
 use crate::read::{Draft, Plan, page_from_tables};
@@ -34,6 +34,7 @@ pub struct EmbeddedStore {
     rooms: Arc<Rooms>,
     users: Arc<Users>,
     profiles: Arc<Profiles>,
+    pages: Arc<Pages>,
     queue: Arc<Queue>,
     health: Arc<HealthState>,
     waker: Arc<Waker>,
@@ -55,6 +56,7 @@ impl EmbeddedStore {
             rooms: running.rooms,
             users: running.users,
             profiles: running.profiles,
+            pages: Arc::new(Pages::new(running.settings.page_cache_bytes)),
             inbox: running.inbox,
             queue: running.queue,
             health: running.health,
@@ -108,10 +110,13 @@ impl EmbeddedStore {
         };
         let plan = Plan::from_room(&room, request)?;
         if !plan.needs_tables() {
-            return plan.finish().map(Drafted::Page);
+            return plan.finish(Vec::new()).map(Drafted::Page);
         }
-        let tables = Arc::clone(&self.tables);
-        blocking(move || plan.finish_from(&tables)).await.map(Drafted::Draft)
+        if let Some(messages) = plan.read_before(&self.pages, self.tables.edition()) {
+            return plan.finish(messages).map(Drafted::Page);
+        }
+        let (tables, pages) = (Arc::clone(&self.tables), Arc::clone(&self.pages));
+        blocking(move || plan.finish_from(&tables, &pages)).await.map(Drafted::Draft)
     }
 
     fn take_threads(&self) -> Option<Threads> {
@@ -235,19 +240,8 @@ impl Store for EmbeddedStore {
             let (waker, room) = (Arc::clone(&self.waker), room.clone());
             blocking(move || waker.remember_older(&room, fingerprint, after)).await?;
         }
-        let mut bytes = Vec::with_capacity(64 + append.sender.as_str().len() + append.content.len());
-        record::encode(
-            &mut bytes,
-            append.received_at,
-            append.timestamp,
-            append.sender.as_str(),
-            &append.message_id,
-            &append.content_type,
-            &append.content,
-        );
         let (reply, answer) = reply_pair();
-        let command = AppendCommand { room, append, record: bytes, fingerprint, reply };
-        self.queue.push(Command::Append(Box::new(command)))?;
+        self.queue.push(Command::Append(AppendCommand { room, append, fingerprint, reply }))?;
         Ok(Box::pin(async { answer.await.unwrap_or(Err(StoreError::Closing)) }))
     }
 

@@ -26,7 +26,12 @@ const PATH_CHARS: usize = 100;
 pub fn decode<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, BadInput> {
     // Only what fails is read again with its path kept, since keeping it costs time on every field.
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let decoded = T::deserialize(ObjectOnly(&mut reader)).and_then(|decoded| reader.end().map(|()| decoded));
+    let decoded = match json.first() {
+        // Certainly an object, so that nobody needs to insist on one.
+        Some(b'{') => T::deserialize(&mut reader),
+        _ => T::deserialize(ObjectOnly(&mut reader)),
+    };
+    let decoded = decoded.and_then(|decoded| reader.end().map(|()| decoded));
     decoded.map_err(|error| explain::<T>(json, &error))
 }
 

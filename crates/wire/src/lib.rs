@@ -9,6 +9,7 @@ pub mod document;
 pub mod error;
 pub mod frame;
 pub mod http;
+mod json;
 mod text;
 
 pub use close::CloseCode;

@@ -37,11 +37,3 @@ pub fn millis_if_any<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Re
         None => serializer.serialize_none(),
     }
 }
-
-/// The bytes a string takes in JSON, at most: control characters become six, quotes and backslashes two.
-pub fn escaped_length(content: &str) -> usize {
-    content
-        .bytes()
-        .map(|byte| if byte < b' ' { 6 } else { 1 + usize::from(matches!(byte, b'"' | b'\\')) })
-        .sum()
-}

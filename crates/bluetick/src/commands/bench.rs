@@ -2,25 +2,26 @@
 
 use std::path::PathBuf;
 
-use bluetick_bench::BenchError;
 use bluetick_bench::archive::{self, ArchiveBench};
 use bluetick_bench::group::{self, GroupBench};
 use bluetick_bench::history::{self, HistoryBench};
 use bluetick_bench::idle::{self, IdleBench};
 use bluetick_bench::inbox::{self, InboxBench};
-use bluetick_bench::pairs::{self, PairsBench};
+use bluetick_bench::pairs::{self, PairsBench, PairsLoad};
 use bluetick_bench::reconnect::{self, ReconnectBench};
 use bluetick_bench::store::{self, StoreBench};
+use bluetick_bench::{BenchError, Ground, Load, Stored};
 use bluetick_store_embedded::StoreSettings;
 
 use crate::cli::{
-    BenchArchiveArgs, BenchCommand, BenchGroupArgs, BenchHistoryArgs, BenchIdleArgs, BenchInboxArgs,
-    BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs,
+    BenchArchiveArgs, BenchArgs, BenchCommand, BenchGroupArgs, BenchHistoryArgs, BenchIdleArgs,
+    BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs, RateArgs, ScratchArgs, StoredArgs,
 };
 use crate::failure::Failure;
+use crate::output;
 
-pub fn run(command: &BenchCommand) -> Result<(), Failure> {
-    let outcome = match command {
+pub fn run(arguments: &BenchArgs) -> Result<(), Failure> {
+    let outcome = match &arguments.command {
         BenchCommand::Store(arguments) => store::run(store_bench(arguments)?),
         BenchCommand::Inbox(arguments) => inbox::run(inbox_bench(arguments)),
         BenchCommand::Reconnect(arguments) => reconnect::run(reconnect_bench(arguments)?),
@@ -30,10 +31,36 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Idle(arguments) => idle::run(idle_bench(arguments)?),
         BenchCommand::Archive(arguments) => archive::run(archive_bench(arguments)?),
     };
-    outcome.map_err(|error| match error {
-        BenchError::NotEmpty(_) => Failure::usage(error),
+    let report = outcome.map_err(|error| match error {
+        BenchError::NotEmpty(_) | BenchError::OtherStore { .. } => Failure::usage(error),
         other => Failure::failed(other),
-    })
+    })?;
+    if arguments.json {
+        eprint!("\n{}", report.table());
+        return output::print(&format!("{}\n", report.json()));
+    }
+    output::print(&format!("\n{}", report.table()))
+}
+
+fn ground(scratch: &ScratchArgs, stored: &StoredArgs) -> Ground {
+    let conversations = if stored.stored_messages == 0 { 0 } else { stored.stored_conversations };
+    Ground {
+        directory: scratch.dir.clone(),
+        keep: stored.keep,
+        stored: Stored { messages: stored.stored_messages, conversations },
+    }
+}
+
+fn load(window: u32, rate: RateArgs) -> Load {
+    match rate.rate {
+        Some(per_second) => Load::Rate { per_second, bound: rate.outstanding as usize },
+        None => Load::Window(window as usize),
+    }
+}
+
+/// What is measured over the network is this very program.
+fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(Failure::failed)
 }
 
 fn store_bench(arguments: &BenchStoreArgs) -> Result<StoreBench, Failure> {
@@ -43,7 +70,7 @@ fn store_bench(arguments: &BenchStoreArgs) -> Result<StoreBench, Failure> {
         return Err(Failure::usage(problem));
     }
     Ok(StoreBench {
-        directory: arguments.dir.clone(),
+        ground: ground(&arguments.scratch, &arguments.stored),
         messages: arguments.messages,
         conversations: arguments.conversations as usize,
         in_flight: arguments.in_flight as usize,
@@ -55,23 +82,20 @@ fn store_bench(arguments: &BenchStoreArgs) -> Result<StoreBench, Failure> {
 
 fn inbox_bench(arguments: &BenchInboxArgs) -> InboxBench {
     InboxBench {
-        directory: arguments.dir.clone(),
+        directory: arguments.scratch.dir.clone(),
         conversations: arguments.conversations as usize,
         seconds: arguments.seconds,
         in_flight: arguments.in_flight as usize,
     }
 }
 
-/// What is measured over the network is this very program.
-fn this_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(Failure::failed)
-}
-
 fn idle_bench(arguments: &BenchIdleArgs) -> Result<IdleBench, Failure> {
     Ok(IdleBench {
-        directory: arguments.dir.clone(),
+        directory: arguments.scratch.dir.clone(),
         binary: this_program()?,
         connections: arguments.connections as usize,
+        at_once: arguments.at_once as usize,
+        hold_seconds: arguments.hold,
     })
 }
 
@@ -80,11 +104,11 @@ fn group_bench(arguments: &BenchGroupArgs) -> Result<GroupBench, Failure> {
         return Err(Failure::usage("--senders must not be more than --members"));
     }
     Ok(GroupBench {
-        directory: arguments.dir.clone(),
+        ground: ground(&arguments.scratch, &arguments.stored),
         binary: this_program()?,
         members: arguments.members as usize,
         senders: arguments.senders as usize,
-        window: arguments.window as usize,
+        load: load(arguments.window, arguments.rate),
         body_bytes: arguments.body as usize,
         seconds: arguments.seconds,
     })
@@ -92,7 +116,7 @@ fn group_bench(arguments: &BenchGroupArgs) -> Result<GroupBench, Failure> {
 
 fn history_bench(arguments: &BenchHistoryArgs) -> Result<HistoryBench, Failure> {
     Ok(HistoryBench {
-        directory: arguments.dir.clone(),
+        ground: ground(&arguments.scratch, &arguments.stored),
         binary: this_program()?,
         conversations: arguments.conversations as usize,
         messages: arguments.messages as usize,
@@ -103,7 +127,7 @@ fn history_bench(arguments: &BenchHistoryArgs) -> Result<HistoryBench, Failure> 
 
 fn archive_bench(arguments: &BenchArchiveArgs) -> Result<ArchiveBench, Failure> {
     Ok(ArchiveBench {
-        directory: arguments.dir.clone(),
+        directory: arguments.scratch.dir.clone(),
         binary: this_program()?,
         conversations: arguments.conversations as usize,
         messages: arguments.messages as usize,
@@ -113,11 +137,12 @@ fn archive_bench(arguments: &BenchArchiveArgs) -> Result<ArchiveBench, Failure> 
 }
 
 fn pairs_bench(arguments: &BenchPairsArgs) -> Result<PairsBench, Failure> {
+    let given = load(arguments.window, arguments.rate);
     Ok(PairsBench {
-        directory: arguments.dir.clone(),
+        ground: ground(&arguments.scratch, &arguments.stored),
         binary: this_program()?,
         pairs: arguments.pairs as usize,
-        window: arguments.window as usize,
+        load: if arguments.half_load { PairsLoad::Half } else { PairsLoad::Given(given) },
         body_bytes: arguments.body as usize,
         seconds: arguments.seconds,
     })
@@ -125,7 +150,7 @@ fn pairs_bench(arguments: &BenchPairsArgs) -> Result<PairsBench, Failure> {
 
 fn reconnect_bench(arguments: &BenchReconnectArgs) -> Result<ReconnectBench, Failure> {
     Ok(ReconnectBench {
-        directory: arguments.dir.clone(),
+        directory: arguments.scratch.dir.clone(),
         binary: this_program()?,
         devices: arguments.devices as usize,
         missed: arguments.missed as usize,

@@ -5,7 +5,6 @@ mod parting;
 mod stream;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -16,11 +15,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::app::App;
-use crate::drain::{Phase, reached};
+use crate::drain::{Newcomers, Phase, reached};
 use crate::http::HttpService;
 use crate::settings::seconds;
 use parting::Partings;
-use stream::DoorStream;
+pub(crate) use stream::DoorStream;
 
 /// Plain HTTP connections besides the WebSockets. When all places are taken, newcomers wait in the kernel's queue.
 const HTTP_CONNECTIONS: usize = 4_096;
@@ -32,7 +31,14 @@ const HEADER_BYTES: usize = 16 * 1024;
 
 /// Accepts until all accepted work is done, then waits for the connections it has. Whoever comes while the server
 /// drains is told so: a load balancer learns it from `/readyz`, on a connection of its own.
-pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, service: HttpService) {
+///
+/// It owns every connection: the HTTP ones, and the WebSockets they grow into.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    app: Arc<App>,
+    service: HttpService,
+    mut websockets: Newcomers,
+) {
     let mut phase = app.lifecycle.watch();
     let places = match app.limits.connections {
         0 => Semaphore::MAX_PERMITS,
@@ -62,14 +68,22 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, service: HttpSe
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
+            Some(websocket) = websockets.recv() => {
+                connections.spawn(websocket);
+            }
             Some(_) = connections.join_next() => {}
             () = reached(&mut phase, Phase::Closing) => break,
         }
     }
     drop(listener);
-    while connections.join_next().await.is_some() {}
-    // WebSockets outlive the HTTP connections they grew from, and part last.
-    app.lifecycle.sockets_closed().await;
+    loop {
+        while let Ok(websocket) = websockets.try_recv() {
+            connections.spawn(websocket);
+        }
+        if connections.join_next().await.is_none() {
+            break;
+        }
+    }
     partings.finish().await;
 }
 
@@ -79,7 +93,6 @@ async fn serve(
     mut phase: watch::Receiver<Phase>,
     headers_time: Option<Duration>,
 ) {
-    let is_websocket = stream.is_websocket();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).max_buf_size(HEADER_BYTES).header_read_timeout(headers_time);
     let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
@@ -91,10 +104,8 @@ async fn serve(
             connection.await
         }
     };
-    match result {
-        // The stream lives on only if it was handed over to a WebSocket.
-        Ok(()) => is_websocket.store(true, Ordering::Relaxed),
-        Err(error) => tracing::debug!(%error, "an HTTP connection ended early"),
+    if let Err(error) = result {
+        tracing::debug!(%error, "an HTTP connection ended early");
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,34 +15,32 @@ use super::parting::Partings;
 /// An HTTP answer of which the client takes nothing for so long is given up, and the memory it holds with it.
 const STALLED: Duration = Duration::from_secs(30);
 
-/// Whether a connection speaks WebSocket now. Those have an outbox that overflows and pings that go unanswered, and
-/// end with a code.
-pub(super) type IsWebSocket = Arc<AtomicBool>;
-
-pub(super) struct DoorStream {
+pub(crate) struct DoorStream {
     /// `None` only while it is being dropped.
     guest: Option<(TcpStream, OwnedSemaphorePermit)>,
     partings: Partings,
     /// The client has said that it sends no more, or is gone.
     heard_end: bool,
-    is_websocket: IsWebSocket,
+    is_websocket: bool,
     /// There while the client takes nothing of what is being written.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl DoorStream {
-    pub fn new(stream: TcpStream, place: OwnedSemaphorePermit, partings: Partings) -> DoorStream {
-        let is_websocket = IsWebSocket::default();
-        DoorStream { guest: Some((stream, place)), partings, heard_end: false, is_websocket, patience: None }
+    pub(super) fn new(stream: TcpStream, place: OwnedSemaphorePermit, partings: Partings) -> DoorStream {
+        let guest = Some((stream, place));
+        DoorStream { guest, partings, heard_end: false, is_websocket: false, patience: None }
     }
 
-    pub fn is_websocket(&self) -> IsWebSocket {
-        Arc::clone(&self.is_websocket)
+    /// WebSockets have an outbox that overflows and pings that go unanswered, and end with a code: nobody is impatient
+    /// with them here.
+    pub fn becomes_websocket(&mut self) {
+        self.is_websocket = true;
     }
 
     /// Passes on how a write went, and fails one that has been stuck for too long.
     fn watch<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() || self.is_websocket.load(Ordering::Relaxed) {
+        if polled.is_ready() || self.is_websocket {
             self.patience = None;
             return polled;
         }
@@ -115,6 +111,8 @@ impl AsyncWrite for DoorStream {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
     use tokio::time::{Instant, timeout};
@@ -157,7 +155,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_websocket_is_left_to_its_own_limits() {
         let (mut server, _client) = pair().await;
-        server.is_websocket().store(true, Ordering::Relaxed);
+        server.becomes_websocket();
         let stuck = timeout(STALLED * 10, server.write_all(&vec![b'x'; MUCH])).await;
         assert!(stuck.is_err());
     }

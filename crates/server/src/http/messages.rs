@@ -59,7 +59,7 @@ async fn store(
     let message_id = request.message_id.clone();
     let appended = app.chat.send(&caller.user, request).await?;
     let status = if appended.duplicate { StatusCode::OK } else { StatusCode::CREATED };
-    Ok(reply::json(status, &SentBody::new(id, &message_id, &appended)))
+    Ok(reply::written(status, SentBody::new(id, &message_id, &appended).to_json()))
 }
 
 /// One page of history, newest first; with `after_seq`, oldest first. A page may hold fewer than `limit` messages when
@@ -82,5 +82,5 @@ pub(super) async fn history(
 ) -> Result<Response, Problem> {
     let PageParameters { from, limit } = PageParameters::parse(query.as_deref().unwrap_or_default())?;
     let page = app.chat.history(&caller.user, id, from, limit).await?;
-    Ok(reply::json(StatusCode::OK, &PageBody::new(&page, from)))
+    Ok(reply::written(StatusCode::OK, PageBody::new(&page, from).to_json()))
 }

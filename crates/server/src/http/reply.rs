@@ -6,7 +6,11 @@ use axum::response::Response;
 use serde::Serialize;
 
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    let body = serde_json::to_vec(body).expect("bodies hold strings and numbers only");
+    written(status, serde_json::to_vec(body).expect("bodies hold strings and numbers only"))
+}
+
+/// JSON that was written already.
+pub(super) fn written(status: StatusCode, body: Vec<u8>) -> Response {
     let mut response = with_type(status, "application/json", Body::from(body));
     // What is answered is for whoever asked, and may be a token.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bluetick_core::ports::{Behind, Position};
 use bluetick_core::{ConversationId, MessageId, Page, Seq, UserId};
-use bluetick_wire::frame::{encode_backlog, encode_caught_up, encode_gone, encode_message};
+use bluetick_wire::frame::{encode_backlog, encode_caught_up, encode_gone, write_message};
 use tokio::time::Instant;
 
 use super::{Frame, Outbox};
@@ -290,7 +290,7 @@ impl CatchUp {
             progress.release_below(message.seq, outbox, &mut state.held_frames);
             let mut held = progress.held.remove(&message.seq).unwrap_or_default();
             state.held_frames -= held.count();
-            let frame = held.instead.take().unwrap_or_else(|| Frame::from(encode_message(message)));
+            let frame = held.instead.take().unwrap_or_else(|| Frame::with(|sheet| write_message(sheet, message)));
             outbox.push(frame);
             held.push_into(outbox);
             progress.up_to = Some(message.seq);
@@ -336,7 +336,7 @@ impl CatchUp {
     pub fn finish(&self, outbox: &Outbox) {
         let mut state = self.state();
         debug_assert!(state.conversations.values().all(|progress| progress.live), "a backlog was left out");
-        outbox.push(Frame::from_static(encode_caught_up()));
+        outbox.push(Frame::from(encode_caught_up()));
         state.stage = Stage::Live { since: Instant::now() };
         state.sending = Vec::new();
         state.conversations.retain(|_, progress| progress.up_to > Some(progress.newest_seen));

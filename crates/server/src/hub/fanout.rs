@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use bluetick_core::ports::{Appended, Committed};
 use bluetick_core::{Member, Members, UserId};
-use bluetick_wire::frame::{encode_ack, encode_message};
+use bluetick_wire::frame::{write_ack, write_message};
 
 use super::{Frame, Session, SessionId, Sessions};
 
@@ -63,7 +63,9 @@ impl Delivery<'_> {
         // The store will not repeat these: an ack, or the last that somebody hears of a conversation.
         let kept = if self.is_origin(session) {
             let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
-            Some(Frame::from(encode_ack(message.conversation, &message.message_id, &appended)))
+            Some(Frame::with(|sheet| {
+                write_ack(sheet, message.conversation, &message.message_id, &appended);
+            }))
         } else if self.committed.departed.as_ref() == Some(&session.user) {
             Some(self.frame())
         } else {
@@ -78,7 +80,7 @@ impl Delivery<'_> {
     }
 
     fn frame(&self) -> Frame {
-        self.frame.get_or_init(|| Frame::from(encode_message(&self.committed.message))).clone()
+        self.frame.get_or_init(|| Frame::with(|sheet| write_message(sheet, &self.committed.message))).clone()
     }
 }
 
@@ -91,7 +93,7 @@ mod tests {
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
-    use crate::hub::{Batch, Outbox, Registration};
+    use crate::hub::{Outbox, Registration};
 
     fn user(name: &str) -> UserId {
         name.parse().unwrap()
@@ -103,7 +105,7 @@ mod tests {
         let session = &registration.session;
         session.catch_up.begin(&session.outbox, &[], &[]);
         session.catch_up.finish(&session.outbox);
-        session.outbox.take(usize::MAX);
+        session.outbox.taken();
         registration
     }
 
@@ -125,8 +127,8 @@ mod tests {
     }
 
     fn kinds(device: &Registration<'_>) -> Vec<&'static str> {
-        let Batch::Frames(frames) = device.session.outbox.take(usize::MAX) else { return Vec::new() };
-        let kind = |frame: &Frame| if frame.contains(r#""type":"ack""#) { "ack" } else { "message" };
+        let frames = device.session.outbox.taken();
+        let kind = |frame: &Frame| if frame.text().contains(r#""type":"ack""#) { "ack" } else { "message" };
         frames.iter().map(kind).collect()
     }
 

@@ -8,6 +8,7 @@ mod catch_up;
 mod changes;
 mod entries;
 mod fanout;
+mod frame;
 mod outbox;
 mod presence;
 mod receipts;
@@ -18,6 +19,7 @@ mod whereabouts;
 mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -28,7 +30,8 @@ use bluetick_wire::frame::encode_presence;
 use tokio::sync::oneshot;
 
 pub(crate) use catch_up::{CatchUp, Missing, Poured, Then};
-pub(crate) use outbox::{Batch, Frame, Outbox};
+pub(crate) use frame::Frame;
+pub(crate) use outbox::{Outbox, Overflowed, cost};
 #[cfg(test)]
 pub(crate) use sessions::Registration;
 pub(crate) use sessions::{Session, SessionId, Sessions};
@@ -64,9 +67,34 @@ pub(crate) struct AckAgain {
     pub frame: Frame,
 }
 
+/// How many orders were given, and how many of them are done. Whoever finds nothing undone need not ask the thread.
+#[derive(Default)]
+struct Progress {
+    /// Counted before the order is given.
+    ordered: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Progress {
+    fn order(&self) {
+        self.ordered.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn finish(&self) {
+        self.done.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether everything that was ordered before this is asked has been done.
+    fn is_idle(&self) -> bool {
+        let ordered = self.ordered.load(Ordering::Acquire);
+        self.done.load(Ordering::Acquire) >= ordered
+    }
+}
+
 /// The listener that is handed to the store at its opening.
 pub struct Hub {
     orders: SyncSender<Order>,
+    progress: Arc<Progress>,
     thread: Mutex<Option<JoinHandle<()>>>,
     sessions: Arc<Sessions>,
     metrics: Arc<Metrics>,
@@ -80,6 +108,7 @@ impl Hub {
         let sessions = Arc::new(Sessions::default());
         let errands = Errands::new(Arc::clone(&metrics));
         let (orders, waiting) = mpsc::sync_channel(WAITING_ORDERS);
+        let progress = Arc::<Progress>::default();
         let fanout = Fanout {
             changes: Changes {
                 sessions: Arc::clone(&sessions),
@@ -90,13 +119,14 @@ impl Hub {
             senders: Arc::clone(&errands.senders),
             sessions: Arc::clone(&sessions),
             metrics: Arc::clone(&metrics),
+            progress: Arc::clone(&progress),
         };
         let thread = std::thread::Builder::new()
             .name("bluetick-fanout".into())
             .spawn(move || fanout.run(&waiting))
             .expect("a process that cannot start a thread cannot serve");
         let thread = Mutex::new(Some(thread));
-        Arc::new(Hub { orders, thread, sessions, metrics, errands, typing: Typing::new() })
+        Arc::new(Hub { orders, progress, thread, sessions, metrics, errands, typing: Typing::new() })
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
@@ -115,6 +145,9 @@ impl Hub {
 
     /// Returns when everything committed so far is in the outboxes.
     pub(crate) async fn flush(&self) {
+        if self.progress.is_idle() {
+            return;
+        }
         let (done, flushed) = oneshot::channel();
         self.order(Order::Flush(done)).await;
         let _ = flushed.await;
@@ -128,6 +161,7 @@ impl Hub {
 
     /// Waits for a place without holding up the runtime. After `stop`, orders are forgotten.
     async fn order(&self, mut order: Order) {
+        self.progress.order();
         while let Err(refused) = self.orders.try_send(order) {
             match refused {
                 mpsc::TrySendError::Full(waiting) => order = waiting,
@@ -187,12 +221,14 @@ impl CommitListener for Hub {
         // Counted here, since whoever sent it may be gone by now.
         let sent_here = batch.iter().filter(|committed| committed.is_stored_here && is_sent(committed));
         self.metrics.stored(sent_here.count());
+        self.progress.order();
         // Refused only after `stop`, when no connection is left to hear of it.
         let _ = self.orders.send(Order::Deliver(batch));
     }
 
     fn changed(&self, batch: Vec<Change>) {
         if !batch.is_empty() {
+            self.progress.order();
             let _ = self.orders.send(Order::Tell(batch));
         }
     }
@@ -215,6 +251,7 @@ impl CommitListener for Hub {
 struct Fanout {
     sessions: Arc<Sessions>,
     metrics: Arc<Metrics>,
+    progress: Arc<Progress>,
     changes: Changes,
     senders: Arc<Senders>,
 }
@@ -239,6 +276,7 @@ impl Fanout {
                 }
                 Order::Stop => return,
             }
+            self.progress.finish();
         }
     }
 

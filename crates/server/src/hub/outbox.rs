@@ -1,26 +1,27 @@
 //! What waits to be written to one connection: bounded by bytes, and never waited for by whoever puts things in.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll};
 
-use axum::extract::ws::Utf8Bytes;
+use futures_util::task::AtomicWaker;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Notify;
 
-/// An encoded frame; clones share the bytes.
-pub(crate) type Frame = Utf8Bytes;
+use super::Frame;
 
 /// What a frame costs besides its text: its place in the queue and its share of bookkeeping.
 const FRAME_OVERHEAD_BYTES: usize = 64;
-/// An empty queue keeps no more places than this, since most connections are quiet most of the time.
-const KEPT_PLACES: usize = 32;
 /// A backlog fills a quarter of the outbox, and no more than this: the rest is for what is live, and a crowd of devices
 /// that come back and do not read should not take much.
 const BACKLOG_BYTES: usize = 128 * 1024;
 
 pub(crate) struct Outbox {
     queue: Mutex<Queue>,
-    wake: Notify,
+    /// Something happened that the connection has not been told of yet.
+    news: AtomicBool,
+    connection: AtomicWaker,
     /// Told when there is room for more of a backlog.
     room: Notify,
     limit_bytes: usize,
@@ -36,16 +37,17 @@ struct Queue {
     overflowed: bool,
 }
 
-pub(crate) enum Batch {
-    Frames(Vec<Frame>),
-    Empty,
-    Overflowed,
-}
+/// Too much was waiting: the connection has fallen behind for good.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Overflowed;
+
+/// An empty queue keeps no more places than this, since most connections are quiet most of the time.
+const KEPT_PLACES: usize = 64;
 
 impl Outbox {
     pub fn new(limit_bytes: usize, waiting_bytes: Gauge) -> Outbox {
-        let (wake, room) = (Notify::new(), Notify::new());
-        Outbox { queue: Mutex::default(), wake, room, limit_bytes, waiting_bytes }
+        let (news, connection) = (AtomicBool::new(false), AtomicWaker::new());
+        Outbox { queue: Mutex::default(), news, connection, room: Notify::new(), limit_bytes, waiting_bytes }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -69,7 +71,15 @@ impl Outbox {
                 self.count(&mut queue, bytes);
             }
         }
-        self.wake.notify_one();
+        self.nudge();
+    }
+
+    /// Lets the connection look around.
+    pub fn nudge(&self) {
+        // Whoever found it set already has been heard, or is being told just now.
+        if !self.news.swap(true, Ordering::AcqRel) {
+            self.connection.wake();
+        }
     }
 
     /// Pushes what can be done without, unless an eighth of the outbox is taken. Returns whether it was pushed.
@@ -101,37 +111,39 @@ impl Outbox {
         (self.limit_bytes / 4).min(BACKLOG_BYTES)
     }
 
-    /// Returns when something was pushed since the last call; one at a time may wait.
-    pub async fn pushed(&self) {
-        self.wake.notified().await;
+    /// Ready when something was pushed, or [`Outbox::nudge`]d, since the last time; one at a time may wait.
+    pub fn poll_pushed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.news.swap(false, Ordering::AcqRel) {
+            return Poll::Ready(());
+        }
+        self.connection.register(cx.waker());
+        if self.news.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Whole frames, about `max_bytes` of them and at least one. They go on counting until [`Outbox::written`].
-    pub fn take(&self, max_bytes: usize) -> Batch {
+    /// Moves all that waits behind what is there. It goes on counting until [`Outbox::written`].
+    pub fn take(&self, into: &mut VecDeque<Frame>) -> Result<(), Overflowed> {
         let mut queue = self.queue();
         if queue.overflowed {
-            return Batch::Overflowed;
+            return Err(Overflowed);
         }
-        let mut frames = Vec::new();
-        let mut bytes = 0usize;
-        while bytes < max_bytes {
-            let Some(frame) = queue.frames.pop_front() else { break };
-            bytes += cost(&frame);
-            frames.push(frame);
+        if into.is_empty() {
+            // The two change places, so that neither has to grow again.
+            into.shrink_to(KEPT_PLACES);
+            std::mem::swap(&mut queue.frames, into);
+        } else {
+            into.append(&mut queue.frames);
         }
-        if queue.frames.is_empty() && queue.frames.capacity() > KEPT_PLACES {
-            queue.frames.shrink_to(KEPT_PLACES);
-        }
-        if frames.is_empty() { Batch::Empty } else { Batch::Frames(frames) }
+        Ok(())
     }
 
     pub fn overflowed(&self) -> bool {
         self.queue().overflowed
     }
 
-    pub fn written(&self, frame: &Frame) {
+    /// Frames of this [`cost`] in all are with the kernel.
+    pub fn written(&self, cost: usize) {
         let mut queue = self.queue();
-        let bytes = queue.bytes.saturating_sub(cost(frame));
+        let bytes = queue.bytes.saturating_sub(cost);
         let (before, enough) = (queue.bytes, self.backlog_bytes());
         self.count(&mut queue, bytes);
         drop(queue);
@@ -146,8 +158,22 @@ impl Outbox {
     }
 }
 
-fn cost(frame: &Frame) -> usize {
-    frame.as_str().len() + FRAME_OVERHEAD_BYTES
+#[cfg(test)]
+impl Outbox {
+    pub async fn pushed(&self) {
+        std::future::poll_fn(|cx| self.poll_pushed(cx)).await;
+    }
+
+    pub fn taken(&self) -> Vec<Frame> {
+        let mut frames = VecDeque::new();
+        self.take(&mut frames).expect("it did not overflow");
+        frames.into()
+    }
+}
+
+/// What a frame takes of the limit.
+pub(crate) fn cost(frame: &Frame) -> usize {
+    frame.bytes().len() + FRAME_OVERHEAD_BYTES
 }
 
 fn signed(bytes: usize) -> i64 {
@@ -171,21 +197,13 @@ mod tests {
         Frame::from("x".repeat(bytes))
     }
 
-    fn taken(outbox: &Outbox, max_bytes: usize) -> Vec<Frame> {
-        match outbox.take(max_bytes) {
-            Batch::Frames(frames) => frames,
-            Batch::Empty => Vec::new(),
-            Batch::Overflowed => panic!("it overflowed"),
-        }
-    }
-
     #[test]
     fn frames_come_out_in_the_order_they_went_in() {
         let outbox = Outbox::new(10_000, Gauge::default());
         for bytes in [1, 2, 3] {
             outbox.push(frame(bytes));
         }
-        let lengths: Vec<usize> = taken(&outbox, 10_000).iter().map(|frame| frame.len()).collect();
+        let lengths: Vec<usize> = outbox.taken().iter().map(|frame| frame.text().len()).collect();
         assert_eq!(lengths, [1, 2, 3]);
     }
 
@@ -194,10 +212,10 @@ mod tests {
         let waiting = Gauge::default();
         let outbox = Outbox::new(1_000, waiting.clone());
         outbox.push(frame(600));
-        let held = taken(&outbox, 10_000);
+        let held = outbox.taken();
         outbox.push(frame(600));
         assert!(outbox.overflowed());
-        assert!(matches!(outbox.take(10_000), Batch::Overflowed));
+        assert_eq!(outbox.take(&mut VecDeque::new()), Err(Overflowed));
         drop(held);
         drop(outbox);
         assert_eq!(waiting.get(), 0);
@@ -209,8 +227,8 @@ mod tests {
         let outbox = Outbox::new(1_000, waiting.clone());
         for _ in 0..10 {
             outbox.push(frame(600));
-            for frame in taken(&outbox, 10_000) {
-                outbox.written(&frame);
+            for frame in outbox.taken() {
+                outbox.written(cost(&frame));
             }
         }
         assert!(!outbox.overflowed());
@@ -223,7 +241,7 @@ mod tests {
         assert!(outbox.push_ephemeral(frame(1_200)));
         assert!(!outbox.push_ephemeral(frame(1)));
         outbox.push(frame(1));
-        assert_eq!(taken(&outbox, 10_000).len(), 2);
+        assert_eq!(outbox.taken().len(), 2);
     }
 
     #[tokio::test]
@@ -235,19 +253,36 @@ mod tests {
         let (room, again) = (outbox.has_room(), outbox.has_room());
         tokio::pin!(room, again);
         assert!(room.as_mut().now_or_never().is_none() && again.as_mut().now_or_never().is_none());
-        let frames = taken(&outbox, 10_000);
+        let frames = outbox.taken();
         assert!(room.as_mut().now_or_never().is_none(), "taken is not written");
-        outbox.written(&frames[0]);
+        outbox.written(cost(&frames[0]));
         assert!(room.now_or_never().is_some() && again.now_or_never().is_some());
     }
 
     #[test]
-    fn a_batch_is_cut_by_bytes_and_never_empty_while_something_waits() {
-        let outbox = Outbox::new(100_000, Gauge::default());
-        for _ in 0..3 {
-            outbox.push(frame(5_000));
-        }
-        assert_eq!(taken(&outbox, 1).len(), 1);
-        assert_eq!(taken(&outbox, 6_000).len(), 2);
+    fn a_nudge_is_heard_once_and_without_a_frame() {
+        let outbox = Outbox::new(1_000, Gauge::default());
+        outbox.nudge();
+        outbox.nudge();
+        assert!(outbox.pushed().now_or_never().is_some());
+        assert!(outbox.pushed().now_or_never().is_none());
+        assert_eq!(outbox.taken(), []);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_waits_is_woken_by_the_first_push() {
+        let outbox = std::sync::Arc::new(Outbox::new(1_000, Gauge::default()));
+        let pushing = std::sync::Arc::clone(&outbox);
+        let (pushed, ()) = tokio::join!(
+            async {
+                outbox.pushed().await;
+                outbox.taken().len()
+            },
+            async {
+                tokio::task::yield_now().await;
+                pushing.push(frame(1));
+            }
+        );
+        assert_eq!(pushed, 1);
     }
 }

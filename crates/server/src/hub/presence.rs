@@ -177,7 +177,7 @@ mod tests {
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
-    use crate::hub::{Batch, Hub, Outbox, Session};
+    use crate::hub::{Hub, Outbox, Session};
 
     fn user(name: &str) -> UserId {
         name.parse().unwrap()
@@ -185,8 +185,8 @@ mod tests {
 
     async fn heard(session: &Session) -> Vec<String> {
         session.outbox.pushed().await;
-        let Batch::Frames(frames) = session.outbox.take(usize::MAX) else { panic!("something was pushed") };
-        frames.iter().map(ToString::to_string).collect()
+        let frames = session.outbox.taken();
+        frames.iter().map(|frame| frame.text().to_owned()).collect()
     }
 
     #[tokio::test]

@@ -1,13 +1,14 @@
 //! Who is connected, and on how many devices.
 
-use std::collections::HashMap;
-use std::collections::hash_map::{Entry, RandomState};
+use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
 use bluetick_core::UserId;
 use bluetick_core::ports::Origin;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use super::{CatchUp, Outbox};
 
@@ -71,7 +72,21 @@ impl Drop for Registration<'_> {
 pub(crate) struct TooMany;
 
 const SHARDS: usize = 64;
-type Shard = RwLock<HashMap<UserId, Vec<Arc<Session>>>>;
+
+/// A table by user, which is hashed once to find both the shard and the place in it.
+type Shard = RwLock<HashTable<Present>>;
+
+/// Somebody who is here, on at least one device.
+struct Present {
+    hash: u64,
+    sessions: Vec<Arc<Session>>,
+}
+
+impl Present {
+    fn is(&self, user: &UserId) -> bool {
+        self.sessions.first().is_some_and(|session| session.user == *user)
+    }
+}
 
 pub(crate) struct Sessions {
     shards: Vec<Shard>,
@@ -92,9 +107,11 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    fn shard(&self, user: &UserId) -> &Shard {
+    fn shard(&self, user: &UserId) -> (u64, &Shard) {
         let hash = self.hasher.hash_one(user);
-        &self.shards[usize::try_from(hash % SHARDS as u64).expect("it is below the number of shards")]
+        // The table goes by the other end of it.
+        let number = usize::try_from((hash >> 32) % SHARDS as u64).expect("it is below the number of shards");
+        (hash, &self.shards[number])
     }
 
     pub fn next_id(&self) -> SessionId {
@@ -109,38 +126,51 @@ impl Sessions {
         outbox: Outbox,
         limit: usize,
     ) -> Result<Registration<'_>, TooMany> {
-        let mut shard = self.shard(&user).write().expect("nothing panics while it holds the lock");
-        let sessions = match shard.entry(user.clone()) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                self.online_users.fetch_add(1, Ordering::Relaxed);
-                entry.insert(Vec::with_capacity(1))
-            }
-        };
-        if sessions.len() >= limit {
+        let (hash, shard) = self.shard(&user);
+        let mut shard = shard.write().expect("nothing panics while it holds the lock");
+        let entry = shard.entry(hash, |present| present.is(&user), |present| present.hash);
+        if let Entry::Occupied(present) = &entry
+            && present.get().sessions.len() >= limit
+        {
             return Err(TooMany);
         }
-        let session = Arc::new(Session { id, user, outbox, catch_up: CatchUp::new() });
-        let is_first = sessions.is_empty();
-        sessions.push(Arc::clone(&session));
+        let session = Arc::new(Session { id, user: user.clone(), outbox, catch_up: CatchUp::new() });
+        let is_first = match entry {
+            Entry::Occupied(mut present) => {
+                present.get_mut().sessions.push(Arc::clone(&session));
+                false
+            }
+            Entry::Vacant(_) if limit == 0 => return Err(TooMany),
+            Entry::Vacant(place) => {
+                self.online_users.fetch_add(1, Ordering::Relaxed);
+                place.insert(Present { hash, sessions: vec![Arc::clone(&session)] });
+                true
+            }
+        };
         Ok(Registration { sessions: self, session, is_first, ended: false })
     }
 
     /// Returns whether the user has no session left.
     fn remove(&self, session: &Session) -> bool {
-        let mut shard = self.shard(&session.user).write().expect("nothing panics while it holds the lock");
-        let Some(sessions) = shard.get_mut(&session.user) else { return true };
-        sessions.retain(|other| other.id != session.id);
-        let is_last = sessions.is_empty();
-        if is_last {
-            shard.remove(&session.user);
-            self.online_users.fetch_sub(1, Ordering::Relaxed);
+        let (hash, shard) = self.shard(&session.user);
+        let mut shard = shard.write().expect("nothing panics while it holds the lock");
+        let Ok(mut present) = shard.find_entry(hash, |present| present.is(&session.user)) else {
+            return true;
+        };
+        let sessions = &mut present.get_mut().sessions;
+        if sessions.iter().any(|other| other.id != session.id) {
+            sessions.retain(|other| other.id != session.id);
+            return false;
         }
-        is_last
+        present.remove();
+        self.online_users.fetch_sub(1, Ordering::Relaxed);
+        true
     }
 
     pub fn is_online(&self, user: &UserId) -> bool {
-        self.shard(user).read().expect("nothing panics while it holds the lock").contains_key(user)
+        let (hash, shard) = self.shard(user);
+        let shard = shard.read().expect("nothing panics while it holds the lock");
+        shard.find(hash, |present| present.is(user)).is_some()
     }
 
     pub fn online_users(&self) -> usize {
@@ -148,19 +178,27 @@ impl Sessions {
     }
 
     pub fn each_of(&self, user: &UserId, visit: &mut impl FnMut(&Session)) {
-        let shard = self.shard(user).read().expect("nothing panics while it holds the lock");
-        for session in shard.get(user).into_iter().flatten() {
-            visit(session);
+        let (hash, shard) = self.shard(user);
+        let shard = shard.read().expect("nothing panics while it holds the lock");
+        if let Some(present) = shard.find(hash, |present| present.is(user)) {
+            present.sessions.iter().for_each(|session| visit(session));
         }
     }
 
     pub fn each_online(&self, wanted: impl Fn(&UserId) -> bool, visit: &mut impl FnMut(&Session)) {
         for shard in &self.shards {
             let shard = shard.read().expect("nothing panics while it holds the lock");
-            for (_, sessions) in shard.iter().filter(|(user, _)| wanted(user)) {
-                sessions.iter().for_each(|session| visit(session));
+            for present in shard.iter() {
+                if present.sessions.first().is_some_and(|session| wanted(&session.user)) {
+                    present.sessions.iter().for_each(|session| visit(session));
+                }
             }
         }
+    }
+
+    /// Lets every connection look around.
+    pub fn nudge_all(&self) {
+        self.each_online(|_| true, &mut |session| session.outbox.nudge());
     }
 }
 

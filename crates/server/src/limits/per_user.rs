@@ -40,7 +40,7 @@ impl Buckets {
 }
 
 pub(crate) struct Budgets {
-    rates: Rates,
+    rates: Arc<Rates>,
     clock: Arc<dyn Clock>,
     known: Mutex<Known>,
     shared: Arc<Buckets>,
@@ -54,7 +54,7 @@ struct Known {
 /// What one user may still do. Cheap to keep for the life of a connection.
 #[derive(Clone)]
 pub(crate) struct UserBudget {
-    rates: Rates,
+    rates: Arc<Rates>,
     clock: Arc<dyn Clock>,
     buckets: Arc<Buckets>,
 }
@@ -70,7 +70,7 @@ impl Budgets {
             logins: Rate::new(limits.logins_per_minute, Duration::from_secs(60), logins_burst),
         };
         let known = Mutex::new(Known { users: HashMap::new(), sweep_at: FIRST_SWEEP });
-        Budgets { rates, clock, known, shared: Arc::default() }
+        Budgets { rates: Arc::new(rates), clock, known, shared: Arc::default() }
     }
 
     pub fn of(&self, user: &UserId) -> UserBudget {
@@ -79,7 +79,7 @@ impl Budgets {
             Some(buckets) => Arc::clone(buckets),
             None => self.remember(&mut known, user),
         };
-        UserBudget { rates: self.rates, clock: Arc::clone(&self.clock), buckets }
+        UserBudget { rates: Arc::clone(&self.rates), clock: Arc::clone(&self.clock), buckets }
     }
 
     fn remember(&self, known: &mut Known, user: &UserId) -> Arc<Buckets> {

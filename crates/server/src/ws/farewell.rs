@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use axum::Error;
-use axum::extract::ws::{CloseFrame, Message};
 use bluetick_wire::CloseCode;
 use bluetick_wire::frame::encode_come_back;
 use tokio::time::timeout;
+use tungstenite::error::ProtocolError;
+use tungstenite::protocol::CloseFrame;
+use tungstenite::{Error, Message};
 
 use super::pipe::{Pipe, PipeEvent};
+use crate::hub::Frame;
 
 /// A client that reads gets its code well within this; one that does not is cut off.
 const WRITING: Duration = Duration::from_secs(5);
@@ -16,13 +18,12 @@ const WRITING: Duration = Duration::from_secs(5);
 const ANSWERING: Duration = Duration::from_secs(1);
 
 /// The code for a connection that broke; `None` when the client is simply gone.
-pub(super) fn code_for(error: Error) -> Option<CloseCode> {
-    use tungstenite::Error as Broken;
-    match error.into_inner().downcast_ref::<Broken>() {
-        Some(Broken::Capacity(_)) => Some(CloseCode::FrameTooLarge),
-        Some(Broken::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => None,
-        Some(Broken::Utf8(_)) => Some(CloseCode::NotUtf8),
-        Some(Broken::Protocol(_)) => Some(CloseCode::ProtocolError),
+pub(super) fn code_for(error: &Error) -> Option<CloseCode> {
+    match error {
+        Error::Capacity(_) => Some(CloseCode::FrameTooLarge),
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
+        Error::Utf8(_) => Some(CloseCode::NotUtf8),
+        Error::Protocol(_) => Some(CloseCode::ProtocolError),
         _ => None,
     }
 }
@@ -36,15 +37,14 @@ pub(super) struct Goodbye {
 }
 
 /// Writes what is queued and the close frame, and waits for the client to agree.
-pub(super) async fn close(mut pipe: Pipe, Goodbye { code, come_back, drain }: Goodbye) {
+pub(super) async fn close(mut pipe: Box<Pipe>, Goodbye { code, come_back, drain }: Goodbye) {
     if let Some(after) = come_back {
-        pipe.write(Message::Text(encode_come_back(after).into()));
+        pipe.write(Frame::from(encode_come_back(after)));
     }
     if code == CloseCode::Normal {
         pipe.write_close_answer();
     } else {
-        let frame = CloseFrame { code: code.number(), reason: code.as_str().into() };
-        pipe.write(Message::Close(Some(frame)));
+        pipe.close(CloseFrame { code: code.number().into(), reason: code.as_str().into() });
     }
     // At a restart there may be much to write first, and the drain's own deadline ends it.
     let patience = if code == CloseCode::Restarting { drain.max(WRITING) } else { WRITING };

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
@@ -11,6 +12,8 @@ use bluetick_wire::frame::{
     ClientFrame, FrameError, SendFrame, encode_ack, encode_error, encode_pong, readable_message_id,
 };
 use bluetick_wire::{BadInput, CloseCode, ErrorCode};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::session::Connection;
@@ -21,14 +24,37 @@ use crate::problem::Problem;
 /// A send that is getting its turn in the store. One at a time, so that the order of a connection is kept.
 pub(super) type Submitting = Pin<Box<dyn Future<Output = (Sending, Result<Accepted, ChatError>)> + Send>>;
 
-/// A send that has its turn and waits for its outcome.
-pub(super) type InFlight = Pin<Box<dyn Future<Output = (Sending, Result<Appended, ChatError>)> + Send>>;
+/// A send that has its turn.
+pub(super) enum InFlight {
+    /// It waits for its outcome. The send is there until that is known.
+    Storing(Option<Sending>, Accepted),
+    /// It was stored before, and its ack waits for a place in the fan-out.
+    Repeating(BoxFuture<'static, Sent>),
+}
+
+pub(super) type Sent = (Sending, Result<Appended, ChatError>);
+
+impl Future for InFlight {
+    type Output = Sent;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Sent> {
+        match &mut *self {
+            InFlight::Storing(sending, accepted) => {
+                let outcome = ready!(accepted.as_mut().poll(cx)).map_err(ChatError::from);
+                Poll::Ready((sending.take().expect("it is polled to its end once"), outcome))
+            }
+            InFlight::Repeating(repeating) => repeating.as_mut().poll(cx),
+        }
+    }
+}
 
 /// What is known of a send until it is answered.
 pub(super) struct Sending {
     conversation: ConversationId,
     message_id: MessageId,
     started: Instant,
+    /// Its ack is with the fan-out.
+    is_answered: bool,
     /// Held until the answer is in the outbox or with the fan-out, so that a drain waits for that.
     _work: Work,
 }
@@ -48,7 +74,7 @@ impl Connection {
             Ok(ClientFrame::Send(send)) => return self.send(send),
             Ok(ClientFrame::Mark(kind, mark)) => return self.mark(kind, &mark),
             Ok(ClientFrame::Typing(typing)) => self.typing(&typing),
-            Ok(ClientFrame::Ping) => self.session.outbox.push(Frame::from_static(encode_pong())),
+            Ok(ClientFrame::Ping) => self.session.outbox.push(Frame::from(encode_pong())),
             Ok(ClientFrame::Hello(_)) => {
                 let problem = Problem::new(ErrorCode::InvalidFrame, "type: hello was said already");
                 self.answer(problem, None);
@@ -87,7 +113,11 @@ impl Connection {
             return self.too_fast(problem, Some(&message_id));
         }
         match self.submit(send, &message_id, started) {
-            Ok(submitting) => self.submitting = Some(submitting),
+            // Most have their turn at once.
+            Ok(mut submitting) => match (&mut submitting).now_or_never() {
+                Some((sending, result)) => self.submitted(sending, result),
+                None => self.submitting = Some(submitting),
+            },
             Err(problem) => self.refuse_send(problem, Some(&message_id)),
         }
         Ok(())
@@ -100,38 +130,34 @@ impl Connection {
         started: Instant,
     ) -> Result<Submitting, Problem> {
         let conversation = send.conversation().ok_or_else(Problem::no_such_conversation)?;
-        let request = send.into_request(conversation, Origin::from(self.session.id))?;
+        let request = send.into_request(conversation, message_id.clone(), Origin::from(self.session.id))?;
         let work = self.app.lifecycle.begin_work()?;
         self.session.catch_up.send_begins(conversation, message_id);
-        let sending = Sending { conversation, message_id: message_id.clone(), started, _work: work };
+        let sending = Sending {
+            conversation,
+            message_id: message_id.clone(),
+            started,
+            is_answered: false,
+            _work: work,
+        };
         let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
         Ok(Box::pin(async move { (sending, app.chat.submit(&session.user, request).await) }))
     }
 
     pub fn submitted(&mut self, sending: Sending, result: Result<Accepted, ChatError>) {
         match result {
-            Ok(accepted) => {
-                let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
-                self.sends.push(Box::pin(async move {
-                    let outcome = accepted.await;
-                    // The ack of a new message is the fan-out's, in the message's place. That of a duplicate goes
-                    // the same way, so that it does not overtake what the client has not heard yet.
-                    if let Ok(found @ Appended { duplicate: true, .. }) = &outcome {
-                        let conversation = sending.conversation;
-                        let frame = Frame::from(encode_ack(conversation, &sending.message_id, found));
-                        app.hub.acknowledge(session, AckAgain { conversation, seq: found.seq, frame }).await;
-                    }
-                    (sending, outcome.map_err(ChatError::from))
-                }));
-            }
+            Ok(accepted) => self.sends.push(InFlight::Storing(Some(sending), accepted)),
             Err(error) => self.send_done(sending, Err(error)),
         }
     }
 
     pub fn send_done(&mut self, sending: Sending, result: Result<Appended, ChatError>) {
-        self.session.catch_up.send_ends(sending.conversation, &sending.message_id);
         match result {
-            // The hub has the ack in hand.
+            // The ack of a new message is the fan-out's, in the message's place. That of a duplicate goes the same way,
+            // so that it does not overtake what the client has not heard yet.
+            Ok(found @ Appended { duplicate: true, .. }) if !sending.is_answered => {
+                return self.acknowledge_again(sending, found);
+            }
             Ok(Appended { duplicate, .. }) => {
                 self.app.metrics.acknowledged(sending.started.elapsed());
                 if duplicate {
@@ -140,6 +166,18 @@ impl Connection {
             }
             Err(error) => self.refuse_send(error.into(), Some(&sending.message_id)),
         }
+        self.session.catch_up.send_ends(sending.conversation, &sending.message_id);
+    }
+
+    fn acknowledge_again(&mut self, mut sending: Sending, found: Appended) {
+        let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
+        self.sends.push(InFlight::Repeating(Box::pin(async move {
+            let conversation = sending.conversation;
+            let frame = Frame::from(encode_ack(conversation, &sending.message_id, &found));
+            app.hub.acknowledge(session, AckAgain { conversation, seq: found.seq, frame }).await;
+            sending.is_answered = true;
+            (sending, Ok(found))
+        })));
     }
 
     fn refuse_send(&mut self, problem: Problem, message_id: Option<&MessageId>) {

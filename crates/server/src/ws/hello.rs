@@ -1,15 +1,15 @@
 //! The first frame: who is it?
 
-use axum::extract::ws::Message;
 use bluetick_auth::{Claims, TokenError};
 use bluetick_core::ports::Position;
 use bluetick_wire::frame::{ClientFrame, FrameError, Hello, encode_error};
 use bluetick_wire::{CloseCode, ErrorCode};
-use tokio::sync::watch;
+use tungstenite::Message;
 
 use super::pipe::{Pipe, PipeEvent};
 use crate::app::App;
 use crate::drain::{Phase, reached};
+use crate::hub::Frame;
 use crate::settings::seconds;
 
 /// Pings and pongs a client may send before it has said who it is, and whose budget they go on.
@@ -24,11 +24,8 @@ pub(super) struct Greeting {
 /// Why there is no session: a code to close with, or none when the client is gone.
 pub(super) type NoHello = Option<CloseCode>;
 
-pub(super) async fn receive(
-    pipe: &mut Pipe,
-    app: &App,
-    phase: &mut watch::Receiver<Phase>,
-) -> Result<Greeting, NoHello> {
+pub(super) async fn receive(pipe: &mut Pipe, app: &App) -> Result<Greeting, NoHello> {
+    let mut phase = app.lifecycle.watch();
     let deadline = async {
         match seconds(app.limits.hello_seconds) {
             Some(time) => tokio::time::sleep(time).await,
@@ -38,7 +35,7 @@ pub(super) async fn receive(
     tokio::select! {
         greeting = first_frame(pipe, app) => greeting,
         () = deadline => Err(Some(CloseCode::HelloTimeout)),
-        () = reached(phase, Phase::Draining) => Err(Some(CloseCode::Restarting)),
+        () = reached(&mut phase, Phase::Draining) => Err(Some(CloseCode::Restarting)),
     }
 }
 
@@ -52,7 +49,7 @@ async fn first_frame(pipe: &mut Pipe, app: &App) -> Result<Greeting, NoHello> {
                     Err(FrameError::Invalid(bad)) => {
                         // Before the close code, which cannot say what is wrong.
                         let error = encode_error(ErrorCode::InvalidFrame, &bad.to_string(), None, None);
-                        pipe.write(Message::Text(error.into()));
+                        pipe.write(Frame::from(error));
                         app.metrics.rejected(ErrorCode::InvalidFrame);
                         Err(Some(CloseCode::HelloExpected))
                     }
@@ -61,14 +58,14 @@ async fn first_frame(pipe: &mut Pipe, app: &App) -> Result<Greeting, NoHello> {
             }
             PipeEvent::Heard(Message::Binary(_)) => return Err(Some(CloseCode::HelloExpected)),
             PipeEvent::Heard(Message::Close(_)) | PipeEvent::Ended(None) => return Err(None),
-            PipeEvent::Heard(Message::Ping(_) | Message::Pong(_)) => {
+            PipeEvent::Heard(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {
                 control_frames += 1;
                 if control_frames > CONTROL_FRAMES {
                     return Err(Some(CloseCode::Flood));
                 }
             }
             PipeEvent::Flushed => {}
-            PipeEvent::Ended(Some(error)) => return Err(super::farewell::code_for(error)),
+            PipeEvent::Ended(Some(error)) => return Err(super::farewell::code_for(&error)),
         }
     }
 }

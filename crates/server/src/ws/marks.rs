@@ -4,15 +4,15 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bluetick_core::chat::ChatError;
 use bluetick_core::ports::{Mark, Origin};
 use bluetick_core::{Boundaries, Chat, ConversationId, MarkKind, Seq, UserId};
 use bluetick_wire::CloseCode;
 use bluetick_wire::frame::MarkFrame;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 
+use super::flights::Flights;
 use super::session::Connection;
 use crate::app::App;
 use crate::drain::Work;
@@ -37,7 +37,7 @@ pub(super) struct Marks {
     user: UserId,
     origin: Origin,
     metrics: Arc<Metrics>,
-    in_flight: FuturesUnordered<InFlight>,
+    in_flight: Flights<InFlight>,
     /// Of each conversation that has one in flight, what is said next.
     next: HashMap<ConversationId, Next>,
 }
@@ -62,7 +62,7 @@ impl Marks {
             user: session.user.clone(),
             origin: Origin::from(session.id),
             metrics: Arc::clone(&app.metrics),
-            in_flight: FuturesUnordered::new(),
+            in_flight: Flights::none(),
             next: HashMap::new(),
         }
     }
@@ -85,7 +85,7 @@ impl Marks {
         }
     }
 
-    fn start(&self, conversation: ConversationId, kind: MarkKind, said: Said) {
+    fn start(&mut self, conversation: ConversationId, kind: MarkKind, said: Said) {
         let Said { seq, work } = said;
         let mark = Mark { conversation, user: self.user.clone(), kind, seq, origin: Some(self.origin) };
         let chat = self.chat.clone();
@@ -97,11 +97,13 @@ impl Marks {
     }
 
     /// The next one that is done; pending while there is none.
-    pub async fn done(&mut self) -> MarkDone {
-        match self.in_flight.next().await {
-            Some(done) => done,
-            None => std::future::pending().await,
-        }
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<MarkDone> {
+        self.in_flight.poll(cx)
+    }
+
+    /// The connection is quiet.
+    pub fn rest(&mut self) {
+        self.in_flight.rest();
     }
 
     /// Goes on with what has gathered behind it.

@@ -3,8 +3,10 @@
 
 mod catch_up;
 mod farewell;
+mod flights;
 mod frames;
 mod hello;
+mod line;
 mod marks;
 mod pipe;
 mod session;

@@ -3,14 +3,18 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::Error;
-use axum::extract::ws::{Message, WebSocket};
-use futures_util::{Sink, Stream};
+use axum::body::Bytes;
+use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
+use tungstenite::{Error, Message};
 
+use super::line::{Line, Written};
+use crate::door::DoorStream;
 use crate::hub::Frame;
+
+/// Most connections are quiet, so what each holds while quiet is kept small; the line reads more at a time than this.
+const READ_BUFFER_BYTES: usize = 512;
 
 pub(super) enum PipeEvent {
     /// Something came in.
@@ -22,47 +26,77 @@ pub(super) enum PipeEvent {
 }
 
 pub(super) struct Pipe {
-    socket: WebSocket,
-    to_write: VecDeque<Message>,
+    line: Line<DoorStream>,
+    protocol: WebSocketContext,
+    /// The protocol has something to write that the line has not taken yet.
     unflushed: bool,
 }
 
 impl Pipe {
-    pub fn new(socket: WebSocket) -> Pipe {
-        Pipe { socket, to_write: VecDeque::new(), unflushed: false }
+    /// `read` came in behind the handshake. Frames of clients may have `frame_bytes`.
+    pub fn new(stream: DoorStream, read: Bytes, frame_bytes: usize) -> Pipe {
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER_BYTES)
+            // The line gathers what is to be written.
+            .write_buffer_size(0)
+            .max_frame_size(Some(frame_bytes))
+            .max_message_size(Some(frame_bytes));
+        let protocol = WebSocketContext::new(Role::Server, Some(config));
+        Pipe { line: Line::new(stream, read), protocol, unflushed: false }
     }
 
-    /// Queues a message; it goes out while [`Pipe::next`] is awaited.
-    pub fn write(&mut self, message: Message) {
-        self.to_write.push_back(message);
+    /// Queues a text; it goes out while [`Pipe::next`] is awaited.
+    pub fn write(&mut self, frame: Frame) {
+        self.line.to_write().push_back(frame);
     }
 
-    pub fn is_writing(&self) -> bool {
-        self.unflushed || !self.to_write.is_empty()
+    /// Where whole frames wait to be written.
+    pub fn to_write(&mut self) -> &mut VecDeque<Frame> {
+        self.line.to_write()
     }
 
-    /// The client said goodbye and the socket has an answer ready, which only needs to be flushed.
-    pub fn write_close_answer(&mut self) {
-        self.to_write.clear();
+    pub fn ping(&mut self) {
+        self.say(Message::Ping(Bytes::new()));
+    }
+
+    pub fn close(&mut self, frame: CloseFrame) {
+        self.say(Message::Close(Some(frame)));
+    }
+
+    /// A connection that is over has nobody to say it to.
+    fn say(&mut self, message: Message) {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        // What the line does not take now is flushed later, and so is found what went wrong.
+        let _ = self.protocol.write(&mut self.line.now(&mut cx), message);
         self.unflushed = true;
     }
 
-    /// Gives up what is queued here. What the socket took over already still goes out.
+    pub fn is_writing(&self) -> bool {
+        self.unflushed || self.line.is_writing()
+    }
+
+    /// The client said goodbye and the protocol has an answer ready, which only needs to be flushed.
+    pub fn write_close_answer(&mut self) {
+        self.line.forget_queued();
+        self.unflushed = true;
+    }
+
+    /// Gives up what is queued here. What is begun still goes out.
     pub fn forget_queued(&mut self) {
-        self.to_write.clear();
+        self.line.forget_queued();
     }
 
     /// Writes what is queued and, if `reading`, waits for the client. Dropping the future loses nothing.
-    /// `written` is told of each text the socket has taken over.
-    pub async fn next(&mut self, reading: bool, mut written: impl FnMut(&Frame)) -> PipeEvent {
+    /// `written` is told what the frames cost that the kernel has taken over.
+    pub async fn next(&mut self, reading: bool, mut written: impl FnMut(usize)) -> PipeEvent {
         poll_fn(|cx| self.poll(cx, reading, &mut written)).await
     }
 
-    fn poll(
+    pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
         reading: bool,
-        written: &mut impl FnMut(&Frame),
+        written: &mut impl FnMut(usize),
     ) -> Poll<PipeEvent> {
         match self.poll_write(cx, written) {
             Poll::Ready(Ok(true)) => return Poll::Ready(PipeEvent::Flushed),
@@ -72,34 +106,48 @@ impl Pipe {
         if !reading {
             return Poll::Pending;
         }
-        Pin::new(&mut self.socket).poll_next(cx).map(|heard| match heard {
-            Some(Ok(message)) => PipeEvent::Heard(message),
-            Some(Err(error)) => PipeEvent::Ended(Some(error)),
-            None => PipeEvent::Ended(None),
-        })
+        match self.protocol.read(&mut self.line.now(cx)) {
+            Ok(message) => Poll::Ready(PipeEvent::Heard(message)),
+            // Hearing may have made it answer by itself: that goes out now, since nobody wakes us for it.
+            Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                match self.poll_write(cx, written) {
+                    Poll::Ready(Ok(true)) => Poll::Ready(PipeEvent::Flushed),
+                    Poll::Ready(Err(error)) => Poll::Ready(PipeEvent::Ended(Some(error))),
+                    Poll::Ready(Ok(false)) | Poll::Pending => Poll::Pending,
+                }
+            }
+            Err(Error::ConnectionClosed | Error::AlreadyClosed) => Poll::Ready(PipeEvent::Ended(None)),
+            Err(error) => Poll::Ready(PipeEvent::Ended(Some(error))),
+        }
     }
 
-    /// `true` when something was flushed just now, `false` when there was nothing to do.
+    /// `true` when everything was written just now, `false` when there was nothing to do.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
-        written: &mut impl FnMut(&Frame),
+        written: &mut impl FnMut(usize),
     ) -> Poll<Result<bool, Error>> {
         if !self.is_writing() {
             return Poll::Ready(Ok(false));
         }
-        let mut socket = Pin::new(&mut self.socket);
-        while !self.to_write.is_empty() {
-            std::task::ready!(socket.as_mut().poll_ready(cx))?;
-            let Some(message) = self.to_write.pop_front() else { break };
-            if let Message::Text(frame) = &message {
-                written(frame);
+        loop {
+            if self.unflushed {
+                match self.protocol.flush(&mut self.line.now(cx)) {
+                    Ok(()) => self.unflushed = false,
+                    // The line has as many control frames as it takes for now.
+                    Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                    // The other side's goodbye has been answered.
+                    Err(Error::ConnectionClosed | Error::AlreadyClosed) => self.unflushed = false,
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
             }
-            self.unflushed = true;
-            socket.as_mut().start_send(message)?;
+            let Written { cost, is_all } = std::task::ready!(self.line.poll_write(cx))?;
+            if cost > 0 {
+                written(cost);
+            }
+            if is_all && !self.unflushed {
+                return Poll::Ready(Ok(true));
+            }
         }
-        std::task::ready!(socket.poll_flush(cx))?;
-        self.unflushed = false;
-        Poll::Ready(Ok(true))
     }
 }

@@ -1,22 +1,23 @@
 //! One connection: a loop over everything that can happen to it, until one of those things ends it.
 
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use axum::extract::ws::{Message, WebSocket};
 use bluetick_core::chat::ChatError;
 use bluetick_core::ports::{Accepted, Appended, Position};
 use bluetick_core::{ProfileUpdate, UserId};
 use bluetick_wire::CloseCode;
 use bluetick_wire::frame::encode_welcome;
+use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join};
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::watch;
+use tungstenite::Message;
 
 use super::catch_up::{CatchingUp, catch_up};
 use super::farewell::Goodbye;
+use super::flights::Flights;
 use super::frames::{FloodWatch, InFlight, Sending, Submitting};
 use super::hello::Greeting;
 use super::marks::{MarkDone, Marks};
@@ -25,13 +26,9 @@ use super::timers::{Due, Timers};
 use super::typing::{Members, Typing};
 use super::{farewell, hello};
 use crate::app::App;
-use crate::drain::Phase;
-use crate::hub::{Batch, Frame, Outbox, Session};
+use crate::hub::{Frame, Outbox, Overflowed, Session};
 use crate::limits::UserBudget;
 use crate::settings::at_most;
-
-/// Frames are taken from the outbox about this much at a time, and written before they are flushed once.
-const BATCH_BYTES: usize = 64 * 1024;
 
 /// Acks that may wait for their places in a backlog; while that many do, the connection is not read from.
 const MOST_HELD_FRAMES: usize = 1_024;
@@ -39,14 +36,14 @@ const MOST_HELD_FRAMES: usize = 1_024;
 /// Everything that can happen to a connection.
 enum Event {
     Pipe(PipeEvent),
-    OutboxPushed,
+    /// There is something in the outbox, or the server closes.
+    Nudged,
     Submitted(Sending, Result<Accepted, ChatError>),
     SendDone(Sending, Result<Appended, ChatError>),
     MarkDone(MarkDone),
     TypingMembers(Members),
     CaughtUp(Result<(), CloseCode>),
     TimerFired,
-    PhaseChanged,
 }
 
 /// Why a connection ended: a code to close with, or the client is gone.
@@ -59,26 +56,25 @@ pub(super) struct Connection {
     pub flood: FloodWatch,
     /// While there is one, the next frame is not read.
     pub submitting: Option<Submitting>,
-    pub sends: FuturesUnordered<InFlight>,
+    pub sends: Flights<InFlight>,
     most_sends: usize,
     pub marks: Marks,
     pub typing: Typing,
     /// While there is one, the device is being sent what it missed.
     catching_up: Option<CatchingUp>,
     timers: Timers,
-    phase: watch::Receiver<Phase>,
 }
 
-pub(super) async fn run(socket: WebSocket, app: Arc<App>) {
-    let mut pipe = Pipe::new(socket);
-    let mut phase = app.lifecycle.watch();
-    match hello::receive(&mut pipe, &app, &mut phase).await {
-        Ok(greeting) => attend(pipe, &app, greeting, phase).await,
-        Err(end) => say_goodbye(pipe, &app, end).await,
+/// The first and the last things a connection does take several times the memory of what lies between, where it spends
+/// its life: each is in a box of its own, for as long as it lasts.
+pub(super) async fn run(mut pipe: Box<Pipe>, app: Arc<App>) {
+    match Box::pin(hello::receive(&mut pipe, &app)).await {
+        Ok(greeting) => attend(pipe, &app, greeting).await,
+        Err(end) => Box::pin(say_goodbye(pipe, &app, end)).await,
     }
 }
 
-async fn say_goodbye(pipe: Pipe, app: &App, end: End) {
+async fn say_goodbye(pipe: Box<Pipe>, app: &App, end: End) {
     if let Some(code) = end {
         app.metrics.closed(code);
         let goodbye = Goodbye {
@@ -92,7 +88,7 @@ async fn say_goodbye(pipe: Pipe, app: &App, end: End) {
 }
 
 /// From hello to goodbye.
-async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch::Receiver<Phase>) {
+async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
     let Greeting { claims, positions } = greeting;
     let outbox = Outbox::new(at_most(app.limits.outbox_bytes), app.metrics.outbox_bytes.clone());
     let limit = at_most(app.limits.connections_per_user);
@@ -102,7 +98,7 @@ async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch
     outbox.push(Frame::from(welcome));
     // Registered before it is asked what the device missed: whatever is committed from here on reaches it.
     let Ok(registration) = sessions.register(id, claims.user.clone(), outbox, limit) else {
-        return say_goodbye(pipe, app, Some(CloseCode::TooManyConnections)).await;
+        return Box::pin(say_goodbye(pipe, app, Some(CloseCode::TooManyConnections))).await;
     };
     let session = Arc::clone(&registration.session);
     let came = came(app, &session, registration.is_first);
@@ -113,13 +109,12 @@ async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch
         budget: app.budgets.of(&claims.user),
         flood: FloodWatch::new(app.limits.flood_rejections),
         submitting: None,
-        sends: FuturesUnordered::new(),
+        sends: Flights::none(),
         most_sends: at_most(app.limits.in_flight_sends_per_connection),
         marks: Marks::new(app, &session),
         typing: Typing::new(),
         catching_up: Some(arrive(app, &session, positions, registration.is_first, came.clone())),
         timers: Timers::new(&app.limits, Arc::clone(&app.clock), claims.expires_at),
-        phase,
         session: Arc::clone(&session),
     };
     let conversation = AssertUnwindSafe(connection.run(&mut pipe)).catch_unwind();
@@ -129,6 +124,19 @@ async fn attend(mut pipe: Pipe, app: &Arc<App>, greeting: Greeting, phase: watch
     let Connection { marks, .. } = connection;
     drop(counted);
     tracing::debug!(session = %session.id, end = end.map(tracing::field::display), "disconnected");
+    Box::pin(part(app, pipe, end, Parting { session, came, marks, was_last })).await;
+}
+
+/// What is left of a connection that has ended.
+struct Parting {
+    session: Arc<Session>,
+    came: Came,
+    marks: Marks,
+    was_last: bool,
+}
+
+async fn part(app: &App, pipe: Box<Pipe>, end: End, parting: Parting) {
+    let Parting { session, came, marks, was_last } = parting;
     let settled = async {
         // It may have ended before the fleet had heard that it came.
         let _ = came.await;
@@ -223,12 +231,13 @@ impl Drop for Counted<'_> {
 impl Connection {
     async fn run(&mut self, pipe: &mut Pipe) -> End {
         loop {
-            let ended = match self.next_event(pipe).await {
+            let ended = match poll_fn(|cx| self.poll_event(cx, pipe)).await {
                 Event::Pipe(PipeEvent::Heard(message)) => self.heard(message),
-                Event::Pipe(PipeEvent::Flushed) | Event::OutboxPushed => self.refill(pipe),
-                Event::Pipe(PipeEvent::Ended(error)) => Err(error.and_then(farewell::code_for)),
+                Event::Pipe(PipeEvent::Flushed) => self.refill(pipe),
+                Event::Nudged if self.app.lifecycle.is_closing() => self.last_words(pipe),
+                Event::Nudged => self.refill(pipe),
+                Event::Pipe(PipeEvent::Ended(error)) => Err(error.as_ref().and_then(farewell::code_for)),
                 Event::Submitted(sending, result) => {
-                    self.submitting = None;
                     self.submitted(sending, result);
                     Ok(())
                 }
@@ -249,7 +258,6 @@ impl Connection {
                     result.map_err(Some)
                 }
                 Event::TimerFired => self.timer_fired(pipe),
-                Event::PhaseChanged => self.phase_changed(pipe),
             };
             if let Err(end) = ended {
                 if end != Some(CloseCode::Restarting) {
@@ -260,32 +268,36 @@ impl Connection {
         }
     }
 
-    async fn next_event(&mut self, pipe: &mut Pipe) -> Event {
-        let reading = self.is_listening();
-        let outbox = &self.session.outbox;
-        let submitted = async {
-            match &mut self.submitting {
-                Some(submitting) => submitting.await,
-                None => std::future::pending().await,
-            }
-        };
-        let caught_up = async {
-            match &mut self.catching_up {
-                Some(catching_up) => catching_up.await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            event = pipe.next(reading, |frame| outbox.written(frame)) => Event::Pipe(event),
-            () = outbox.pushed() => Event::OutboxPushed,
-            (sending, result) = submitted => Event::Submitted(sending, result),
-            Some((sending, result)) = self.sends.next() => Event::SendDone(sending, result),
-            done = self.marks.done() => Event::MarkDone(done),
-            members = self.typing.members() => Event::TypingMembers(members),
-            result = caught_up => Event::CaughtUp(result),
-            () = self.timers.fired() => Event::TimerFired,
-            _ = self.phase.changed() => Event::PhaseChanged,
+    /// What has happened. The client is heard last: one that says much does not keep anything else waiting.
+    fn poll_event(&mut self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<Event> {
+        if self.session.outbox.poll_pushed(cx).is_ready() {
+            return Poll::Ready(Event::Nudged);
         }
+        if let Some(submitting) = &mut self.submitting
+            && let Poll::Ready((sending, result)) = submitting.as_mut().poll(cx)
+        {
+            self.submitting = None;
+            return Poll::Ready(Event::Submitted(sending, result));
+        }
+        if let Poll::Ready((sending, result)) = self.sends.poll(cx) {
+            return Poll::Ready(Event::SendDone(sending, result));
+        }
+        if let Poll::Ready(done) = self.marks.poll(cx) {
+            return Poll::Ready(Event::MarkDone(done));
+        }
+        if let Poll::Ready(members) = self.typing.poll(cx) {
+            return Poll::Ready(Event::TypingMembers(members));
+        }
+        if let Some(catching_up) = &mut self.catching_up
+            && let Poll::Ready(result) = catching_up.as_mut().poll(cx)
+        {
+            return Poll::Ready(Event::CaughtUp(result));
+        }
+        let (reading, outbox) = (self.is_listening(), &self.session.outbox);
+        if let Poll::Ready(event) = pipe.poll(cx, reading, &mut |cost| outbox.written(cost)) {
+            return Poll::Ready(Event::Pipe(event));
+        }
+        self.timers.poll_fired(cx).map(|()| Event::TimerFired)
     }
 
     /// While as much as is allowed waits for the store, or for its place in the backlog, the client waits too: TCP
@@ -299,19 +311,11 @@ impl Connection {
 
     /// Moves frames from the outbox to the socket, once it has written those before.
     fn refill(&mut self, pipe: &mut Pipe) -> Result<(), End> {
+        let outbox = &self.session.outbox;
         if pipe.is_writing() {
-            return if self.session.outbox.overflowed() {
-                Err(Some(CloseCode::SlowConsumer))
-            } else {
-                Ok(())
-            };
+            return if outbox.overflowed() { Err(Some(CloseCode::SlowConsumer)) } else { Ok(()) };
         }
-        match self.session.outbox.take(BATCH_BYTES) {
-            Batch::Frames(frames) => frames.into_iter().for_each(|frame| pipe.write(Message::Text(frame))),
-            Batch::Empty => {}
-            Batch::Overflowed => return Err(Some(CloseCode::SlowConsumer)),
-        }
-        Ok(())
+        outbox.take(pipe.to_write()).map_err(|Overflowed| Some(CloseCode::SlowConsumer))
     }
 
     fn heard(&mut self, message: Message) -> Result<(), End> {
@@ -324,7 +328,7 @@ impl Connection {
             Message::Binary(_) => self.binary().map_err(Some),
             // The socket answers pings by itself; they still count as requests. So do pongs: the few that answer our
             // own pings make no difference.
-            Message::Ping(_) | Message::Pong(_) => self.control_frame().map_err(Some),
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => self.control_frame().map_err(Some),
             Message::Close(_) => Err(Some(CloseCode::Normal)),
         }
     }
@@ -337,7 +341,11 @@ impl Connection {
         match self.timers.due() {
             Due::Nothing => Ok(()),
             Due::Ping => {
-                pipe.write(Message::Ping(axum::body::Bytes::new()));
+                pipe.ping();
+                // It is quiet.
+                self.sends.rest();
+                self.marks.rest();
+                self.typing.rest();
                 Ok(())
             }
             Due::Close(code) => Err(Some(code)),
@@ -345,13 +353,9 @@ impl Connection {
     }
 
     /// At the end of a drain everything committed is in the outbox, so what is there now is all there will be.
-    fn phase_changed(&mut self, pipe: &mut Pipe) -> Result<(), End> {
-        if *self.phase.borrow_and_update() < Phase::Closing {
-            return Ok(());
-        }
-        if let Batch::Frames(frames) = self.session.outbox.take(usize::MAX) {
-            frames.into_iter().for_each(|frame| pipe.write(Message::Text(frame)));
-        }
+    fn last_words(&mut self, pipe: &mut Pipe) -> Result<(), End> {
+        // Should it have overflowed, there is nothing to be said before the goodbye.
+        let _ = self.session.outbox.take(pipe.to_write());
         Err(Some(CloseCode::Restarting))
     }
 }

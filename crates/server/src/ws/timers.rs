@@ -3,6 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bluetick_core::Timestamp;
@@ -57,8 +58,8 @@ impl Timers {
         self.clock.now() >= self.expires_at
     }
 
-    pub async fn fired(&mut self) {
-        self.sleep.as_mut().await;
+    pub fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.sleep.as_mut().poll(cx)
     }
 
     /// What to do now that the timer has fired. Sets it anew.
@@ -104,11 +105,15 @@ mod tests {
         Timers::new(&LimitSettings::default(), Arc::<ManualClock>::clone(clock), NOW.plus_millis(valid_ms))
     }
 
+    async fn fired(timers: &mut Timers) {
+        std::future::poll_fn(|cx| timers.poll_fired(cx)).await;
+    }
+
     /// Lets time pass until the timer fires and something is due; returns what, and after how many seconds.
     async fn next_due(timers: &mut Timers) -> (u64, Due) {
         let start = Instant::now();
         loop {
-            timers.fired().await;
+            fired(timers).await;
             match timers.due() {
                 Due::Nothing => {}
                 due => return (start.elapsed().as_secs(), due),
@@ -140,7 +145,7 @@ mod tests {
         let clock = Arc::new(ManualClock::at(NOW));
         let mut timers = timers(&clock, 3_000);
         let start = Instant::now();
-        timers.fired().await;
+        fired(&mut timers).await;
         assert_eq!(start.elapsed().as_secs(), 3);
         clock.advance_millis(3_000);
         assert_eq!(timers.due(), Due::Close(CloseCode::TokenExpired));

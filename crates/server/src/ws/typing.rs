@@ -2,15 +2,15 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
 use bluetick_core::ports::Whisper;
 use bluetick_core::{ConversationId, ConversationView};
 use bluetick_wire::frame::TypingFrame;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 
+use super::flights::Flights;
 use super::session::Connection;
 use crate::hub::Paces;
 use crate::metrics::Dropped;
@@ -30,20 +30,22 @@ pub(super) type Members = (ConversationId, Result<ConversationView, ChatError>);
 
 pub(super) struct Typing {
     paces: Paces<ConversationId>,
-    asking: FuturesUnordered<Asking>,
+    asking: Flights<Asking>,
 }
 
 impl Typing {
     pub fn new() -> Typing {
-        Typing { paces: Paces::new(PACE, MOST_CONVERSATIONS), asking: FuturesUnordered::new() }
+        Typing { paces: Paces::new(PACE, MOST_CONVERSATIONS), asking: Flights::none() }
     }
 
     /// The members of a conversation somebody is typing in; pending while nobody asks.
-    pub async fn members(&mut self) -> Members {
-        match self.asking.next().await {
-            Some(members) => members,
-            None => std::future::pending().await,
-        }
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Members> {
+        self.asking.poll(cx)
+    }
+
+    /// The connection is quiet.
+    pub fn rest(&mut self) {
+        self.asking.rest();
     }
 }
 

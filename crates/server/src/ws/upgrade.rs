@@ -3,24 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{FromRequestParts, State};
-use axum::http::{HeaderMap, Request, header};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
 use bluetick_wire::ErrorCode;
 use bluetick_wire::http::ErrorBody;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tungstenite::handshake::derive_accept_key;
 
+use super::pipe::Pipe;
 use super::session;
 use crate::app::App;
-use crate::drain::{Phase, reached};
+use crate::door::DoorStream;
 use crate::http::cors::is_allowed;
 use crate::problem::Problem;
 use crate::settings::at_most;
-
-/// Most connections are quiet, so what each holds while quiet is kept small; larger frames grow it for a while.
-const READ_BUFFER_BYTES: usize = 2 * 1024;
-/// Frames are gathered up to here before they go to the socket, which also happens whenever the outbox is empty.
-const WRITE_BUFFER_BYTES: usize = 16 * 1024;
 
 /// Open a WebSocket. Its frames are described in `/asyncapi.json`.
 #[utoipa::path(
@@ -30,11 +30,11 @@ const WRITE_BUFFER_BYTES: usize = 16 * 1024;
 )]
 pub(crate) async fn upgrade(
     State(app): State<Arc<App>>,
-    request: Request<axum::body::Body>,
+    request: Request<Body>,
 ) -> Result<Response, Problem> {
     let (mut parts, _) = request.into_parts();
-    let not_websocket = |_| Problem::new(ErrorCode::UpgradeRequired, "this path speaks WebSocket only");
-    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &app).await.map_err(not_websocket)?;
+    let not_websocket = || Problem::new(ErrorCode::UpgradeRequired, "this path speaks WebSocket only");
+    let Handshake { accept, upgrading } = Handshake::read(&mut parts).ok_or_else(not_websocket)?;
     if !origin_allowed(&parts.headers, &app.settings.allowed_origins) {
         let message = "web pages of this origin may not connect; see server.allowed_origins";
         return Err(Problem::new(ErrorCode::OriginNotAllowed, message));
@@ -49,20 +49,61 @@ pub(crate) async fn upgrade(
         let retry_after = Some(Duration::from_secs(5));
         return Err(Problem { retry_after, ..Problem::new(ErrorCode::TooManyConnections, message) });
     }
-    let frame_bytes = at_most(app.limits.frame_bytes);
-    let upgrade = upgrade
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_frame_size(frame_bytes)
-        .max_message_size(frame_bytes);
-    Ok(upgrade.on_upgrade(move |socket| async move {
-        let mut phase = app.lifecycle.watch();
-        tokio::select! {
-            () = session::run(socket, app) => {}
-            () = reached(&mut phase, Phase::Ended) => {}
+    let socket = Arc::clone(&app);
+    app.lifecycle.attend(Box::pin(async move {
+        if let Some(pipe) = pipe(upgrading, at_most(socket.limits.frame_bytes)).await {
+            session::run(pipe, socket).await;
         }
         drop(place);
-    }))
+    }));
+    Ok(switching_protocols(accept))
+}
+
+/// `None` when the client went away before it was answered.
+async fn pipe(upgrading: OnUpgrade, frame_bytes: usize) -> Option<Box<Pipe>> {
+    let upgraded = upgrading.await.ok()?;
+    let parts = upgraded.downcast::<TokioIo<DoorStream>>();
+    let parts = parts.expect("every connection came in through the door");
+    let mut stream = parts.io.into_inner();
+    stream.becomes_websocket();
+    Some(Box::new(Pipe::new(stream, parts.read_buf, frame_bytes)))
+}
+
+fn switching_protocols(accept: HeaderValue) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    response
+}
+
+/// What a client sends that wants to speak WebSocket (RFC 6455, 4.2.1).
+struct Handshake {
+    /// The answer to its key.
+    accept: HeaderValue,
+    upgrading: OnUpgrade,
+}
+
+impl Handshake {
+    fn read(parts: &mut Parts) -> Option<Handshake> {
+        let headers = &parts.headers;
+        let says = |name, value: &str| tokens(headers, name).any(|token| token.eq_ignore_ascii_case(value));
+        let wants_websocket = parts.method == Method::GET
+            && says(header::CONNECTION, "upgrade")
+            && says(header::UPGRADE, "websocket")
+            && says(header::SEC_WEBSOCKET_VERSION, "13");
+        let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| wants_websocket)?;
+        let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes())).ok()?;
+        Some(Handshake { accept, upgrading: parts.extensions.remove::<OnUpgrade>()? })
+    }
+}
+
+/// The words of a header that is a list.
+fn tokens(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
 /// Browsers name the page a socket was opened by; other programs name none and have no cookies to be tricked with.

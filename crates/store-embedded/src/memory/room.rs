@@ -1,7 +1,7 @@
 //! A conversation that is awake: the end of it that the tables do not have yet, and what writing to it needs.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::inbox::{InboxPlace, Shelf};
@@ -16,10 +16,14 @@ use super::{IdTable, Noted, Seats, Stale};
 use crate::codec::chunk::Fingerprint;
 use crate::codec::rows::StoredConversation;
 
+/// Laid out as it is written: what is looked at without the lock lies side by side, in front of the rest.
+#[repr(C)]
 pub struct Room {
+    last_used: AtomicU64,
+    /// Whether its ids are loaded, for those who look before they write: it never goes back.
+    writable: AtomicBool,
     pub id: ConversationId,
     state: Mutex<RoomState>,
-    last_used: AtomicU64,
 }
 
 /// A durable message that the tables may not have yet.
@@ -40,32 +44,36 @@ struct Placed {
 
 /// Invariants: `tail` holds the durable messages `tail_first..=head`, everything below is in the tables;
 /// `reserved >= head`, and they are equal whenever no batch is being written; there is a seat for each member.
+///
+/// Laid out as it is written, in the order a message needs it: a store has far more rooms than fit into a processor's
+/// cache, so that a send costs about as much as the number of lines it touches.
 #[derive(Debug)]
+#[repr(C)]
 pub struct RoomState {
-    /// `None` while the conversation does not exist.
-    pub conversation: Option<Conversation>,
-    pub members: Arc<Members>,
-    /// Where each member stands.
-    pub seats: Seats,
-    /// No message here was received later.
-    pub newest_at: Timestamp,
     /// The newest place that was given out, durable or not. Only the committer looks at it.
     pub reserved: Seq,
-    tail: VecDeque<Placed>,
-    tail_first: Seq,
-    /// How many of the messages up to the head are notices.
-    notices: u64,
+    pub members: Arc<Members>,
     /// `None` until somebody writes here; then every id of the dedupe window and of the tail.
     pub ids: Option<IdTable>,
-    /// Former members whose rows in the tables have to go, and by which change.
-    departed: HashMap<UserId, u64>,
+    tail: VecDeque<Placed>,
+    tail_first: Seq,
+    /// No message here was received later.
+    pub newest_at: Timestamp,
+    /// How many of the messages up to the head are notices.
+    notices: u64,
     changes: u64,
+    /// The generation that has this room on its list.
+    pub listed_in: u64,
+    /// Where each member stands.
+    pub seats: Seats,
+    /// `None` while the conversation does not exist.
+    pub conversation: Option<Conversation>,
     /// Whose inbox and pending rows are out of date.
     pub stale: Stale,
     /// Who knows that it has changed.
     pub noted: Noted,
-    /// The generation that has this room on its list.
-    pub listed_in: u64,
+    /// Former members whose rows in the tables have to go, and by which change.
+    departed: HashMap<UserId, u64>,
 }
 
 /// What a checkpoint read from a room, and forgets there once it is in the tables.
@@ -86,11 +94,22 @@ pub enum NoticesAbove {
 
 impl Room {
     pub fn new(id: ConversationId, state: RoomState) -> Room {
-        Room { id, state: Mutex::new(state), last_used: AtomicU64::new(0) }
+        let writable = AtomicBool::new(state.ids.is_some());
+        Room { last_used: AtomicU64::new(0), writable, id, state: Mutex::new(state) }
     }
 
     pub fn state(&self) -> MutexGuard<'_, RoomState> {
         self.state.lock().expect("nobody panics while holding a room")
+    }
+
+    pub fn is_writable(&self) -> bool {
+        self.writable.load(Ordering::Acquire)
+    }
+
+    /// Takes over the ids it has seen, unless somebody was quicker and may have written since.
+    pub fn make_writable(&self, ids: IdTable) {
+        self.state().ids.get_or_insert(ids);
+        self.writable.store(true, Ordering::Release);
     }
 
     pub fn touch(&self, tick: u64) {
@@ -217,7 +236,11 @@ impl RoomState {
 
     /// Lets a member's standing move. Returns where it was when it did.
     pub fn stand(&mut self, user: &str, change: impl FnOnce(&mut Standing)) -> Option<Standing> {
-        let at = self.members.position(user)?;
+        self.stand_at(self.members.position(user)?, change)
+    }
+
+    /// The same for the member at this place of the list.
+    pub fn stand_at(&mut self, at: usize, change: impl FnOnce(&mut Standing)) -> Option<Standing> {
         let member = self.members.at(at);
         let before = *self.seats.standing(at);
         let mut after = before;

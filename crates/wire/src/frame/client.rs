@@ -6,14 +6,15 @@ use std::fmt;
 
 use bluetick_core::chat::SendRequest;
 use bluetick_core::ports::Origin;
-use bluetick_core::{ConversationId, Epoch, MarkKind, MessageId, Seq};
+use bluetick_core::{ConversationId, Epoch, MarkKind, MessageId, Seq, Timestamp};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 use utoipa::ToSchema;
 
-use crate::http::SendRequestBody;
+use super::scan;
+use crate::http;
 use crate::{BadInput, ErrorCode, decode};
 
 pub enum ClientFrame<'a> {
@@ -44,6 +45,14 @@ impl FrameError {
 
 impl<'a> ClientFrame<'a> {
     pub fn decode(text: &'a str) -> Result<ClientFrame<'a>, FrameError> {
+        if let Some(frame) = scan::usual_frame(text) {
+            return Ok(frame);
+        }
+        ClientFrame::decode_any(text)
+    }
+
+    /// Any frame, however it is written, with an error that names the field.
+    fn decode_any(text: &'a str) -> Result<ClientFrame<'a>, FrameError> {
         #[derive(Deserialize)]
         struct Envelope<'a> {
             #[serde(borrow, rename = "type")]
@@ -164,8 +173,8 @@ impl<'de> Deserialize<'de> for Position {
 pub struct MarkFrame<'a> {
     #[serde(borrow)]
     #[schema(value_type = String)]
-    conversation_id: Cow<'a, str>,
-    seq: u64,
+    pub(super) conversation_id: Cow<'a, str>,
+    pub(super) seq: u64,
 }
 
 impl MarkFrame<'_> {
@@ -204,23 +213,23 @@ impl TypingFrame<'_> {
 pub struct SendFrame<'a> {
     #[serde(borrow)]
     #[schema(value_type = String)]
-    conversation_id: Cow<'a, str>,
+    pub(super) conversation_id: Cow<'a, str>,
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1, max_length = 128, pattern = "^(?!system:)[!-~]+$")]
-    message_id: Cow<'a, str>,
+    pub(super) message_id: Cow<'a, str>,
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1)]
-    content: Cow<'a, str>,
+    pub(super) content: Cow<'a, str>,
     /// `text` where it is not given; `system`, `erased`, `lost` and `void` are the server's own.
     #[serde(borrow)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^(?!(system|erased|lost|void)$)[!-~]+$")]
-    content_type: Option<Cow<'a, str>>,
+    pub(super) content_type: Option<Cow<'a, str>>,
     /// The sender's clock, in milliseconds since the Unix epoch.
-    timestamp: Option<i64>,
+    pub(super) timestamp: Option<i64>,
     /// This is a resend.
-    retry: Option<bool>,
+    pub(super) retry: Option<bool>,
     /// With `retry`: everything up to this seq was known at the first attempt.
-    after_seq: Option<u64>,
+    pub(super) after_seq: Option<u64>,
 }
 
 impl SendFrame<'_> {
@@ -233,15 +242,24 @@ impl SendFrame<'_> {
         self.conversation_id.parse().ok()
     }
 
-    pub fn into_request(self, conversation: ConversationId, origin: Origin) -> Result<SendRequest, BadInput> {
-        let body = SendRequestBody {
-            message_id: self.message_id,
-            content: self.content,
-            content_type: self.content_type,
-            timestamp: self.timestamp,
-            retry: self.retry,
-            after_seq: self.after_seq,
-        };
-        body.into_request(conversation, Some(origin))
+    /// With what [`SendFrame::message_id`] and [`SendFrame::conversation`] said, so that nothing is read twice.
+    pub fn into_request(
+        self,
+        conversation: ConversationId,
+        message_id: MessageId,
+        origin: Origin,
+    ) -> Result<SendRequest, BadInput> {
+        Ok(SendRequest {
+            conversation,
+            message_id,
+            content_type: http::content_type(self.content_type.as_deref())?,
+            content: self.content.into(),
+            timestamp: self.timestamp.map(Timestamp::from_millis),
+            retry_after: http::retry_after(self.retry, self.after_seq),
+            origin: Some(origin),
+        })
     }
 }
+
+#[cfg(test)]
+mod tests;

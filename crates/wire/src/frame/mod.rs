@@ -1,6 +1,7 @@
 //! The frames of the WebSocket: one JSON object in each text frame, told apart by `type`.
 
 mod client;
+mod scan;
 mod server;
 
 pub use client::{
@@ -11,5 +12,5 @@ pub use server::{
     MessageFrame, PongFrame, PresenceFrame, ReceiptsFrame, StatusFrame, TypingServerFrame, WelcomeFrame,
     encode_ack, encode_backlog, encode_caught_up, encode_come_back, encode_conversation, encode_error,
     encode_gone, encode_message, encode_pong, encode_presence, encode_receipts, encode_status, encode_typing,
-    encode_welcome,
+    encode_welcome, write_ack, write_message, write_status,
 };

@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 use crate::ErrorCode;
 use crate::http::{InboxEntryBody, MessageBody, PresenceBody, SentBody};
-use crate::text::{self, escaped_length};
+use crate::json::{Measured, Writer};
+use crate::text;
 
 /// The answer to a hello.
 #[derive(Serialize, ToSchema)]
@@ -197,17 +198,42 @@ pub struct ComeBackFrame {
     pub after_ms: u64,
 }
 
-/// Fields around the content of a message or an ack rarely take more; ids of the greatest length cost one more
-/// allocation.
-const USUAL_BYTES_AROUND: usize = 320;
+/// Fields of most frames rarely take more; ids of the greatest length cost one more allocation.
+const USUAL_BYTES: usize = 320;
 
 pub fn encode_message(message: &Message) -> String {
-    let capacity = USUAL_BYTES_AROUND + escaped_length(&message.content);
-    encode("message", &MessageBody::from(message), capacity)
+    let mut json = Vec::new();
+    write_message(&mut json, message);
+    in_utf8(json)
+}
+
+/// Appends what [`encode_message`] returns.
+pub fn write_message(into: &mut Vec<u8>, message: &Message) {
+    const BEGINNING: &str = r#"{"type":"message","#;
+    let (body, content) = (MessageBody::from(message), Measured::of(&message.content));
+    into.reserve(BEGINNING.len() + body.usual_bytes_around() + content.most_bytes());
+    into.extend_from_slice(BEGINNING.as_bytes());
+    body.write_fields(into, content);
 }
 
 pub fn encode_ack(conversation: ConversationId, message_id: &MessageId, appended: &Appended) -> String {
-    encode("ack", &SentBody::new(conversation, message_id, appended), USUAL_BYTES_AROUND)
+    let mut json = Vec::new();
+    write_ack(&mut json, conversation, message_id, appended);
+    in_utf8(json)
+}
+
+/// Appends what [`encode_ack`] returns.
+pub fn write_ack(
+    into: &mut Vec<u8>,
+    conversation: ConversationId,
+    message_id: &MessageId,
+    appended: &Appended,
+) {
+    const BEGINNING: &str = r#"{"type":"ack","#;
+    let body = SentBody::new(conversation, message_id, appended);
+    into.reserve(BEGINNING.len() + body.usual_bytes());
+    into.extend_from_slice(BEGINNING.as_bytes());
+    body.write_fields(into);
 }
 
 /// For the others; and for the member's own devices, with `unread` where it is known.
@@ -217,16 +243,41 @@ pub fn encode_status(
     boundaries: Boundaries,
     unread: Option<u64>,
 ) -> String {
-    let Boundaries { delivered: last_delivered_seq, read: last_read_seq } = boundaries;
-    let user_id = user.as_str();
-    let frame = StatusFrame { conversation_id, user_id, last_delivered_seq, last_read_seq, unread };
-    encode("status", &frame, USUAL_BYTES_AROUND)
+    let mut json = Vec::new();
+    write_status(&mut json, conversation_id, user, boundaries, unread);
+    in_utf8(json)
+}
+
+/// Appends what [`encode_status`] returns.
+pub fn write_status(
+    into: &mut Vec<u8>,
+    conversation_id: ConversationId,
+    user: &UserId,
+    boundaries: Boundaries,
+    unread: Option<u64>,
+) {
+    // Names, quotes and the conversation are 125; no number has more than 20 digits.
+    into.reserve(125 + user.as_str().len() + 3 * 20);
+    let mut json = Writer(into);
+    json.raw(r#"{"type":"status","conversation_id":"#);
+    json.conversation(&conversation_id);
+    json.raw(r#","user_id":"#);
+    json.text(user.as_str());
+    json.raw(r#","last_delivered_seq":"#);
+    json.seq(boundaries.delivered);
+    json.raw(r#","last_read_seq":"#);
+    json.seq(boundaries.read);
+    if let Some(unread) = unread {
+        json.raw(r#","unread":"#);
+        json.number(unread);
+    }
+    json.raw("}");
 }
 
 pub fn encode_receipts(conversation_id: ConversationId, lowest: Boundaries) -> String {
     let Boundaries { delivered: last_delivered_seq, read: last_read_seq } = lowest;
     let frame = ReceiptsFrame { conversation_id, last_delivered_seq, last_read_seq };
-    encode("receipts", &frame, USUAL_BYTES_AROUND)
+    encode("receipts", &frame, USUAL_BYTES)
 }
 
 pub fn encode_typing(conversation_id: ConversationId, user: &UserId) -> String {
@@ -242,7 +293,7 @@ pub fn encode_conversation(entry: &InboxEntry, peer_presence: Option<PresenceBod
 }
 
 pub fn encode_backlog(conversation_id: ConversationId, next_after_seq: Seq, head_seq: Seq) -> String {
-    encode("backlog", &BacklogFrame { conversation_id, next_after_seq, head_seq }, USUAL_BYTES_AROUND)
+    encode("backlog", &BacklogFrame { conversation_id, next_after_seq, head_seq }, USUAL_BYTES)
 }
 
 pub fn encode_welcome(user: &UserId, session_id: &str, epoch: Epoch, now: Timestamp) -> String {
@@ -288,5 +339,9 @@ fn encode(kind: &str, body: &impl Serialize, capacity: usize) -> String {
     serde_json::to_writer(&mut json, body).expect("frames hold strings and numbers only");
     // The body's own brace gives way to a comma: flattening through serde would allocate for every field.
     json[body_at] = b',';
+    in_utf8(json)
+}
+
+fn in_utf8(json: Vec<u8>) -> String {
     String::from_utf8(json).expect("JSON is UTF-8")
 }

@@ -1,7 +1,6 @@
 //! Sending and reading back.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use bluetick_core::chat::SendRequest;
 use bluetick_core::ports::{Appended, Origin};
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::query;
+use crate::json::{MOST_BYTES_OF_ONE, Measured, Writer, escaped_length};
 use crate::{BadInput, text};
 
 /// A message to store. Sending it again with the same message_id is safe.
@@ -50,26 +50,30 @@ impl SendRequestBody<'_> {
         conversation: ConversationId,
         origin: Option<Origin>,
     ) -> Result<SendRequest, BadInput> {
-        let content_type = match &self.content_type {
-            None => ContentType::Text,
-            Some(name) => name.parse().map_err(|invalid| BadInput::field("content_type", invalid))?,
-        };
+        let content_type = content_type(self.content_type.as_deref())?;
         Ok(SendRequest {
             conversation,
             message_id: self.message_id()?,
             content_type,
-            content: Arc::from(self.content.as_ref()),
+            content: self.content.into(),
             timestamp: self.timestamp.map(Timestamp::from_millis),
-            retry_after: self.retry_after(),
+            retry_after: retry_after(self.retry, self.after_seq),
             origin,
         })
     }
+}
 
-    /// A resend that does not say what it knew is looked for in the dedupe window like any other.
-    fn retry_after(&self) -> Option<Seq> {
-        let after = self.after_seq.filter(|_| self.retry == Some(true))?;
-        Some(Seq::new(after).min(Seq::MAX))
+pub(crate) fn content_type(name: Option<&str>) -> Result<ContentType, BadInput> {
+    match name {
+        None => Ok(ContentType::Text),
+        Some(name) => name.parse().map_err(|invalid| BadInput::field("content_type", invalid)),
     }
+}
+
+/// A resend that does not say what it knew is looked for in the dedupe window like any other.
+pub(crate) fn retry_after(retry: Option<bool>, after_seq: Option<u64>) -> Option<Seq> {
+    let after = after_seq.filter(|_| retry == Some(true))?;
+    Some(Seq::new(after).min(Seq::MAX))
 }
 
 /// Where the message is.
@@ -104,6 +108,42 @@ impl<'a> SentBody<'a> {
     ) -> SentBody<'a> {
         let Appended { seq, received_at, duplicate } = *appended;
         SentBody { conversation_id, message_id, seq, received_at, duplicate }
+    }
+
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut json = Vec::with_capacity(1 + self.usual_bytes());
+        json.push(b'{');
+        self.write_fields(&mut json);
+        json
+    }
+
+    /// Enough for [`SentBody::write_fields`], unless the id is one of those few that need escaping.
+    pub(crate) fn usual_bytes(&self) -> usize {
+        // Names, quotes and the conversation are 102; no number has more than 20 digits.
+        102 + spelled_length(self.message_id) + 2 * 20
+    }
+
+    /// All fields and the brace that closes them, so that something can stand before.
+    pub(crate) fn write_fields(&self, json: &mut Vec<u8>) {
+        let mut json = Writer(json);
+        json.raw(r#""conversation_id":"#);
+        json.conversation(&self.conversation_id);
+        json.raw(r#","message_id":"#);
+        json.message_id(self.message_id);
+        json.raw(r#","seq":"#);
+        json.seq(self.seq);
+        json.raw(r#","received_at":"#);
+        json.millis(self.received_at);
+        json.raw(r#","duplicate":"#);
+        json.boolean(self.duplicate);
+        json.raw("}");
+    }
+}
+
+fn spelled_length(id: &MessageId) -> usize {
+    match id {
+        MessageId::Uuid(_) => 36,
+        MessageId::Text(text) => text.len(),
     }
 }
 
@@ -162,6 +202,41 @@ impl<'a> From<&'a Message> for MessageBody<'a> {
     }
 }
 
+impl MessageBody<'_> {
+    /// Enough for the fields around the content, unless an id is one of those few that need escaping.
+    pub(crate) fn usual_bytes_around(&self) -> usize {
+        let receiver = self.receiver_id.map_or(0, str::len);
+        let names = self.sender_id.len() + receiver + self.content_type.len();
+        // Names, quotes and the conversation are 160; no number has more than 20 digits.
+        160 + spelled_length(self.message_id) + names + 3 * 20
+    }
+
+    /// All fields and the brace that closes them, so that something can stand before. The content is given as it was
+    /// measured.
+    pub(crate) fn write_fields(&self, json: &mut Vec<u8>, content: Measured<'_>) {
+        let mut json = Writer(json);
+        json.raw(r#""conversation_id":"#);
+        json.conversation(&self.conversation_id);
+        json.raw(r#","seq":"#);
+        json.seq(self.seq);
+        json.raw(r#","message_id":"#);
+        json.message_id(self.message_id);
+        json.raw(r#","sender_id":"#);
+        json.text(self.sender_id);
+        json.raw(r#","receiver_id":"#);
+        json.text_or_null(self.receiver_id);
+        json.raw(r#","content":"#);
+        json.measured(content);
+        json.raw(r#","content_type":"#);
+        json.text(self.content_type);
+        json.raw(r#","timestamp":"#);
+        json.millis(self.timestamp);
+        json.raw(r#","received_at":"#);
+        json.millis(self.received_at);
+        json.raw("}");
+    }
+}
+
 /// One page of history: a range of consecutive seqs, and where its neighbours begin. A page may hold fewer than
 /// `limit` messages when they are large; go on with the cursor, which is null only where there is no more.
 #[derive(Debug, Serialize, ToSchema)]
@@ -204,13 +279,39 @@ impl<'a> PageBody<'a> {
             head_seq: page.head,
         }
     }
+
+    pub fn to_json(&self) -> Vec<u8> {
+        // What is escaped takes a little more, and what is escaped throughout makes it grow.
+        let bytes_of =
+            |message: &MessageBody<'_>| message.usual_bytes_around() + message.content.len() * 17 / 16 + 2;
+        let mut json = Vec::with_capacity(150 + self.messages.iter().map(bytes_of).sum::<usize>());
+        json.extend_from_slice(br#"{"messages":["#);
+        for (index, message) in self.messages.iter().enumerate() {
+            json.extend_from_slice(if index == 0 { b"{".as_slice() } else { b",{" });
+            message.write_fields(&mut json, Measured::of(message.content));
+        }
+        let mut rest = Writer(&mut json);
+        rest.raw(r#"],"next_before_seq":"#);
+        rest.seq_or_null(self.next_before_seq);
+        rest.raw(r#","next_after_seq":"#);
+        rest.seq_or_null(self.next_after_seq);
+        rest.raw(r#","head_seq":"#);
+        rest.seq(self.head_seq);
+        rest.raw("}");
+        json
+    }
 }
 
 /// How many of the messages, from the first on, go onto one page.
 fn fitting(messages: &[Message]) -> usize {
+    let as_they_are: usize = messages.iter().map(|message| message.content.len()).sum();
+    // Almost every page is far from the limit, so that its letters need not be counted.
+    if as_they_are <= PageBody::MAX_BYTES / MOST_BYTES_OF_ONE {
+        return messages.len();
+    }
     let mut bytes = 0;
     let fits = |message: &&Message| {
-        bytes += text::escaped_length(&message.content);
+        bytes += escaped_length(&message.content);
         bytes <= PageBody::MAX_BYTES
     };
     messages.iter().take_while(fits).count().max(1).min(messages.len())

@@ -29,6 +29,7 @@ pub use inbox::{
     BoundariesBody, InboxEntryBody, InboxPageBody, InboxParameters, LastMessageBody, PreferenceRequest,
 };
 pub use message::{MessageBody, PageBody, PageParameters, SendRequestBody, SentBody};
+pub(crate) use message::{content_type, retry_after};
 pub use people::{PeopleBody, PeopleParameters, PersonBody};
 pub use presence::{PresenceBody, PresencesBody, ProfileBody, ProfileRequest};
 pub use status::{

@@ -2,11 +2,10 @@
 
 use bluetick_core::ports::Appended;
 use bluetick_core::{ContentType, Message, Timestamp};
-use bluetick_wire::frame::encode_ack;
+use bluetick_wire::frame::{encode_ack, encode_message};
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::*;
-use crate::hub::Batch;
 
 fn chat() -> ConversationId {
     ConversationId::group([1; 15])
@@ -81,8 +80,8 @@ impl Device {
     /// As `a5` for an ack, `m5` for a message, `d5` for the ack of a duplicate, `b5-9` for a backlog frame, `gone`
     /// for a group one is not in, `.` for the end.
     fn heard(&self) -> Vec<String> {
-        let Batch::Frames(frames) = self.outbox.take(usize::MAX) else { return Vec::new() };
-        frames.iter().map(|frame| short(frame)).collect()
+        let frames = self.outbox.taken();
+        frames.iter().map(|frame| short(frame.text())).collect()
     }
 }
 

@@ -1,0 +1,298 @@
+//! One WebSocket of the load generator. It shares the processors with the server it measures, so it does the least that
+//! a client must: it finds the frames and looks at how each begins. All connections of a thread read into one buffer; a
+//! connection that waits holds no memory besides its socket.
+
+use std::cell::RefCell;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+
+use bluetick_client::link::ClientFrame;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::BenchError;
+use crate::under_test::client_failed;
+
+/// What a frame of the server is, as far as a load generator cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Message,
+    Ack,
+    CaughtUp,
+    Error,
+    Other,
+}
+
+impl Kind {
+    /// By its first field, which is the type.
+    fn of(json: &[u8]) -> Kind {
+        match json.strip_prefix(br#"{"type":""#) {
+            Some(rest) if rest.starts_with(b"message\"") => Kind::Message,
+            Some(rest) if rest.starts_with(b"ack\"") => Kind::Ack,
+            Some(rest) if rest.starts_with(b"caught_up\"") => Kind::CaughtUp,
+            Some(rest) if rest.starts_with(b"error\"") => Kind::Error,
+            _ => Kind::Other,
+        }
+    }
+}
+
+pub struct Line {
+    stream: TcpStream,
+    /// The beginning of a frame whose end has not come yet.
+    partial: Vec<u8>,
+    /// What is to be written.
+    outgoing: Vec<u8>,
+}
+
+const READ_BYTES: usize = 128 * 1024;
+const FINAL: u8 = 0x80;
+const MASKED: u8 = 0x80;
+const TEXT: u8 = 1;
+const CLOSE: u8 = 8;
+const PING: u8 = 9;
+const PONG: u8 = 10;
+/// A client must mask what it writes. Nobody is to be protected here, so it is always the same; it is not zero, so that
+/// the server has the work of every other client.
+const MASK: [u8; 4] = [0x5a, 0xc3, 0x96, 0x3c];
+
+thread_local! {
+    static INCOMING: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+fn lost(error: impl std::fmt::Display) -> BenchError {
+    client_failed(format!("the connection was lost: {error}"))
+}
+
+impl Line {
+    /// Connects from `from`, where that matters, and shakes hands.
+    pub async fn open(to: SocketAddr, from: Option<SocketAddr>) -> Result<Line, BenchError> {
+        let stream = dial(to, from).await.map_err(client_failed)?;
+        stream.set_nodelay(true).map_err(client_failed)?;
+        let mut line = Line { stream, partial: Vec::new(), outgoing: Vec::new() };
+        let request = format!(
+            "GET /v1/ws HTTP/1.1\r\nHost: {to}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        line.outgoing.extend_from_slice(request.as_bytes());
+        line.flush().await?;
+        line.upgraded().await?;
+        Ok(line)
+    }
+
+    /// Reads the head of the answer. What follows it are frames already.
+    async fn upgraded(&mut self) -> Result<(), BenchError> {
+        loop {
+            self.stream.readable().await.map_err(lost)?;
+            let end = self.read(|bytes| {
+                let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+                match end {
+                    Some(_) if !bytes.starts_with(b"HTTP/1.1 101") => {
+                        let status = String::from_utf8_lossy(&bytes[..bytes.len().min(12)]).into_owned();
+                        Err(client_failed(format!("no WebSocket, but {status}")))
+                    }
+                    Some(end) => Ok((end + 4, true)),
+                    None => Ok((0, false)),
+                }
+            })?;
+            if end == Some(true) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes what the socket has and lets `take` use some of it; the rest is kept. None when there is nothing.
+    fn read<T>(
+        &mut self,
+        take: impl FnOnce(&[u8]) -> Result<(usize, T), BenchError>,
+    ) -> Result<Option<T>, BenchError> {
+        INCOMING.with_borrow_mut(|incoming| {
+            let kept = self.partial.len();
+            if incoming.len() < kept + READ_BYTES {
+                incoming.resize(kept + READ_BYTES, 0);
+            }
+            incoming[..kept].copy_from_slice(&self.partial);
+            let count = match self.stream.try_read(&mut incoming[kept..]) {
+                Ok(0) => return Err(lost("the server closed it")),
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(lost(error)),
+            };
+            let bytes = &incoming[..kept + count];
+            let (used, taken) = take(bytes)?;
+            if used == bytes.len() {
+                self.partial = Vec::new();
+            } else {
+                self.partial.clear();
+                self.partial.extend_from_slice(&bytes[used..]);
+            }
+            Ok(Some(taken))
+        })
+    }
+
+    /// Waits for something to read and shows every frame that is whole. Dropping the future loses none.
+    pub async fn frames(&mut self, mut visit: impl FnMut(Kind, &[u8])) -> Result<(), BenchError> {
+        loop {
+            self.stream.readable().await.map_err(lost)?;
+            let pings = self.read(|bytes| take_frames(bytes, &mut visit))?;
+            if let Some(pings) = pings {
+                for _ in 0..pings {
+                    self.put_frame(PONG, b"");
+                }
+                return if pings > 0 { self.flush().await } else { Ok(()) };
+            }
+        }
+    }
+
+    /// Puts a frame behind what is to be written.
+    pub fn put(&mut self, frame: &ClientFrame<'_>) {
+        self.put_text(frame.encode().as_bytes());
+    }
+
+    pub fn put_text(&mut self, json: &[u8]) {
+        self.put_frame(TEXT, json);
+    }
+
+    fn put_frame(&mut self, kind: u8, payload: &[u8]) {
+        let outgoing = &mut self.outgoing;
+        outgoing.push(FINAL | kind);
+        match payload.len() {
+            short @ 0..=125 => outgoing.push(MASKED | short as u8),
+            middle @ 126..=65_535 => {
+                outgoing.push(MASKED | 126);
+                outgoing.extend_from_slice(&(middle as u16).to_be_bytes());
+            }
+            long => {
+                outgoing.push(MASKED | 127);
+                outgoing.extend_from_slice(&(long as u64).to_be_bytes());
+            }
+        }
+        outgoing.extend_from_slice(&MASK);
+        let start = outgoing.len();
+        outgoing.extend_from_slice(payload);
+        for four in outgoing[start..].chunks_mut(4) {
+            for (byte, mask) in four.iter_mut().zip(MASK) {
+                *byte ^= mask;
+            }
+        }
+    }
+
+    /// Writes what was put.
+    pub async fn flush(&mut self) -> Result<(), BenchError> {
+        let mut written = 0;
+        while written < self.outgoing.len() {
+            match self.stream.try_write(&self.outgoing[written..]) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.stream.writable().await.map_err(lost)?;
+                }
+                Err(error) => return Err(lost(error)),
+            }
+        }
+        self.outgoing.clear();
+        Ok(())
+    }
+
+    /// Gives back the memory it does not need while it waits.
+    pub fn slim(&mut self) {
+        self.outgoing = Vec::new();
+    }
+}
+
+async fn dial(to: SocketAddr, from: Option<SocketAddr>) -> io::Result<TcpStream> {
+    let Some(from) = from else { return TcpStream::connect(to).await };
+    let socket = TcpSocket::new_v4()?;
+    // A port that a connection of an earlier run has just left can be taken again.
+    socket.set_reuseaddr(true)?;
+    // Where somebody else has that port, any other one of the address will do.
+    socket.bind(from).or_else(|_| socket.bind(SocketAddr::new(from.ip(), 0)))?;
+    socket.connect(to).await
+}
+
+/// Shows the frames that are whole. Returns how many bytes they took, and how many of them were pings.
+fn take_frames(bytes: &[u8], visit: &mut impl FnMut(Kind, &[u8])) -> Result<(usize, usize), BenchError> {
+    let (mut used, mut pings) = (0, 0);
+    while let Some((head, payload)) = first_frame(&bytes[used..]) {
+        match bytes[used] {
+            head if head == FINAL | TEXT => visit(Kind::of(payload), payload),
+            head if head == FINAL | PING => pings += 1,
+            head if head == FINAL | PONG => {}
+            head if head == FINAL | CLOSE => {
+                let code = payload.first_chunk().map_or(0, |code| u16::from_be_bytes(*code));
+                return Err(client_failed(format!("the server closed the connection with code {code}")));
+            }
+            other => return Err(client_failed(format!("a frame that begins with {other:#x}"))),
+        }
+        used += head + payload.len();
+    }
+    Ok((used, pings))
+}
+
+/// The length of the head of a frame and what follows it, if all of it is here. A server does not mask.
+fn first_frame(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (head, length) = match *bytes.get(1)? {
+        126 => (4, u16::from_be_bytes(*bytes.get(2..)?.first_chunk()?) as usize),
+        127 => (10, u64::from_be_bytes(*bytes.get(2..)?.first_chunk()?) as usize),
+        short => (2, usize::from(short)),
+    };
+    Some((head, bytes.get(head..head + length)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(json: &str) -> Vec<u8> {
+        let mut bytes = vec![FINAL | TEXT];
+        match json.len() {
+            short @ 0..=125 => bytes.push(short as u8),
+            middle @ 126..=65_535 => {
+                bytes.push(126);
+                bytes.extend_from_slice(&(middle as u16).to_be_bytes());
+            }
+            long => {
+                bytes.push(127);
+                bytes.extend_from_slice(&(long as u64).to_be_bytes());
+            }
+        }
+        bytes.extend_from_slice(json.as_bytes());
+        bytes
+    }
+
+    fn message(content_bytes: usize) -> String {
+        format!(r#"{{"type":"message","content":"{}"}}"#, "x".repeat(content_bytes))
+    }
+
+    #[test]
+    fn frames_of_every_size_are_found_wherever_the_bytes_are_cut() {
+        let bytes: Vec<u8> = [5, 100, 300, 70_000].map(|size| frame(&message(size))).concat();
+        for cut in (0..400).chain([5_000, bytes.len() - 1, bytes.len()]) {
+            let mut found = Vec::new();
+            let mut visit = |kind, json: &[u8]| found.push((kind, json.len()));
+            let (used, _) = take_frames(&bytes[..cut], &mut visit).unwrap();
+            take_frames(&bytes[used..], &mut visit).unwrap();
+            let expected = [5, 100, 300, 70_000].map(|size| (Kind::Message, message(size).len()));
+            assert_eq!(found, expected, "{cut}");
+        }
+    }
+
+    #[test]
+    fn pings_are_counted_and_a_close_is_an_error_with_its_code() {
+        let pings = [FINAL | PING, 0, FINAL | PING, 2, b'h', b'i'];
+        assert_eq!(take_frames(&pings, &mut |_, _| panic!()).unwrap(), (6, 2));
+        let close = [FINAL | CLOSE, 2, 0x0f, 0xa1];
+        let error = take_frames(&close, &mut |_, _| panic!()).unwrap_err();
+        assert!(error.to_string().contains("4001"), "{error}");
+    }
+
+    #[test]
+    fn the_kind_of_a_frame_is_its_type() {
+        for (json, kind) in [
+            (r#"{"type":"message","seq":1}"#, Kind::Message),
+            (r#"{"type":"ack","seq":1}"#, Kind::Ack),
+            (r#"{"type":"caught_up"}"#, Kind::CaughtUp),
+            (r#"{"type":"error","code":"x"}"#, Kind::Error),
+            (r#"{"type":"status"}"#, Kind::Other),
+        ] {
+            assert_eq!(Kind::of(json.as_bytes()), kind, "{json}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Load on a server for some seconds: how it is offered, and what came of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::BenchError;
+use crate::report::Report;
+use crate::schedule::{Pacer, Schedule};
+use crate::talk::{Sender, Tally};
+use crate::under_test::{Costs, ServerUnderTest, client_failed};
+
+/// How sends follow each other.
+#[derive(Clone, Copy, Debug)]
+pub enum Load {
+    /// A closed loop: each sender has so many on their way, and sends the next when one is acknowledged.
+    Window(usize),
+    /// An open loop: all senders together send so many a second, come what may, up to so many unanswered ones each.
+    Rate { per_second: u64, bound: usize },
+}
+
+impl Load {
+    pub fn describe(self, report: Report) -> Report {
+        match self {
+            Load::Window(window) => report.parameter("window", window as u64),
+            Load::Rate { per_second, bound } => {
+                report.parameter("rate_per_second", per_second).parameter("outstanding_bound", bound as u64)
+            }
+        }
+    }
+}
+
+/// What came of it.
+pub struct Outcome {
+    tally: Arc<Tally>,
+    acknowledged: u64,
+    pub delivered: u64,
+    pub costs: Costs,
+    /// In an open loop: what it was, and how many messages were due.
+    offered: Option<(u64, u64)>,
+}
+
+/// Less than this share of what was due, acknowledged within the time, is a rate that was not kept.
+const KEPT: f64 = 0.99;
+
+/// Lets the senders send. They come back when everything they sent is acknowledged. `received` is where the receivers
+/// count.
+pub async fn offer(
+    load: Load,
+    seconds: u64,
+    senders: Vec<Sender>,
+    received: &Tally,
+    server: &ServerUnderTest,
+    directory: &Path,
+) -> Result<(Outcome, Vec<Sender>), BenchError> {
+    let tally = Arc::new(Tally::default());
+    let delivered_before = received.counts().1;
+    let meter = server.meter(directory).await?;
+    let mut talking = JoinSet::new();
+    let pacer = match load {
+        Load::Window(_) => None,
+        Load::Rate { per_second, .. } => Some(Pacer::start(Schedule::new(per_second, senders.len()))),
+    };
+    for (place, sender) in senders.into_iter().enumerate() {
+        let tally = Arc::clone(&tally);
+        match (load, &pacer) {
+            (Load::Rate { bound, .. }, Some(pacer)) => {
+                talking.spawn(sender.keep_pace(place, bound, Arc::clone(pacer), tally))
+            }
+            (Load::Rate { bound: window, .. } | Load::Window(window), _) => {
+                talking.spawn(sender.keep_window(window, tally))
+            }
+        };
+    }
+    tally.watch(seconds, received, &mut talking).await?;
+    let (acknowledged, delivered) = tally.counts();
+    let delivered = delivered + received.counts().1 - delivered_before;
+    let offered = match (load, &pacer) {
+        (Load::Rate { per_second, .. }, Some(pacer)) => Some((per_second, pacer.turns())),
+        _ => None,
+    };
+    let costs = meter.read().await?;
+    tally.stop();
+    if let Some(pacer) = pacer {
+        pacer.stop();
+    }
+    let mut senders = Vec::with_capacity(talking.len());
+    while let Some(ended) = talking.join_next().await {
+        senders.push(ended.map_err(client_failed)??);
+    }
+    Ok((Outcome { tally, acknowledged, delivered, costs, offered }, senders))
+}
+
+impl Outcome {
+    pub fn stored_per_second(&self) -> f64 {
+        self.acknowledged as f64 / self.costs.seconds
+    }
+
+    pub fn ack_p99_ms(&self) -> f64 {
+        self.tally.acks.quantile_ms(0.99)
+    }
+
+    /// Rates and latencies; what it cost is put apart.
+    pub fn put_into(&self, report: &mut Report) {
+        if let Some((per_second, due)) = self.offered {
+            report.figure("offered_per_second", "offered", per_second as f64, "/s");
+            let waiting = due.saturating_sub(self.acknowledged);
+            report.figure(
+                "unanswered_at_the_end_messages",
+                "due and not acknowledged at the end",
+                waiting as f64,
+                "messages",
+            );
+            if (self.acknowledged as f64) < due as f64 * KEPT {
+                report.remark(format!(
+                    "the rate was not kept: {due} messages were due, {} were acknowledged in time; \
+                     latencies grow with the length of such a run",
+                    self.acknowledged
+                ));
+            }
+        }
+        report.figure("stored_per_second", "stored and acknowledged", self.stored_per_second(), "/s");
+        let delivered = self.delivered as f64 / self.costs.seconds;
+        report.figure("delivered_per_second", "delivered", delivered, "/s");
+        if self.offered.is_some() {
+            report.latencies("due_to_ack", "due to ack", &self.tally.acks);
+            report.latencies("due_to_written", "due to written, of the bench itself", &self.tally.lateness);
+        } else {
+            report.latencies("send_to_ack", "send to ack", &self.tally.acks);
+        }
+    }
+
+    pub fn messages(&self) -> u64 {
+        self.acknowledged
+    }
+}
+
+/// Whoever receives should still be there; those who wait for a frame are let go with their connections.
+pub async fn dismiss(mut receiving: JoinSet<Result<(), BenchError>>) -> Result<(), BenchError> {
+    while let Some(ended) = receiving.try_join_next() {
+        ended.map_err(client_failed)??;
+    }
+    receiving.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Pages over HTTP as the load generator asks for them: one connection that is kept, one question at a time, and no
+//! more reading of an answer than it takes to know that it is whole.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::BenchError;
+use crate::under_test::client_failed;
+
+pub struct PageLine {
+    stream: TcpStream,
+    host: SocketAddr,
+    token: String,
+    answer: Vec<u8>,
+}
+
+/// What every message on a page has once.
+const FIELD_OF_MESSAGE: &[u8] = br#""message_id":"#;
+
+impl PageLine {
+    /// `token` may be empty where none is asked for.
+    pub async fn open(to: SocketAddr, token: String) -> Result<PageLine, BenchError> {
+        let stream = TcpStream::connect(to).await.map_err(client_failed)?;
+        stream.set_nodelay(true).map_err(client_failed)?;
+        Ok(PageLine { stream, host: to, token, answer: Vec::with_capacity(16 * 1024) })
+    }
+
+    /// The body of the answer, which must be a 200.
+    pub async fn get(&mut self, path: &str) -> Result<&[u8], BenchError> {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+            self.host, self.token
+        );
+        self.stream.write_all(request.as_bytes()).await.map_err(client_failed)?;
+        self.answer.clear();
+        loop {
+            if self.stream.read_buf(&mut self.answer).await.map_err(client_failed)? == 0 {
+                return Err(client_failed("the server closed a connection in the middle of an answer"));
+            }
+            if let Some(whole) = whole_answer(&self.answer)? {
+                return Ok(&self.answer[whole]);
+            }
+        }
+    }
+
+    /// How many messages are on that page.
+    pub async fn messages(&mut self, path: &str) -> Result<usize, BenchError> {
+        let body = self.get(path).await?;
+        Ok(memchr::memmem::find_iter(body, FIELD_OF_MESSAGE).count())
+    }
+}
+
+/// Where the body lies, once all of it is here.
+fn whole_answer(bytes: &[u8]) -> Result<Option<std::ops::Range<usize>>, BenchError> {
+    let Some(head) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes[..head]);
+    if !text.starts_with("HTTP/1.1 200") {
+        let status = text.lines().next().unwrap_or_default();
+        return Err(client_failed(format!("an answer that begins with {status}")));
+    }
+    let length = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok()).flatten()
+    });
+    let length = length.ok_or_else(|| client_failed("an answer without content-length"))?;
+    let body = head + 4;
+    Ok((bytes.len() >= body + length).then(|| body..body + length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_whole_when_its_body_is() {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+        for cut in 0..answer.len() {
+            assert_eq!(whole_answer(&answer[..cut]).unwrap(), None, "{cut}");
+        }
+        assert_eq!(whole_answer(answer).unwrap().map(|body| &answer[body]), Some(&b"{}"[..]));
+    }
+
+    #[test]
+    fn what_is_not_a_200_is_an_error() {
+        let error = whole_answer(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n").unwrap_err();
+        assert!(error.to_string().contains("429"), "{error}");
+    }
+}

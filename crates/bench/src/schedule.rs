@@ -1,0 +1,169 @@
+//! An open loop: messages are due at fixed moments, whatever has become of those before them. Who waits for an answer
+//! before the next question hides how long others would have waited.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+/// When each message of each sender is due. All messages together come at even distances, the senders take turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    per_second: u64,
+    senders: u64,
+}
+
+impl Schedule {
+    pub fn new(per_second: u64, senders: usize) -> Schedule {
+        assert!(per_second > 0 && senders > 0, "an open loop has a rate and somebody to keep it");
+        Schedule { per_second, senders: senders as u64 }
+    }
+
+    /// After the start, for the message of that number of that sender, both counted from 0.
+    pub fn due(&self, sender: usize, number: u64) -> Duration {
+        self.moment(number * self.senders + sender as u64)
+    }
+
+    fn moment(&self, turn: u64) -> Duration {
+        let nanos = u128::from(turn) * 1_000_000_000 / u128::from(self.per_second);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// How many turns of all senders together are due by then.
+    pub fn turns_by(&self, elapsed: Duration) -> u64 {
+        // A turn is due when its moment, which is rounded down, is not later.
+        let turns = ((elapsed.as_nanos() + 1) * u128::from(self.per_second)).div_ceil(1_000_000_000);
+        u64::try_from(turns).unwrap_or(u64::MAX)
+    }
+
+    /// How many of them are this sender's, of so many turns.
+    pub fn of_sender(&self, sender: usize, turns: u64) -> u64 {
+        (turns + self.senders - 1 - sender as u64) / self.senders
+    }
+}
+
+/// Tells senders that something is due. Timers of the runtime have a grain of a millisecond, which is as long as what
+/// is measured here, so a thread of its own keeps the time.
+pub struct Pacer {
+    pub schedule: Schedule,
+    pub started: Instant,
+    turns: AtomicU64,
+    wake: Vec<Notify>,
+    stop: AtomicBool,
+}
+
+/// Sleeping less than this costs more than it brings.
+const LEAST_SLEEP: Duration = Duration::from_micros(50);
+
+impl Pacer {
+    /// Starts now. Ends when `stop` is called.
+    pub fn start(schedule: Schedule) -> Arc<Pacer> {
+        let pacer = Arc::new(Pacer {
+            schedule,
+            started: Instant::now(),
+            turns: AtomicU64::new(0),
+            wake: (0..schedule.senders).map(|_| Notify::new()).collect(),
+            stop: AtomicBool::new(false),
+        });
+        let keeper = Arc::clone(&pacer);
+        std::thread::spawn(move || keeper.keep());
+        pacer
+    }
+
+    fn keep(&self) {
+        let mut told = 0;
+        while !self.stop.load(Ordering::Relaxed) {
+            let elapsed = self.started.elapsed();
+            let turns = self.schedule.turns_by(elapsed);
+            if turns > told {
+                self.turns.store(turns, Ordering::Release);
+                // Whoever has several turns is woken once.
+                for turn in told..turns.min(told + self.schedule.senders) {
+                    self.wake[(turn % self.schedule.senders) as usize].notify_one();
+                }
+                told = turns;
+            }
+            let next = self.schedule.moment(told);
+            std::thread::sleep(next.saturating_sub(self.started.elapsed()).max(LEAST_SLEEP));
+        }
+        for sender in &self.wake {
+            sender.notify_one();
+        }
+    }
+
+    /// Nothing more is due.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// How many messages of this sender are due so far.
+    pub fn due_count(&self, sender: usize) -> u64 {
+        self.schedule.of_sender(sender, self.turns.load(Ordering::Acquire))
+    }
+
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Acquire)
+    }
+
+    pub fn due(&self, sender: usize, number: u64) -> Instant {
+        self.started + self.schedule.due(sender, number)
+    }
+
+    /// Until more is due, or the end.
+    pub async fn more(&self, sender: usize) {
+        self.wake[sender].notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_at_even_distances_and_senders_take_turns() {
+        let schedule = Schedule::new(1_000, 4);
+        let mut all: Vec<(Duration, usize)> = Vec::new();
+        for number in 0..3 {
+            for sender in 0..4 {
+                all.push((schedule.due(sender, number), sender));
+            }
+        }
+        for (turn, (due, sender)) in all.into_iter().enumerate() {
+            assert_eq!((due, sender), (Duration::from_millis(turn as u64), turn % 4));
+        }
+    }
+
+    #[test]
+    fn a_rate_that_divides_no_second_is_kept_without_drift() {
+        let schedule = Schedule::new(7_777, 3);
+        assert_eq!(schedule.moment(7_777 * 3_600), Duration::from_secs(3_600));
+    }
+
+    #[test]
+    fn what_is_due_by_a_moment_is_what_has_a_moment_not_later() {
+        for rate in [1, 3, 999, 7_777, 100_000, 1_000_000_000] {
+            let schedule = Schedule::new(rate, 3);
+            for nanos in [0, 1, 999, 1_000, 333_333_333, 333_333_334, 1_000_000_000, 86_399_123_456_789] {
+                let elapsed = Duration::from_nanos(nanos);
+                let turns = schedule.turns_by(elapsed);
+                assert!(schedule.moment(turns - 1) <= elapsed, "{rate} {nanos} {turns}");
+                assert!(schedule.moment(turns) > elapsed, "{rate} {nanos} {turns}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_turns_of_all_senders_are_all_turns() {
+        let schedule = Schedule::new(10, 3);
+        for turns in 0..20 {
+            let of_each: Vec<u64> = (0..3).map(|sender| schedule.of_sender(sender, turns)).collect();
+            assert_eq!(of_each.iter().sum::<u64>(), turns, "{of_each:?}");
+        }
+        assert_eq!(schedule.of_sender(0, 1), 1);
+    }
+}

@@ -1,0 +1,62 @@
+//! What the store reports about itself while it is measured.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bluetick_core::ports::{CheckpointReport, CommitReport, StoreObserver};
+
+use crate::bare_log::BatchSize;
+use crate::latencies::Latencies;
+
+/// Collects what the store reports about itself.
+#[derive(Default)]
+pub struct Watcher {
+    pub committed: AtomicU64,
+    state: Mutex<Option<Watched>>,
+}
+
+pub struct Watched {
+    pub batches: Vec<BatchSize>,
+    pub batch_count: u64,
+    pub sync: Latencies,
+    pub checkpoints: Vec<CheckpointReport>,
+}
+
+/// The bare log replays this many batches at the most.
+const REPLAYED_BATCHES: usize = 200_000;
+
+impl Watcher {
+    fn with<T>(&self, act: impl FnOnce(&mut Watched) -> T) -> T {
+        let mut state = self.state.lock().expect("watching does not panic");
+        act(state.get_or_insert_with(|| Watched {
+            batches: Vec::new(),
+            batch_count: 0,
+            sync: Latencies::default(),
+            checkpoints: Vec::new(),
+        }))
+    }
+
+    /// Forgets the preparation and gives what was seen so far.
+    pub fn take(&self) -> Watched {
+        self.committed.store(0, Ordering::Relaxed);
+        self.with(|_| {});
+        self.state.lock().expect("watching does not panic").take().expect("it was just filled")
+    }
+}
+
+impl StoreObserver for Watcher {
+    fn committed(&self, report: CommitReport) {
+        self.committed.fetch_add(report.messages as u64, Ordering::Relaxed);
+        self.with(|watched| {
+            watched.batch_count += 1;
+            watched.sync.record(report.sync);
+            if watched.batches.len() < REPLAYED_BATCHES {
+                watched.batches.push(BatchSize { messages: report.messages, bytes: report.bytes });
+            }
+        });
+    }
+
+    fn checkpointed(&self, report: CheckpointReport) {
+        self.with(|watched| watched.checkpoints.push(report));
+    }
+}

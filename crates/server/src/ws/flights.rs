@@ -1,0 +1,48 @@
+//! Futures of one connection that are under way, in any number and usually none: then they take no memory.
+
+use std::task::{Context, Poll};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+pub(super) struct Flights<F>(Option<Box<FuturesUnordered<F>>>);
+
+impl<F: Future> Flights<F> {
+    pub fn none() -> Flights<F> {
+        Flights(None)
+    }
+
+    pub fn push(&mut self, future: F) {
+        self.0.get_or_insert_default().push(future);
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |flights| flights.len())
+    }
+
+    /// The next one that is done; pending while there is none.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
+        match &mut self.0 {
+            Some(flights) => match flights.poll_next_unpin(cx) {
+                Poll::Ready(Some(done)) => Poll::Ready(done),
+                Poll::Ready(None) | Poll::Pending => Poll::Pending,
+            },
+            None => Poll::Pending,
+        }
+    }
+
+    /// The connection is quiet.
+    pub fn rest(&mut self) {
+        if self.len() == 0 {
+            self.0 = None;
+        }
+    }
+
+    /// The next one that is done; `None` when none is left.
+    pub async fn next(&mut self) -> Option<F::Output> {
+        match &mut self.0 {
+            Some(flights) => flights.next().await,
+            None => None,
+        }
+    }
+}

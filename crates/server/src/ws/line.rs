@@ -1,0 +1,270 @@
+//! The bytes of one WebSocket. What comes in goes to the protocol as it comes. What goes out, frames of the hub and the
+//! protocol's own pongs and goodbyes, waits in one queue of whole frames and leaves in as few writes as possible; a
+//! shared frame is not copied on its way to the kernel.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::hub::{Frame, cost};
+
+/// Frames that are handed to the kernel at a time.
+const FRAMES_AT_ONCE: usize = 64;
+/// What is read of a client at a time, into memory that all connections of a thread share.
+const GULP_BYTES: usize = 16 * 1024;
+/// Pongs and the like that may wait. A client that pings on and on and reads nothing gets no more of them meanwhile.
+const WAITING_CONTROL_FRAMES: usize = 16;
+
+thread_local! {
+    static GULP: RefCell<Vec<u8>> = RefCell::new(vec![0; GULP_BYTES]);
+}
+
+pub(super) struct Line<S> {
+    stream: S,
+    to_write: VecDeque<Frame>,
+    /// How much of the first one is written.
+    begun: usize,
+    control_frames: usize,
+    /// Was read and not asked for yet. A quiet connection holds nothing here.
+    unread: Bytes,
+}
+
+/// How far a write has come.
+pub(super) struct Written {
+    /// What the frames of the hub that are with the kernel cost the outbox.
+    pub cost: usize,
+    pub is_all: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
+    /// `read` came in before the protocol was there to hear it.
+    pub fn new(stream: S, read: Bytes) -> Line<S> {
+        Line { stream, to_write: VecDeque::new(), begun: 0, control_frames: 0, unread: read }
+    }
+
+    /// Whole frames, to which more may be added.
+    pub fn to_write(&mut self) -> &mut VecDeque<Frame> {
+        &mut self.to_write
+    }
+
+    pub fn is_writing(&self) -> bool {
+        !self.to_write.is_empty()
+    }
+
+    /// Gives up what is not begun.
+    pub fn forget_queued(&mut self) {
+        let begun = self.begun > 0;
+        self.to_write.truncate(usize::from(begun));
+        self.control_frames = usize::from(self.to_write.front().is_some_and(|frame| !frame.is_text()));
+    }
+
+    /// Writes as much as the kernel takes.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Written>> {
+        let mut cost = 0;
+        while self.is_writing() {
+            match self.write_some(cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(bytes)) => cost += self.forget_written(bytes),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if cost == 0 => return Poll::Pending,
+                Poll::Pending => break,
+            }
+        }
+        Poll::Ready(Ok(Written { cost, is_all: !self.is_writing() }))
+    }
+
+    fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let stream = Pin::new(&mut self.stream);
+        if let [only] = self.to_write.as_slices().0
+            && self.to_write.len() == 1
+        {
+            return stream.poll_write(cx, &only.bytes()[self.begun..]);
+        }
+        let mut slices = [IoSlice::new(&[]); FRAMES_AT_ONCE];
+        let mut count = 0;
+        for (slice, frame) in slices.iter_mut().zip(&self.to_write) {
+            *slice = IoSlice::new(if count == 0 { &frame.bytes()[self.begun..] } else { frame.bytes() });
+            count += 1;
+        }
+        stream.poll_write_vectored(cx, &slices[..count])
+    }
+
+    /// Returns what the frames that are wholly written cost.
+    fn forget_written(&mut self, bytes: usize) -> usize {
+        self.begun += bytes;
+        let mut freed = 0;
+        while let Some(first) = self.to_write.front() {
+            let length = first.bytes().len();
+            if self.begun < length {
+                break;
+            }
+            self.begun -= length;
+            match first.is_text() {
+                true => freed += cost(first),
+                false => self.control_frames -= 1,
+            }
+            self.to_write.pop_front();
+        }
+        freed
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, bite: &mut [u8]) -> Poll<io::Result<usize>> {
+        if !self.unread.is_empty() {
+            let length = bite.len().min(self.unread.len());
+            bite[..length].copy_from_slice(&self.unread.split_to(length));
+            if self.unread.is_empty() {
+                // Even an empty piece would keep the whole of it.
+                self.unread = Bytes::new();
+            }
+            return Poll::Ready(Ok(length));
+        }
+        GULP.with_borrow_mut(|gulp| {
+            let mut buffer = ReadBuf::new(gulp);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+            let read = buffer.filled();
+            let (now, later) = read.split_at(read.len().min(bite.len()));
+            bite[..now.len()].copy_from_slice(now);
+            if !later.is_empty() {
+                self.unread = Bytes::copy_from_slice(later);
+            }
+            Poll::Ready(Ok(now.len()))
+        })
+    }
+
+    /// The line as the protocol sees it, which knows nothing of wakers.
+    pub fn now<'a, 'c, 'w>(&'a mut self, cx: &'c mut Context<'w>) -> Now<'a, 'c, 'w, S> {
+        Now { line: self, cx }
+    }
+}
+
+pub(super) struct Now<'a, 'c, 'w, S> {
+    line: &'a mut Line<S>,
+    cx: &'c mut Context<'w>,
+}
+
+fn or_would_block<T>(polled: Poll<io::Result<T>>) -> io::Result<T> {
+    match polled {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> io::Read for Now<'_, '_, '_, S> {
+    fn read(&mut self, bite: &mut [u8]) -> io::Result<usize> {
+        or_would_block(self.line.poll_read(self.cx, bite))
+    }
+}
+
+/// The protocol writes whole frames of its own, which wait for their turn.
+impl<S> io::Write for Now<'_, '_, '_, S> {
+    fn write(&mut self, frames: &[u8]) -> io::Result<usize> {
+        if self.line.control_frames >= WAITING_CONTROL_FRAMES {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.line.control_frames += 1;
+        self.line.to_write.push_back(Frame::of_control(frames));
+        Ok(frames.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::{Read, Write};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    fn line(kernel_bytes: usize) -> (Line<DuplexStream>, DuplexStream) {
+        let (here, there) = duplex(kernel_bytes);
+        (Line::new(here, Bytes::new()), there)
+    }
+
+    async fn read_all(line: &mut Line<DuplexStream>, bite_bytes: usize, wanted: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while all.len() < wanted {
+            let mut bite = vec![0; bite_bytes];
+            let length = poll_fn(|cx| line.poll_read(cx, &mut bite)).await.unwrap();
+            assert!(length > 0, "it ended early");
+            all.extend(&bite[..length]);
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn frames_leave_whole_and_in_order_through_a_kernel_that_takes_little_at_a_time() {
+        let (mut line, mut there) = line(7);
+        let frames: Vec<Frame> = (0..200).map(|number| Frame::from("x".repeat(number))).collect();
+        line.to_write().extend(frames.iter().cloned());
+        let expected: Vec<u8> = frames.iter().flat_map(|frame| frame.bytes().to_vec()).collect();
+        let wanted = expected.len();
+        let reading = tokio::spawn(async move {
+            let mut read = vec![0; wanted];
+            there.read_exact(&mut read).await.unwrap();
+            read
+        });
+        let mut freed = 0;
+        while line.is_writing() {
+            freed += poll_fn(|cx| line.poll_write(cx)).await.unwrap().cost;
+        }
+        assert_eq!(reading.await.unwrap(), expected);
+        assert_eq!(freed, frames.iter().map(cost).sum::<usize>());
+    }
+
+    #[tokio::test]
+    async fn what_was_read_before_the_protocol_was_there_comes_first() {
+        let (here, mut there) = duplex(1_000);
+        let mut line = Line::new(here, Bytes::from_static(b"first "));
+        there.write_all(b"then").await.unwrap();
+        assert_eq!(read_all(&mut line, 4, 10).await, b"first then");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_says_much_is_heard_to_the_last_byte_and_a_quiet_one_holds_no_buffer() {
+        let (mut line, mut there) = line(1 << 20);
+        let said: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+        there.write_all(&said).await.unwrap();
+        assert_eq!(read_all(&mut line, 512, said.len()).await, said);
+        let mut bite = [0; 512];
+        assert!(poll_fn(|cx| Poll::Ready(line.poll_read(cx, &mut bite).is_pending())).await);
+        assert!(line.unread.is_empty());
+    }
+
+    #[tokio::test]
+    async fn control_frames_stand_between_frames_and_only_so_many_wait() {
+        let (mut line, _there) = line(1);
+        line.to_write().push_back(Frame::from("text"));
+        poll_fn(|cx| {
+            let _ = line.poll_write(cx);
+            for number in 0.. {
+                let written = line.now(cx).write(b"pong");
+                assert_eq!(written.is_ok(), number < WAITING_CONTROL_FRAMES);
+                if written.is_err() {
+                    break;
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        assert_eq!(line.to_write.len(), 1 + WAITING_CONTROL_FRAMES);
+        line.forget_queued();
+        assert_eq!((line.to_write.len(), line.control_frames), (1, 0), "what is begun is finished");
+    }
+
+    #[tokio::test]
+    async fn the_protocol_is_told_to_come_back_when_there_is_nothing() {
+        let (mut line, _there) = line(1);
+        let read = poll_fn(|cx| Poll::Ready(line.now(cx).read(&mut [0; 8]))).await;
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+}

@@ -1,0 +1,137 @@
+//! A frame that is read in one pass is the frame that the slower reader would have made of it.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::frame::scan::usual_frame;
+
+/// Everything in a frame that either reader makes.
+fn told(frame: &ClientFrame<'_>) -> String {
+    match frame {
+        ClientFrame::Send(send) => {
+            let SendFrame { conversation_id, message_id, content, content_type, timestamp, retry, after_seq } =
+                send;
+            format!(
+                "send {conversation_id:?} {message_id:?} {content:?} {content_type:?} {timestamp:?} {retry:?} {after_seq:?}"
+            )
+        }
+        ClientFrame::Mark(kind, MarkFrame { conversation_id, seq }) => {
+            format!("{kind:?} {conversation_id:?} {seq}")
+        }
+        ClientFrame::Hello(_) => "hello".into(),
+        ClientFrame::Typing(TypingFrame { conversation_id }) => format!("typing {conversation_id:?}"),
+        ClientFrame::Ping => "ping".into(),
+    }
+}
+
+/// Whether it was read in one pass, which must not show.
+fn reads_the_same(text: &str) -> bool {
+    let slowly = ClientFrame::decode_any(text).map(|frame| told(&frame));
+    assert_eq!(ClientFrame::decode(text).map(|frame| told(&frame)), slowly, "{text}");
+    let at_once = usual_frame(text);
+    if let Some(frame) = &at_once {
+        assert_eq!(Ok(told(frame)), slowly, "{text}");
+    }
+    at_once.is_some()
+}
+
+const USUAL: [&str; 8] = [
+    r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi"}"#,
+    r#"{"type": "send", "conversation_id": "c", "message_id": "m", "content": "hi", "timestamp": 1767225600000}"#,
+    r#"{"type":"send","content":"","retry":true,"after_seq":0,"message_id":"m","content_type":"md","conversation_id":"c"}"#,
+    r#"{"type":"send","conversation_id":"c","message_id":"m","content":"a\n\"b\"\\\u00e9\ud83e\udd6a ü🥪","retry":false}"#,
+    r#"{"type":"send","conversation_id":"ü","message_id":"🥪","content":"\\","after_seq":999999999999999999}"#,
+    r#"{"type":"delivered","conversation_id":"c","seq":44}"#,
+    r#"{"type":"read","seq":0,"conversation_id":"c"}"#,
+    r#"{ "type" : "read" , "seq" : 7 , "conversation_id" : "c" }"#,
+];
+
+#[test]
+fn what_clients_usually_write_is_read_in_one_pass() {
+    for text in USUAL {
+        assert!(reads_the_same(text), "{text}");
+    }
+}
+
+#[test]
+fn what_is_written_in_another_way_or_is_wrong_is_left_to_the_reader_that_explains() {
+    for text in [
+        "",
+        "{",
+        "{}",
+        "[]",
+        "7",
+        "nonsense",
+        r#"{"type"#,
+        r#"{"type":"send""#,
+        r#"{"type":"send"}"#,
+        r#"{"type":"ping"}"#,
+        r#"{"conversation_id":"c","type":"read","seq":1}"#,
+        r#"{"type":"read","conversation_id":"c","seq":1} "#,
+        r#"{"type":"read","conversation_id":"c","seq":1}x"#,
+        r#"{"type":"read","conversation_id":"c","seq":1,}"#,
+        r#"{"type":"read",,"conversation_id":"c","seq":1}"#,
+        r#"{"type":"read","conversation_id":"c" "seq":1}"#,
+        r#"{"type":"read","conversation_id":"c","seq":01}"#,
+        r#"{"type":"read","conversation_id":"c","seq":-1}"#,
+        r#"{"type":"read","conversation_id":"c","seq":1.0}"#,
+        r#"{"type":"read","conversation_id":"c","seq":1e3}"#,
+        r#"{"type":"read","conversation_id":"c","seq":18446744073709551615}"#,
+        r#"{"type":"read","conversation_id":"c","seq":18446744073709551616}"#,
+        r#"{"type":"read","conversation_id":"c","seq":"1"}"#,
+        r#"{"type":"read","conversation_id":"c","seq":1,"seq":1}"#,
+        r#"{"type":"read","type":"read","conversation_id":"c","seq":1}"#,
+        r#"{"type":"read","conversation_id":"\u0063","seq":1}"#,
+        r#"{"type":"read","conversation_id":"c","seq":1,"new":[1]}"#,
+        "{\"type\":\"read\",\n\"conversation_id\":\"c\",\"seq\":1}",
+        "{\"type\":\"read\",\"conversation_id\":\"c\u{1}\",\"seq\":1}",
+        r#"{"type":"send","conversation_id":"c","message_id":"m"}"#,
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi","content":"hi"}"#,
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":"\ud800"}"#,
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":"\x"}"#,
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":"\🥪"}"#,
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi\"#,
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":\"hi"}"#,
+        "{\"type\":\"send\",\"conversation_id\":\"c\",\"message_id\":\"m\",\"content\":\"\\n\n\"}",
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi","timestamp":-5}"#,
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi","timestamp":9223372036854775808}"#,
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi","retry":tru}"#,
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi","retry":truee}"#,
+        r#"{"type":"send","conversation_id":"c","message_id":"m","content":"hi","retry":null}"#,
+        r#"{"type":"send","conversation_id":"c","message_id":null,"content":"hi"}"#,
+        r#"["send","c","m","hi"]"#,
+    ] {
+        assert!(!reads_the_same(text), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_usual_frame_with_something_changed_means_the_same_to_both_readers(
+        which in prop::sample::select(USUAL.as_slice()),
+        changes in prop::collection::vec(
+            (any::<prop::sample::Index>(), 0..3usize, prop_oneof![
+                "[{}\\[\\]\",:\\\\ 0-9a-z\\x00-\\x20\u{e9}]{0,3}",
+                prop::sample::select(vec![
+                    r#""type":"send","#, r#""seq":1"#, r#","content":"x""#, "null", "true", "-1", "1.5", r"\ud83e", r"\n", "\u{1F96A}",
+                ]).prop_map(String::from),
+            ]),
+            0..4,
+        ),
+    ) {
+        let mut text: Vec<char> = which.chars().collect();
+        for (at, taken, put) in changes {
+            let at = at.index(text.len() + 1);
+            let end = (at + taken).min(text.len());
+            text.splice(at..end, put.chars());
+        }
+        reads_the_same(&String::from_iter(text));
+    }
+
+    #[test]
+    fn any_content_means_the_same_to_both_readers(content in "(?s)(.|[\\x00-\\x7f]|[\"\\\\]){0,40}", escape: bool) {
+        let content = if escape { serde_json::to_string(&content).unwrap() } else { format!("\"{content}\"") };
+        let text = format!(r#"{{"type":"send","conversation_id":"c","message_id":"m","content":{content}}}"#);
+        prop_assert!(reads_the_same(&text) || !escape);
+    }
+}
