@@ -25,6 +25,7 @@ mod snapshot;
 mod tests;
 mod update;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -49,6 +50,8 @@ pub const FORMAT_VERSION: u32 = 3;
 const WITHOUT_ARCHIVE: u32 = 2;
 /// Address space, not disk: the file grows as it is filled.
 const MAP_BYTES: usize = 1 << 40;
+/// Where address space is short (`ulimit -v`, valgrind) there is less of it, and no less than this.
+const LEAST_MAP_BYTES: usize = 1 << 34;
 const MAX_READERS: u32 = 2048;
 
 #[derive(Debug, Error)]
@@ -249,16 +252,19 @@ const NAMES_MADE_KEY: &[u8] = b"names made";
 const COLD_COUNT_KEY: &[u8] = b"cold count";
 
 impl Engine {
-    #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
     fn open(directory: &Path) -> Result<Engine, TablesError> {
-        let mut options = EnvOpenOptions::new().read_txn_without_tls();
-        options.map_size(MAP_BYTES).max_dbs(16).max_readers(MAX_READERS);
-        // SAFETY: this flag changes how the kernel reads ahead and nothing else. Pages are read at random; without it a
-        // cold page of history costs hundreds of kilobytes.
-        unsafe { options.flags(EnvFlags::NO_READ_AHEAD) };
-        // SAFETY: the data directory is locked by this process (see lock.rs) and opened once in it, so nobody changes
-        // or shortens the mapped file while it is in use. It is opened again only after it was closed.
-        let env = unsafe { options.open(directory) }?;
+        let mut map_bytes = MAP_BYTES;
+        let env = loop {
+            match Engine::map(directory, map_bytes) {
+                Err(heed::Error::Io(error)) if map_bytes > LEAST_MAP_BYTES && is_out_of_space(&error) => {
+                    map_bytes /= 2;
+                }
+                mapped => break mapped?,
+            }
+        };
+        if map_bytes < MAP_BYTES {
+            tracing::warn!(map_bytes, "address space is short: the tables can grow to this and no further");
+        }
         check_length(&env, directory)?;
         let mut txn = env.write_txn()?;
         let meta: Table = env.create_database(&mut txn, Some("meta"))?;
@@ -291,6 +297,18 @@ impl Engine {
             progress,
             erasures,
         })
+    }
+
+    #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
+    fn map(directory: &Path, map_bytes: usize) -> Result<Env<WithoutTls>, heed::Error> {
+        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        options.map_size(map_bytes).max_dbs(16).max_readers(MAX_READERS);
+        // SAFETY: this flag changes how the kernel reads ahead and nothing else. Pages are read at random; without it a
+        // cold page of history costs hundreds of kilobytes.
+        unsafe { options.flags(EnvFlags::NO_READ_AHEAD) };
+        // SAFETY: the data directory is locked by this process (see lock.rs) and opened once in it, so nobody changes
+        // or shortens the mapped file while it is in use. It is opened again only after it was closed.
+        unsafe { options.open(directory) }
     }
 
     /// Makes what people are found by, in a store from before there was such a thing.
@@ -436,6 +454,11 @@ impl Engine {
     pub fn update(&self) -> Result<Update<'_>, TablesError> {
         Ok(Update { tables: self, txn: self.env.write_txn()?, bytes: 0 })
     }
+}
+
+/// The kernel lacks memory to give, valgrind calls the request invalid.
+fn is_out_of_space(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::InvalidInput)
 }
 
 /// A file that lost its end would be noticed by a crash in the middle of a read. Better now.

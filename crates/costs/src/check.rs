@@ -1,0 +1,171 @@
+//! Counts every path, shows what has changed, and judges.
+
+use std::io;
+use std::process::{Command, ExitCode};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::callgrind::{Performance, count};
+use crate::kept::{Cost, Kept};
+use crate::workload::Path;
+
+/// Runs of the same program on one processor differ by some 4 % in how frames happen to fall into batches; another
+/// compiler or another processor's memcpy by some more. Beyond this it is the code.
+const MARGIN_PERCENT: f64 = 25.0;
+
+/// Now and then a run has much smaller batches than others, and costs more by that. So the least of a few is kept, and
+/// what would be complained of is counted again.
+const ATTEMPTS: usize = 3;
+
+/// A WebSocket is written to when its batch is complete, not frame by frame.
+const LEAST_FRAMES_PER_WRITE: f64 = 4.0;
+
+/// With `BLUETICK_BLESS` set, what was counted is kept instead of judged.
+pub fn check() -> ExitCode {
+    match count_all_and_judge() {
+        Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
+        Ok(complaints) => {
+            complaints.iter().for_each(|complaint| eprintln!("{complaint}"));
+            ExitCode::FAILURE
+        }
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn count_all_and_judge() -> Result<Vec<String>, String> {
+    stay_on_one_processor().map_err(|error| format!("it cannot stay on one processor: {error}"))?;
+    let blesses = std::env::var_os("BLUETICK_BLESS").is_some();
+    let kept = if blesses { Kept::default() } else { Kept::of_every_path()? };
+    let mut counted = Kept { rustc: rustc_version()?, ..Kept::default() };
+    let mut complaints = Vec::new();
+    println!("path     of a       instructions         change    allocations        frames a write");
+    for path in Path::ALL {
+        let before = kept.paths.get(path.name()).copied();
+        let performance = least(path, |performance| {
+            before.is_some_and(|before| judge(path, before, performance).is_empty())
+        })?;
+        let now = Cost::of(&performance);
+        println!("{}", line(path, before, now, &performance));
+        if let Some(before) = before {
+            complaints.extend(judge(path, before, &performance));
+        }
+        counted.paths.insert(path.name().to_owned(), now);
+    }
+    if blesses {
+        counted.write()?;
+    } else {
+        if kept.rustc != counted.rustc {
+            println!("those that are kept were made by rustc {}, these by {}", kept.rustc, counted.rustc);
+        }
+        println!("renew what is kept: BLUETICK_BLESS=1 ./test costs");
+    }
+    Ok(complaints)
+}
+
+/// Who runs when depends less on the machine then. What is started from here stays there as well.
+fn stay_on_one_processor() -> io::Result<()> {
+    let allowed = sched_getaffinity(None)?;
+    let mut one = CpuSet::new();
+    if let Some(first) = (0..CpuSet::MAX_CPU).find(|number| allowed.is_set(*number)) {
+        one.set(first);
+    }
+    Ok(sched_setaffinity(None, &one)?)
+}
+
+/// The first performance that will do, or the cheapest of all attempts.
+fn least(path: Path, will_do: impl Fn(&Performance) -> bool) -> Result<Performance, String> {
+    let mut least = count(path)?;
+    for _ in 1..ATTEMPTS {
+        if will_do(&least) {
+            break;
+        }
+        let another = count(path)?;
+        if another.counts.instructions < least.counts.instructions {
+            least = another;
+        }
+    }
+    Ok(least)
+}
+
+fn judge(path: Path, before: Cost, performance: &Performance) -> Vec<String> {
+    let grown = grown(path, before, Cost::of(performance));
+    grown.into_iter().chain(written_singly(path, performance)).collect()
+}
+
+fn rustc_version() -> Result<String, String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let said = Command::new(rustc).arg("--version").output().map_err(|error| format!("rustc: {error}"))?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    said.split(' ').nth(1).map(str::to_owned).ok_or_else(|| "rustc does not tell its version".to_owned())
+}
+
+fn line(path: Path, before: Option<Cost>, now: Cost, performance: &Performance) -> String {
+    let arrow = |decimals: usize, before: Option<f64>, now: f64| match before {
+        Some(before) => format!("{before:.decimals$} → {now:.decimals$}"),
+        None => format!("{now:.decimals$}"),
+    };
+    let instructions = arrow(0, before.map(|before| before.instructions as f64), now.instructions as f64);
+    let change = before.map(|before| format!("{:+.1} %", change_percent(before, now))).unwrap_or_default();
+    let allocations = arrow(2, before.map(|before| before.allocations), now.allocations);
+    let frames = frames_per_write(performance).map(|frames| format!("{frames:.1}")).unwrap_or_default();
+    let (name, unit) = (path.name(), path.unit());
+    format!("{name:<8} {unit:<10} {instructions:<20} {change:<9} {allocations:<18} {frames}")
+}
+
+fn change_percent(before: Cost, now: Cost) -> f64 {
+    (now.instructions as f64 / before.instructions as f64 - 1.0) * 100.0
+}
+
+fn grown(path: Path, before: Cost, now: Cost) -> Option<String> {
+    let (name, unit, change) = (path.name(), path.unit(), change_percent(before, now));
+    (change > MARGIN_PERCENT).then(|| {
+        format!(
+            "{name}: a {unit} takes {change:.0} % more instructions than it did. Where: callgrind_annotate \
+             --inclusive=yes target/callgrind/{name}/out-02 (a file a thread). If it is worth it, renew what is kept"
+        )
+    })
+}
+
+fn frames_per_write(performance: &Performance) -> Option<f64> {
+    (performance.frames > 0).then(|| performance.frames as f64 / performance.counts.writes as f64)
+}
+
+fn written_singly(path: Path, performance: &Performance) -> Option<String> {
+    let frames = frames_per_write(performance)?;
+    let are_gathered = frames.is_finite() && frames >= LEAST_FRAMES_PER_WRITE;
+    (!are_gathered).then(|| {
+        format!("{}: {frames:.1} frames a write; at least {LEAST_FRAMES_PER_WRITE} are expected", path.name())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::callgrind::Counts;
+
+    fn cost(instructions: u64) -> Cost {
+        Cost { instructions, allocations: 1.0, socket_writes: 1.0 }
+    }
+
+    fn performance(frames: u64, writes: u64) -> Performance {
+        Performance { counts: Counts { writes, ..Counts::default() }, units: 1, frames }
+    }
+
+    #[test]
+    fn what_has_grown_beyond_the_margin_is_complained_of_and_nothing_else() {
+        assert!(grown(Path::Send, cost(1000), cost(1200)).is_none());
+        assert!(grown(Path::Send, cost(1000), cost(500)).is_none());
+        assert!(grown(Path::Send, cost(1000), cost(1300)).unwrap().starts_with("send: a message takes 30 %"));
+    }
+
+    #[test]
+    fn frames_that_are_written_one_by_one_or_in_a_way_that_is_not_counted_are_complained_of() {
+        assert!(written_singly(Path::Send, &performance(1000, 100)).is_none());
+        assert!(written_singly(Path::Send, &performance(1000, 900)).is_some());
+        assert!(written_singly(Path::Send, &performance(1000, 0)).is_some());
+        assert!(written_singly(Path::History, &performance(0, 100)).is_none());
+    }
+}

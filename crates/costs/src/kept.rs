@@ -1,0 +1,88 @@
+//! The costs that are kept: `instructions.toml` beside this crate's manifest.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::callgrind::Performance;
+use crate::workload::Path;
+
+const HEADER: &str = "\
+# What a send, a delivery and a page cost the server, counted under callgrind by crates/costs, of which only the
+# instructions are judged. `./test` compares. Renew it, in the commit that changed it, with:
+#   BLUETICK_BLESS=1 ./test costs
+
+";
+
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Kept {
+    /// The compiler's version: another one makes other instructions of the same code.
+    pub rustc: String,
+    pub paths: BTreeMap<String, Cost>,
+}
+
+/// Of one message, delivery or page.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cost {
+    pub instructions: u64,
+    pub allocations: f64,
+    pub socket_writes: f64,
+}
+
+impl Cost {
+    pub fn of(performance: &Performance) -> Cost {
+        let Performance { counts, units, .. } = performance;
+        // To three decimals: the rest is noise.
+        let each = |count: u64| (count as f64 * 1000.0 / *units as f64).round() / 1000.0;
+        Cost {
+            instructions: each(counts.instructions).round() as u64,
+            allocations: each(counts.allocations),
+            socket_writes: each(counts.writes),
+        }
+    }
+}
+
+impl Kept {
+    fn file() -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("instructions.toml")
+    }
+
+    fn read() -> Result<Kept, String> {
+        let file = Kept::file();
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    /// What is missing would never be complained of.
+    pub fn of_every_path() -> Result<Kept, String> {
+        let kept = Kept::read()?;
+        match Path::ALL.into_iter().find(|path| !kept.paths.contains_key(path.name())) {
+            Some(path) => Err(format!("{} lacks the path {}", Kept::file().display(), path.name())),
+            None => Ok(kept),
+        }
+    }
+
+    pub fn write(&self) -> Result<(), String> {
+        let file = Kept::file();
+        let text = toml::to_string(self).map_err(|error| error.to_string())?;
+        fs::write(&file, format!("{HEADER}{text}")).map_err(|error| format!("{}: {error}", file.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_in_the_repository_has_the_costs_of_every_path() {
+        let kept = Kept::of_every_path().unwrap();
+        assert_eq!(kept.paths.len(), Path::ALL.len());
+        for path in Path::ALL {
+            assert!(kept.paths[path.name()].instructions > 0, "{}", path.name());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A whole server on one thread, on a store of its own.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
+use bluetick_core::UserId;
+use bluetick_core::ports::{CommitListener, NoFleet, SystemRandom};
+use bluetick_core::time::{Clock, SystemClock};
+use bluetick_server::{
+    ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
+};
+use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+const TOKEN_TTL: Duration = Duration::from_secs(24 * 3600);
+/// Longer than any run: nothing that a clock sets off is counted.
+const NEVER_SECONDS: u64 = 24 * 3600;
+
+pub struct World {
+    pub address: SocketAddr,
+    tokens: Arc<Tokens>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+    _data_dir: TempDir,
+}
+
+/// The store of a data directory, which writes tables only when it is closed.
+pub(crate) fn open_store(data_dir: &Path, listener: Option<Arc<dyn CommitListener>>) -> Arc<EmbeddedStore> {
+    let settings = StoreSettings {
+        data_dir: data_dir.to_owned(),
+        checkpoint_idle_seconds: NEVER_SECONDS,
+        ..StoreSettings::default()
+    };
+    let parts = StoreParts { listener, ..StoreParts::new(settings) };
+    Arc::new(EmbeddedStore::open(parts).expect("a store in a directory of its own opens"))
+}
+
+impl World {
+    /// Serves what is in the directory.
+    pub fn start(data_dir: TempDir) -> World {
+        let tokens = Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom);
+        let tokens = Arc::new(tokens.expect("the keys are made in the data directory"));
+        let (started, address) = mpsc::channel();
+        let (stop, stopped) = oneshot::channel();
+        let serve = {
+            let (path, tokens) = (data_dir.path().to_owned(), Arc::clone(&tokens));
+            move || {
+                runtime().block_on(async {
+                    let server = serve(&path, tokens).await;
+                    started.send(server.local_addr()).expect("whoever starts it waits for it");
+                    let _ = stopped.await;
+                    server.drain().await;
+                });
+            }
+        };
+        let thread = std::thread::Builder::new().name("server".into()).spawn(serve);
+        let thread = thread.expect("there is room for a thread");
+        let address = address.recv().expect("the server starts");
+        World { address, tokens, stop, thread, _data_dir: data_dir }
+    }
+
+    pub fn token(&self, user: &UserId) -> String {
+        let minted = self.tokens.mint(user, TOKEN_TTL, SystemClock.now());
+        minted.expect("a token can be made for anybody").token
+    }
+
+    pub fn stop(self) {
+        // Were the thread gone already, joining it tells why.
+        let _ = self.stop.send(());
+        self.thread.join().expect("the server ends in good order");
+    }
+}
+
+/// One thread, so that the order of things hardly depends on which processor is free.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made")
+}
+
+async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> Server {
+    let metrics = Metrics::new();
+    let hub = Hub::new(Arc::clone(&metrics));
+    let listener = Arc::clone(&hub) as Arc<dyn CommitListener>;
+    let store = open_store(data_dir, Some(listener));
+    let admin_key = AdminKey::open(&AdminSettings::default(), data_dir, &SystemRandom);
+    let parts = ServerParts {
+        settings: ServerSettings { listen: "127.0.0.1:0".into(), ..ServerSettings::default() },
+        limits: LimitSettings {
+            // There, but never reached: looking at a limit is part of the path.
+            sends_per_second: u32::MAX,
+            sends_burst: u32::MAX,
+            requests_per_second: u32::MAX,
+            requests_burst: u32::MAX,
+            acks_per_second: u32::MAX,
+            acks_burst: u32::MAX,
+            ping_seconds: NEVER_SECONDS,
+            idle_seconds: NEVER_SECONDS,
+            ..LimitSettings::default()
+        },
+        signup: false,
+        token_ttl: TOKEN_TTL,
+        max_token_ttl: TOKEN_TTL,
+        store,
+        archive: Arc::new(NoArchive),
+        archive_schedule: ArchiveSchedule::default(),
+        fleet: Arc::new(NoFleet),
+        hub,
+        metrics,
+        tokens,
+        passwords: Arc::new(Passwords::new(Arc::new(SystemRandom))),
+        admin_key: Arc::new(admin_key.expect("the key is made in the data directory")),
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+    };
+    Server::start(parts).await.expect("the server finds a free port")
+}
