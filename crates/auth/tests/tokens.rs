@@ -246,6 +246,50 @@ fn a_token_that_was_tampered_with_is_refused_wherever_it_was_changed() {
 }
 
 #[test]
+fn a_token_that_was_good_before_is_held_against_the_clock_again() {
+    let world = World::new();
+    let tokens = world.tokens(&AuthSettings { leeway_seconds: 5, ..shared_secret() });
+    let token = signed_with_secret(&json!({"sub": "alice", "exp": 1_800_003_600, "nbf": 1_800_000_004}));
+    let (from, until) =
+        (Timestamp::from_millis(1_799_999_999_000), Timestamp::from_millis(1_800_003_605_000));
+    let good = Ok(Claims { user: alice(), expires_at: until });
+    for _ in 0..3 {
+        assert_eq!(tokens.verify(&token, NOW), good);
+        assert_eq!(tokens.verify(&token, until), Err(TokenError::Expired));
+        assert_eq!(tokens.verify(&token, until.plus_millis(-1)), good);
+        assert_eq!(tokens.verify(&token, from), good);
+        assert_eq!(tokens.verify(&token, from.plus_millis(-1)), Err(TokenError::NotYetValid));
+    }
+}
+
+#[test]
+fn a_token_that_was_good_before_is_refused_with_one_letter_changed() {
+    let world = World::new();
+    let tokens = world.shared_secret();
+    let token = signed_with_secret(&good());
+    for at in 0..token.len() {
+        assert_eq!(tokens.verify(&token, NOW), Ok(good_claims()));
+        let mut changed = token.clone().into_bytes();
+        changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+        let changed = String::from_utf8(changed).unwrap();
+        for _ in 0..2 {
+            assert!(tokens.verify(&changed, NOW).is_err(), "at {at}");
+        }
+    }
+}
+
+#[test]
+fn what_one_key_found_good_means_nothing_to_another() {
+    let world = World::new();
+    let token = signed_with_secret(&good());
+    assert_eq!(world.shared_secret().verify(&token, NOW), Ok(good_claims()));
+    let other = world.tokens(&AuthSettings { hs256_secret: Some("another".into()), ..shared_secret() });
+    assert_eq!(other.verify(&token, NOW), Err(TokenError::BadSignature));
+    let elsewhere = world.tokens(&AuthSettings { audience: Some("mail".into()), ..shared_secret() });
+    assert_eq!(elsewhere.verify(&token, NOW), Err(TokenError::WrongAudience));
+}
+
+#[test]
 fn what_is_not_a_token_is_malformed() {
     let world = World::new();
     let tokens = world.shared_secret();
@@ -396,6 +440,7 @@ fn debug_output_shows_no_secret_and_no_token() {
     let world = World::new();
     let tokens = world.shared_secret();
     let minted = tokens.mint(&alice(), HOUR, NOW).unwrap();
+    assert!(tokens.verify(&minted.token, NOW).is_ok(), "it is remembered, and not shown");
     let shown = format!("{tokens:?} {minted:?} {:?}", shared_secret());
     assert!(!shown.contains("operator's shared"), "{shown}");
     assert!(!shown.contains(&minted.token), "{shown}");

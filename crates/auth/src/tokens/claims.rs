@@ -67,14 +67,11 @@ impl SignedClaims {
         }
     }
 
-    pub fn check(self, tokens: &Tokens, now: Timestamp) -> Result<Claims, TokenError> {
+    pub fn check(self, tokens: &Tokens, now: Timestamp) -> Result<Proven, TokenError> {
         let expires_at = self.exp.timestamp().plus_millis(tokens.leeway_ms);
-        if now >= expires_at {
-            return Err(TokenError::Expired);
-        }
-        if self.nbf.is_some_and(|not_before| now.plus_millis(tokens.leeway_ms) < not_before.timestamp()) {
-            return Err(TokenError::NotYetValid);
-        }
+        let not_before = self.nbf.map(|not_before| not_before.timestamp().plus_millis(-tokens.leeway_ms));
+        let valid = Validity { not_before, expires_at };
+        valid.check(now)?;
         if tokens.issuer.is_some() && self.iss != tokens.issuer {
             return Err(TokenError::WrongIssuer);
         }
@@ -84,6 +81,39 @@ impl SignedClaims {
             return Err(TokenError::WrongAudience);
         }
         let user = self.sub.parse().map_err(|_| TokenError::BadSubject)?;
-        Ok(Claims { user, expires_at })
+        Ok(Proven { user, valid })
+    }
+}
+
+/// What a good token says for as long as the keys are these, and when it may be said.
+#[derive(Clone)]
+pub struct Proven {
+    pub user: UserId,
+    pub valid: Validity,
+}
+
+impl Proven {
+    pub fn at(self, now: Timestamp) -> Result<Claims, TokenError> {
+        self.valid.check(now)?;
+        Ok(Claims { user: self.user, expires_at: self.valid.expires_at })
+    }
+}
+
+/// The allowance for a foreign clock is part of both.
+#[derive(Clone, Copy)]
+pub struct Validity {
+    pub not_before: Option<Timestamp>,
+    pub expires_at: Timestamp,
+}
+
+impl Validity {
+    fn check(self, now: Timestamp) -> Result<(), TokenError> {
+        if now >= self.expires_at {
+            return Err(TokenError::Expired);
+        }
+        if self.not_before.is_some_and(|not_before| now < not_before) {
+            return Err(TokenError::NotYetValid);
+        }
+        Ok(())
     }
 }

@@ -1,13 +1,13 @@
-//! The three signature algorithms behind `jsonwebtoken`, each done by `ring`. Everything else, `none` included,
-//! does not exist here.
+//! The three signature algorithms, each done by `ring`; `jsonwebtoken` signs through them. Everything else, `none`
+//! included, does not exist here.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
-use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, EncodingKey};
 use ring::{hmac, signature as ring_signature};
-use signature::{Error, Signer, Verifier};
+use signature::{Error, Signer};
 
-/// To be called before the first token is read or made; again does no harm.
+/// To be called before the first token is made; again does no harm.
 pub fn install() {
     // The only way to fail is that it was done before.
     let _already_installed = PROVIDER.install_default();
@@ -15,7 +15,7 @@ pub fn install() {
 
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: signer,
-    verifier_factory: verifier,
+    verifier_factory: no_verifier,
     key_utils: KeyUtils::new_unimplemented(),
 };
 
@@ -26,20 +26,9 @@ fn signer(algorithm: &Algorithm, key: &EncodingKey) -> Result<Box<dyn JwtSigner>
     }
 }
 
-fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>> {
-    match (algorithm, key.family(), key.kind()) {
-        (Algorithm::HS256, AlgorithmFamily::Hmac, DecodingKeyKind::SecretOrDer(secret)) => {
-            Ok(Box::new(Hs256(hmac_key(secret))))
-        }
-        (Algorithm::EdDSA, AlgorithmFamily::Ed, DecodingKeyKind::SecretOrDer(point)) => {
-            let key = ring_signature::UnparsedPublicKey::new(&ring_signature::ED25519, point.clone());
-            Ok(Box::new(Ed25519(key)))
-        }
-        (Algorithm::RS256, AlgorithmFamily::Rsa, DecodingKeyKind::RsaModulusExponent { n, e }) => {
-            Ok(Box::new(Rs256(ring_signature::RsaPublicKeyComponents { n: n.clone(), e: e.clone() })))
-        }
-        _ => Err(ErrorKind::UnsupportedAlgorithm.into()),
-    }
+/// Signatures are checked by a [`Prepared`] key, which is not made anew for every token.
+fn no_verifier(_algorithm: &Algorithm, _key: &DecodingKey) -> Result<Box<dyn JwtVerifier>> {
+    Err(ErrorKind::UnsupportedAlgorithm.into())
 }
 
 fn hmac_key(secret: &[u8]) -> hmac::Key {
@@ -54,49 +43,51 @@ impl Signer<Vec<u8>> for Hs256 {
     }
 }
 
-impl Verifier<Vec<u8>> for Hs256 {
-    fn verify(&self, message: &[u8], tag: &Vec<u8>) -> std::result::Result<(), Error> {
-        hmac::verify(&self.0, message, tag).map_err(|_| Error::new())
-    }
-}
-
 impl JwtSigner for Hs256 {
     fn algorithm(&self) -> Algorithm {
         Algorithm::HS256
     }
 }
 
-impl JwtVerifier for Hs256 {
-    fn algorithm(&self) -> Algorithm {
-        Algorithm::HS256
-    }
+/// A key as its algorithm wants it, and of that algorithm alone.
+pub enum Prepared {
+    Hs256(hmac::Key),
+    Ed25519(ring_signature::UnparsedPublicKey<Vec<u8>>),
+    Rs256(ring_signature::RsaPublicKeyComponents<Vec<u8>>),
 }
 
-struct Ed25519(ring_signature::UnparsedPublicKey<Vec<u8>>);
-
-impl Verifier<Vec<u8>> for Ed25519 {
-    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> std::result::Result<(), Error> {
-        self.0.verify(message, signature).map_err(|_| Error::new())
+impl Prepared {
+    pub fn hs256(secret: &[u8]) -> Prepared {
+        Prepared::Hs256(hmac_key(secret))
     }
-}
 
-impl JwtVerifier for Ed25519 {
-    fn algorithm(&self) -> Algorithm {
-        Algorithm::EdDSA
+    pub fn ed25519(point: &[u8]) -> Prepared {
+        let algorithm = &ring_signature::ED25519;
+        Prepared::Ed25519(ring_signature::UnparsedPublicKey::new(algorithm, point.to_vec()))
     }
-}
 
-struct Rs256(ring_signature::RsaPublicKeyComponents<Vec<u8>>);
-
-impl Verifier<Vec<u8>> for Rs256 {
-    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> std::result::Result<(), Error> {
-        let algorithm = &ring_signature::RSA_PKCS1_2048_8192_SHA256;
-        self.0.verify(algorithm, message, signature).map_err(|_| Error::new())
+    pub fn rs256(modulus: &[u8], exponent: &[u8]) -> Prepared {
+        let (n, e) = (modulus.to_vec(), exponent.to_vec());
+        Prepared::Rs256(ring_signature::RsaPublicKeyComponents { n, e })
     }
-}
 
-impl JwtVerifier for Rs256 {
-    fn algorithm(&self) -> Algorithm {
-        Algorithm::RS256
+    pub fn algorithm(&self) -> Algorithm {
+        match self {
+            Prepared::Hs256(_) => Algorithm::HS256,
+            Prepared::Ed25519(_) => Algorithm::EdDSA,
+            Prepared::Rs256(_) => Algorithm::RS256,
+        }
+    }
+
+    /// Whether whoever signed the message had the key.
+    pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        let verified = match self {
+            Prepared::Hs256(key) => hmac::verify(key, message, signature),
+            Prepared::Ed25519(key) => key.verify(message, signature),
+            Prepared::Rs256(key) => {
+                key.verify(&ring_signature::RSA_PKCS1_2048_8192_SHA256, message, signature)
+            }
+        };
+        verified.is_ok()
     }
 }

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use bluetick_core::ports::Random;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
 
-use super::crypto;
-use super::public_key::{self, PublicKey};
+use super::crypto::{self, Prepared};
+use super::public_key::{self, NamedKey};
 use crate::{AuthSettings, AuthSetupError, secret_file};
 
 const FILE_NAME: &str = "token.key";
@@ -21,12 +21,10 @@ pub struct KeyRing {
     signing: Option<EncodingKey>,
 }
 
-/// A key and the one algorithm it is for.
-pub struct VerifyingKey {
+/// A key, which is for one algorithm, and its name where it has one.
+struct VerifyingKey {
     kid: Option<String>,
-    algorithm: Algorithm,
-    pub decoding: DecodingKey,
-    pub validation: Validation,
+    key: Prepared,
 }
 
 impl KeyRing {
@@ -50,12 +48,13 @@ impl KeyRing {
         if let Some(path) = &settings.public_key_file {
             let key = public_key::from_pem(read(path)?.as_bytes())
                 .map_err(|reason| AuthSetupError::BadFile { path: path.clone(), reason })?;
-            keys.verifying.push(VerifyingKey::public(None, key));
+            keys.verifying.push(VerifyingKey { kid: None, key });
         }
         if let Some(path) = &settings.jwks_file {
             let set = public_key::from_jwks(&read(path)?)
                 .map_err(|reason| AuthSetupError::BadFile { path: path.clone(), reason })?;
-            keys.verifying.extend(set.into_iter().map(|named| VerifyingKey::public(named.kid, named.key)));
+            let named = |NamedKey { kid, key }| VerifyingKey { kid, key };
+            keys.verifying.extend(set.into_iter().map(named));
         }
         match settings.hs256_secret.as_deref() {
             Some("") => {
@@ -69,8 +68,7 @@ impl KeyRing {
     }
 
     fn sign_with(&mut self, secret: &[u8]) {
-        let decoding = DecodingKey::from_secret(secret);
-        self.verifying.push(VerifyingKey::new(None, SIGNING_ALGORITHM, decoding));
+        self.verifying.push(VerifyingKey { kid: None, key: Prepared::hs256(secret) });
         self.signing = Some(EncodingKey::from_secret(secret));
     }
 
@@ -79,31 +77,13 @@ impl KeyRing {
     }
 
     /// Those of the token's algorithm. Where both the token and a key have a name (`kid`), it must be the same one.
-    pub fn candidates(&self, header: &Header) -> impl Iterator<Item = &VerifyingKey> {
+    pub fn candidates(&self, header: &Header) -> impl Iterator<Item = &Prepared> {
         let names_fit = |key: &VerifyingKey| match (&key.kid, &header.kid) {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,
         };
-        self.verifying.iter().filter(move |key| key.algorithm == header.alg && names_fit(key))
-    }
-}
-
-impl VerifyingKey {
-    fn new(kid: Option<String>, algorithm: Algorithm, decoding: DecodingKey) -> VerifyingKey {
-        let mut validation = Validation::new(algorithm);
-        // Times are held against the injected clock, and the other claims beside them (claims.rs).
-        validation.required_spec_claims.clear();
-        validation.validate_exp = false;
-        validation.validate_nbf = false;
-        validation.validate_aud = false;
-        VerifyingKey { kid, algorithm, decoding, validation }
-    }
-
-    fn public(kid: Option<String>, key: PublicKey) -> VerifyingKey {
-        match key {
-            PublicKey::Ed25519(key) => VerifyingKey::new(kid, Algorithm::EdDSA, key),
-            PublicKey::Rsa(key) => VerifyingKey::new(kid, Algorithm::RS256, key),
-        }
+        let fits = move |key: &&VerifyingKey| key.key.algorithm() == header.alg && names_fit(key);
+        self.verifying.iter().filter(fits).map(|key| &key.key)
     }
 }
 
@@ -113,7 +93,7 @@ fn read(path: &Path) -> Result<String, AuthSetupError> {
 
 impl fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let algorithms: Vec<Algorithm> = self.verifying.iter().map(|key| key.algorithm).collect();
+        let algorithms: Vec<Algorithm> = self.verifying.iter().map(|key| key.key.algorithm()).collect();
         f.debug_struct("KeyRing")
             .field("verifies", &algorithms)
             .field("signs", &self.signing.is_some())

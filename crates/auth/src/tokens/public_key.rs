@@ -5,14 +5,11 @@ use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use serde::Deserialize;
 
-pub enum PublicKey {
-    Ed25519(DecodingKey),
-    Rsa(DecodingKey),
-}
+use super::crypto::Prepared;
 
 pub struct NamedKey {
     pub kid: Option<String>,
-    pub key: PublicKey,
+    pub key: Prepared,
 }
 
 /// What an RSA modulus must have, in bytes; ring refuses others, and says so only when a token comes.
@@ -20,7 +17,7 @@ const RSA_MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 const ED25519_KEY_BYTES: usize = 32;
 
 /// Reads a PEM file. The error says what was expected, in words for the operator.
-pub fn from_pem(text: &[u8]) -> Result<PublicKey, String> {
+pub fn from_pem(text: &[u8]) -> Result<Prepared, String> {
     let blocks = pem::parse_many(text).map_err(|_| "it is not a PEM file".to_owned())?;
     let block = match blocks.as_slice() {
         [] => return Err("it holds no PEM block".into()),
@@ -58,7 +55,7 @@ pub fn from_jwks(text: &str) -> Result<Vec<NamedKey>, String> {
     Ok(keys)
 }
 
-fn from_jwk(jwk: &Jwk) -> Option<PublicKey> {
+fn from_jwk(jwk: &Jwk) -> Option<Prepared> {
     if jwk.common.public_key_use.as_ref().is_some_and(|used_for| *used_for != PublicKeyUse::Signature) {
         return None;
     }
@@ -79,14 +76,14 @@ fn from_jwk(jwk: &Jwk) -> Option<PublicKey> {
     }
 }
 
-fn ed25519(point: &[u8]) -> Option<PublicKey> {
-    (point.len() == ED25519_KEY_BYTES).then(|| PublicKey::Ed25519(DecodingKey::from_ed_der(point)))
+fn ed25519(point: &[u8]) -> Option<Prepared> {
+    (point.len() == ED25519_KEY_BYTES).then(|| Prepared::ed25519(point))
 }
 
-fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<PublicKey> {
+fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<Prepared> {
     let (modulus, exponent) = (without_leading_zeros(modulus), without_leading_zeros(exponent));
     let usable = RSA_MODULUS_BYTES.contains(&modulus.len()) && (1..=8).contains(&exponent.len());
-    usable.then(|| PublicKey::Rsa(DecodingKey::from_rsa_raw_components(modulus, exponent)))
+    usable.then(|| Prepared::rs256(modulus, exponent))
 }
 
 fn without_leading_zeros(number: &[u8]) -> &[u8] {
@@ -104,7 +101,7 @@ const OID_ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 const OID_RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 
 /// RFC 5280: `SEQUENCE { SEQUENCE { algorithm, … }, BIT STRING key }`.
-fn from_subject_public_key_info(der: &[u8]) -> Option<PublicKey> {
+fn from_subject_public_key_info(der: &[u8]) -> Option<Prepared> {
     let (info, []) = element(der, TAG_SEQUENCE)? else { return None };
     let (algorithm, rest) = element(info, TAG_SEQUENCE)?;
     let (algorithm, _parameters) = element(algorithm, TAG_OBJECT_ID)?;
@@ -117,7 +114,7 @@ fn from_subject_public_key_info(der: &[u8]) -> Option<PublicKey> {
 }
 
 /// RFC 8017: `SEQUENCE { INTEGER modulus, INTEGER exponent }`.
-fn rsa_from_pkcs1(der: &[u8]) -> Option<PublicKey> {
+fn rsa_from_pkcs1(der: &[u8]) -> Option<Prepared> {
     let (numbers, []) = element(der, TAG_SEQUENCE)? else { return None };
     let (modulus, rest) = element(numbers, TAG_INTEGER)?;
     let (exponent, []) = element(rest, TAG_INTEGER)? else { return None };
