@@ -235,19 +235,8 @@ impl Store for EmbeddedStore {
             let (waker, room) = (Arc::clone(&self.waker), room.clone());
             blocking(move || waker.remember_older(&room, fingerprint, after)).await?;
         }
-        let mut bytes = Vec::with_capacity(64 + append.sender.as_str().len() + append.content.len());
-        record::encode(
-            &mut bytes,
-            append.received_at,
-            append.timestamp,
-            append.sender.as_str(),
-            &append.message_id,
-            &append.content_type,
-            &append.content,
-        );
         let (reply, answer) = reply_pair();
-        let command = AppendCommand { room, append, record: bytes, fingerprint, reply };
-        self.queue.push(Command::Append(Box::new(command)))?;
+        self.queue.push(Command::Append(AppendCommand { room, append, fingerprint, reply }))?;
         Ok(Box::pin(async { answer.await.unwrap_or(Err(StoreError::Closing)) }))
     }
 

@@ -23,8 +23,7 @@ impl Waker {
     /// The room if it is ready, without touching the disk.
     pub fn awake(&self, id: ConversationId) -> Option<WritableRoom> {
         let room = self.rooms.get(id)?;
-        let ready = room.state().ids.is_some();
-        ready.then_some(WritableRoom(room))
+        room.is_writable().then_some(WritableRoom(room))
     }
 
     /// A conversation that exists, ready or not. Reads the disk.
@@ -59,11 +58,10 @@ impl Waker {
     ) -> Result<WritableRoom, StoreError> {
         let mut ids = IdTable::default();
         let tail_first = {
-            let state = room.state();
-            if state.ids.is_some() {
-                drop(state);
+            if room.is_writable() {
                 return Ok(WritableRoom(room));
             }
+            let state = room.state();
             for (message, seq) in state.tail().zip(state.tail_first().get()..) {
                 ids.insert(message.fingerprint, Seq::new(seq));
             }
@@ -79,12 +77,7 @@ impl Waker {
             }
             true
         })?;
-        let mut state = room.state();
-        // Somebody else may have been quicker, and may have written since.
-        if state.ids.is_none() {
-            state.ids = Some(ids);
-        }
-        drop(state);
+        room.make_writable(ids);
         Ok(WritableRoom(room))
     }
 

@@ -17,7 +17,6 @@ use bluetick_core::ports::{Creation, Health, NewConversation, NoObserver};
 use bluetick_core::{ConversationId, StoreError};
 use bluetick_store_embedded::checkpoint::{Checkpoint, Step};
 use bluetick_store_embedded::codec::chunk::Fingerprinter;
-use bluetick_store_embedded::codec::record;
 use bluetick_store_embedded::commit::{
     AppendCommand, Command, Committer, CommitterParts, Control, Handover, HealthState, Queue, Sealed,
     Sequencer, WritableRoom, reply_pair,
@@ -158,13 +157,10 @@ impl Rig {
             content: text.into(),
             ..message(conversation(), "alice", &format!("m{number}"))
         };
-        let mut bytes = Vec::new();
-        let (sender, id) = (append.sender.as_str(), &append.message_id);
-        record::encode(&mut bytes, NOW, NOW, sender, id, &append.content_type, &append.content);
-        let fingerprint = self.fingerprinter.of(sender, id);
+        let fingerprint = self.fingerprinter.of(append.sender.as_str(), &append.message_id);
         let (reply, answer) = reply_pair();
-        let command = AppendCommand { room: self.room.clone(), append, record: bytes, fingerprint, reply };
-        self.queue.push(Command::Append(Box::new(command)))?;
+        let command = AppendCommand { room: self.room.clone(), append, fingerprint, reply };
+        self.queue.push(Command::Append(command))?;
         answer.await.unwrap_or(Err(StoreError::Closing))?;
         self.acknowledged.fetch_add(1, Ordering::SeqCst);
         Ok(())

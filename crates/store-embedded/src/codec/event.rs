@@ -3,12 +3,13 @@
 //! Events are facts, never requests: replaying one asks no question and is harmless when its effect is there already.
 
 use bluetick_core::members::MembershipChange;
+use bluetick_core::ports::Append;
 use bluetick_core::{
     Conversation, ConversationId, Member, Members, Preferences, Profile, Role, Seq, Standing, Timestamp,
     User, UserId,
 };
 
-use super::{DecodeError, Reader, put_bytes, put_signed, put_varint, varint_length};
+use super::{DecodeError, Reader, put_bytes, put_signed, put_varint, record, varint_length};
 
 const MESSAGE: u8 = 1;
 const FOUNDED: u8 = 2;
@@ -65,13 +66,27 @@ pub fn put_message(
     seq: Seq,
     record: &[u8],
 ) -> std::ops::Range<usize> {
-    out.push(MESSAGE);
-    put_varint(out, (16 + varint_length(seq.get()) + record.len()) as u64);
-    out.extend_from_slice(conversation.as_bytes());
-    put_varint(out, seq.get());
+    put_message_head(out, conversation, seq, record.len());
     let start = out.len();
     out.extend_from_slice(record);
     start..out.len()
+}
+
+/// The same for a message that is sent, whose record is written in its place.
+pub fn put_append(out: &mut Vec<u8>, append: &Append, seq: Seq) -> std::ops::Range<usize> {
+    let length = record::length_of(append);
+    put_message_head(out, append.conversation, seq, length);
+    let start = out.len();
+    record::encode_append(out, append);
+    assert_eq!(out.len() - start, length, "the length was written before the record");
+    start..out.len()
+}
+
+fn put_message_head(out: &mut Vec<u8>, conversation: ConversationId, seq: Seq, record_bytes: usize) {
+    out.push(MESSAGE);
+    put_varint(out, (16 + varint_length(seq.get()) + record_bytes) as u64);
+    out.extend_from_slice(conversation.as_bytes());
+    put_varint(out, seq.get());
 }
 
 pub fn put_founded(out: &mut Vec<u8>, conversation: &Conversation, members: &Members) {

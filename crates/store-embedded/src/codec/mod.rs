@@ -36,7 +36,20 @@ pub const fn varint_length(value: u64) -> usize {
 }
 
 pub fn put_signed(out: &mut Vec<u8>, value: i64) {
-    put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
+    put_varint(out, zigzag(value));
+}
+
+pub const fn signed_length(value: i64) -> usize {
+    varint_length(zigzag(value))
+}
+
+/// How many bytes [`put_bytes`] writes for so many.
+pub const fn bytes_length(count: usize) -> usize {
+    varint_length(count as u64) + count
+}
+
+const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
 }
 
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {

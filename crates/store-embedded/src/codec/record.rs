@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use bluetick_core::inbox::preview_of;
+use bluetick_core::ports::Append;
 use bluetick_core::{ContentType, MessageId, Timestamp, UserId};
 
-use super::{DecodeError, Reader, put_bytes, put_signed};
+use super::{DecodeError, Reader, bytes_length, put_bytes, put_signed, signed_length};
 
 const UUID: u8 = 0;
 const TEXT: u8 = 0;
@@ -79,7 +80,36 @@ impl<'a> Record<'a> {
     }
 }
 
-/// As [`Record::encode`], for the send path, where the parts are not together in one place.
+/// How many bytes [`encode_append`] will write.
+pub fn length_of(append: &Append) -> usize {
+    let (received_at, timestamp) = (append.received_at.millis(), append.timestamp.millis());
+    let sender = append.sender.as_str().len();
+    let id = match &append.message_id {
+        MessageId::Uuid(bytes) => bytes.len(),
+        MessageId::Text(text) => text.len(),
+    };
+    let content_type = match &append.content_type {
+        ContentType::Text | ContentType::System | ContentType::Erased => 1,
+        other => 1 + bytes_length(other.as_str().len()),
+    };
+    let times = signed_length(received_at) + signed_length(timestamp.wrapping_sub(received_at));
+    times + bytes_length(sender) + 1 + id + content_type + append.content.len()
+}
+
+/// The record of a message that is sent.
+pub fn encode_append(out: &mut Vec<u8>, append: &Append) {
+    encode(
+        out,
+        append.received_at,
+        append.timestamp,
+        append.sender.as_str(),
+        &append.message_id,
+        &append.content_type,
+        &append.content,
+    );
+}
+
+/// As [`Record::encode`], for parts that are not together in one place.
 pub fn encode(
     out: &mut Vec<u8>,
     received_at: Timestamp,
@@ -123,6 +153,7 @@ pub fn cut(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
 
 #[cfg(test)]
 mod tests {
+    use bluetick_core::ConversationId;
     use proptest::prelude::*;
 
     use super::super::testing::hex;
@@ -182,6 +213,24 @@ mod tests {
                 content_type: ContentType::from_stored(&kind),
                 content: &content,
             });
+        }
+
+        #[test]
+        fn the_length_of_a_record_is_known_before_it_is_written(received_at: i64, timestamp: i64, id in "[!-~]{1,128}", content in ".*", kind in "[a-z]{1,64}") {
+            let append = Append {
+                conversation: ConversationId::group([1; 15]),
+                sender: "alice".parse().unwrap(),
+                message_id: MessageId::from_stored(&id),
+                content_type: ContentType::from_stored(&kind),
+                content: content.into(),
+                timestamp: Timestamp::from_millis(timestamp),
+                received_at: Timestamp::from_millis(received_at),
+                retry_after: None,
+                origin: None,
+            };
+            let mut bytes = Vec::new();
+            encode_append(&mut bytes, &append);
+            prop_assert_eq!(bytes.len(), length_of(&append));
         }
 
         #[test]

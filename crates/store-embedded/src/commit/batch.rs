@@ -16,14 +16,16 @@ use tokio::sync::oneshot;
 
 use super::WritableRoom;
 use crate::codec::chunk::Fingerprint;
+use crate::codec::record;
 use crate::log::BatchBuffer;
 use crate::memory::Room;
 
 pub type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// Boxed, so that the many messages and the few other things are all small while they wait.
+/// Messages wait in the queue itself: a box of its own for each would be made by one thread and freed by another,
+/// which costs an allocator more than moving the message does. What is rare or as large is boxed.
 pub enum Command {
-    Append(Box<AppendCommand>),
+    Append(AppendCommand),
     Mark(Box<MarkCommand>),
     Control(Box<Control>),
 }
@@ -48,8 +50,6 @@ pub struct MarkCommand {
 pub struct AppendCommand {
     pub room: WritableRoom,
     pub append: Append,
-    /// Encoded by the sender's own task, so that the committer only copies.
-    pub record: Vec<u8>,
     pub fingerprint: Fingerprint,
     pub reply: Reply<Appended>,
 }
@@ -66,7 +66,7 @@ impl Command {
     /// About how many bytes it adds to a batch.
     pub fn weight(&self) -> usize {
         match self {
-            Command::Append(append) => append.record.len(),
+            Command::Append(command) => record::length_of(&command.append),
             Command::Mark(command) => 64 + command.mark.user.as_str().len(),
             Command::Control(_) => 1 << 10,
         }
@@ -74,7 +74,7 @@ impl Command {
 
     pub fn subject(&self) -> Subject {
         match self {
-            Command::Append(append) => Subject::Conversation(append.append.conversation),
+            Command::Append(command) => Subject::Conversation(command.append.conversation),
             Command::Mark(command) => Subject::Conversation(command.mark.conversation),
             Command::Control(control) => match &**control {
                 Control::Open { new, .. } => Subject::Conversation(new.id),
@@ -111,8 +111,11 @@ pub fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
 
 /// A message on its way, with its place in the conversation and that of its record in the batch.
 pub struct PlannedMessage {
-    pub command: Box<AppendCommand>,
+    pub command: AppendCommand,
     pub seq: Seq,
+    /// Where the sender is among the members. It stays true until the message is shown: a change of membership is
+    /// shown after whatever was sequenced before it.
+    pub seat: usize,
     pub record: Range<usize>,
 }
 

@@ -43,14 +43,15 @@ impl Sequencer {
         }
     }
 
-    fn append(&self, batch: &mut Batch, command: Box<AppendCommand>) {
-        let AppendCommand { room: WritableRoom(room), append, record, fingerprint, .. } = &*command;
+    fn append(&self, batch: &mut Batch, command: AppendCommand) {
+        let AppendCommand { room: WritableRoom(room), append, fingerprint, .. } = &command;
         let fingerprint = *fingerprint;
         let mut state = room.state();
-        if state.conversation.is_none() || !state.members.contains(&append.sender) {
+        let seat = state.members.position(append.sender.as_str()).filter(|_| state.conversation.is_some());
+        let Some(seat) = seat else {
             drop(state);
             return answer(command.reply, Err(Refusal::NotAMember.into()));
-        }
+        };
         let ids = state.ids.as_ref().expect("a room is made writable before it is written to");
         let candidates: Vec<Seq> = ids.candidates(fingerprint, state.reserved).collect();
         for seq in candidates {
@@ -76,9 +77,9 @@ impl Sequencer {
         ids.age(append.received_at, self.dedupe_window_ms);
         ids.insert(fingerprint, seq);
         drop(state);
-        let record = event::put_message(&mut batch.buffer.bytes, room.id, seq, record);
+        let record = event::put_append(&mut batch.buffer.bytes, append, seq);
         batch.buffer.events += 1;
-        batch.planned.push(Planned::Message(PlannedMessage { command, seq, record }));
+        batch.planned.push(Planned::Message(PlannedMessage { command, seq, seat, record }));
     }
 
     /// Whether the message at `seq`, whose fingerprint is the same, is the one that is sent again.

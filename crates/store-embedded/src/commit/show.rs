@@ -78,13 +78,13 @@ impl Show<'_> {
     }
 
     fn message(&mut self, planned: PlannedMessage) {
-        let PlannedMessage { command, seq, record } = planned;
-        let AppendCommand { room: WritableRoom(room), append, fingerprint, reply, .. } = *command;
+        let PlannedMessage { command, seq, seat, record } = planned;
+        let AppendCommand { room: WritableRoom(room), append, fingerprint, reply } = command;
         let received_at = append.received_at;
         let mut state = room.state();
         state.push(seq, TailMessage { record: self.bytes.slice(record), fingerprint }, received_at);
         let mut news = false;
-        let before = state.stand(append.sender.as_str(), |standing| news = standing.reply(seq));
+        let before = state.stand_at(seat, |standing| news = standing.reply(seq));
         self.generation.changed(&room, &mut state);
         if self.listens {
             let members = Arc::clone(&state.members);

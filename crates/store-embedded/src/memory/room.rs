@@ -1,7 +1,7 @@
 //! A conversation that is awake: the end of it that the tables do not have yet, and what writing to it needs.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::inbox::{InboxPlace, Shelf};
@@ -20,6 +20,8 @@ pub struct Room {
     pub id: ConversationId,
     state: Mutex<RoomState>,
     last_used: AtomicU64,
+    /// Whether its ids are loaded, for those who look before they write: it never goes back.
+    writable: AtomicBool,
 }
 
 /// A durable message that the tables may not have yet.
@@ -86,11 +88,22 @@ pub enum NoticesAbove {
 
 impl Room {
     pub fn new(id: ConversationId, state: RoomState) -> Room {
-        Room { id, state: Mutex::new(state), last_used: AtomicU64::new(0) }
+        let writable = AtomicBool::new(state.ids.is_some());
+        Room { id, state: Mutex::new(state), last_used: AtomicU64::new(0), writable }
     }
 
     pub fn state(&self) -> MutexGuard<'_, RoomState> {
         self.state.lock().expect("nobody panics while holding a room")
+    }
+
+    pub fn is_writable(&self) -> bool {
+        self.writable.load(Ordering::Acquire)
+    }
+
+    /// Takes over the ids it has seen, unless somebody was quicker and may have written since.
+    pub fn make_writable(&self, ids: IdTable) {
+        self.state().ids.get_or_insert(ids);
+        self.writable.store(true, Ordering::Release);
     }
 
     pub fn touch(&self, tick: u64) {
@@ -217,7 +230,11 @@ impl RoomState {
 
     /// Lets a member's standing move. Returns where it was when it did.
     pub fn stand(&mut self, user: &str, change: impl FnOnce(&mut Standing)) -> Option<Standing> {
-        let at = self.members.position(user)?;
+        self.stand_at(self.members.position(user)?, change)
+    }
+
+    /// The same for the member at this place of the list.
+    pub fn stand_at(&mut self, at: usize, change: impl FnOnce(&mut Standing)) -> Option<Standing> {
         let member = self.members.at(at);
         let before = *self.seats.standing(at);
         let mut after = before;
