@@ -105,6 +105,9 @@ impl Committer {
             Batch::with_capacity(taken.len(), bytes.min(max_payload))
         };
         let mut batch = batch_for(taken);
+        // One lock after the other, each room would be waited for alone; looked at like this, the processor fetches many
+        // of them at the same time.
+        taken.iter().for_each(Command::warm_up);
         while let Some(command) = taken.pop_front() {
             if let Err(refused) = self.parts.health.check() {
                 command.refuse(refused);

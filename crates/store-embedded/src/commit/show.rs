@@ -28,11 +28,11 @@ pub struct Show<'a> {
     pub answers: Vec<Answered>,
 }
 
-/// What to answer once everybody may know.
+/// What to answer once everybody may know. Nearly all of it is about messages, so the rest is boxed.
 pub enum Answered {
     Appended(Appended, Reply<Appended>),
-    Opened(Opened, Reply<Opened>),
-    Changed(Result<ConversationView, StoreError>, Reply<ConversationView>),
+    Opened(Box<Opened>, Reply<Opened>),
+    Changed(Box<Result<ConversationView, StoreError>>, Reply<ConversationView>),
     Marked(Boundaries, Reply<Boundaries>),
     Profile(Profile, Reply<Profile>),
     Done(Reply<()>),
@@ -42,8 +42,8 @@ impl Answered {
     pub fn send(self) {
         match self {
             Answered::Appended(appended, reply) => answer(reply, Ok(appended)),
-            Answered::Opened(opened, reply) => answer(reply, Ok(opened)),
-            Answered::Changed(view, reply) => answer(reply, view),
+            Answered::Opened(opened, reply) => answer(reply, Ok(*opened)),
+            Answered::Changed(view, reply) => answer(reply, *view),
             Answered::Marked(boundaries, reply) => answer(reply, Ok(boundaries)),
             Answered::Profile(profile, reply) => answer(reply, Ok(profile)),
             Answered::Done(reply) => answer(reply, Ok(())),
@@ -140,7 +140,7 @@ impl Show<'_> {
         let joined = state.members.iter().map(|member| joined(room.id, &member.user));
         self.changes.extend(joined);
         let view = state.view().expect("it was just made");
-        self.answers.push(Answered::Opened(Opened { view, created: true }, reply));
+        self.answers.push(Answered::Opened(Box::new(Opened { view, created: true }), reply));
     }
 
     fn members(
@@ -176,7 +176,7 @@ impl Show<'_> {
             });
         }
         let view = state.view().ok_or(Refusal::NotAMember.into());
-        self.answers.push(Answered::Changed(view, reply));
+        self.answers.push(Answered::Changed(Box::new(view), reply));
     }
 
     fn preferred(&mut self, room: &Arc<Room>, prefer: Prefer, preferences: Preferences, reply: Reply<()>) {

@@ -16,12 +16,14 @@ use super::{IdTable, Noted, Seats, Stale};
 use crate::codec::chunk::Fingerprint;
 use crate::codec::rows::StoredConversation;
 
+/// Laid out as it is written: what is looked at without the lock lies side by side, in front of the rest.
+#[repr(C)]
 pub struct Room {
-    pub id: ConversationId,
-    state: Mutex<RoomState>,
     last_used: AtomicU64,
     /// Whether its ids are loaded, for those who look before they write: it never goes back.
     writable: AtomicBool,
+    pub id: ConversationId,
+    state: Mutex<RoomState>,
 }
 
 /// A durable message that the tables may not have yet.
@@ -42,32 +44,36 @@ struct Placed {
 
 /// Invariants: `tail` holds the durable messages `tail_first..=head`, everything below is in the tables;
 /// `reserved >= head`, and they are equal whenever no batch is being written; there is a seat for each member.
+///
+/// Laid out as it is written, in the order a message needs it: a store has far more rooms than fit into a processor's
+/// cache, so that a send costs about as much as the number of lines it touches.
 #[derive(Debug)]
+#[repr(C)]
 pub struct RoomState {
-    /// `None` while the conversation does not exist.
-    pub conversation: Option<Conversation>,
-    pub members: Arc<Members>,
-    /// Where each member stands.
-    pub seats: Seats,
-    /// No message here was received later.
-    pub newest_at: Timestamp,
     /// The newest place that was given out, durable or not. Only the committer looks at it.
     pub reserved: Seq,
-    tail: VecDeque<Placed>,
-    tail_first: Seq,
-    /// How many of the messages up to the head are notices.
-    notices: u64,
+    pub members: Arc<Members>,
     /// `None` until somebody writes here; then every id of the dedupe window and of the tail.
     pub ids: Option<IdTable>,
-    /// Former members whose rows in the tables have to go, and by which change.
-    departed: HashMap<UserId, u64>,
+    tail: VecDeque<Placed>,
+    tail_first: Seq,
+    /// No message here was received later.
+    pub newest_at: Timestamp,
+    /// How many of the messages up to the head are notices.
+    notices: u64,
     changes: u64,
+    /// The generation that has this room on its list.
+    pub listed_in: u64,
+    /// Where each member stands.
+    pub seats: Seats,
+    /// `None` while the conversation does not exist.
+    pub conversation: Option<Conversation>,
     /// Whose inbox and pending rows are out of date.
     pub stale: Stale,
     /// Who knows that it has changed.
     pub noted: Noted,
-    /// The generation that has this room on its list.
-    pub listed_in: u64,
+    /// Former members whose rows in the tables have to go, and by which change.
+    departed: HashMap<UserId, u64>,
 }
 
 /// What a checkpoint read from a room, and forgets there once it is in the tables.
@@ -89,7 +95,7 @@ pub enum NoticesAbove {
 impl Room {
     pub fn new(id: ConversationId, state: RoomState) -> Room {
         let writable = AtomicBool::new(state.ids.is_some());
-        Room { id, state: Mutex::new(state), last_used: AtomicU64::new(0), writable }
+        Room { last_used: AtomicU64::new(0), writable, id, state: Mutex::new(state) }
     }
 
     pub fn state(&self) -> MutexGuard<'_, RoomState> {

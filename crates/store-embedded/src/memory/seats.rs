@@ -127,14 +127,14 @@ impl Seats {
 pub enum Stale {
     #[default]
     Nobody,
-    Some(HashSet<UserId>),
+    Some(Box<HashSet<UserId>>),
     Everybody,
 }
 
 impl Stale {
     pub fn add(&mut self, user: &UserId) {
         match self {
-            Stale::Nobody => *self = Stale::Some(HashSet::from([user.clone()])),
+            Stale::Nobody => *self = Stale::Some(Box::new(HashSet::from([user.clone()]))),
             Stale::Some(users) => {
                 users.insert(user.clone());
             }
