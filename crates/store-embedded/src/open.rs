@@ -360,7 +360,7 @@ impl Checkpointer {
     }
 
     fn attempt(&self, generation: &mut Generation) -> Result<CheckpointReport, TablesError> {
-        let engine = self.tables.writing()?;
+        let engine = self.tables.adding()?;
         let checkpoint = Checkpoint {
             tables: &engine,
             users: &self.users,

@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use crate::codec::DecodeError;
 use crate::codec::record::Record;
-use crate::memory::Room;
-use crate::tables::{ColdCell, Snapshot, Tables, TablesError};
+use crate::memory::{Pages, Room};
+use crate::tables::{ColdCell, Edition, Snapshot, Tables, TablesError};
 
 /// What memory says about a page.
 pub struct Plan {
@@ -23,6 +23,8 @@ pub struct Plan {
     pair: Option<Arc<Members>>,
     /// Places of the window that only the tables have.
     in_tables: RangeInclusive<Seq>,
+    /// They reach up to the newest that the tables have.
+    is_newest: bool,
     /// Records of the rest, oldest first.
     tail: Vec<Bytes>,
 }
@@ -35,12 +37,13 @@ impl Plan {
         let (first_visible, head) = (member.joined_seq, state.head());
         let window = request.window(first_visible, head);
         let in_tables = *window.start()..=(*window.end()).min(state.tail_first().previous());
+        let is_newest = *window.end() >= state.tail_first().previous();
         let first_in_tail = (*window.start()).max(state.tail_first());
         let tail = (first_in_tail.get()..=window.end().get())
             .filter_map(|seq| state.tail_record(Seq::new(seq)).cloned())
             .collect();
         let pair = (room.id.kind() == ConversationKind::Direct).then(|| Arc::clone(&state.members));
-        Ok(Plan { request, first_visible, head, pair, in_tables, tail })
+        Ok(Plan { request, first_visible, head, pair, in_tables, is_newest, tail })
     }
 
     /// For one that sleeps: it is wholly in the tables.
@@ -63,29 +66,43 @@ impl Plan {
             ConversationKind::Direct => Some(Arc::new(snapshot.members(id)?.0)),
             ConversationKind::Group => None,
         };
-        Ok(Plan { request, first_visible, head, pair, in_tables, tail: Vec::new() })
+        Ok(Plan { request, first_visible, head, pair, in_tables, is_newest: false, tail: Vec::new() })
     }
 
     pub fn needs_tables(&self) -> bool {
         !self.in_tables.is_empty()
     }
 
-    /// The page, when memory alone has it.
-    pub fn finish(self) -> Result<Page, StoreError> {
-        self.finish_with(Vec::new(), Vec::new())?.finish()
+    /// What the tables have of the page, if it was read before.
+    pub fn read_before(&self, pages: &Pages, edition: Edition) -> Option<Vec<Message>> {
+        pages.get(self.request.conversation, &self.in_tables, edition)
+    }
+
+    /// The page, when nothing more has to be read for it: `messages` are those the tables have of it.
+    pub fn finish(self, messages: Vec<Message>) -> Result<Page, StoreError> {
+        self.finish_with(messages, Vec::new())?.finish()
     }
 
     /// The page, with what the tables have to add. They are read after the memory was, so whatever a checkpoint took
-    /// out of memory in between is there.
-    pub fn finish_from(self, tables: &Tables) -> Result<Draft, StoreError> {
+    /// out of memory in between is there. The newest ones are kept for the next who asks.
+    pub fn finish_from(self, tables: &Tables, pages: &Pages) -> Result<Draft, StoreError> {
+        let edition = tables.edition();
         let tables = tables.current()?;
-        let snapshot = tables.snapshot()?;
-        self.finish_in(&snapshot)
+        let (messages, cold) = self.read(&tables.snapshot()?)?;
+        if self.is_newest && cold.is_empty() {
+            pages.put(self.request.conversation, edition, &messages);
+        }
+        self.finish_with(messages, cold)
     }
 
     fn finish_in(self, snapshot: &Snapshot<'_>) -> Result<Draft, StoreError> {
+        let (messages, cold) = self.read(snapshot)?;
+        self.finish_with(messages, cold)
+    }
+
+    fn read(&self, snapshot: &Snapshot<'_>) -> Result<InTables, StoreError> {
         let id = self.request.conversation;
-        let (mut messages, mut cold) = (Vec::new(), Vec::new());
+        let (mut messages, mut cold) = (Vec::with_capacity(self.request.limit.count()), Vec::new());
         if self.needs_tables() {
             snapshot.cells(id, self.in_tables.clone(), |seq, cell| {
                 cold.extend(cell.cold.map(|cell| (messages.len(), cell)));
@@ -93,7 +110,7 @@ impl Plan {
                 Ok(())
             })?;
         }
-        self.finish_with(messages, cold)
+        Ok((messages, cold))
     }
 
     fn finish_with(
@@ -111,6 +128,9 @@ impl Plan {
         Ok(Draft { request, first_visible, head, messages, cold })
     }
 }
+
+/// Messages, oldest first; which of them lie in the archive, and where.
+type InTables = (Vec<Message>, Vec<(usize, ColdCell)>);
 
 /// A page of which some messages may still lack their content.
 pub struct Draft {
@@ -172,7 +192,9 @@ fn message(
     pair: Option<&Members>,
 ) -> Result<Message, DecodeError> {
     let record = Record::decode(record)?;
-    let sender = record.sender_id()?;
+    // The names of a pair are at hand, and need not be made again for each of their messages.
+    let known = pair.and_then(|pair| Some(pair.at(pair.position(record.sender)?).user.clone()));
+    let sender = known.map_or_else(|| record.sender_id(), Ok)?;
     let receiver = pair.and_then(|pair| pair.peer_of(&sender)).cloned();
     Ok(Message {
         conversation,

@@ -21,6 +21,8 @@ pub struct StoreSettings {
     pub segment_bytes: u64,
     /// How many conversations stay awake in memory. Large groups and busy conversations count for several.
     pub awake_conversations: usize,
+    /// How many bytes of messages stay in memory as they were last read, so that reading them again needs no disk.
+    pub page_cache_bytes: usize,
     /// How many writes may wait for the disk before more are refused.
     pub queued_writes: usize,
 }
@@ -34,6 +36,7 @@ impl Default for StoreSettings {
             checkpoint_idle_seconds: 30,
             segment_bytes: 32 << 20,
             awake_conversations: 200_000,
+            page_cache_bytes: 64 << 20,
             queued_writes: 65_536,
         }
     }

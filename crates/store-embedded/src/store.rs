@@ -21,7 +21,7 @@ use crate::commit::{
     reply_pair,
 };
 use crate::inbox::InboxReader;
-use crate::memory::{Profiles, Room, Rooms, Users};
+use crate::memory::{Pages, Profiles, Room, Rooms, Users};
 use crate::open::{OpenError, Running, StoreParts, Threads, open};
 use crate::people;
 use crate::read::{Draft, Plan, page_from_tables};
@@ -34,6 +34,7 @@ pub struct EmbeddedStore {
     rooms: Arc<Rooms>,
     users: Arc<Users>,
     profiles: Arc<Profiles>,
+    pages: Arc<Pages>,
     queue: Arc<Queue>,
     health: Arc<HealthState>,
     waker: Arc<Waker>,
@@ -55,6 +56,7 @@ impl EmbeddedStore {
             rooms: running.rooms,
             users: running.users,
             profiles: running.profiles,
+            pages: Arc::new(Pages::new(running.settings.page_cache_bytes)),
             inbox: running.inbox,
             queue: running.queue,
             health: running.health,
@@ -108,10 +110,13 @@ impl EmbeddedStore {
         };
         let plan = Plan::from_room(&room, request)?;
         if !plan.needs_tables() {
-            return plan.finish().map(Drafted::Page);
+            return plan.finish(Vec::new()).map(Drafted::Page);
         }
-        let tables = Arc::clone(&self.tables);
-        blocking(move || plan.finish_from(&tables)).await.map(Drafted::Draft)
+        if let Some(messages) = plan.read_before(&self.pages, self.tables.edition()) {
+            return plan.finish(messages).map(Drafted::Page);
+        }
+        let (tables, pages) = (Arc::clone(&self.tables), Arc::clone(&self.pages));
+        blocking(move || plan.finish_from(&tables, &pages)).await.map(Drafted::Draft)
     }
 
     fn take_threads(&self) -> Option<Threads> {

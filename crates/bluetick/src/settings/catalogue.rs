@@ -121,6 +121,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     ("store.segment_bytes", "The size of one log file."),
     ("store.awake_conversations", "Conversations that stay awake in memory."),
+    ("store.page_cache_bytes", "Bytes of messages kept in memory as they were last read."),
     ("store.queued_writes", "Writes that may wait for the disk before more are refused."),
     (
         "store.dynamodb.endpoint",

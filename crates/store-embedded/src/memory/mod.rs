@@ -3,6 +3,7 @@
 mod generation;
 mod ids;
 mod noted;
+mod pages;
 mod profiles;
 mod recent;
 mod room;
@@ -13,6 +14,7 @@ mod users;
 pub use generation::Generation;
 pub use ids::IdTable;
 pub use noted::Noted;
+pub use pages::Pages;
 pub use profiles::Profiles;
 pub use recent::Recent;
 pub use room::{NoticesAbove, Room, RoomState, TailMessage, Written};

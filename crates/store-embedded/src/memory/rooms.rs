@@ -15,7 +15,7 @@ const SHARDS: usize = 64;
 /// Ids are hashes or random bits already, so a keyed multiplication is enough to place them, and keeps anybody from
 /// choosing names whose rooms all land in one place.
 #[derive(Clone)]
-struct IdHashing {
+pub struct IdHashing {
     key: u64,
 }
 
@@ -33,7 +33,7 @@ impl BuildHasher for IdHashing {
     }
 }
 
-struct IdHasher {
+pub struct IdHasher {
     key: u64,
     state: u64,
 }

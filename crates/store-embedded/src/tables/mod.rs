@@ -26,6 +26,7 @@ mod tests;
 mod update;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -105,12 +106,35 @@ pub struct Tables {
     engine: RwLock<Option<Arc<Engine>>>,
     /// Held by whoever writes, for as long as the engine must stay the same one.
     writing: Mutex<()>,
+    edition: AtomicU64,
+}
+
+/// Changes whenever something may have been written that is no mere addition, such as an erasure. As long as it stays
+/// the same, so does every message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edition(u64);
+
+impl Edition {
+    #[cfg(test)]
+    pub fn next(self) -> Edition {
+        Edition(self.0 + 1)
+    }
 }
 
 /// The right to write. While somebody has it, the engine is not replaced.
 pub struct Writing<'t> {
     engine: Arc<Engine>,
+    /// Raised at the end: then whoever read before it knows less than the tables.
+    edition: Option<&'t AtomicU64>,
     _turn: MutexGuard<'t, ()>,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if let Some(edition) = self.edition {
+            edition.fetch_add(1, Ordering::AcqRel);
+        }
+    }
 }
 
 impl std::ops::Deref for Writing<'_> {
@@ -129,7 +153,7 @@ impl Tables {
         Tables::remove_leftovers(directory);
         let engine = RwLock::new(Some(Arc::new(Engine::open(directory)?)));
         let directory = directory.to_owned();
-        Ok(Tables { directory, engine, writing: Mutex::new(()) })
+        Ok(Tables { directory, engine, writing: Mutex::new(()), edition: AtomicU64::new(0) })
     }
 
     /// What to read with. Held for one read, never longer.
@@ -150,10 +174,21 @@ impl Tables {
         slot.clone().ok_or(TablesError::Closed)
     }
 
-    /// What to write with, when it is one's turn. Held for one checkpoint, or one change by the archive.
+    /// What to write with, when it is one's turn. Held for one change by the archive.
     pub fn writing(&self) -> Result<Writing<'_>, TablesError> {
         let turn = self.turn();
-        Ok(Writing { engine: self.current()?, _turn: turn })
+        Ok(Writing { engine: self.current()?, edition: Some(&self.edition), _turn: turn })
+    }
+
+    /// The same for one checkpoint, which adds and changes no message that is there.
+    pub fn adding(&self) -> Result<Writing<'_>, TablesError> {
+        let turn = self.turn();
+        Ok(Writing { engine: self.current()?, edition: None, _turn: turn })
+    }
+
+    /// Asked before reading: what is read then belongs to this edition, or to the next.
+    pub fn edition(&self) -> Edition {
+        Edition(self.edition.load(Ordering::Acquire))
     }
 
     /// Nobody else writes meanwhile. What a writer that panicked left was never committed.

@@ -1,0 +1,168 @@
+//! The newest messages of conversations that are read again and again, as they were read from the tables: whoever asks
+//! for them next waits for no disk and unpacks nothing.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bluetick_core::{ConversationId, Message, Seq};
+
+use super::rooms::IdHashing;
+use crate::tables::Edition;
+
+const SHARDS: usize = 16;
+
+/// Bounded by bytes. Each shard has two halves: what is used goes into the young one, and when that is full it becomes
+/// the old one, whose messages nobody has asked for since are let go.
+pub struct Pages {
+    shards: [Mutex<Shard>; SHARDS],
+    half_bytes: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    young: HashMap<ConversationId, Stretch, IdHashing>,
+    old: HashMap<ConversationId, Stretch, IdHashing>,
+    young_bytes: usize,
+}
+
+/// Consecutive messages of one conversation, oldest first. A stored message never changes while the edition of the
+/// tables stays the same.
+#[derive(Clone)]
+struct Stretch {
+    edition: Edition,
+    first: Seq,
+    messages: Arc<[Message]>,
+    bytes: usize,
+}
+
+impl Stretch {
+    fn cut(&self, range: &RangeInclusive<Seq>) -> Option<&[Message]> {
+        let index = |seq: Seq| usize::try_from(seq.get().checked_sub(self.first.get())?).ok();
+        self.messages.get(index(*range.start())?..=index(*range.end())?)
+    }
+}
+
+impl Shard {
+    fn keep(&mut self, id: ConversationId, stretch: Stretch, half_bytes: usize) {
+        if self.young_bytes + stretch.bytes > half_bytes {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        self.young_bytes += stretch.bytes;
+        if let Some(before) = self.young.insert(id, stretch) {
+            self.young_bytes -= before.bytes;
+        }
+    }
+}
+
+/// About how much memory it takes.
+fn bytes_of(messages: &[Message]) -> usize {
+    let each = |message: &Message| {
+        size_of::<Message>() + 64 + message.content.len() + message.content_type.as_str().len()
+    };
+    size_of::<Stretch>() + messages.iter().map(each).sum::<usize>()
+}
+
+impl Pages {
+    pub fn new(max_bytes: usize) -> Pages {
+        Pages { shards: std::array::from_fn(|_| Mutex::default()), half_bytes: max_bytes / SHARDS / 2 }
+    }
+
+    fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
+        let shard = usize::from(id.as_bytes()[15]) % SHARDS;
+        self.shards[shard].lock().expect("nobody panics while holding the pages")
+    }
+
+    /// The messages of these places, if all of them are here and were read in this edition.
+    pub fn get(
+        &self,
+        id: ConversationId,
+        range: &RangeInclusive<Seq>,
+        edition: Edition,
+    ) -> Option<Vec<Message>> {
+        let stretch = {
+            let mut shard = self.shard(id);
+            match shard.young.get(&id) {
+                Some(found) => found.clone(),
+                None => {
+                    let found = shard.old.remove(&id)?;
+                    shard.keep(id, found.clone(), self.half_bytes);
+                    found
+                }
+            }
+        };
+        // Copied without the lock: these are a page of messages.
+        stretch.cut(range).filter(|_| stretch.edition == edition).map(<[Message]>::to_vec)
+    }
+
+    /// Keeps messages that were read in this edition, or in one before it that has just ended.
+    pub fn put(&self, id: ConversationId, edition: Edition, messages: &[Message]) {
+        let Some(first) = messages.first().map(|message| message.seq) else { return };
+        let bytes = bytes_of(messages);
+        if bytes <= self.half_bytes {
+            let stretch = Stretch { edition, first, messages: messages.into(), bytes };
+            self.shard(id).keep(id, stretch, self.half_bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::Timestamp;
+
+    use super::*;
+
+    fn messages(id: ConversationId, seqs: RangeInclusive<u64>) -> Vec<Message> {
+        seqs.map(|seq| Message::void(id, Seq::new(seq), Timestamp::default())).collect()
+    }
+
+    fn range(first: u64, last: u64) -> RangeInclusive<Seq> {
+        Seq::new(first)..=Seq::new(last)
+    }
+
+    #[test]
+    fn a_part_of_what_was_kept_is_found_and_more_than_that_is_not() {
+        let (pages, id, edition) = (Pages::new(1 << 20), ConversationId::group([1; 15]), Edition::default());
+        pages.put(id, edition, &messages(id, 11..=20));
+        let found = |first, last| Some(pages.get(id, &range(first, last), edition)?.len());
+        assert_eq!([found(11, 20), found(15, 18), found(20, 20)], [Some(10), Some(4), Some(1)]);
+        assert_eq!([found(10, 20), found(11, 21), found(1, 2)], [None; 3]);
+    }
+
+    #[test]
+    fn what_was_read_in_another_edition_is_not_told() {
+        let (pages, id, edition) = (Pages::new(1 << 20), ConversationId::group([1; 15]), Edition::default());
+        pages.put(id, edition, &messages(id, 1..=2));
+        assert!(pages.get(id, &range(1, 2), edition).is_some());
+        assert!(pages.get(id, &range(1, 2), edition.next()).is_none());
+    }
+
+    #[test]
+    fn what_nobody_asks_for_makes_room_for_the_rest() {
+        let id = |number: u8| ConversationId::group([number; 15]);
+        let bytes = bytes_of(&messages(id(0), 1..=1));
+        let mut last = [0; 15];
+        let edition = Edition::default();
+        // All in one shard, which has room for four in each half.
+        let pages = Pages::new(bytes * 4 * 2 * SHARDS);
+        let mut next = |number: u8| {
+            last[0] = number;
+            ConversationId::group(last)
+        };
+        let ids: Vec<_> = (0..100).map(&mut next).collect();
+        for id in &ids {
+            pages.put(*id, edition, &messages(*id, 1..=1));
+            assert!(pages.get(ids[0], &range(1, 1), edition).is_some(), "asked for all the time");
+        }
+        let kept = ids.iter().filter(|id| pages.get(**id, &range(1, 1), edition).is_some()).count();
+        assert!((4..=8).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn a_cache_of_no_bytes_keeps_nothing() {
+        let (pages, id, edition) = (Pages::new(0), ConversationId::group([1; 15]), Edition::default());
+        pages.put(id, edition, &messages(id, 1..=1));
+        assert!(pages.get(id, &range(1, 1), edition).is_none());
+    }
+}
