@@ -100,7 +100,7 @@ impl Plan {
         self.finish_with(messages, cold)
     }
 
-    fn read(&self, snapshot: &Snapshot<'_>) -> Result<(Vec<Message>, Vec<(usize, ColdCell)>), StoreError> {
+    fn read(&self, snapshot: &Snapshot<'_>) -> Result<InTables, StoreError> {
         let id = self.request.conversation;
         let (mut messages, mut cold) = (Vec::with_capacity(self.request.limit.count()), Vec::new());
         if self.needs_tables() {
@@ -128,6 +128,9 @@ impl Plan {
         Ok(Draft { request, first_visible, head, messages, cold })
     }
 }
+
+/// Messages, oldest first; which of them lie in the archive, and where.
+type InTables = (Vec<Message>, Vec<(usize, ColdCell)>);
 
 /// A page of which some messages may still lack their content.
 pub struct Draft {

@@ -95,6 +95,20 @@ fn assert_erased(after: &[Message], before: &[Message], goes: impl Fn(&Message) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_was_read_before_is_not_told_again_after_an_erasure() {
+    let (kit, _objects) = Kit::in_memory(eager());
+    let id = group(&*kit.store, 3, "alice", &["bob"]).await;
+    let other = group(&*kit.store, 4, "alice", &["bob"]).await;
+    kit.send_many(id, "alice", numbered("xyzzy", 1..=30)).await;
+    // It waits until everything is in the tables, from where the page is read and then kept.
+    kit.erase(EraseScope::Conversation(other), None).await.unwrap();
+    let before = history(&*kit.store, id, "bob").await;
+    assert_eq!(history(&*kit.store, id, "bob").await, before);
+    kit.erase(EraseScope::Conversation(id), None).await.unwrap();
+    assert_erased(&history(&*kit.store, id, "bob").await, &before, |_| true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_is_erased_hot_and_cold_and_nobody_finds_a_word_of_it() {
     let (kit, objects) = Kit::in_memory(eager());
     let id = group(&*kit.store, 3, "alice", &["bob", "carol"]).await;

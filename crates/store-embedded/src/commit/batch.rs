@@ -24,7 +24,6 @@ pub type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// Messages wait in the queue itself: a box of its own for each would be made by one thread and freed by another,
 /// which costs an allocator more than moving the message does. What is rare or as large is boxed.
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are appends")]
 pub enum Command {
     Append(AppendCommand),
     Mark(Box<MarkCommand>),
@@ -128,7 +127,6 @@ pub struct PlannedMessage {
     pub record: Range<usize>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are messages")]
 pub enum Planned {
     Message(PlannedMessage),
     /// The same message as one earlier in this batch.

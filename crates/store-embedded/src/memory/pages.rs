@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    fn messages(id: ConversationId, seqs: std::ops::RangeInclusive<u64>) -> Vec<Message> {
+    fn messages(id: ConversationId, seqs: RangeInclusive<u64>) -> Vec<Message> {
         seqs.map(|seq| Message::void(id, Seq::new(seq), Timestamp::default())).collect()
     }
 
