@@ -1,8 +1,9 @@
 //! From the store to every device: who is connected, and how what is committed reaches them in order.
 //!
-//! Invariant: one thread puts live messages into outboxes, in commit order. So every connection sees every
-//! conversation in seq order, and the ack of its own message in the place of that message. That thread waits for
-//! nobody: what needs the store is handed to workers. Sockets do not belong here.
+//! Invariant: one at a time puts live messages into outboxes, in commit order. So every connection sees every
+//! conversation in seq order, and the ack of its own message in the place of that message. Usually that is a thread of its
+//! own; when it has nothing to do and there is little to deliver, whoever reports it does so on the spot, and nobody has to
+//! be woken. It waits for nobody: what needs the store is handed to workers. Sockets do not belong here.
 
 mod catch_up;
 mod changes;
@@ -50,6 +51,10 @@ use workers::{Errands, guarded};
 /// connections wait too, so a server that cannot keep up with its own deliveries takes in less.
 const WAITING_ORDERS: usize = 1_024;
 
+/// What goes to no more people than this is delivered by whoever reports it, when the thread has nothing to do. Waking it
+/// would take longer.
+const FEW_RECEIVERS: usize = 32;
+
 enum Order {
     Deliver(Vec<Committed>),
     Tell(Vec<Change>),
@@ -94,7 +99,7 @@ impl Progress {
 /// The listener that is handed to the store at its opening.
 pub struct Hub {
     orders: SyncSender<Order>,
-    progress: Arc<Progress>,
+    fanout: Arc<Fanout>,
     thread: Mutex<Option<JoinHandle<()>>>,
     sessions: Arc<Sessions>,
     metrics: Arc<Metrics>,
@@ -108,8 +113,7 @@ impl Hub {
         let sessions = Arc::new(Sessions::default());
         let errands = Errands::new(Arc::clone(&metrics));
         let (orders, waiting) = mpsc::sync_channel(WAITING_ORDERS);
-        let progress = Arc::<Progress>::default();
-        let fanout = Fanout {
+        let fanout = Arc::new(Fanout {
             changes: Changes {
                 sessions: Arc::clone(&sessions),
                 metrics: Arc::clone(&metrics),
@@ -119,14 +123,16 @@ impl Hub {
             senders: Arc::clone(&errands.senders),
             sessions: Arc::clone(&sessions),
             metrics: Arc::clone(&metrics),
-            progress: Arc::clone(&progress),
-        };
+            progress: Progress::default(),
+            turn: Mutex::default(),
+        });
+        let working = Arc::clone(&fanout);
         let thread = std::thread::Builder::new()
             .name("bluetick-fanout".into())
-            .spawn(move || fanout.run(&waiting))
+            .spawn(move || working.run(&waiting))
             .expect("a process that cannot start a thread cannot serve");
         let thread = Mutex::new(Some(thread));
-        Arc::new(Hub { orders, progress, thread, sessions, metrics, errands, typing: Typing::new() })
+        Arc::new(Hub { orders, fanout, thread, sessions, metrics, errands, typing: Typing::new() })
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
@@ -145,7 +151,7 @@ impl Hub {
 
     /// Returns when everything committed so far is in the outboxes.
     pub(crate) async fn flush(&self) {
-        if self.progress.is_idle() {
+        if self.fanout.progress.is_idle() {
             return;
         }
         let (done, flushed) = oneshot::channel();
@@ -161,7 +167,7 @@ impl Hub {
 
     /// Waits for a place without holding up the runtime. After `stop`, orders are forgotten.
     async fn order(&self, mut order: Order) {
-        self.progress.order();
+        self.fanout.progress.order();
         while let Err(refused) = self.orders.try_send(order) {
             match refused {
                 mpsc::TrySendError::Full(waiting) => order = waiting,
@@ -221,15 +227,14 @@ impl CommitListener for Hub {
         // Counted here, since whoever sent it may be gone by now.
         let sent_here = batch.iter().filter(|committed| committed.is_stored_here && is_sent(committed));
         self.metrics.stored(sent_here.count());
-        self.progress.order();
-        // Refused only after `stop`, when no connection is left to hear of it.
-        let _ = self.orders.send(Order::Deliver(batch));
+        let receivers: usize = batch.iter().map(|committed| committed.members.len()).sum();
+        self.give(Order::Deliver(batch), receivers);
     }
 
     fn changed(&self, batch: Vec<Change>) {
         if !batch.is_empty() {
-            self.progress.order();
-            let _ = self.orders.send(Order::Tell(batch));
+            let receivers = batch.len();
+            self.give(Order::Tell(batch), receivers);
         }
     }
 
@@ -247,11 +252,29 @@ impl CommitListener for Hub {
     }
 }
 
-/// What the thread works with.
+impl Hub {
+    /// Carries an order out on the spot, or gives it to the thread.
+    fn give(&self, order: Order, receivers: usize) {
+        let order = match receivers <= FEW_RECEIVERS {
+            true => match self.fanout.at_once(order) {
+                None => return,
+                Some(order) => order,
+            },
+            false => order,
+        };
+        self.fanout.progress.order();
+        // Refused only after `stop`, when no connection is left to hear of it.
+        let _ = self.orders.send(order);
+    }
+}
+
+/// What puts messages into outboxes.
 struct Fanout {
     sessions: Arc<Sessions>,
     metrics: Arc<Metrics>,
-    progress: Arc<Progress>,
+    progress: Progress,
+    /// Held by whoever carries out an order.
+    turn: Mutex<()>,
     changes: Changes,
     senders: Arc<Senders>,
 }
@@ -259,24 +282,45 @@ struct Fanout {
 impl Fanout {
     fn run(&self, orders: &Receiver<Order>) {
         while let Ok(order) = orders.recv() {
-            match order {
-                Order::Deliver(batch) => {
-                    let pushes = batch.iter().map(|committed| self.deliver(committed)).sum();
-                    self.metrics.pushes.inc_by(pushes);
-                }
-                Order::Tell(batch) => batch.into_iter().for_each(|change| self.tell(change)),
-                Order::Acknowledge(session, AckAgain { conversation, seq, frame }) => {
-                    let catch_up = &session.catch_up;
-                    if !catch_up.is_watching() || catch_up.arrive_again(conversation, seq, &frame) {
-                        session.outbox.push(frame);
-                    }
-                }
-                Order::Flush(done) => {
-                    let _ = done.send(());
-                }
-                Order::Stop => return,
+            let _turn = self.turn.lock().expect("an order that panics does so inside a guard");
+            if matches!(order, Order::Stop) {
+                return;
             }
+            self.carry_out(order);
             self.progress.finish();
+        }
+    }
+
+    /// Gives the order back when another one is being carried out, or waits.
+    fn at_once(&self, order: Order) -> Option<Order> {
+        let Ok(_turn) = self.turn.try_lock() else { return Some(order) };
+        if !self.progress.is_idle() {
+            return Some(order);
+        }
+        // Counted like the others: whoever asks for a flush now waits for it.
+        self.progress.order();
+        self.carry_out(order);
+        self.progress.finish();
+        None
+    }
+
+    fn carry_out(&self, order: Order) {
+        match order {
+            Order::Deliver(batch) => {
+                let pushes = batch.iter().map(|committed| self.deliver(committed)).sum();
+                self.metrics.pushes.inc_by(pushes);
+            }
+            Order::Tell(batch) => batch.into_iter().for_each(|change| self.tell(change)),
+            Order::Acknowledge(session, AckAgain { conversation, seq, frame }) => {
+                let catch_up = &session.catch_up;
+                if !catch_up.is_watching() || catch_up.arrive_again(conversation, seq, &frame) {
+                    session.outbox.push(frame);
+                }
+            }
+            Order::Flush(done) => {
+                let _ = done.send(());
+            }
+            Order::Stop => {}
         }
     }
 
