@@ -26,7 +26,7 @@ thread_local! {
 
 pub(super) struct Line<S> {
     stream: S,
-    to_write: VecDeque<Frame>,
+    waiting: VecDeque<Frame>,
     /// How much of the first one is written.
     begun: usize,
     control_frames: usize,
@@ -44,23 +44,23 @@ pub(super) struct Written {
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     /// `read` came in before the protocol was there to hear it.
     pub fn new(stream: S, read: Bytes) -> Line<S> {
-        Line { stream, to_write: VecDeque::new(), begun: 0, control_frames: 0, unread: read }
+        Line { stream, waiting: VecDeque::new(), begun: 0, control_frames: 0, unread: read }
     }
 
     /// Whole frames, to which more may be added.
-    pub fn to_write(&mut self) -> &mut VecDeque<Frame> {
-        &mut self.to_write
+    pub fn waiting(&mut self) -> &mut VecDeque<Frame> {
+        &mut self.waiting
     }
 
     pub fn is_writing(&self) -> bool {
-        !self.to_write.is_empty()
+        !self.waiting.is_empty()
     }
 
     /// Gives up what is not begun.
     pub fn forget_queued(&mut self) {
         let begun = self.begun > 0;
-        self.to_write.truncate(usize::from(begun));
-        self.control_frames = usize::from(self.to_write.front().is_some_and(|frame| !frame.is_text()));
+        self.waiting.truncate(usize::from(begun));
+        self.control_frames = usize::from(self.waiting.front().is_some_and(|frame| !frame.is_text()));
     }
 
     /// Writes as much as the kernel takes.
@@ -80,14 +80,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
 
     fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let stream = Pin::new(&mut self.stream);
-        if let [only] = self.to_write.as_slices().0
-            && self.to_write.len() == 1
+        if let [only] = self.waiting.as_slices().0
+            && self.waiting.len() == 1
         {
             return stream.poll_write(cx, &only.bytes()[self.begun..]);
         }
         let mut slices = [IoSlice::new(&[]); FRAMES_AT_ONCE];
         let mut count = 0;
-        for (slice, frame) in slices.iter_mut().zip(&self.to_write) {
+        for (slice, frame) in slices.iter_mut().zip(&self.waiting) {
             *slice = IoSlice::new(if count == 0 { &frame.bytes()[self.begun..] } else { frame.bytes() });
             count += 1;
         }
@@ -98,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     fn forget_written(&mut self, bytes: usize) -> usize {
         self.begun += bytes;
         let mut freed = 0;
-        while let Some(first) = self.to_write.front() {
+        while let Some(first) = self.waiting.front() {
             let length = first.bytes().len();
             if self.begun < length {
                 break;
@@ -108,7 +108,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
                 true => freed += cost(first),
                 false => self.control_frames -= 1,
             }
-            self.to_write.pop_front();
+            self.waiting.pop_front();
         }
         freed
     }
@@ -167,7 +167,7 @@ impl<S> io::Write for Now<'_, '_, '_, S> {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.line.control_frames += 1;
-        self.line.to_write.push_back(Frame::of_control(frames));
+        self.line.waiting.push_back(Frame::of_control(frames));
         Ok(frames.len())
     }
 
@@ -205,7 +205,7 @@ mod tests {
     async fn frames_leave_whole_and_in_order_through_a_kernel_that_takes_little_at_a_time() {
         let (mut line, mut there) = line(7);
         let frames: Vec<Frame> = (0..200).map(|number| Frame::from("x".repeat(number))).collect();
-        line.to_write().extend(frames.iter().cloned());
+        line.waiting().extend(frames.iter().cloned());
         let expected: Vec<u8> = frames.iter().flat_map(|frame| frame.bytes().to_vec()).collect();
         let wanted = expected.len();
         let reading = tokio::spawn(async move {
@@ -243,7 +243,7 @@ mod tests {
     #[tokio::test]
     async fn control_frames_stand_between_frames_and_only_so_many_wait() {
         let (mut line, _there) = line(1);
-        line.to_write().push_back(Frame::from("text"));
+        line.waiting().push_back(Frame::from("text"));
         poll_fn(|cx| {
             let _ = line.poll_write(cx);
             for number in 0.. {
@@ -256,9 +256,9 @@ mod tests {
             Poll::Ready(())
         })
         .await;
-        assert_eq!(line.to_write.len(), 1 + WAITING_CONTROL_FRAMES);
+        assert_eq!(line.waiting.len(), 1 + WAITING_CONTROL_FRAMES);
         line.forget_queued();
-        assert_eq!((line.to_write.len(), line.control_frames), (1, 0), "what is begun is finished");
+        assert_eq!((line.waiting.len(), line.control_frames), (1, 0), "what is begun is finished");
     }
 
     #[tokio::test]

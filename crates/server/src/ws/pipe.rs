@@ -47,12 +47,12 @@ impl Pipe {
 
     /// Queues a text; it goes out while [`Pipe::next`] is awaited.
     pub fn write(&mut self, frame: Frame) {
-        self.line.to_write().push_back(frame);
+        self.line.waiting().push_back(frame);
     }
 
     /// Where whole frames wait to be written.
-    pub fn to_write(&mut self) -> &mut VecDeque<Frame> {
-        self.line.to_write()
+    pub fn waiting(&mut self) -> &mut VecDeque<Frame> {
+        self.line.waiting()
     }
 
     pub fn ping(&mut self) {

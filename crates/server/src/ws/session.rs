@@ -315,7 +315,7 @@ impl Connection {
         if pipe.is_writing() {
             return if outbox.overflowed() { Err(Some(CloseCode::SlowConsumer)) } else { Ok(()) };
         }
-        outbox.take(pipe.to_write()).map_err(|Overflowed| Some(CloseCode::SlowConsumer))
+        outbox.take(pipe.waiting()).map_err(|Overflowed| Some(CloseCode::SlowConsumer))
     }
 
     fn heard(&mut self, message: Message) -> Result<(), End> {
@@ -355,7 +355,7 @@ impl Connection {
     /// At the end of a drain everything committed is in the outbox, so what is there now is all there will be.
     fn last_words(&mut self, pipe: &mut Pipe) -> Result<(), End> {
         // Should it have overflowed, there is nothing to be said before the goodbye.
-        let _ = self.session.outbox.take(pipe.to_write());
+        let _ = self.session.outbox.take(pipe.waiting());
         Err(Some(CloseCode::Restarting))
     }
 }
