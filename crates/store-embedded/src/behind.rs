@@ -22,7 +22,18 @@ struct Held {
     last_at: Timestamp,
 }
 
+/// A device that missed no more conversations than this is told at once, without a thread of its own.
+const LITTLE: usize = 16;
+
 impl InboxReader {
+    /// Whether a few rows tell what a device missed that names no position.
+    pub fn is_little_behind(&self, user: &UserId) -> Result<bool, StoreError> {
+        if self.recent.rooms_of(user).len() > LITTLE {
+            return Ok(false);
+        }
+        Ok(self.tables.current()?.snapshot()?.pending_is_at_most(user, LITTLE)?)
+    }
+
     /// Reads the disk.
     pub fn behind(&self, user: &UserId, positions: &[Position]) -> Result<Missed, StoreError> {
         let recent = self.recent.rooms_of(user);

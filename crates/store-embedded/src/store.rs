@@ -29,9 +29,6 @@ use crate::readers::Readers;
 use crate::tables::{Identity, Tables};
 use crate::wake::Waker;
 
-/// A device that names fewer conversations than this is told at once what it missed, without a thread of its own.
-const FEW: usize = 16;
-
 /// An open data directory. Dropping it closes it too, but holds the thread up until the last checkpoint is written.
 pub struct EmbeddedStore {
     pub(crate) tables: Arc<Tables>,
@@ -330,16 +327,22 @@ impl Store for EmbeddedStore {
 
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {
         let (inbox, reader) = (self.inbox.clone(), reader.clone());
-        self.readers.read(move || inbox.entry(id, &reader)).await
+        blocking(move || inbox.entry(id, &reader)).await
     }
 
     async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
         let (inbox, user) = (self.inbox.clone(), user.clone());
-        match positions.len() {
-            // Each is a read of its own.
-            FEW.. => blocking(move || inbox.behind(&user, &positions)).await,
-            _ => self.readers.read(move || inbox.behind(&user, &positions)).await,
+        if positions.is_empty() {
+            let (inbox, user) = (inbox.clone(), user.clone());
+            let missed = move || match inbox.is_little_behind(&user)? {
+                true => inbox.behind(&user, &[]).map(Some),
+                false => Ok(None),
+            };
+            if let Some(missed) = self.readers.read(missed).await? {
+                return Ok(missed);
+            }
         }
+        blocking(move || inbox.behind(&user, &positions)).await
     }
 
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
@@ -383,7 +386,10 @@ impl Archive for EmbeddedStore {
     }
 
     async fn run(&self, request: ArchiveRun, progress: Arc<dyn Progress>) -> Result<RunReport, ArchiveError> {
-        self.archivist.run(request, progress).await
+        let run = self.archivist.run(request, progress).await;
+        // Messages may have come to the end of their retention.
+        self.pages.clear();
+        run
     }
 
     async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
@@ -399,7 +405,9 @@ impl Archive for EmbeddedStore {
     }
 
     async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError> {
-        self.archivist.erase(erase, progress).await
+        let erased = self.archivist.erase(erase, progress).await;
+        self.pages.clear();
+        erased
     }
 
     fn counters(&self) -> ArchiveCounters {

@@ -47,8 +47,13 @@ pub(crate) async fn accept(
     let places = Arc::new(Semaphore::new(places));
     let partings = Partings::new();
     let mut connections = JoinSet::new();
+    let mut out_of_files = false;
     loop {
         let accepted = async {
+            if out_of_files {
+                // Waiting lets some be freed.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
             let place =
                 Arc::clone(&places).acquire_owned().await.expect("the door never closes its semaphore");
             (listener.accept().await, place)
@@ -56,6 +61,7 @@ pub(crate) async fn accept(
         tokio::select! {
             (accepted, place) = accepted => match accepted {
                 Ok((stream, _)) => {
+                    out_of_files = false;
                     let _ = stream.set_nodelay(true);
                     let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES);
                     let stream = DoorStream::new(stream, place, partings.clone());
@@ -63,9 +69,9 @@ pub(crate) async fn accept(
                     connections.spawn(serve(stream, service.clone(), app.lifecycle.watch(), headers_time));
                 }
                 Err(error) => {
-                    // Out of file descriptors, most likely: waiting lets some be freed.
+                    // File descriptors, most likely.
                     tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    out_of_files = true;
                 }
             },
             Some(websocket) = websockets.recv() => {

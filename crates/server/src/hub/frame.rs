@@ -24,11 +24,11 @@ impl Frame {
     /// With the text that `write` appends.
     pub fn with(write: impl FnOnce(&mut Vec<u8>)) -> Frame {
         SHEET.with_borrow_mut(|sheet| {
-            sheet.clear();
             sheet.extend([0; LONGEST_HEADER]);
             write(sheet);
             let start = put_header(sheet);
             let frame = Frame(Arc::from(&sheet[start..]));
+            sheet.clear();
             sheet.shrink_to(KEPT_BYTES);
             frame
         })

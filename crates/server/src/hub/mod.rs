@@ -85,6 +85,11 @@ impl Progress {
         self.ordered.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// It was not given after all.
+    fn take_back(&self) {
+        self.ordered.fetch_sub(1, Ordering::AcqRel);
+    }
+
     fn finish(&self) {
         self.done.fetch_add(1, Ordering::AcqRel);
     }
@@ -167,8 +172,11 @@ impl Hub {
 
     /// Waits for a place without holding up the runtime. After `stop`, orders are forgotten.
     async fn order(&self, mut order: Order) {
-        self.fanout.progress.order();
-        while let Err(refused) = self.orders.try_send(order) {
+        loop {
+            self.fanout.progress.order();
+            let Err(refused) = self.orders.try_send(order) else { return };
+            // Whoever waits may give up, so nothing is counted meanwhile.
+            self.fanout.progress.take_back();
             match refused {
                 mpsc::TrySendError::Full(waiting) => order = waiting,
                 mpsc::TrySendError::Disconnected(_) => return,

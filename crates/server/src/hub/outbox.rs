@@ -113,9 +113,7 @@ impl Outbox {
 
     /// Ready when something was pushed, or [`Outbox::nudge`]d, since the last time; one at a time may wait.
     pub fn poll_pushed(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.news.swap(false, Ordering::AcqRel) {
-            return Poll::Ready(());
-        }
+        // Also when there is news: whatever comes after it wakes the connection again.
         self.connection.register(cx.waker());
         if self.news.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
     }

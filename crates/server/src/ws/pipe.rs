@@ -134,8 +134,6 @@ impl Pipe {
             if self.unflushed {
                 match self.protocol.flush(&mut self.line.now(cx)) {
                     Ok(()) => self.unflushed = false,
-                    // The line has as many control frames as it takes for now.
-                    Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                     // The other side's goodbye has been answered.
                     Err(Error::ConnectionClosed | Error::AlreadyClosed) => self.unflushed = false,
                     Err(error) => return Poll::Ready(Err(error)),

@@ -36,8 +36,10 @@ const MOST_HELD_FRAMES: usize = 1_024;
 /// Everything that can happen to a connection.
 enum Event {
     Pipe(PipeEvent),
-    /// There is something in the outbox, or the server closes.
-    Nudged,
+    /// More waits for the client than it may be behind.
+    FellBehind,
+    /// The server closes.
+    Closing,
     Submitted(Sending, Result<Accepted, ChatError>),
     SendDone(Sending, Result<Appended, ChatError>),
     MarkDone(MarkDone),
@@ -63,7 +65,12 @@ pub(super) struct Connection {
     /// While there is one, the device is being sent what it missed.
     catching_up: Option<CatchingUp>,
     timers: Timers,
+    /// How often it was looked at what has happened.
+    turns: u32,
 }
+
+/// A connection on which something happens all the time still looks at its timers, once in so many turns.
+const TURNS_BETWEEN_TIMERS: u32 = 64;
 
 /// The first and the last things a connection does take several times the memory of what lies between, where it spends
 /// its life: each is in a box of its own, for as long as it lasts.
@@ -115,6 +122,7 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
         typing: Typing::new(),
         catching_up: Some(arrive(app, &session, positions, registration.is_first, came.clone())),
         timers: Timers::new(&app.limits, Arc::clone(&app.clock), claims.expires_at),
+        turns: 0,
         session: Arc::clone(&session),
     };
     let conversation = AssertUnwindSafe(connection.run(&mut pipe)).catch_unwind();
@@ -233,9 +241,11 @@ impl Connection {
         loop {
             let ended = match poll_fn(|cx| self.poll_event(cx, pipe)).await {
                 Event::Pipe(PipeEvent::Heard(message)) => self.heard(message),
-                Event::Pipe(PipeEvent::Flushed) => self.refill(pipe),
-                Event::Nudged if self.app.lifecycle.is_closing() => self.last_words(pipe),
-                Event::Nudged => self.refill(pipe),
+                Event::Pipe(PipeEvent::Flushed) => {
+                    self.refill(pipe).map_err(|Overflowed| Some(CloseCode::SlowConsumer))
+                }
+                Event::Closing => self.last_words(pipe),
+                Event::FellBehind => Err(Some(CloseCode::SlowConsumer)),
                 Event::Pipe(PipeEvent::Ended(error)) => Err(error.as_ref().and_then(farewell::code_for)),
                 Event::Submitted(sending, result) => {
                     self.submitted(sending, result);
@@ -271,7 +281,16 @@ impl Connection {
     /// What has happened. The client is heard last: one that says much does not keep anything else waiting.
     fn poll_event(&mut self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<Event> {
         if self.session.outbox.poll_pushed(cx).is_ready() {
-            return Poll::Ready(Event::Nudged);
+            if self.app.lifecycle.is_closing() {
+                return Poll::Ready(Event::Closing);
+            }
+            if self.refill(pipe).is_err() {
+                return Poll::Ready(Event::FellBehind);
+            }
+        }
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(TURNS_BETWEEN_TIMERS) && self.timers.poll_fired(cx).is_ready() {
+            return Poll::Ready(Event::TimerFired);
         }
         if let Some(submitting) = &mut self.submitting
             && let Poll::Ready((sending, result)) = submitting.as_mut().poll(cx)
@@ -310,12 +329,12 @@ impl Connection {
     }
 
     /// Moves frames from the outbox to the socket, once it has written those before.
-    fn refill(&mut self, pipe: &mut Pipe) -> Result<(), End> {
+    fn refill(&mut self, pipe: &mut Pipe) -> Result<(), Overflowed> {
         let outbox = &self.session.outbox;
         if pipe.is_writing() {
-            return if outbox.overflowed() { Err(Some(CloseCode::SlowConsumer)) } else { Ok(()) };
+            return if outbox.overflowed() { Err(Overflowed) } else { Ok(()) };
         }
-        outbox.take(pipe.waiting()).map_err(|Overflowed| Some(CloseCode::SlowConsumer))
+        outbox.take(pipe.waiting())
     }
 
     fn heard(&mut self, message: Message) -> Result<(), End> {

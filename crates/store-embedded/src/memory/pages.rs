@@ -96,6 +96,13 @@ impl Pages {
         stretch.cut(range).filter(|_| stretch.edition == edition).map(<[Message]>::to_vec)
     }
 
+    /// Forgets everything: what was erased is not to stay in memory either.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            *shard.lock().expect("nobody panics while holding the pages") = Shard::default();
+        }
+    }
+
     /// Keeps messages that were read in this edition, or in one before it that has just ended.
     pub fn put(&self, id: ConversationId, edition: Edition, messages: &[Message]) {
         let Some(first) = messages.first().map(|message| message.seq) else { return };

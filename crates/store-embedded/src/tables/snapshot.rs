@@ -127,6 +127,12 @@ impl Snapshot<'_> {
         Ok(all)
     }
 
+    /// Whether there are at most so many of [`Snapshot::pending`].
+    pub fn pending_is_at_most(&self, user: &UserId, most: usize) -> Result<bool, TablesError> {
+        Ok(self.tables.pending.prefix_iter(&self.txn, &rows::user_prefix(user))?.take(most + 1).count()
+            <= most)
+    }
+
     /// How many notices there are up to `seq`, which is in a chunk.
     pub fn notices_through(&self, id: ConversationId, seq: Seq) -> Result<u64, TablesError> {
         let (lowest, key) = (rows::chunk_key(id, Seq::ZERO), rows::chunk_key(id, seq));
