@@ -44,13 +44,16 @@ pub(crate) fn open(
 }
 
 fn directory(root: &Path) -> Result<Engine, VaultError> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        VaultError::Settings(format!("archive.directory {} cannot be used: {error}", root.display()))
-    };
-    make_directory(root).map_err(|error| wrong(&error))?;
-    let root = root.canonicalize().map_err(|error| wrong(&error))?;
-    let objects =
-        LocalFileSystem::new_with_prefix(&root).map_err(|error| wrong(&crate::error::in_words(&error)))?;
+    open_directory(root).map_err(|why| {
+        VaultError::Settings(format!("archive.directory {} cannot be used: {why}", root.display()))
+    })
+}
+
+/// Made where it is not there; otherwise, why it cannot be used.
+pub(crate) fn open_directory(root: &Path) -> Result<Engine, String> {
+    make_directory(root).map_err(|error| error.to_string())?;
+    let root = root.canonicalize().map_err(|error| error.to_string())?;
+    let objects = LocalFileSystem::new_with_prefix(&root).map_err(|error| crate::error::in_words(&error))?;
     // Directories of conversations that were emptied go with their last object.
     let objects = objects.with_fsync(true).with_automatic_cleanup(true);
     Ok(Engine {

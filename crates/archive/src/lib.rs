@@ -3,6 +3,7 @@
 //! [`segment`] knows the bytes, [`Vault`] knows where they are kept and what of them is in memory. Which messages are
 //! old, which rows refer to them and what is an orphan belongs to the store; what a record says, too.
 
+mod depot;
 mod engine;
 mod error;
 mod fetch;
@@ -16,6 +17,7 @@ mod silence;
 mod staging;
 mod vault;
 
+pub use depot::{Depot, DepotPlace};
 pub use error::VaultError;
 pub use name::{InvalidSegmentName, SegmentName};
 pub use segment::{FRAME_MESSAGES, FRAME_RAW_BYTES, FrameRef};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use bluetick_core::ports::Random;
-use ring::hmac;
+use ring::{digest, hmac};
 
 use crate::{AdminSettings, AuthSetupError, secret_file};
 
@@ -15,6 +15,8 @@ const FILE_NAME: &str = "admin.key";
 pub struct AdminKey {
     digest_key: hmac::Key,
     digest: hmac::Tag,
+    /// What it is known by where it is written down who did something: too little to find the key by.
+    fingerprint: String,
 }
 
 impl AdminKey {
@@ -28,11 +30,12 @@ impl AdminKey {
             Some(key) => key,
             None => secret_file::read_or_create(&AdminKey::file_in(data_dir), random)?,
         };
+        let fingerprint = fingerprint(&key);
         let mut secret = [0; 32];
         random.fill(&mut secret);
         let digest_key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
         let digest = hmac::sign(&digest_key, key.as_bytes());
-        Ok(AdminKey { digest_key, digest })
+        Ok(AdminKey { digest_key, digest, fingerprint })
     }
 
     /// Whether [`AdminKey::open`] could work with these settings, as far as that shows without writing anything.
@@ -42,6 +45,11 @@ impl AdminKey {
 
     pub fn matches(&self, presented: &str) -> bool {
         hmac::verify(&self.digest_key, presented.as_bytes(), self.digest.as_ref()).is_ok()
+    }
+
+    /// Tells two keys apart, in most cases.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 
     /// The key itself, for a command-line tool that presents it to a running server; `None` when none was made yet.
@@ -60,6 +68,12 @@ impl AdminKey {
     pub fn file_in(data_dir: &Path) -> PathBuf {
         data_dir.join(FILE_NAME)
     }
+}
+
+/// Four bytes: of a key that can be guessed at all, they tell no more than a guess or two.
+fn fingerprint(key: &str) -> String {
+    let digest = digest::digest(&digest::SHA256, format!("bluetick admin key {key}").as_bytes());
+    digest.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn configured(settings: &AdminSettings) -> Result<Option<String>, AuthSetupError> {

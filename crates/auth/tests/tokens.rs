@@ -29,8 +29,16 @@ fn good() -> Value {
     json!({"sub": "alice", "exp": 1_800_003_600})
 }
 
-fn good_claims() -> Claims {
-    Claims { user: alice(), expires_at: Timestamp::from_millis(1_800_003_600_000) }
+/// Who, and until when.
+type Said = (UserId, Timestamp);
+
+fn good_claims() -> Said {
+    (alice(), Timestamp::from_millis(1_800_003_600_000))
+}
+
+fn said(claims: Claims) -> Said {
+    let until = claims.expires_at();
+    (claims.user, until)
 }
 
 fn open_in(directory: &Path, settings: &AuthSettings) -> Tokens {
@@ -92,8 +100,8 @@ fn a_minted_token_says_who_and_until_when() {
     let tokens = world.tokens(&AuthSettings::default());
     let minted = tokens.mint(&alice(), HOUR, NOW).unwrap();
     assert_eq!(minted.expires_at, NOW.plus_millis(3_600_000));
-    let claims = Claims { user: alice(), expires_at: minted.expires_at };
-    assert_eq!(tokens.verify(&minted.token, NOW), Ok(claims));
+    let claims = (alice(), minted.expires_at);
+    assert_eq!(tokens.verify(&minted.token, NOW).map(said), Ok(claims));
 }
 
 #[test]
@@ -125,7 +133,7 @@ fn another_servers_token_is_refused() {
 fn the_operators_shared_secret_verifies_their_tokens_and_mints() {
     let world = World::new();
     let tokens = world.shared_secret();
-    assert_eq!(tokens.verify(&signed_with_secret(&good()), NOW), Ok(good_claims()));
+    assert_eq!(tokens.verify(&signed_with_secret(&good()), NOW).map(said), Ok(good_claims()));
     let minted = tokens.mint(&alice(), HOUR, NOW).unwrap();
     assert!(tokens.verify(&minted.token, NOW).is_ok());
     assert!(!world.directory.path().join("token.key").exists(), "no second key beside the operator's");
@@ -137,7 +145,7 @@ fn an_ed25519_public_key_verifies_and_never_mints() {
     let world = World::new();
     let tokens = world.public_key(&key.public_pem());
     let token = assemble(&json!({"alg": "EdDSA"}), &good(), |message| key.sign(message));
-    assert_eq!(tokens.verify(&token, NOW), Ok(good_claims()));
+    assert_eq!(tokens.verify(&token, NOW).map(said), Ok(good_claims()));
     assert!(!tokens.can_mint());
     assert_eq!(tokens.mint(&alice(), HOUR, NOW).unwrap_err(), CannotMint::VerifyOnly);
     let stranger = assemble(&json!({"alg": "EdDSA"}), &good(), |message| Ed25519::generate().sign(message));
@@ -151,7 +159,7 @@ fn an_rsa_public_key_verifies_in_both_spellings_of_pem() {
     for pem in [RSA_PUBLIC_PEM, include_str!("fixtures/rsa_public_pkcs1.pem")] {
         let world = World::new();
         let tokens = world.public_key(pem);
-        assert_eq!(tokens.verify(&token, NOW), Ok(good_claims()));
+        assert_eq!(tokens.verify(&token, NOW).map(said), Ok(good_claims()));
         assert!(!tokens.can_mint());
     }
 }
@@ -163,14 +171,14 @@ fn a_key_set_chooses_by_kid() {
     let tokens = world.key_set(json!([first.jwk("one"), second.jwk("two"), rsa.jwk("three")]));
     let by_second =
         |kid| assemble(&json!({"alg": "EdDSA", "kid": kid}), &good(), |message| second.sign(message));
-    assert_eq!(tokens.verify(&by_second("two"), NOW), Ok(good_claims()));
+    assert_eq!(tokens.verify(&by_second("two"), NOW).map(said), Ok(good_claims()));
     assert_eq!(tokens.verify(&by_second("one"), NOW), Err(TokenError::BadSignature));
     assert_eq!(tokens.verify(&by_second("three"), NOW), Err(TokenError::UnknownKey));
     assert_eq!(tokens.verify(&by_second("four"), NOW), Err(TokenError::UnknownKey));
     let by_rsa = assemble(&json!({"alg": "RS256", "kid": "three"}), &good(), |message| rsa.sign(message));
-    assert_eq!(tokens.verify(&by_rsa, NOW), Ok(good_claims()));
+    assert_eq!(tokens.verify(&by_rsa, NOW).map(said), Ok(good_claims()));
     let unnamed = assemble(&json!({"alg": "EdDSA"}), &good(), |message| second.sign(message));
-    assert_eq!(tokens.verify(&unnamed, NOW), Ok(good_claims()));
+    assert_eq!(tokens.verify(&unnamed, NOW).map(said), Ok(good_claims()));
 }
 
 #[test]
@@ -252,12 +260,12 @@ fn a_token_that_was_good_before_is_held_against_the_clock_again() {
     let token = signed_with_secret(&json!({"sub": "alice", "exp": 1_800_003_600, "nbf": 1_800_000_004}));
     let (from, until) =
         (Timestamp::from_millis(1_799_999_999_000), Timestamp::from_millis(1_800_003_605_000));
-    let good = Ok(Claims { user: alice(), expires_at: until });
+    let good = Ok((alice(), until));
     for _ in 0..3 {
-        assert_eq!(tokens.verify(&token, NOW), good);
+        assert_eq!(tokens.verify(&token, NOW).map(said), good);
         assert_eq!(tokens.verify(&token, until), Err(TokenError::Expired));
-        assert_eq!(tokens.verify(&token, until.plus_millis(-1)), good);
-        assert_eq!(tokens.verify(&token, from), good);
+        assert_eq!(tokens.verify(&token, until.plus_millis(-1)).map(said), good);
+        assert_eq!(tokens.verify(&token, from).map(said), good);
         assert_eq!(tokens.verify(&token, from.plus_millis(-1)), Err(TokenError::NotYetValid));
     }
 }
@@ -268,7 +276,7 @@ fn a_token_that_was_good_before_is_refused_with_one_letter_changed() {
     let tokens = world.shared_secret();
     let token = signed_with_secret(&good());
     for at in 0..token.len() {
-        assert_eq!(tokens.verify(&token, NOW), Ok(good_claims()));
+        assert_eq!(tokens.verify(&token, NOW).map(said), Ok(good_claims()));
         let mut changed = token.clone().into_bytes();
         changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
         let changed = String::from_utf8(changed).unwrap();
@@ -282,7 +290,7 @@ fn a_token_that_was_good_before_is_refused_with_one_letter_changed() {
 fn what_one_key_found_good_means_nothing_to_another() {
     let world = World::new();
     let token = signed_with_secret(&good());
-    assert_eq!(world.shared_secret().verify(&token, NOW), Ok(good_claims()));
+    assert_eq!(world.shared_secret().verify(&token, NOW).map(said), Ok(good_claims()));
     let other = world.tokens(&AuthSettings { hs256_secret: Some("another".into()), ..shared_secret() });
     assert_eq!(other.verify(&token, NOW), Err(TokenError::BadSignature));
     let elsewhere = world.tokens(&AuthSettings { audience: Some("mail".into()), ..shared_secret() });
@@ -328,7 +336,7 @@ fn times_are_held_against_the_given_moment_and_the_leeway() {
     let expired = signed_with_secret(&json!({"sub": "alice", "exp": 1_799_999_998}));
     assert_eq!(strict.verify(&expired, NOW), Err(TokenError::Expired));
     let until = Timestamp::from_millis(1_800_000_003_000);
-    assert_eq!(lenient.verify(&expired, NOW).unwrap().expires_at, until);
+    assert_eq!(lenient.verify(&expired, NOW).unwrap().expires_at(), until);
     assert_eq!(lenient.verify(&expired, until), Err(TokenError::Expired));
 
     let early = signed_with_secret(&json!({"sub": "alice", "exp": 1_800_003_600, "nbf": 1_800_000_004}));
@@ -341,7 +349,7 @@ fn a_date_beyond_all_time_does_no_harm() {
     let world = World::new();
     let tokens = world.tokens(&AuthSettings { leeway_seconds: 5, ..shared_secret() });
     let far = signed_with_secret(&json!({"sub": "alice", "exp": 1e300}));
-    assert_eq!(tokens.verify(&far, NOW).unwrap().expires_at, Timestamp::from_millis(i64::MAX));
+    assert_eq!(tokens.verify(&far, NOW).unwrap().expires_at(), Timestamp::from_millis(i64::MAX));
     let past = signed_with_secret(&json!({"sub": "alice", "exp": -1e300}));
     assert_eq!(tokens.verify(&past, NOW), Err(TokenError::Expired));
 }
@@ -360,8 +368,8 @@ fn issuer_and_audience_are_checked_when_set() {
         tokens.verify(&signed_with_secret(&claims), NOW)
     };
     let issuer = "https://shop.example";
-    assert_eq!(verify(json!({"iss": issuer, "aud": "chat"})), Ok(good_claims()));
-    assert_eq!(verify(json!({"iss": issuer, "aud": ["mail", "chat"]})), Ok(good_claims()));
+    assert_eq!(verify(json!({"iss": issuer, "aud": "chat"})).map(said), Ok(good_claims()));
+    assert_eq!(verify(json!({"iss": issuer, "aud": ["mail", "chat"]})).map(said), Ok(good_claims()));
     assert_eq!(verify(json!({"iss": issuer, "aud": "mail"})), Err(TokenError::WrongAudience));
     assert_eq!(verify(json!({"iss": issuer, "aud": []})), Err(TokenError::WrongAudience));
     assert_eq!(verify(json!({"iss": issuer})), Err(TokenError::WrongAudience));
@@ -444,4 +452,46 @@ fn debug_output_shows_no_secret_and_no_token() {
     let shown = format!("{tokens:?} {minted:?} {:?}", shared_secret());
     assert!(!shown.contains("operator's shared"), "{shown}");
     assert!(!shown.contains(&minted.token), "{shown}");
+}
+
+#[test]
+fn two_tokens_made_in_the_same_moment_differ_and_each_says_when() {
+    let world = World::new();
+    let tokens = world.tokens(&AuthSettings::default());
+    let later = NOW.plus_millis(1);
+    let [one, other] = [NOW, later].map(|issued_at| {
+        let minted = tokens.mint_as_issued(&alice(), HOUR, NOW, issued_at).unwrap();
+        assert_eq!(minted.expires_at, NOW.plus_millis(3_600_000));
+        tokens.verify(&minted.token, NOW).unwrap().token
+    });
+    assert_eq!((one.issued_at, other.issued_at), (NOW, later), "to the millisecond");
+    let same = tokens.verify(&tokens.mint(&alice(), HOUR, NOW).unwrap().token, NOW).unwrap().token;
+    assert_eq!((same.issued_at, same.expires_at), (one.issued_at, one.expires_at));
+    assert_ne!(same.print, one.print);
+}
+
+#[test]
+fn a_token_that_does_not_say_when_it_was_issued_counts_as_the_oldest() {
+    let world = World::new();
+    let tokens = world.shared_secret();
+    let issued = |claims: Value| tokens.verify(&signed_with_secret(&claims), NOW).unwrap().token.issued_at;
+    assert_eq!(issued(good()), Timestamp::from_millis(0));
+    let whole = json!({"sub": "alice", "exp": 1_800_003_600, "iat": 1_800_000_000, "jti": 7});
+    assert_eq!(issued(whole), Timestamp::from_millis(1_800_000_000_000));
+}
+
+#[test]
+fn what_a_token_is_known_by_is_what_was_signed_whoever_signed_it() {
+    let world = World::new();
+    let print = |tokens: &Tokens, secret: &[u8], claims: &Value| {
+        let header = json!({"alg": "HS256", "typ": "JWT"});
+        let token = assemble(&header, claims, |message| hs256(secret, message));
+        tokens.verify(&token, NOW).unwrap().token.print
+    };
+    let [one, other] = ["one secret of 32 bytes or rather more", "another secret of 32 bytes and more"];
+    let with = |secret: &str| AuthSettings { hs256_secret: Some(secret.into()), ..AuthSettings::default() };
+    let first = print(&world.tokens(&with(one)), one.as_bytes(), &good());
+    assert_eq!(print(&world.tokens(&with(other)), other.as_bytes(), &good()), first);
+    let longer = json!({"sub": "alice", "exp": 1_800_003_601});
+    assert_ne!(print(&world.tokens(&with(one)), one.as_bytes(), &longer), first);
 }

@@ -2,6 +2,7 @@
 //! docs/benchmarks.md.
 
 pub mod archive;
+pub mod attack;
 mod bare_log;
 mod error;
 mod files;

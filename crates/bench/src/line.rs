@@ -44,11 +44,12 @@ pub struct Line {
 }
 
 const READ_BYTES: usize = 128 * 1024;
-const FINAL: u8 = 0x80;
+pub const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
-const TEXT: u8 = 1;
+pub const CONTINUATION: u8 = 0;
+pub const TEXT: u8 = 1;
 const CLOSE: u8 = 8;
-const PING: u8 = 9;
+pub const PING: u8 = 9;
 const PONG: u8 = 10;
 /// A client must mask what it writes. Nobody is to be protected here, so it is always the same; it is not zero, so that
 /// the server has the work of every other client.
@@ -135,7 +136,7 @@ impl Line {
             let pings = self.read(|bytes| take_frames(bytes, &mut visit))?;
             if let Some(pings) = pings {
                 for _ in 0..pings {
-                    self.put_frame(PONG, b"");
+                    self.put_frame(FINAL | PONG, b"");
                 }
                 return if pings > 0 { self.flush().await } else { Ok(()) };
             }
@@ -148,12 +149,13 @@ impl Line {
     }
 
     pub fn put_text(&mut self, json: &[u8]) {
-        self.put_frame(TEXT, json);
+        self.put_frame(FINAL | TEXT, json);
     }
 
-    fn put_frame(&mut self, kind: u8, payload: &[u8]) {
+    /// A frame that begins with that byte: its kind, and whether it is final.
+    pub fn put_frame(&mut self, first: u8, payload: &[u8]) {
         let outgoing = &mut self.outgoing;
-        outgoing.push(FINAL | kind);
+        outgoing.push(first);
         match payload.len() {
             short @ 0..=125 => outgoing.push(MASKED | short as u8),
             middle @ 126..=65_535 => {
@@ -173,6 +175,21 @@ impl Line {
                 *byte ^= mask;
             }
         }
+    }
+
+    /// Whatever these bytes are.
+    pub fn put_raw(&mut self, bytes: &[u8]) {
+        self.outgoing.extend_from_slice(bytes);
+    }
+
+    /// Takes what has come and looks at none of it. An error when the server has closed the connection.
+    pub fn skip(&mut self) -> Result<(), BenchError> {
+        while self.read(|bytes| Ok((bytes.len(), ())))?.is_some() {}
+        Ok(())
+    }
+
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
     }
 
     /// Writes what was put.
@@ -197,7 +214,7 @@ impl Line {
     }
 }
 
-async fn dial(to: SocketAddr, from: Option<SocketAddr>) -> io::Result<TcpStream> {
+pub async fn dial(to: SocketAddr, from: Option<SocketAddr>) -> io::Result<TcpStream> {
     let Some(from) = from else { return TcpStream::connect(to).await };
     let socket = TcpSocket::new_v4()?;
     // A port that a connection of an earlier run has just left can be taken again.

@@ -97,8 +97,23 @@ impl Outcome {
         self.acknowledged as f64 / self.costs.seconds
     }
 
+    pub fn ack_p50_ms(&self) -> f64 {
+        self.tally.acks.quantile_ms(0.5)
+    }
+
     pub fn ack_p99_ms(&self) -> f64 {
         self.tally.acks.quantile_ms(0.99)
+    }
+
+    /// Processors that the server kept busy, on average.
+    pub fn server_cores(&self) -> f64 {
+        self.costs.server_cpu_seconds / self.costs.seconds
+    }
+
+    /// In an open loop: how much of what was due was acknowledged within the time.
+    pub fn kept_percent(&self) -> f64 {
+        let due = self.offered.map_or(self.acknowledged, |(_, due)| due);
+        self.acknowledged as f64 * 100.0 / due.max(1) as f64
     }
 
     /// Rates and latencies; what it cost is put apart.

@@ -43,7 +43,7 @@ fn server_failed(error: impl std::fmt::Display) -> BenchError {
 }
 
 impl ServerUnderTest {
-    /// Starts it on what `directory` holds. One sender does the work of many here, so rates are not limited.
+    /// Starts it on what `directory` holds. One sender, and one address, does the work of many here, so rates are not limited.
     pub async fn start(binary: &Path, directory: &Path) -> Result<ServerUnderTest, BenchError> {
         ServerUnderTest::start_with(binary, directory, &[]).await
     }
@@ -64,6 +64,8 @@ impl ServerUnderTest {
             .env("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")
             .env("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
             .env("BLUETICK_LIMITS__ACKS_PER_SECOND", "0")
+            .env("BLUETICK_LIMITS__CONNECTIONS_PER_ADDRESS", "0")
+            .env("BLUETICK_LIMITS__CONNECTS_PER_ADDRESS_PER_SECOND", "0")
             .envs(settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -5,6 +5,8 @@ use std::path::Path;
 
 pub struct Banner<'a> {
     pub address: SocketAddr,
+    /// It speaks https, and nothing else.
+    pub tls: bool,
     pub data_dir: &'a Path,
     /// How this program was called, so that what is shown can be pasted.
     pub program: &'a str,
@@ -18,7 +20,8 @@ pub struct Banner<'a> {
 
 impl Banner<'_> {
     pub fn text(&self) -> String {
-        let url = format!("http://{}", reachable(self.address));
+        let scheme = if self.tls { "https" } else { "http" };
+        let url = format!("{scheme}://{}", reachable(self.address));
         let data_dir = quoted(&self.data_dir.to_string_lossy());
         let mut text = format!(
             "Bluetick {version} is running.\n\n  Open      {url}/\n  API docs  {url}/docs\n  Data      {data_dir}\n",
@@ -71,6 +74,7 @@ mod tests {
     fn banner() -> Banner<'static> {
         Banner {
             address: "127.0.0.1:8080".parse().unwrap(),
+            tls: false,
             data_dir: Path::new("./bluetick-data"),
             program: "target/release/bluetick",
             signup: true,
@@ -91,6 +95,12 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn with_tls_every_address_says_so() {
+        let text = Banner { tls: true, ..banner() }.text();
+        assert!(text.contains("https://127.0.0.1:8080/docs") && !text.contains("http://"), "{text}");
     }
 
     #[test]

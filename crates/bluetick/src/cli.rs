@@ -1,11 +1,14 @@
 //! The command line: what may be said and what it teaches. What is then done belongs to `commands`.
 
 mod archive;
+mod backup;
 mod bench;
+mod check;
 mod health;
 mod hot;
 mod migrate;
 mod plan;
+mod restore;
 mod tables;
 
 use std::path::PathBuf;
@@ -16,14 +19,18 @@ use bluetick_core::UserId;
 use clap::{Args, Parser, Subcommand};
 
 pub use self::archive::{ArchiveCommand, ConsentArgs, EraseCommand, OutputArgs};
+pub use self::backup::BackupArgs;
 pub use self::bench::{
-    BenchArchiveArgs, BenchArgs, BenchCommand, BenchGroupArgs, BenchHistoryArgs, BenchIdleArgs,
-    BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs, RateArgs, ScratchArgs, StoredArgs,
+    BenchArchiveArgs, BenchArgs, BenchAttackArgs, BenchCommand, BenchGroupArgs, BenchHistoryArgs,
+    BenchIdleArgs, BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs, RateArgs, ScratchArgs,
+    StoredArgs,
 };
+pub use self::check::CheckArgs;
 pub use self::health::HealthArgs;
 pub use self::hot::HotArgs;
 pub use self::migrate::MigrateArgs;
 pub use self::plan::PlanArgs;
+pub use self::restore::RestoreArgs;
 pub use self::tables::{RestoredArgs, TablesArgs, TablesCommand};
 use crate::settings::Flags;
 
@@ -43,6 +50,8 @@ Examples:
   bluetick token alice --ttl 1h     print a token for alice
   bluetick chat --user alice        chat in this terminal
   bluetick archive status           show where old messages are
+  bluetick backup /backups/monday   copy everything, also while the server runs
+  bluetick check                    look through the data directory for damage
   bluetick config example           print a settings file to start from
   bluetick plan --explain           work out what a fleet needs and costs
   bluetick tables create            make the tables of a fleet
@@ -63,6 +72,12 @@ pub enum Command {
     /// Delete messages for good
     #[command(subcommand)]
     Erase(EraseCommand),
+    /// Copy everything to another place, also while the server runs
+    Backup(BackupArgs),
+    /// Make a data directory of a backup
+    Restore(RestoreArgs),
+    /// Look through a data directory for damage
+    Check(CheckArgs),
     /// Print a token for a user
     Token(TokenArgs),
     /// Chat in this terminal
@@ -143,6 +158,9 @@ pub enum UserCommand {
     /// Give a user a new password
     #[command(after_help = USER_PASSWORD_HELP)]
     Password(UserPasswordArgs),
+    /// Log a user out everywhere: every token given before is void
+    #[command(after_help = USER_REVOKE_HELP)]
+    Revoke(UserRevokeArgs),
     /// Show what is stored about a user
     Show(UserShowArgs),
 }
@@ -185,11 +203,30 @@ pub struct UserPasswordArgs {
 }
 
 const USER_PASSWORD_HELP: &str = "\
-The old password stops working at once. Tokens given before stay good until they expire.
+The old password stops working at once, and so does every token given before: the user logs in
+again.
 
 Examples:
   bluetick user password alice
   bluetick user password alice --generate";
+
+#[derive(Args, Debug)]
+pub struct UserRevokeArgs {
+    /// The user_id; an account is not needed
+    pub name: UserId,
+    #[command(flatten)]
+    pub places: Places,
+}
+
+const USER_REVOKE_HELP: &str = "\
+The user's connections are closed, and the user can log in again. Who should not needs a new
+password as well (`bluetick user password`), or no more tokens from your own product.
+
+A token of your own product that does not say when it was issued (iat) counts as issued before,
+whenever it was made.
+
+Examples:
+  bluetick user revoke alice";
 
 #[derive(Args, Debug)]
 pub struct UserShowArgs {
@@ -238,6 +275,9 @@ pub struct ChatArgs {
     /// The server [default: the one of last time, or http://127.0.0.1:8080]
     #[arg(long, value_name = "URL")]
     pub server: Option<ServerUrl>,
+    /// Believe the server by these root certificates (PEM) in place of the machine's own
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
     /// Who you are there; asked for where it is not given
     #[arg(long, value_name = "NAME")]
     pub user: Option<UserId>,

@@ -1,7 +1,7 @@
 //! How a command ends when it does not succeed: one sentence on standard error, and an exit code that tells a wrong
 //! request (2) from a failure (1).
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::process::ExitCode;
 
 use bluetick_auth::AuthSetupError;
@@ -26,12 +26,18 @@ impl Failure {
     }
 
     pub fn report(&self) -> ExitCode {
-        let (Failure::Usage(reason) | Failure::Failed(reason)) = self;
-        eprintln!("bluetick: {reason}");
+        eprintln!("bluetick: {self}");
         match self {
             Failure::Usage(_) => ExitCode::from(2),
             Failure::Failed(_) => ExitCode::from(1),
         }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Failure::Usage(reason) | Failure::Failed(reason)) = self;
+        f.write_str(reason)
     }
 }
 

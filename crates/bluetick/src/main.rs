@@ -2,6 +2,7 @@
 //! together and talks to the person at the keyboard; chat itself happens in the other crates.
 
 mod archive;
+mod audit;
 mod banner;
 mod cli;
 mod commands;
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
         Command::User(command) => commands::user::run(command),
         Command::Archive(command) => commands::archive::run(command),
         Command::Erase(command) => commands::erase::run(command),
+        Command::Backup(arguments) => commands::backup::run(arguments),
+        Command::Restore(arguments) => commands::restore::run(arguments),
+        Command::Check(arguments) => commands::check::run(arguments),
         Command::Token(arguments) => commands::token::run(arguments),
         Command::Chat(arguments) => commands::chat::run(arguments),
         Command::Config(command) => commands::config::run(command),

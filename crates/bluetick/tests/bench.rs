@@ -97,6 +97,37 @@ fn an_inbox_has_pages_marks_and_receipts() {
 }
 
 #[test]
+fn every_attack_is_made_and_honest_acks_stand_beside_quiet_ones() {
+    let quiet = ["quiet_ack_p50_ms", "quiet_ack_p99_ms", "quiet_server_cores", "server_peak_resident_bytes"];
+    let sizes =
+        ["attack", "--pairs", "2", "--rate", "50", "--seconds", "1", "--rounds", "1", "--connections", "100"];
+    let json = report(&sizes, &quiet, &[]);
+    let parameters = json["parameters"].as_object().unwrap();
+    assert_eq!(parameters["connections"], 100);
+    let acted = |name: &str| json["figures"][format!("{name}_acts_per_second")].as_f64();
+    let names = [
+        "slow_loris",
+        "never_reading",
+        "one_byte_frames",
+        "giant_frames",
+        "reconnect_storm",
+        "log_in_flood",
+        "connections_of_one_user",
+        "ping_flood",
+        "guessed_ids",
+        "bad_tokens",
+    ];
+    for name in names {
+        assert!(acted(name) > Some(0.0), "{name}: {}", json["figures"]);
+        assert!(json["figures"][format!("{name}_ack_p99_times_quiet")].is_number(), "{name}");
+    }
+    let refused = |name: &str| json["figures"][format!("{name}_refusals_per_second")].as_f64();
+    for name in ["log_in_flood", "bad_tokens", "connections_of_one_user"] {
+        assert!(refused(name) > Some(0.0), "nobody refused a {name}: {}", json["figures"]);
+    }
+}
+
+#[test]
 fn a_kept_store_serves_the_next_run_and_refuses_another_kind() {
     let shell = Shell::new();
     let run = |stored: &str| {

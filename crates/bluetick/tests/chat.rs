@@ -150,7 +150,12 @@ impl Terminal {
 
     /// Makes an account, at the prompts.
     fn sign_up(home: &Path, server: &str, user: &str) -> Terminal {
-        let terminal = Terminal::start(home, &["--server", server, "--user", user, "--sign-up"]);
+        Terminal::sign_up_with(home, server, user, &[])
+    }
+
+    fn sign_up_with(home: &Path, server: &str, user: &str, more: &[&str]) -> Terminal {
+        let arguments = [&["--server", server, "--user", user, "--sign-up"], more].concat();
+        let terminal = Terminal::start(home, &arguments);
         for prompt in ["New password of", "Again:"] {
             terminal.wait_for(prompt);
             terminal.press(&format!("{PASSWORD}\r"));
@@ -487,4 +492,40 @@ fn a_wrong_password_and_a_missing_server_are_told_in_one_sentence() {
         .unwrap();
     assert_eq!(piped.status.code(), Some(2));
     assert!(String::from_utf8(piped.stderr).unwrap().contains("chat needs a terminal"));
+}
+
+/// A certificate that vouches for itself, as somebody makes who only wants to try it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_tls_is_believed_by_the_certificates_one_names_and_by_no_others() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let (certificate, key) = (path("server.pem"), path("server.key"));
+    let made = std::process::Command::new("openssl")
+        .args(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=self"
+                .split(' '),
+        )
+        .args(["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-keyout", &key, "-out", &certificate])
+        .output()
+        .expect("openssl is needed. On Debian: sudo apt-get install openssl");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let data_dir = tempfile::tempdir().unwrap();
+    let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path())
+        .with("BLUETICK_SERVER__TLS__CERTIFICATE_FILE", &certificate)
+        .with("BLUETICK_SERVER__TLS__KEY_FILE", &key);
+    let process = launcher.start().await;
+    let url = format!("https://{}", process.address);
+
+    let alice = Terminal::sign_up_with(home.path(), &url, "alice", &["--ca-file", &certificate]);
+    alice.begin_with_a_stranger("bob");
+    alice.press("in secret\r");
+    alice.wait_for("✓");
+    alice.press("\u{3}");
+    assert_eq!(alice.ended(), 0);
+
+    let token = [("BLUETICK_TOKEN", "x")];
+    let stranger = Terminal::start_with(home.path(), &["--server", &url, "--ca-file", &key], &token);
+    stranger.wait_for("there are no root certificates in it");
+    assert_eq!(stranger.ended(), 2);
 }

@@ -112,6 +112,13 @@ pub async fn log_in(server: &Server, user: &UserId, password: &str) -> Result<Se
     read(Http::new(server.clone()).call(Method::POST, "/v1/login", None, Some(&body)).await)
 }
 
+/// Makes the token void, and with `everywhere` all others of the user that were issued until now.
+pub async fn log_out(server: &Server, token: &str, everywhere: bool) -> Result<(), ApiError> {
+    let body = json!({ "everywhere": everywhere });
+    checked(Http::new(server.clone()).call(Method::POST, "/v1/logout", Some(token), Some(&body)).await)
+        .map(|_| ())
+}
+
 /// Whose token this is.
 pub async fn who_is(server: &Server, token: &str) -> Result<Profile, ApiError> {
     read(Http::new(server.clone()).call(Method::GET, "/v1/me", Some(token), None).await)

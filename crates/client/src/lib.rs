@@ -26,7 +26,7 @@ mod ticks;
 mod transport;
 pub mod wire;
 
-pub use api::{Api, ApiError, FixedToken, NoToken, PageFrom, TokenSource, log_in, sign_up, who_is};
+pub use api::{Api, ApiError, FixedToken, NoToken, PageFrom, TokenSource, log_in, log_out, sign_up, who_is};
 pub use backoff::ReconnectSettings;
 pub use client::{Client, ClientSettings, Glance, StartError};
 pub use conversation::{Conversation, ConversationView, SendError, Watching};

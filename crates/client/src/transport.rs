@@ -171,6 +171,9 @@ mod tls {
         for root in CertificateDer::pem_slice_iter(roots_pem) {
             roots.add(root.map_err(io::Error::other)?).map_err(io::Error::other)?;
         }
+        if roots.is_empty() {
+            return Err(io::Error::other("there are no root certificates in it"));
+        }
         trusting(roots)
     }
 

@@ -181,4 +181,8 @@ list_of_cases! {
     of_somebody_unknown_the_profile_is_the_default
     who_hides_its_presence_stays_hidden
     last_seen_only_goes_forward
+    a_token_that_was_revoked_stays_void
+    all_tokens_up_to_a_moment_stay_void_and_later_ones_are_good
+    however_many_tokens_are_revoked_at_once_each_is_void
+    a_revocation_is_heard_before_the_answer_and_what_changes_nothing_is_not
 }

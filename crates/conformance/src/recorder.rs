@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use bluetick_core::ports::{Change, CommitListener, Committed, Moved};
-use bluetick_core::{ConversationId, Seq, UserId};
+use bluetick_core::{ConversationId, Revocations, Seq, UserId};
 
 /// One thing that was told.
 #[derive(Clone, Debug)]
@@ -13,13 +13,15 @@ pub enum Heard {
 }
 
 impl Heard {
-    fn conversation(&self) -> ConversationId {
+    /// None where it is about a user alone.
+    fn conversation(&self) -> Option<ConversationId> {
         match self {
-            Heard::Message(committed) => committed.message.conversation,
-            Heard::Change(Change::Moved(moved)) => moved.conversation,
+            Heard::Message(committed) => Some(committed.message.conversation),
+            Heard::Change(Change::Moved(moved)) => Some(moved.conversation),
             Heard::Change(Change::Joined { conversation, .. } | Change::Preferred { conversation, .. }) => {
-                *conversation
+                Some(*conversation)
             }
+            Heard::Change(Change::Revoked { .. }) => None,
         }
     }
 }
@@ -45,7 +47,7 @@ impl Recorder {
     /// Messages and changes, in the order in which they were told.
     pub fn everything(&self, conversation: ConversationId) -> Vec<Heard> {
         let all = self.0.lock().expect("recording does not panic");
-        all.iter().filter(|heard| heard.conversation() == conversation).cloned().collect()
+        all.iter().filter(|heard| heard.conversation() == Some(conversation)).cloned().collect()
     }
 
     pub fn heard(&self, conversation: ConversationId) -> Vec<Committed> {
@@ -74,6 +76,15 @@ impl Recorder {
             _ => None,
         });
         moves.collect()
+    }
+
+    pub fn revocations(&self) -> Vec<(UserId, Revocations)> {
+        let all = self.0.lock().expect("recording does not panic");
+        let revoked = all.iter().filter_map(|heard| match heard {
+            Heard::Change(Change::Revoked { user, revocations }) => Some((user.clone(), revocations.clone())),
+            _ => None,
+        });
+        revoked.collect()
     }
 
     pub fn preferred(&self, conversation: ConversationId) -> Vec<UserId> {

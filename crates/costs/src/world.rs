@@ -112,6 +112,7 @@ async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> Server {
         metrics,
         tokens,
         passwords: Arc::new(Passwords::new(Arc::new(SystemRandom))),
+        audit: Arc::new(bluetick_server::audit::Trail::off()),
         admin_key: Arc::new(admin_key.expect("the key is made in the data directory")),
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),

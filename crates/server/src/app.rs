@@ -1,6 +1,7 @@
 //! What every handler may reach. Each is given this and takes from it only what it names.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -11,9 +12,11 @@ use bluetick_core::time::Clock;
 use tokio::sync::Semaphore;
 
 use crate::archivist::Archivist;
+use crate::audit::{FailedKeys, Trail};
 use crate::drain::Lifecycle;
+use crate::gate::Gate;
 use crate::hub::{Hub, Whereabouts};
-use crate::limits::{Budgets, PasswordDesk};
+use crate::limits::{Addresses, Budgets, PasswordDesk};
 use crate::metrics::Metrics;
 use crate::settings::{LimitSettings, ServerSettings};
 
@@ -28,10 +31,15 @@ pub(crate) struct App {
     pub archivist: Arc<Archivist>,
     pub clock: Arc<dyn Clock>,
     pub tokens: Arc<Tokens>,
+    pub gate: Gate,
     pub passwords: Arc<Passwords>,
     pub admin_key: Arc<AdminKey>,
+    pub audit: Arc<Trail>,
+    pub failed_keys: FailedKeys,
+    pub request_ids: AtomicU64,
     pub desk: PasswordDesk,
     pub budgets: Budgets,
+    pub addresses: Addresses,
     pub hub: Arc<Hub>,
     pub whereabouts: Whereabouts,
     pub metrics: Arc<Metrics>,
@@ -39,6 +47,14 @@ pub(crate) struct App {
     /// Pages of backlogs that are in memory at a time, over all connections.
     pub backlog_pages: Semaphore,
     pub documents: Documents,
+}
+
+impl App {
+    /// For a request that came without a name of its own.
+    pub fn next_request_id(&self) -> String {
+        let number = self.request_ids.fetch_add(1, Ordering::Relaxed);
+        format!("{:x}-{number:x}", self.clock.now().millis())
+    }
 }
 
 /// Made once at the start, served as they are.

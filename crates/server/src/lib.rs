@@ -14,6 +14,7 @@
 //! use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
 //! use bluetick_core::ports::{NoFleet, SystemRandom};
 //! use bluetick_core::time::SystemClock;
+//! use bluetick_server::audit::Trail;
 //! use bluetick_server::{
 //!     ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
 //! };
@@ -39,6 +40,7 @@
 //!     metrics,
 //!     tokens: Arc::new(Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom)?),
 //!     passwords: Arc::new(Passwords::new(Arc::new(SystemRandom))),
+//!     audit: Arc::new(Trail::off()),
 //!     admin_key: Arc::new(AdminKey::open(&AdminSettings::default(), data_dir.path(), &SystemRandom)?),
 //!     clock: Arc::new(SystemClock),
 //!     random: Arc::new(SystemRandom),
@@ -53,8 +55,10 @@
 
 mod app;
 mod archivist;
+pub mod audit;
 mod door;
 mod drain;
+mod gate;
 mod http;
 mod hub;
 mod limits;
@@ -65,8 +69,10 @@ pub mod settings;
 mod ws;
 
 pub use archivist::{ArchiveSchedule, Hours, InvalidHours, NoArchive};
+pub use door::TlsError;
 pub use http::openapi_document;
 pub use hub::Hub;
+pub use limits::{InvalidNetwork, Network};
 pub use metrics::Metrics;
-pub use server::{Server, ServerParts};
-pub use settings::{LimitSettings, ServerSettings};
+pub use server::{Server, ServerParts, StartError};
+pub use settings::{LimitSettings, ServerSettings, TlsSettings};

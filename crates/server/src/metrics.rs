@@ -12,6 +12,8 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::limits::TurnedAway;
+
 type Labelled = Family<[(&'static str, &'static str); 1], Counter>;
 
 pub struct Metrics {
@@ -37,6 +39,7 @@ pub struct Metrics {
     pub(crate) backlog_messages: Counter,
     pub(crate) catch_ups: Gauge,
     drops: Labelled,
+    turned_away: Labelled,
 }
 
 /// What is dropped when there is too much to do. A client finds all of it by asking.
@@ -59,6 +62,13 @@ impl Dropped {
             Dropped::Conversation => "conversation_frame",
             Dropped::Presence => "presence_change",
         }
+    }
+}
+
+const fn name_of(reason: TurnedAway) -> &'static str {
+    match reason {
+        TurnedAway::Crowded => "connections",
+        TurnedAway::TooOften(_) => "rate",
     }
 }
 
@@ -129,6 +139,13 @@ impl Metrics {
             let _ = drops.get_or_create(&[("what", what.as_str())]);
         }
 
+        let turned_away = Labelled::default();
+        let help = "Connections closed at the door, by which limit of their address";
+        registry.register("turned_away", help, turned_away.clone());
+        for reason in [TurnedAway::Crowded, TurnedAway::TooOften(Duration::ZERO)] {
+            let _ = turned_away.get_or_create(&[("reason", name_of(reason))]);
+        }
+
         Arc::new(Metrics {
             registry,
             connections,
@@ -152,6 +169,7 @@ impl Metrics {
             backlog_messages,
             catch_ups,
             drops,
+            turned_away,
         })
     }
 
@@ -185,6 +203,10 @@ impl Metrics {
 
     pub(crate) fn closed(&self, code: CloseCode) {
         self.closes.get_or_create(&[("reason", code.as_str())]).inc();
+    }
+
+    pub(crate) fn turned_away(&self, reason: TurnedAway) {
+        self.turned_away.get_or_create(&[("reason", name_of(reason))]).inc();
     }
 
     /// The text Prometheus reads. What the archive counts is its own, and taken over as it is.

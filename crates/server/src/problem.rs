@@ -114,6 +114,7 @@ impl From<ArchiveError> for Problem {
             ArchiveError::NoSuchConversation => ErrorCode::ConversationNotFound,
             ArchiveError::Unavailable(_) => ErrorCode::ArchiveUnavailable,
             ArchiveError::Damaged(_) => ErrorCode::Internal,
+            ArchiveError::Refused(_) => ErrorCode::InvalidRequest,
             ArchiveError::Stopped => return Problem::draining(),
             ArchiveError::Store(error) => return error.into(),
         };

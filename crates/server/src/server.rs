@@ -1,8 +1,9 @@
 //! Putting the parts together, and taking them apart in order.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bluetick_auth::{AdminKey, Passwords, Tokens};
@@ -10,6 +11,8 @@ use bluetick_core::Chat;
 use bluetick_core::chat::ChatRules;
 use bluetick_core::ports::{Archive, Fleet, Random, Store};
 use bluetick_core::time::Clock;
+use thiserror::Error;
+use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -17,11 +20,13 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::app::{App, Documents};
 use crate::archivist::{self, ArchiveSchedule, Archivist};
-use crate::door;
+use crate::audit::{Act, Entry, FailedKeys, Outcome, Trail, Who};
+use crate::door::{self, Arrivals, Certificates, SideDoor, TlsError};
 use crate::drain::{Lifecycle, Phase};
+use crate::gate::Gate;
 use crate::http;
 use crate::hub::{Hub, Workers};
-use crate::limits::{Budgets, PasswordDesk};
+use crate::limits::{Addresses, Budgets, PasswordDesk};
 use crate::metrics::Metrics;
 use crate::settings::{LimitSettings, ServerSettings, at_most};
 
@@ -47,19 +52,34 @@ pub struct ServerParts {
     pub tokens: Arc<Tokens>,
     pub passwords: Arc<Passwords>,
     pub admin_key: Arc<AdminKey>,
+    /// Where administrative acts are written down.
+    pub audit: Arc<Trail>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
 }
 
-/// A server that listens. Dropping it without [`Server::drain`] cuts everything off.
+/// A server that runs. Dropping it without [`Server::drain`] cuts everything off.
 pub struct Server {
     app: Arc<App>,
-    local_addr: SocketAddr,
+    /// `None` where it does not listen.
+    local_addr: Option<SocketAddr>,
+    side_door: SideDoor,
+    certificates: Option<Arc<Certificates>>,
     /// The supervisor of connections: the accept loop, which owns their tasks in turn.
     tasks: JoinSet<()>,
     workers: Workers,
-    /// The schedule of the archive, which stops at any point: the jobs it gave go on without it.
-    archive_turns: JoinSet<()>,
+    /// What comes round by itself and stops at any point: the schedule of the archive, whose jobs go on without it, and
+    /// the look at the files of the certificate.
+    turns: JoinSet<()>,
+}
+
+/// Why a server cannot start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Listen(#[from] io::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
 /// However many devices come back at once, this many pages of what they missed are read at a time.
@@ -69,25 +89,70 @@ const BACKLOG_PAGES: usize = 16;
 const LAST_JOB: Duration = Duration::from_secs(2);
 
 impl Server {
-    pub async fn start(parts: ServerParts) -> io::Result<Server> {
+    /// Starts to listen on `settings.listen`, with TLS where `settings.tls` says so.
+    pub async fn start(parts: ServerParts) -> Result<Server, StartError> {
+        let certificates = Certificates::open(&parts.settings.tls)?.map(Arc::new);
         let listener = listen(&parts.settings.listen).await?;
         let local_addr = listener.local_addr()?;
+        Ok(Server::run(parts, Some((listener, local_addr)), certificates))
+    }
+
+    /// Starts a server that nobody reaches over the network, only by [`Server::connect_in_memory`]: for programs that
+    /// embed it, and for tests that simulate the network. Must be called within a tokio runtime.
+    pub fn start_without_listener(parts: ServerParts) -> Server {
+        Server::run(parts, None, None)
+    }
+
+    fn run(
+        parts: ServerParts,
+        listener: Option<(TcpListener, SocketAddr)>,
+        certificates: Option<Arc<Certificates>>,
+    ) -> Server {
         let (router, openapi) = http::router();
+        #[cfg(feature = "echo")]
+        let router = router.route("/echo", axum::routing::get(crate::ws::echo));
         let (schedule, clock, random) =
             (parts.archive_schedule, Arc::clone(&parts.clock), Arc::clone(&parts.random));
         let (lifecycle, websockets) = Lifecycle::new();
         let app = Arc::new(app(parts, http::documents(&openapi), lifecycle));
         let service = http::service(router, Arc::clone(&app));
         let workers = app.hub.start_workers(&app.chat, &app.whereabouts);
-        let mut archive_turns = JoinSet::new();
-        archive_turns.spawn(archivist::schedule(Arc::clone(&app.archivist), schedule, clock, random));
+        let mut turns = JoinSet::new();
+        turns.spawn(archivist::schedule(Arc::clone(&app.archivist), schedule, clock, random));
+        if let Some(certificates) = &certificates {
+            turns.spawn(Arc::clone(certificates).keep_fresh());
+        }
+        let (listener, local_addr) = listener.unzip();
+        let (arrivals, side_door) = Arrivals::new(listener);
         let mut tasks = JoinSet::new();
-        tasks.spawn(door::accept(listener, Arc::clone(&app), service, websockets));
-        Ok(Server { app, local_addr, tasks, workers, archive_turns })
+        tasks.spawn(door::accept(arrivals, certificates.clone(), Arc::clone(&app), service, websockets));
+        Server { app, local_addr, side_door, certificates, tasks, workers, turns }
     }
 
+    /// Where it listens. Panics for one that does not.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+        self.local_addr.expect("only a server that was started to listen has an address")
+    }
+
+    /// A connection to this server without a network: what is returned is the client's end, on which HTTP/1.1 and
+    /// WebSockets are spoken as over a socket, without TLS. To the server it comes from `from`, with the limits of that
+    /// address. Once the server drains, the other end is closed as a socket is.
+    pub fn connect_in_memory(&self, from: IpAddr) -> DuplexStream {
+        self.side_door.connect(from)
+    }
+
+    /// Reads the files of the certificate again and shows what is new in them to new connections. Those that cannot be
+    /// used are named in the log, and what was shown before stays. Written down either way.
+    pub async fn reload_certificates(&self) {
+        let Some(certificates) = self.certificates.clone() else { return };
+        let read =
+            tokio::task::spawn_blocking(move || certificates.reload().map_err(|error| error.to_string()));
+        let failure = match read.await {
+            Ok(read) => read.err(),
+            Err(error) => Some(error.to_string()),
+        };
+        let outcome = if failure.is_none() { Outcome::Done } else { Outcome::Failed };
+        self.app.note(Act::CertificateReload, outcome, failure).await;
     }
 
     /// Ends the server: it is not ready any more, and after `drain_delay_seconds` nothing new is taken, what was
@@ -102,6 +167,7 @@ impl Server {
     /// the acks of its sends that wait for their places go with the connection, and a resend gets them.
     pub async fn drain(mut self) {
         let app = &self.app;
+        app.note(Act::ServerDrain, Outcome::Begun, None).await;
         app.lifecycle.enter(Phase::Leaving);
         sleep(app.settings.drain_delay()).await;
         let deadline = Instant::now() + app.settings.drain();
@@ -125,7 +191,7 @@ impl Server {
         self.tasks.shutdown().await;
         app.lifecycle.sockets_closed().await;
         self.workers.stop().await;
-        self.archive_turns.shutdown().await;
+        self.turns.shutdown().await;
         app.archivist.close();
         app.store.close().await;
         if timeout(LAST_JOB, app.archivist.jobs_ended()).await.is_err() {
@@ -134,6 +200,25 @@ impl Server {
             );
         }
         app.hub.stop().await;
+    }
+}
+
+impl App {
+    /// Writes down what the process was told to do, which it does whether that can be written down or not.
+    async fn note(&self, act: Act, outcome: Outcome, reason: Option<String>) {
+        let entry = Entry {
+            at: self.clock.now(),
+            act,
+            outcome,
+            subject: None,
+            who: Who::this_process(),
+            request_id: self.next_request_id(),
+            reason,
+            detail: serde_json::Value::Null,
+        };
+        if let Err(error) = self.audit.write(&entry).await {
+            tracing::error!(?act, %error, "this is not in the audit trail");
+        }
     }
 }
 
@@ -165,20 +250,30 @@ fn app(parts: ServerParts, documents: Documents, lifecycle: Lifecycle) -> App {
         max_group_members: at_most(limits.group_members),
         max_members_per_call: at_most(limits.members_per_call),
     };
+    let gate = Gate::new(
+        Arc::clone(&parts.store),
+        Arc::clone(&parts.clock),
+        parts.hub.known_revocations(),
+        parts.fleet.is_alone(),
+    );
     let chat = Chat::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.random, rules);
     App {
-        settings: parts.settings,
         signup: parts.signup,
         token_ttl: parts.token_ttl,
         max_token_ttl: parts.max_token_ttl,
         chat,
         store: parts.store,
         archivist: Arc::new(Archivist::new(parts.archive, Arc::clone(&parts.clock))),
+        addresses: Addresses::new(&parts.settings, &limits, Arc::clone(&parts.clock)),
         budgets: Budgets::new(&limits, Arc::clone(&parts.clock)),
         clock: parts.clock,
         tokens: parts.tokens,
+        gate,
         passwords: parts.passwords,
         admin_key: parts.admin_key,
+        audit: parts.audit,
+        failed_keys: FailedKeys::default(),
+        request_ids: AtomicU64::new(1),
         desk: PasswordDesk::new(&limits),
         whereabouts: parts.hub.whereabouts(parts.fleet),
         hub: parts.hub,
@@ -186,6 +281,7 @@ fn app(parts: ServerParts, documents: Documents, lifecycle: Lifecycle) -> App {
         lifecycle,
         backlog_pages: Semaphore::new(BACKLOG_PAGES),
         documents,
+        settings: parts.settings,
         limits,
     }
 }

@@ -1,9 +1,12 @@
 //! What an operator may set about the server's door and its limits. Reading files, the environment and flags
 //! belongs to the binary; what the settings mean belongs to the modules that use them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::limits::Network;
 
 /// Section `[server]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -11,10 +14,14 @@ use serde::{Deserialize, Serialize};
 pub struct ServerSettings {
     /// Where to listen, as `HOST:PORT`. Port 0 takes any free one.
     pub listen: String,
+    pub tls: TlsSettings,
     /// Web origins, such as `https://chat.example.org`, whose pages may call the API and open a WebSocket besides the
     /// server's own.
     /// Empty: only the same origin. Programs that send no `Origin` are not concerned.
     pub allowed_origins: Vec<String>,
+    /// The proxies before the server, which say in `X-Forwarded-For` for whom they speak. What anybody else says there is
+    /// not believed, and limits by address are theirs.
+    pub trusted_proxies: Vec<Network>,
     /// How long a server that is told to stop says that it is not ready and serves all the same, for load balancers
     /// that need a moment to notice.
     pub drain_delay_seconds: u64,
@@ -30,7 +37,9 @@ impl Default for ServerSettings {
     fn default() -> Self {
         ServerSettings {
             listen: "127.0.0.1:8080".into(),
+            tls: TlsSettings::default(),
             allowed_origins: Vec::new(),
+            trusted_proxies: Network::LOOPBACK.to_vec(),
             drain_delay_seconds: 0,
             drain_seconds: 10,
             return_seconds: 3,
@@ -51,6 +60,30 @@ impl ServerSettings {
     /// The latest that a client is told to come back.
     pub(crate) fn latest_return(&self) -> Duration {
         Duration::from_secs(self.return_seconds)
+    }
+}
+
+/// Section `[server.tls]`. Without files the server speaks without TLS.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsSettings {
+    /// A PEM file with the server's certificate, and after it those that lead to its root.
+    pub certificate_file: Option<PathBuf>,
+    /// A PEM file with the private key of that certificate.
+    pub key_file: Option<PathBuf>,
+    /// How often the files are looked at, to show new connections what is new in them. 0: only when the server is told.
+    pub reload_seconds: u64,
+}
+
+impl Default for TlsSettings {
+    fn default() -> Self {
+        TlsSettings { certificate_file: None, key_file: None, reload_seconds: 60 }
+    }
+}
+
+impl TlsSettings {
+    pub fn is_on(&self) -> bool {
+        self.certificate_file.is_some() || self.key_file.is_some()
     }
 }
 
@@ -82,13 +115,17 @@ pub struct LimitSettings {
     pub connections_per_user: usize,
     /// WebSocket connections the server holds at a time; further ones are refused with 503.
     pub connections: usize,
+    /// Connections one address may hold at a time, whoever has them; an IPv6 network of 64 bits counts as one.
+    pub connections_per_address: usize,
+    /// Connections one address may open, on average; four seconds' worth at once.
+    pub connects_per_address_per_second: u32,
     /// How long a new WebSocket may wait before its hello.
     pub hello_seconds: u64,
     /// How often a quiet WebSocket is pinged.
     pub ping_seconds: u64,
     /// How long a WebSocket may stay silent, not even answering pings, before it is closed.
     pub idle_seconds: u64,
-    /// How long an HTTP request may take to send its headers.
+    /// How long an HTTP request may take to send its headers, and before it a TLS handshake.
     pub headers_seconds: u64,
     /// How long an HTTP request may take to send its body.
     pub body_seconds: u64,
@@ -106,6 +143,8 @@ pub struct LimitSettings {
     pub members_per_call: usize,
     /// Log-ins one user_id may try in a minute, whoever tries.
     pub logins_per_minute: u32,
+    /// Log-ins and sign-ups one address may try in a minute, whoever for; a third of them at once.
+    pub logins_per_address_per_minute: u32,
     /// Passwords hashed or checked at the same time; each takes about 20 MB and a core for some tens of milliseconds.
     pub password_checks_at_once: usize,
     /// Log-ins and sign-ups that may wait for their turn; further ones are refused with 503.
@@ -127,6 +166,8 @@ impl Default for LimitSettings {
             flood_rejections: 500,
             connections_per_user: 16,
             connections: 100_000,
+            connections_per_address: 2_000,
+            connects_per_address_per_second: 500,
             hello_seconds: 10,
             ping_seconds: 25,
             idle_seconds: 75,
@@ -139,6 +180,7 @@ impl Default for LimitSettings {
             group_members: 10_000,
             members_per_call: 1_000,
             logins_per_minute: 30,
+            logins_per_address_per_minute: 300,
             password_checks_at_once: 2,
             password_checks_waiting: 64,
         }

@@ -1,12 +1,15 @@
 //! Sending: a place, a cell, and what follows from it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bluetick_core::ports::{Accepted, Append, Appended, Change};
 use bluetick_core::{ContentType, ConversationId, Message, Refusal, Seq, StoreError, Timestamp, decide};
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::cells::{Cell, Placed};
 use crate::engine::Engine;
@@ -29,21 +32,43 @@ pub(crate) const WRITES_TAKE_MS: i64 = 20_000;
 /// Places whose write got no answer, by what was to be written there: whoever tries again here begins with that place,
 /// whatever Redis knows by then.
 #[derive(Default)]
-pub(crate) struct Unresolved(Mutex<HashMap<(ConversationId, MessageKey), Place>>);
+pub(crate) struct Unresolved {
+    places: Mutex<HashMap<(ConversationId, MessageKey), Place>>,
+    /// Those that are being looked after.
+    watched: Mutex<HashSet<(ConversationId, MessageKey)>>,
+}
 
 const MOST_UNRESOLVED: usize = 100_000;
+/// More than these are left to whoever meets them next.
+const MOST_LOOKED_AFTER: usize = 10_000;
+/// A write without an answer is done soon, late or never.
+const LOOKS: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(20)];
 
 impl Unresolved {
     fn keep(&self, id: ConversationId, key: MessageKey, place: Place) {
-        let mut places = self.0.lock().expect("nothing panics while it holds the lock");
+        let mut places = self.places.lock().expect("nothing panics while it holds the lock");
         if places.len() >= MOST_UNRESOLVED {
             places.clear();
         }
         places.insert((id, key), place);
     }
 
+    fn watched(&self) -> MutexGuard<'_, HashSet<(ConversationId, MessageKey)>> {
+        self.watched.lock().expect("nothing panics while it holds the lock")
+    }
+
+    /// Whether nobody does so yet, and there are not too many.
+    fn watch(&self, id: ConversationId, key: MessageKey) -> bool {
+        let mut watched = self.watched();
+        watched.len() < MOST_LOOKED_AFTER && watched.insert((id, key))
+    }
+
+    fn unwatch(&self, id: ConversationId, key: MessageKey) {
+        self.watched().remove(&(id, key));
+    }
+
     fn take(&self, id: ConversationId, key: MessageKey) -> Option<Place> {
-        self.0.lock().expect("nothing panics while it holds the lock").remove(&(id, key))
+        self.places.lock().expect("nothing panics while it holds the lock").remove(&(id, key))
     }
 }
 
@@ -226,6 +251,7 @@ impl Engine {
         if placed.is_err() {
             let key = MessageKey::new(&append.sender, &append.message_id);
             self.unresolved.keep(known.facts.id, key, place.clone());
+            self.look_after(append, place.seq, place.settled);
         }
         match placed? {
             Placed::Done => {}
@@ -235,6 +261,47 @@ impl Engine {
             Placed::Taken(_) => return Ok(None),
         }
         self.stored(cell, known, touched, standing?, place.settled, Way::Usual).await.map(Some)
+    }
+
+    /// Nobody knows whether it was stored, and whoever sent it may never ask again. If it was after all, or is yet,
+    /// those who are there hear of it all the same.
+    pub(crate) fn look_after(self: &Arc<Engine>, append: &Append, seq: Seq, settled: Seq) {
+        let key = MessageKey::new(&append.sender, &append.message_id);
+        if !self.unresolved.watch(append.conversation, key) {
+            return;
+        }
+        // What it says is in the cell, if it is anywhere.
+        let (engine, append) = (Arc::clone(self), Append { content: "".into(), ..append.clone() });
+        tokio::spawn(async move {
+            for pause in LOOKS {
+                sleep(pause).await;
+                let Ok(_work) = engine.begin_write() else { break };
+                let told = AssertUnwindSafe(engine.tell_if_stored(&append, seq, settled)).catch_unwind();
+                match told.await {
+                    Ok(Ok(false)) => {}
+                    Ok(Err(error)) => tracing::debug!(%error, "what became of a message is not known yet"),
+                    Ok(Ok(true)) | Err(_) => break,
+                }
+            }
+            engine.unresolved.unwatch(append.conversation, key);
+        });
+    }
+
+    /// Whether it is known what stands there.
+    async fn tell_if_stored(
+        self: &Arc<Engine>,
+        append: &Append,
+        seq: Seq,
+        settled: Seq,
+    ) -> Result<bool, StoreError> {
+        let Some(cell) = self.cell(append.conversation, seq).await? else { return Ok(false) };
+        if is_same(&cell, append) {
+            let known = self.known_now(append.conversation).await?;
+            let (content_type, content) = (cell.message.content_type.clone(), cell.message.content.clone());
+            let stored = Append { content_type, content, ..append.clone() };
+            self.again(cell, &stored, &known, settled).await?;
+        }
+        Ok(true)
     }
 
     /// Moves the conversation up in everybody's inbox and learns where they are. `None` where that is not known or not

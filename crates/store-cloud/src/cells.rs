@@ -380,7 +380,7 @@ pub(crate) struct IdRow {
 }
 
 impl IdRow {
-    fn decode(seq: Seq, item: &Item) -> Result<IdRow, StoreError> {
+    pub fn decode(seq: Seq, item: &Item) -> Result<IdRow, StoreError> {
         let sender = item.get_text("sender_id")?.parse();
         Ok(IdRow {
             seq,

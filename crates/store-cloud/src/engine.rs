@@ -172,6 +172,7 @@ impl CloudStore {
         keep_running(&mut tasks, &engine, crate::heart::feel);
         keep_running(&mut tasks, &engine, crate::mend::run);
         keep_running(&mut tasks, &engine, crate::repair::run);
+        keep_running(&mut tasks, &engine, crate::revoked::run);
         CloudStore { engine, tasks: tokio::sync::Mutex::new(tasks) }
     }
 

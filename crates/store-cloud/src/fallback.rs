@@ -196,7 +196,10 @@ impl Engine {
                     ledger.note(&taken);
                     Ok(None)
                 }
-                Err(error) => Err(error),
+                Err(error) => {
+                    self.look_after(&append, seq, settled);
+                    Err(error)
+                }
             };
             if let Some(appended) = heard(&expectation, &message, outcome)? {
                 return Ok(appended);

@@ -83,7 +83,9 @@ impl Engine {
     }
 
     async fn note_arrival(self: &Arc<Engine>, user: &UserId) -> Result<(), StoreError> {
-        let _may_fail = self.hints.connect(user, &self.node).await;
+        if self.hints.connect(user, &self.node).await.is_err() {
+            self.mending.say_who_is_missed();
+        }
         let before = self
             .update_row(user, |row| {
                 let others = self.living_nodes(row.find_text(NODES).map_or("", |nodes| nodes));

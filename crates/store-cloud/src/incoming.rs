@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::memberships::Known;
 use crate::neighbours::News;
 use crate::news::{CellNews, Item};
+use crate::revoked::read_revocations;
 use crate::rooms::Arrival;
 
 pub(crate) async fn run(engine: Arc<Engine>) {
@@ -77,6 +78,13 @@ impl Engine {
             Item::Preferred { conversation, user } => {
                 if let (Ok(conversation), Ok(user)) = (conversation.parse(), user.parse()) {
                     self.listener.changed(vec![Change::Preferred { conversation, user }]);
+                }
+                Ok(())
+            }
+            Item::Revoked { user, void } => {
+                if let Ok(user) = user.parse() {
+                    let revocations = read_revocations(&void);
+                    self.listener.changed(vec![Change::Revoked { user, revocations }]);
                 }
                 Ok(())
             }

@@ -13,6 +13,9 @@ mod epoch;
 mod fallback;
 mod fleet;
 mod flush;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod heart;
 pub mod hints;
 pub mod hot;
@@ -31,6 +34,7 @@ mod pending;
 mod people;
 pub mod redis;
 mod repair;
+mod revoked;
 mod rooms;
 pub mod rows;
 mod seeding;

@@ -18,6 +18,8 @@ pub(crate) struct Mending {
     /// Changes of members that this node has finished for another.
     changes: Mutex<Vec<(ConversationId, Vec<Cell>)>>,
     routes_are_missing: AtomicBool,
+    /// Something may have been stored for somebody here that no other node could tell, for want of a route.
+    somebody_was_missed: AtomicBool,
     more: Notify,
 }
 
@@ -39,6 +41,12 @@ impl Mending {
         self.routes_are_missing.store(true, Ordering::SeqCst);
         self.more.notify_one();
     }
+
+    /// Redis does not know of somebody who has come: others may write to it meanwhile and not find it here.
+    pub fn say_who_is_missed(&self) {
+        self.somebody_was_missed.store(true, Ordering::SeqCst);
+        self.say_who_is_here();
+    }
 }
 
 pub(crate) async fn run(engine: Arc<Engine>) {
@@ -57,8 +65,17 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                 mending.changes.lock().expect("no panic under the lock").push((id, cells));
             }
         }
-        if mending.routes_are_missing.swap(false, Ordering::SeqCst) && !engine.connect_everybody().await {
-            mending.routes_are_missing.store(true, Ordering::SeqCst);
+        if mending.routes_are_missing.swap(false, Ordering::SeqCst) {
+            // Before: who comes meanwhile and is not told of has another turn.
+            let was_missed = mending.somebody_was_missed.swap(false, Ordering::SeqCst);
+            match engine.connect_everybody().await {
+                false => {
+                    mending.somebody_was_missed.fetch_or(was_missed, Ordering::SeqCst);
+                    mending.routes_are_missing.store(true, Ordering::SeqCst);
+                }
+                true if was_missed => engine.repair.notify_one(),
+                true => {}
+            }
         }
         let noting = engine.ledgers.unnoted().into_iter().map(|id| engine.note_fallback(id)).collect();
         for noted in side_by_side(AT_ONCE, noting).await {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bluetick_core::ports::Moved;
 use bluetick_core::{
-    Boundaries, ContentType, ConversationId, Members, Message, MessageId, Profile, Seq, Timestamp, UserId,
+    Boundaries, ContentType, ConversationId, Members, Message, MessageId, Profile, Revocations, Seq,
+    Timestamp, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,10 +17,24 @@ use crate::cells::Cell;
 pub(crate) enum Item {
     Cell(CellNews),
     Moved(MovedNews),
-    Joined { conversation: String, user: String },
-    Preferred { conversation: String, user: String },
-    Typing { conversation: String, user: String },
+    Joined {
+        conversation: String,
+        user: String,
+    },
+    Preferred {
+        conversation: String,
+        user: String,
+    },
+    Typing {
+        conversation: String,
+        user: String,
+    },
     Presence(PresenceNews),
+    /// As the row has it.
+    Revoked {
+        user: String,
+        void: String,
+    },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -145,6 +160,7 @@ impl PresenceNews {
         Profile {
             last_seen_at: self.last_seen_at.map(Timestamp::from_millis),
             hides_presence: self.hides_presence,
+            revocations: Revocations::default(),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::hints::Touched;
 use crate::memberships::Known;
 use crate::news::{CellNews, Item, MovedNews, PresenceNews};
+use crate::revoked::revocations_text;
 
 #[derive(Default)]
 pub(crate) struct Outgoing {
@@ -164,6 +165,14 @@ impl Engine {
                     let item =
                         Item::Preferred { conversation: conversation.to_string(), user: user.to_string() };
                     self.tell_nodes_of(*conversation, vec![user.clone()], item);
+                }
+                // Every node: each may hold what it read of the user a moment ago.
+                Change::Revoked { user, revocations } => {
+                    let void = revocations_text(revocations);
+                    for node in self.others_living() {
+                        let item = Item::Revoked { user: user.to_string(), void: void.clone() };
+                        self.outgoing.put(node, item);
+                    }
                 }
             }
         }

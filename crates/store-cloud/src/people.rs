@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use bluetick_core::people::name_terms;
-use bluetick_core::ports::UserUpdate;
+use bluetick_core::ports::{Change, UserUpdate};
 use bluetick_core::{
     NamePrefix, Person, Profile, ProfileUpdate, Refusal, StoreError, Timestamp, User, UserId,
 };
 
 use crate::engine::{CloudStore, Engine};
+use crate::revoked::{REVOKED, read_revocations, revocations_text};
 use crate::rows::{Item, Key, Only, Query, Rows, Sort, SortRange, Table, Written};
 
 /// Stands between a term and whose it is; neither contains it.
 const BORDER: char = '\0';
 
-fn decode_user(id: &UserId, item: &Item) -> Option<User> {
+pub(crate) fn decode_user(id: &UserId, item: &Item) -> Option<User> {
     let created_at = item.find_number("created_at")?;
     Some(User {
         id: id.clone(),
@@ -30,15 +31,17 @@ pub(crate) fn with_user(item: Item, user: &User) -> Item {
         .number("created_at", user.created_at.millis())
 }
 
-fn decode_profile(item: &Item) -> Profile {
+pub(crate) fn decode_profile(item: &Item) -> Profile {
     Profile {
         last_seen_at: item.find_number("last_seen_at").map(Timestamp::from_millis),
         hides_presence: item.find_flag("hides_presence"),
+        revocations: item.find_text(REVOKED).map(|text| read_revocations(text)).unwrap_or_default(),
     }
 }
 
 pub(crate) fn with_profile(item: Item, profile: &Profile) -> Item {
-    let item = item.flag("hides_presence", profile.hides_presence);
+    let void = (!profile.revocations.is_empty()).then(|| revocations_text(&profile.revocations));
+    let item = item.flag("hides_presence", profile.hides_presence).text_if(REVOKED, void);
     match profile.last_seen_at {
         Some(at) => item.number("last_seen_at", at.millis()),
         None => item,
@@ -218,12 +221,20 @@ impl Engine {
         update: ProfileUpdate,
     ) -> Result<Profile, StoreError> {
         let _work = self.begin_write()?;
+        if let Some(revoke) = &update.revoke {
+            self.announce_revocation(&update.user, revoke).await?;
+        }
         let before = self
             .update_row(&update.user, |row| {
                 let profile = update.applied_to(decode_profile(&row));
                 Ok(Some(with_profile(row, &profile)))
             })
             .await?;
-        Ok(update.applied_to(decode_profile(&before)))
+        let profile = update.applied_to(decode_profile(&before));
+        if update.revoke.is_some() {
+            let (user, revocations) = (update.user, profile.revocations.clone());
+            self.tell_change(Change::Revoked { user, revocations });
+        }
+        Ok(profile)
     }
 }

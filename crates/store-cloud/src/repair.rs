@@ -20,6 +20,9 @@ const PACE: Duration = Duration::from_millis(1);
 /// Activity so long ago is looked at. More than a Redis failover takes, with all that is late.
 const LOOK_BACK_MS: i64 = 60_000;
 
+/// A conversation that was told of here so long ago is looked at too, whatever the clocks say.
+const USED_LATELY: Duration = Duration::from_secs(120);
+
 /// Of somebody's inbox, as Redis has it: the latest.
 const MOST_INDEXED: usize = 200;
 
@@ -52,6 +55,22 @@ impl Engine {
             }
             sleep(PACE).await;
         }
+        // What is active lately by the times of messages may be something else by the clock of this node.
+        for id in self.rooms.used_within(USED_LATELY) {
+            if let Err(error) = self.repair_followed(id).await {
+                tracing::debug!(conversation = %id, %error, "a conversation could not be checked yet");
+            }
+            sleep(PACE).await;
+        }
+    }
+
+    async fn repair_followed(self: &Arc<Engine>, id: ConversationId) -> Result<(), StoreError> {
+        let head = self.head(id).await?;
+        if self.rooms.announced(id).is_some_and(|announced| announced < head) {
+            self.counters.repairs.add(1);
+            self.catch_up_to(id, head).await?;
+        }
+        Ok(())
     }
 
     async fn repair_user(self: &Arc<Engine>, user: &UserId, since: Timestamp) -> Result<(), StoreError> {
@@ -72,6 +91,9 @@ impl Engine {
         if let Ok(Some(indexed)) = self.hints.inbox(user, InboxFilter::All, None, MOST_INDEXED).await {
             places.extend(indexed);
         }
+        // This node's clock may be ahead of those who wrote.
+        let newest = places.iter().map(|place| place.last_at).max();
+        let since = newest.map_or(since, |newest| since.min(newest.plus_millis(-LOOK_BACK_MS)));
         let mut seen = HashSet::new();
         places.retain(|place| place.last_at >= since && seen.insert(place.id));
         Ok(places.into_iter().map(|place| place.id).collect())

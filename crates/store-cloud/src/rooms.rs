@@ -31,6 +31,9 @@ struct State {
     announced: Seq,
     /// When something was told last; `None` before anything was.
     announced_at: Option<Instant>,
+    /// Somebody connected here has everything up to where it began, so all above is new, whatever a clock said when it
+    /// was stored.
+    is_followed: bool,
     /// What was announced a while ago, and what was a moment ago.
     settled: Seq,
     settling: (Seq, Instant),
@@ -136,6 +139,7 @@ impl Rooms {
             let state = State {
                 announced: settled,
                 announced_at: None,
+                is_followed: false,
                 settled,
                 settling: (settled, Instant::now()),
                 waiting: BTreeMap::new(),
@@ -151,12 +155,24 @@ impl Rooms {
 
     /// From here on somebody connected here wants to hear of what comes above `head`.
     pub fn follow(&self, id: ConversationId, head: Seq) {
-        self.room_or_new(id, head, head.next()).lock().used = Instant::now();
+        let room = self.room_or_new(id, head, head.next());
+        let mut state = room.lock();
+        state.used = Instant::now();
+        state.is_followed |= state.announced >= head;
     }
 
     /// Up to where this node has told; `None` of a conversation it does not follow.
     pub fn announced(&self, id: ConversationId) -> Option<Seq> {
         Some(self.room(id)?.lock().announced)
+    }
+
+    /// Those that this node has told of lately, by a clock that nobody sets.
+    pub fn used_within(&self, time: Duration) -> Vec<ConversationId> {
+        let rooms = self.0.lock().expect("nothing panics while it holds the lock");
+        let mut used: Vec<_> =
+            rooms.iter().filter(|(_, room)| room.lock().used.elapsed() < time).map(|(id, _)| *id).collect();
+        used.sort_unstable();
+        used
     }
 
     /// Up to where this node has told so long ago that all others have been told too.
@@ -198,6 +214,7 @@ impl State {
     /// Returns what is to be told next.
     fn skip_long_ago(&mut self, found: &BTreeMap<Seq, Cell>, long_ago: Timestamp) -> Seq {
         while self.announced_at.is_none()
+            && !self.is_followed
             && let Some(cell) = found.get(&self.announced.next())
             && cell.message.received_at < long_ago
             && !self.is_expected(cell)

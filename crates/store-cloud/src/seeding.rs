@@ -106,9 +106,10 @@ impl Engine {
     /// The counter is behind: tells of everything from `first` on, or of all where nothing is known.
     pub(crate) async fn seed_from(&self, id: ConversationId, first: Seq) -> Result<(), SeedError> {
         let _one = self.seeding.enter(&id).await;
-        if self.hints.glance(id).await?.is_none() {
-            return self.seed_whole(id).await;
-        }
+        let Some(glance) = self.hints.glance(id).await? else { return self.seed_whole(id).await };
+        // Others may have stored without Redis as well and died before they could tell. The counter must not pass a place
+        // whose id is not told with it, or that id is given a second one.
+        let first = first.min(glance.reserved.next()).min(glance.settled.next());
         let mut recent = Recent::default();
         let long_ago = self.long_ago();
         self.each_id_downward(id, |row| {

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Switches that make the disk misbehave. All off unless a test turns one on.
@@ -20,6 +20,10 @@ pub struct Faults {
     pub lying_sync: AtomicBool,
     /// Writes say that they are done and do nothing.
     pub lose_writes: AtomicBool,
+    /// After so many more writes and syncs the power goes: that one and all after it do nothing. 0: not to be foreseen.
+    pub power_left: AtomicU64,
+    /// The power has gone.
+    pub dark: AtomicBool,
     cache: Mutex<Vec<CachedWrite>>,
 }
 
@@ -39,10 +43,29 @@ impl Faults {
         self.cache().drain(..).try_for_each(|write| write.file.write_all_at(&write.bytes, write.offset))
     }
 
+    /// Counts a write or a sync down. An error once the power has gone.
+    fn draw_power(&self) -> io::Result<()> {
+        let left = self.power_left.load(Ordering::SeqCst);
+        if left > 0 {
+            self.power_left.store(left - 1, Ordering::SeqCst);
+            self.dark.fetch_or(left == 1, Ordering::SeqCst);
+        }
+        match self.dark.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("the power has gone")),
+            false => Ok(()),
+        }
+    }
+
     /// The power goes: what was not synced is lost, except for those thirds of it (0 to 3) that were on their way.
     pub fn cut_power(&self, thirds: usize) -> io::Result<()> {
+        self.cut_power_but(|length| length * thirds / 3)
+    }
+
+    /// The power goes: of each write that was not synced as many bytes survive as `survived` says, given its length.
+    pub fn cut_power_but(&self, mut survived: impl FnMut(usize) -> usize) -> io::Result<()> {
+        self.dark.store(true, Ordering::SeqCst);
         for write in self.cache().drain(..) {
-            let survived = write.bytes.len() * thirds / 3;
+            let survived = survived(write.bytes.len());
             write.file.write_all_at(&write.bytes[..survived], write.offset)?;
         }
         Ok(())
@@ -60,6 +83,15 @@ impl Disk {
     }
 
     pub fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let was_dark = self.faults.dark.load(Ordering::SeqCst);
+        if let Err(gone) = self.faults.draw_power() {
+            if was_dark {
+                return Err(gone);
+            }
+            // It was on its way when the power went.
+            self.faults.cache().push(CachedWrite { file: file.try_clone()?, bytes: bytes.to_vec(), offset });
+            return Err(gone);
+        }
         if self.faults.full.load(Ordering::SeqCst) {
             file.write_all_at(&bytes[..bytes.len() / 2], offset)?;
             return Err(io::ErrorKind::StorageFull.into());
@@ -76,6 +108,7 @@ impl Disk {
     }
 
     pub fn sync(&self, file: &File) -> io::Result<()> {
+        self.faults.draw_power()?;
         if self.faults.sync_fails.load(Ordering::SeqCst) {
             return Err(io::Error::other("injected sync failure"));
         }

@@ -11,7 +11,9 @@
 //! it all again after a crash, [`archive`] moves what is old to an object store, and [`EmbeddedStore`] is the port the rest of the server sees.
 
 pub mod archive;
+pub mod backup;
 mod behind;
+pub mod check;
 pub mod checkpoint;
 pub mod codec;
 pub mod commit;
@@ -27,10 +29,12 @@ mod read;
 mod readers;
 pub mod recovery;
 mod settings;
+mod steps;
 mod store;
 pub mod tables;
 mod wake;
 
-pub use open::{OpenError, StoreParts};
+pub use open::{OpenError, StoreParts, Work};
 pub use settings::StoreSettings;
+pub use steps::Steps;
 pub use store::EmbeddedStore;

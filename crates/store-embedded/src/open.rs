@@ -28,6 +28,7 @@ use crate::log::{BatchNumber, LogWriter, Spares, StoreTag, WriterSettings};
 use crate::memory::{Generation, Profiles, Recent, Rooms, Users};
 use crate::recovery::{Recovery, RecoveryError};
 use crate::settings::StoreSettings;
+use crate::steps::Steps;
 use crate::tables::{Identity, Tables, TablesError};
 use crate::wake::Waker;
 
@@ -44,6 +45,8 @@ pub enum OpenError {
     Tables(#[from] TablesError),
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
+    #[error("{}: a backup was being restored here, and that was not finished; delete this directory and restore again", .0.display())]
+    HalfRestored(PathBuf),
     #[error("{}: the log is gone, and with it what was not in the tables yet; restore the whole directory from a backup", .0.display())]
     TablesWithoutLog(PathBuf),
     #[error("{}: there is a log but no tables that belong to it; restore the whole directory from a backup", .0.display())]
@@ -64,6 +67,18 @@ pub struct StoreParts {
     /// Called at each step of each checkpoint.
     pub on_checkpoint_step: Arc<dyn Fn(Step) + Send + Sync>,
     pub on_archive_step: OnArchiveStep,
+    pub work: Work,
+}
+
+/// By whom the store's work is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Work {
+    /// By threads of its own.
+    #[default]
+    Threads,
+    /// By whoever takes the [`Steps`](crate::Steps), one at a time, so that a seed can decide what happens when.
+    /// Reads are done on the spot. The archive is not for such a store: its jobs wait for threads.
+    Steps,
 }
 
 impl StoreParts {
@@ -79,6 +94,7 @@ impl StoreParts {
             archive: ArchiveSettings::default(),
             on_checkpoint_step: Arc::new(|_| {}),
             on_archive_step: Arc::new(|_| true),
+            work: Work::default(),
         }
     }
 }
@@ -98,7 +114,13 @@ pub struct Running {
     pub clock: Arc<dyn Clock>,
     pub settings: StoreSettings,
     pub archivist: Arc<Archivist>,
-    pub threads: Threads,
+    pub working: Working,
+    pub spares: Arc<Spares>,
+}
+
+pub enum Working {
+    Threads(Threads),
+    Steps(Box<Steps>),
 }
 
 /// Joined in this order: the committer hands its last generation over, the checkpoint writes it, then nobody needs
@@ -114,6 +136,9 @@ pub struct Threads {
 pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     let started = Instant::now();
     let directory = parts.settings.data_dir.clone();
+    if directory.join(crate::backup::RESTORING).exists() {
+        return Err(OpenError::HalfRestored(directory));
+    }
     let log_directory = directory.join("log");
     let tables_directory = directory.join("tables");
     for path in [&directory, &log_directory, &tables_directory] {
@@ -225,12 +250,15 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         lock: Arc::clone(&lock),
         state: ArchivistState::after(last_run),
     });
-    let threads = Threads {
-        committer: spawn("committer", Box::new(move || committer.run()))?,
-        checkpoint: spawn("checkpoint", Box::new(move || checkpointer.run()))?,
-        provisioner: spawn("log-provisioner", Box::new(move || provisioned.provision()))?,
-        handover,
-        spares,
+    let working = match parts.work {
+        Work::Threads => Working::Threads(Threads {
+            committer: spawn("committer", Box::new(move || committer.run()))?,
+            checkpoint: spawn("checkpoint", Box::new(move || checkpointer.run()))?,
+            provisioner: spawn("log-provisioner", Box::new(move || provisioned.provision()))?,
+            handover,
+            spares: Arc::clone(&spares),
+        }),
+        Work::Steps => Working::Steps(Box::new(Steps::new(committer, checkpointer))),
     };
     let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(directory = %directory.display(), replayed_bytes, took_ms, "the store is open");
@@ -260,7 +288,8 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         clock: parts.clock,
         settings: parts.settings,
         archivist,
-        threads,
+        working,
+        spares,
     })
 }
 
@@ -303,7 +332,7 @@ fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Resul
     Ok(identity)
 }
 
-struct Checkpointer {
+pub(crate) struct Checkpointer {
     tables: Arc<Tables>,
     rooms: Arc<Rooms>,
     users: Arc<Users>,
@@ -321,11 +350,27 @@ impl Checkpointer {
             if !self.write(&mut generation) {
                 return;
             }
-            let through: BatchNumber = generation.through;
-            drop(generation);
-            self.rooms.put_to_sleep(self.awake_conversations);
-            self.handover.finished(through);
-            self.queue.nudge();
+            self.finish(generation);
+        }
+    }
+
+    fn finish(&self, generation: Generation) {
+        let through: BatchNumber = generation.through;
+        drop(generation);
+        self.rooms.put_to_sleep(self.awake_conversations);
+        self.handover.finished(through);
+        self.queue.nudge();
+    }
+
+    /// Writes the generation that waits, if one does, on the caller's thread. One that fails waits again.
+    pub fn step(&self) {
+        let Some(mut generation) = self.handover.receive_now() else { return };
+        match self.attempt(&mut generation) {
+            Ok(report) => {
+                self.observer.checkpointed(report);
+                self.finish(generation);
+            }
+            Err(error) => self.handover.give_back(generation, error.to_string()),
         }
     }
 

@@ -18,6 +18,8 @@ const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
 pub struct Readers {
+    /// There are no other threads to read on.
+    on_the_spot: bool,
     opened: Instant,
     /// Nanoseconds from `opened` on: until then reads go to threads.
     threads_until: AtomicU64,
@@ -30,6 +32,7 @@ pub struct Readers {
 impl Readers {
     pub fn new() -> Readers {
         Readers {
+            on_the_spot: false,
             opened: Instant::now(),
             threads_until: AtomicU64::new(0),
             pause: AtomicU64::new(nanos(SHORTEST)),
@@ -37,11 +40,27 @@ impl Readers {
         }
     }
 
+    /// Everything is read where it is asked for, however long it takes.
+    pub fn on_the_spot() -> Readers {
+        Readers { on_the_spot: true, ..Readers::new() }
+    }
+
+    /// Reads as much as it takes, where it holds nobody up.
+    pub async fn read_much<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if self.on_the_spot { work() } else { blocking(work).await }
+    }
+
     /// Reads a few rows.
     pub async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        if self.on_the_spot {
+            return work();
+        }
         if nanos(self.opened.elapsed()) < self.threads_until.load(Ordering::Relaxed) {
             return blocking(work).await;
         }

@@ -1,12 +1,13 @@
 //! The port: what the rest of the server sees.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Erase,
-    EraseReport, Health, Mark, MemberStatus, Missed, NewConversation, Opened, Position, Prefer, Progress,
-    RemoveMember, RestoreReport, RunReport, Statuses, Store, UserUpdate, VerifyReport,
+    Accepted, AddMembers, Append, Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Backup,
+    BackupReport, Erase, EraseReport, Health, Mark, MemberStatus, Missed, NewConversation, Opened, Position,
+    Prefer, Progress, RemoveMember, RestoreReport, RunReport, Statuses, Store, UserUpdate, VerifyReport,
 };
 use bluetick_core::{
     Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
@@ -21,11 +22,13 @@ use crate::commit::{
     reply_pair,
 };
 use crate::inbox::InboxReader;
+use crate::log::Spares;
 use crate::memory::{Pages, Profiles, Room, Rooms, Users};
-use crate::open::{OpenError, Running, StoreParts, Threads, open};
+use crate::open::{OpenError, Running, StoreParts, Threads, Working, open};
 use crate::people;
 use crate::read::{Draft, Plan, page_from_tables};
 use crate::readers::Readers;
+use crate::steps::Steps;
 use crate::tables::{Identity, Tables};
 use crate::wake::Waker;
 
@@ -46,20 +49,27 @@ pub struct EmbeddedStore {
     dedupe_window_ms: i64,
     pub(crate) archivist: Arc<Archivist>,
     threads: Mutex<Option<Threads>>,
+    steps: Option<Box<Steps>>,
     lock: Arc<crate::lock::DataLock>,
+    pub(crate) spares: Arc<Spares>,
+    pub(crate) data_dir: PathBuf,
 }
 
 impl EmbeddedStore {
     /// Locks the directory, replays the log and starts the store's threads. Blocks; may take seconds after a crash.
     pub fn open(parts: StoreParts) -> Result<EmbeddedStore, OpenError> {
         let running: Running = open(parts)?;
+        let (threads, steps) = match running.working {
+            Working::Threads(threads) => (Some(threads), None),
+            Working::Steps(steps) => (None, Some(steps)),
+        };
         Ok(EmbeddedStore {
             tables: running.tables,
             rooms: running.rooms,
             users: running.users,
             profiles: running.profiles,
             pages: Arc::new(Pages::new(running.settings.page_cache_bytes)),
-            readers: Readers::new(),
+            readers: if steps.is_some() { Readers::on_the_spot() } else { Readers::new() },
             inbox: running.inbox,
             queue: running.queue,
             health: running.health,
@@ -68,7 +78,10 @@ impl EmbeddedStore {
             clock: running.clock,
             dedupe_window_ms: running.settings.dedupe_window_ms(),
             archivist: running.archivist,
-            threads: Mutex::new(Some(running.threads)),
+            spares: running.spares,
+            data_dir: running.settings.data_dir,
+            threads: Mutex::new(threads),
+            steps,
             lock: running.lock,
         })
     }
@@ -87,7 +100,7 @@ impl EmbeddedStore {
             return Ok(room);
         }
         let (waker, window_start) = (Arc::clone(&self.waker), self.window_start());
-        blocking(move || waker.make_writable(waker.existing(id)?, window_start)).await
+        self.readers.read_much(move || waker.make_writable(waker.existing(id)?, window_start)).await
     }
 
     async fn existing(&self, id: ConversationId) -> Result<Arc<Room>, StoreError> {
@@ -95,7 +108,7 @@ impl EmbeddedStore {
             Some(room) => Ok(room),
             None => {
                 let waker = Arc::clone(&self.waker);
-                blocking(move || waker.existing(id)).await
+                self.readers.read_much(move || waker.existing(id)).await
             }
         }
     }
@@ -120,6 +133,11 @@ impl EmbeddedStore {
         }
         let (tables, pages) = (Arc::clone(&self.tables), Arc::clone(&self.pages));
         self.readers.read(move || plan.finish_from(&tables, &pages)).await.map(Drafted::Draft)
+    }
+
+    /// The store's work, where it was opened to be done in steps.
+    pub fn steps(&self) -> Option<&Steps> {
+        self.steps.as_deref()
     }
 
     fn take_threads(&self) -> Option<Threads> {
@@ -179,17 +197,19 @@ impl Store for EmbeddedStore {
             return Ok(Some(user));
         }
         let (tables, id) = (Arc::clone(&self.tables), id.clone());
-        blocking(move || Ok(tables.current()?.snapshot()?.user(&id)?)).await
+        self.readers.read_much(move || Ok(tables.current()?.snapshot()?.user(&id)?)).await
     }
 
     async fn people(&self, ids: Vec<UserId>) -> Result<Vec<Person>, StoreError> {
         let (users, tables) = (Arc::clone(&self.users), Arc::clone(&self.tables));
-        blocking(move || Ok(people::by_id(&users, &*tables.current()?, &ids)?)).await
+        self.readers.read_much(move || Ok(people::by_id(&users, &*tables.current()?, &ids)?)).await
     }
 
     async fn find_people(&self, prefix: &NamePrefix, limit: usize) -> Result<Vec<Person>, StoreError> {
         let (users, tables, prefix) = (Arc::clone(&self.users), Arc::clone(&self.tables), prefix.clone());
-        blocking(move || Ok(people::by_name(&users, &*tables.current()?, &prefix, limit)?)).await
+        self.readers
+            .read_much(move || Ok(people::by_name(&users, &*tables.current()?, &prefix, limit)?))
+            .await
     }
 
     async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
@@ -198,7 +218,7 @@ impl Store for EmbeddedStore {
             Some(room) => room,
             None => {
                 let (waker, id) = (Arc::clone(&self.waker), new.id);
-                blocking(move || waker.existing_or_absent(id)).await?
+                self.readers.read_much(move || waker.existing_or_absent(id)).await?
             }
         };
         let (reply, answer) = reply_pair();
@@ -214,7 +234,8 @@ impl Store for EmbeddedStore {
             Some(room) => room.state().view(),
             None => {
                 let tables = Arc::clone(&self.tables);
-                blocking(move || Ok(crate::recovery::load(&tables, id)?.and_then(|state| state.view())))
+                self.readers
+                    .read_much(move || Ok(crate::recovery::load(&tables, id)?.and_then(|state| state.view())))
                     .await?
             }
         };
@@ -241,7 +262,7 @@ impl Store for EmbeddedStore {
         let fingerprint = self.identity.fingerprinter.of(append.sender.as_str(), &append.message_id);
         if let Some(after) = append.retry_after {
             let (waker, room) = (Arc::clone(&self.waker), room.clone());
-            blocking(move || waker.remember_older(&room, fingerprint, after)).await?;
+            self.readers.read_much(move || waker.remember_older(&room, fingerprint, after)).await?;
         }
         let (reply, answer) = reply_pair();
         self.queue.push(Command::Append(AppendCommand { room, append, fingerprint, reply }))?;
@@ -300,7 +321,10 @@ impl Store for EmbeddedStore {
             Some(record) => record,
             None => {
                 let tables = Arc::clone(&self.tables);
-                let found = blocking(move || Ok(tables.current()?.snapshot()?.record(id, seq)?)).await?;
+                let found = self
+                    .readers
+                    .read_much(move || Ok(tables.current()?.snapshot()?.record(id, seq)?))
+                    .await?;
                 found.ok_or_else(|| StoreError::Damaged(format!("{id}: {seq} is not there")))?
             }
         };
@@ -322,12 +346,12 @@ impl Store for EmbeddedStore {
 
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
         let inbox = self.inbox.clone();
-        blocking(move || inbox.page(&request)).await
+        self.readers.read_much(move || inbox.page(&request)).await
     }
 
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {
         let (inbox, reader) = (self.inbox.clone(), reader.clone());
-        blocking(move || inbox.entry(id, &reader)).await
+        self.readers.read_much(move || inbox.entry(id, &reader)).await
     }
 
     async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
@@ -342,7 +366,7 @@ impl Store for EmbeddedStore {
                 return Ok(missed);
             }
         }
-        blocking(move || inbox.behind(&user, &positions)).await
+        self.readers.read_much(move || inbox.behind(&user, &positions)).await
     }
 
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
@@ -370,6 +394,9 @@ impl Store for EmbeddedStore {
     async fn close(&self) {
         self.archivist.stop().await;
         self.queue.close();
+        if let Some(steps) = &self.steps {
+            return steps.finish();
+        }
         let threads = self.take_threads();
         if tokio::task::spawn_blocking(move || join(threads)).await.is_err() {
             tracing::error!(
@@ -408,6 +435,14 @@ impl Archive for EmbeddedStore {
         let erased = self.archivist.erase(erase, progress).await;
         self.pages.clear();
         erased
+    }
+
+    async fn backup(
+        &self,
+        backup: Backup,
+        progress: Arc<dyn Progress>,
+    ) -> Result<BackupReport, ArchiveError> {
+        self.make_backup(backup, progress).await
     }
 
     fn counters(&self) -> ArchiveCounters {

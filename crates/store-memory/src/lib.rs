@@ -286,14 +286,19 @@ impl Store for MemoryStore {
     }
 
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
-        Ok(self.read().profiles.get(user).copied().unwrap_or_default())
+        Ok(self.read().profiles.get(user).cloned().unwrap_or_default())
     }
 
     async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError> {
         let mut state = self.write()?;
-        let profile = state.profiles.entry(update.user.clone()).or_default();
-        *profile = update.applied_to(*profile);
-        Ok(*profile)
+        let kept = state.profiles.entry(update.user.clone()).or_default();
+        let profile = update.applied_to(kept.clone());
+        let before = std::mem::replace(kept, profile.clone());
+        if profile.revocations != before.revocations {
+            let revocations = profile.revocations.clone();
+            self.listener.changed(vec![Change::Revoked { user: update.user, revocations }]);
+        }
+        Ok(profile)
     }
 
     fn epoch(&self) -> Epoch {

@@ -34,6 +34,19 @@ pub async fn connect(address: &str, token: &str, positions: &Positions) -> Optio
     }
 }
 
+/// The epoch that a server tells whoever connects.
+pub async fn epoch(address: &str, token: &str) -> Option<u64> {
+    let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}/v1/ws")).await.ok()?;
+    let hello = json!({"type": "hello", "token": token});
+    socket.send(Message::text(hello.to_string())).await.ok()?;
+    loop {
+        let frame = next_frame(&mut socket).await?;
+        if frame["type"] == "welcome" {
+            return frame["epoch"].as_u64();
+        }
+    }
+}
+
 /// The next JSON frame; `None` when the connection ends.
 pub async fn next_frame(socket: &mut Socket) -> Option<Value> {
     loop {

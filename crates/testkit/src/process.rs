@@ -64,7 +64,7 @@ impl Launcher {
             let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
             let line = line.expect("the server says nothing").unwrap();
             let line = line.unwrap_or_else(|| panic!("the server ended before it served:\n{}", self.log()));
-            if let Some((_, rest)) = line.split_once("http://") {
+            if let Some((_, rest)) = line.split_once("://") {
                 break rest.split('/').next().unwrap().to_owned();
             }
         };

@@ -49,6 +49,8 @@ close_codes! {
         "The first frame was not a valid hello. Where one of its fields is wrong, an `invalid_frame` error says which, just before.";
     Unauthenticated = 4401, "unauthenticated", Login,
         "The token in the hello is not valid here.";
+    TokenRevoked = 4402, "token_revoked", Login,
+        "The token was revoked, before the hello or while the connection was open: somebody logged out with it or everywhere, or the operator ended it.";
     TokenExpired = 4403, "token_expired", Login,
         "The token has expired, in the hello or while the connection was open.";
     HelloTimeout = 4408, "hello_timeout", Reconnect,

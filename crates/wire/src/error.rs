@@ -70,6 +70,8 @@ error_codes! {
         "There is no token, or it is not valid here; or the admin key is missing or wrong.";
     TokenExpired = "token_expired", 401, Login,
         "The token was valid and has expired.";
+    TokenRevoked = "token_revoked", 401, Login,
+        "The token was valid and was revoked: somebody logged out with it or everywhere, or the operator ended it.";
     InvalidCredentials = "invalid_credentials", 401, Fix,
         "User and password do not match. Which of the two is wrong is not told.";
     SignupDisabled = "signup_disabled", 403, GiveUp,
@@ -113,17 +115,19 @@ error_codes! {
     UpgradeRequired = "upgrade_required", 426, Fix,
         "This path speaks WebSocket only.";
     RateLimited = "rate_limited", 429, Retry,
-        "More requests or messages than the operator allows one user. Over HTTP, `Retry-After` says when to come back.";
+        "More requests, messages or log-ins than the operator allows one user or one address. Over HTTP, `Retry-After` says when to come back.";
     Internal = "internal", 500, Retry,
         "The server failed. It is not known whether the request had an effect; a resend with the same message_id is safe.";
     StoreUnavailable = "store_unavailable", 503, Retry,
         "The store cannot write now (a full disk, for example), or the engine behind it did not answer in time. In the second case it is not known whether the request had an effect; a resend with the same message_id is safe in both.";
+    AuditUnavailable = "audit_unavailable", 503, Retry,
+        "The audit trail cannot be written, so the administrative act was not done.";
     ArchiveUnavailable = "archive_unavailable", 503, Retry,
         "The messages are in the archive, and its object store does not answer. Newer ones can be read, and everything can be sent.";
     Overloaded = "overloaded", 503, Retry,
         "More work is waiting than the server accepts. Nothing was done.";
     TooManyConnections = "too_many_connections", 503, Retry,
-        "The server holds as many WebSocket connections as it may.";
+        "The server holds as many WebSocket connections as it may, or as many of one address.";
     Draining = "draining", 503, Reconnect,
         "The server is shutting down and takes no new work. Nothing was stored; come back in a moment.";
 }

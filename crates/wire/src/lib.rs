@@ -8,6 +8,9 @@ pub mod decode;
 pub mod document;
 pub mod error;
 pub mod frame;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 mod json;
 mod text;

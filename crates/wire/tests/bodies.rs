@@ -7,8 +7,8 @@ mod common;
 use std::sync::Arc;
 
 use bluetick_core::ports::{
-    ArchiveCounters, ArchiveStatus, ColdCount, EraseReport, MemberStatus, RestoreReport, RunReport, Stage,
-    Statuses, VerifyReport,
+    ArchiveCounters, ArchiveStatus, BackupReport, ColdCount, EraseReport, MemberStatus, RestoreReport,
+    RunReport, Stage, Statuses, VerifyReport,
 };
 use bluetick_core::{
     Conversation, ConversationId, ConversationView, InboxFilter, InboxPage, Member, Members, Page, PageFrom,
@@ -49,6 +49,13 @@ fn the_bytes_of_every_body_about_the_archive() {
     let verify = VerifyReport { checked: moved, problems: vec!["a segment is gone".into()], took };
     let restore = RestoreReport { segments: 3, messages: 2_950, took };
     let erase = EraseReport { conversations: 1, messages: 7, took, ..EraseReport::default() };
+    let backup = BackupReport {
+        place: "/backups/monday".into(),
+        messages: 9,
+        objects: 2,
+        took,
+        ..BackupReport::default()
+    };
     let status = ArchiveStatus { place: "directory /cold".into(), cold: moved, ..ArchiveStatus::default() };
     let counters = ArchiveCounters { paused: Some("it is full".into()), ..ArchiveCounters::default() };
     let failed =
@@ -58,6 +65,7 @@ fn the_bytes_of_every_body_about_the_archive() {
         job(JobKind::Verify, Some(Stage::Verifying), Some(verify.into())),
         job(JobKind::Restore, Some(Stage::Restoring), Some(restore.into())),
         job(JobKind::Erase, Some(Stage::Erasing), Some(erase.into())),
+        job(JobKind::Backup, Some(Stage::ReadingBack), Some(backup.into())),
         failed.clone(),
     ];
     let under_way = job(JobKind::Run, None, None);
@@ -129,12 +137,12 @@ fn the_bytes_of_every_http_body() {
 
 #[test]
 fn the_bytes_of_every_body_about_ticks_inbox_and_presence() {
-    let (bob, seen) = (user("bob"), Profile { last_seen_at: Some(NOW), hides_presence: false });
-    let hidden = Profile { hides_presence: true, ..seen };
+    let (bob, seen) = (user("bob"), Profile { last_seen_at: Some(NOW), ..Profile::default() });
+    let hidden = Profile { hides_presence: true, ..seen.clone() };
     let (entry, group) = (entry(), group_entry());
     let empty = bluetick_core::InboxEntry { last_message: None, ..entry.clone() };
     let inbox = InboxPage { next: Some(group.place()), entries: vec![entry.clone(), group] };
-    let there = |user| PresenceBody::new(user, true, seen);
+    let there = |user| PresenceBody::new(user, true, &seen);
     let statuses = Statuses {
         head: Seq::new(44),
         members: vec![
@@ -151,20 +159,20 @@ fn the_bytes_of_every_body_about_ticks_inbox_and_presence() {
         json(&StatusesBody::from(&statuses)),
         json(&StatusBody::Everybody(StatusesBody::from(&statuses))),
         json(&StatusBody::OneMessage(receipts)),
-        json(&PresencesBody { members: vec![PresenceBody::new(&bob, false, seen)] }),
-        json(&PresenceBody::new(&bob, true, hidden)),
-        json(&PresenceBody::new(&bob, false, hidden)),
-        json(&PresenceBody::new(&bob, false, Profile::default())),
-        json(&ProfileBody::new(&bob, Some("Bob"), seen)),
-        json(&ProfileBody::new(&bob, None, hidden)),
+        json(&PresencesBody { members: vec![PresenceBody::new(&bob, false, &seen)] }),
+        json(&PresenceBody::new(&bob, true, &hidden)),
+        json(&PresenceBody::new(&bob, false, &hidden)),
+        json(&PresenceBody::new(&bob, false, &Profile::default())),
+        json(&ProfileBody::new(&bob, Some("Bob"), &seen)),
+        json(&ProfileBody::new(&bob, None, &hidden)),
     ];
     snapshot("inbox_bodies.txt", &(bodies.join("\n") + "\n"));
 }
 
 #[test]
 fn somebody_who_hides_looks_the_same_whether_there_or_not() {
-    let hidden = Profile { last_seen_at: Some(NOW), hides_presence: true };
-    let shown = |online| json(&PresenceBody::new(&user("bob"), online, hidden));
+    let hidden = Profile { last_seen_at: Some(NOW), hides_presence: true, ..Profile::default() };
+    let shown = |online| json(&PresenceBody::new(&user("bob"), online, &hidden));
     assert_eq!(shown(true), shown(false));
 }
 

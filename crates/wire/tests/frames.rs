@@ -20,7 +20,8 @@ use proptest::prelude::*;
 
 #[test]
 fn the_bytes_of_every_server_frame() {
-    let (entry, seen) = (entry(), Profile { last_seen_at: Some(NOW), hides_presence: false });
+    let (entry, seen) = (entry(), Profile { last_seen_at: Some(NOW), ..Profile::default() });
+    let hidden = Profile { hides_presence: true, ..seen.clone() };
     let frames = [
         encode_welcome(&user("alice"), "s1", Epoch::FIRST, Timestamp::from_millis(1_767_225_600_000)),
         encode_caught_up().into(),
@@ -33,10 +34,10 @@ fn the_bytes_of_every_server_frame() {
         encode_status(direct(), &user("alice"), boundaries(44, 40), Some(4)),
         encode_receipts(ConversationId::group([9; 15]), boundaries(44, 12)),
         encode_typing(direct(), &user("bob")),
-        encode_presence(&user("bob"), true, seen),
-        encode_presence(&user("bob"), false, seen),
-        encode_presence(&user("bob"), true, Profile { hides_presence: true, ..seen }),
-        encode_conversation(&entry, Some(PresenceBody::new(&user("bob"), false, seen))),
+        encode_presence(&user("bob"), true, &seen),
+        encode_presence(&user("bob"), false, &seen),
+        encode_presence(&user("bob"), true, &hidden),
+        encode_conversation(&entry, Some(PresenceBody::new(&user("bob"), false, &seen))),
         encode_conversation(&group_entry(), None),
         encode_backlog(direct(), Seq::new(1_000), Seq::new(250_000)),
         encode_pong().into(),

@@ -93,6 +93,11 @@ export async function logIn(url: string, { userId: user_id, password }: Credenti
   return sessionOf(await request<TokenBody>(call, `${baseOf(url)}/v1/login`, "POST", { user_id, password }));
 }
 
+/** Makes the token void, and with `everywhere` all others of the user that were issued until now. */
+export async function logOut(url: string, token: string, { everywhere = false } = {}, call: Fetch = fetch): Promise<void> {
+  await request(call, `${baseOf(url)}/v1/logout`, "POST", { everywhere }, token);
+}
+
 /** What a server offers to people it does not know yet. */
 export interface ServerOffer {
   readonly version: string;

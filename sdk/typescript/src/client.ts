@@ -1,6 +1,6 @@
 // The entry of the library: makes the parts, hands each what it needs, and gives every frame to the part it is for.
 
-import { Api, baseOf } from "./api.ts";
+import { Api, baseOf, logOut } from "./api.ts";
 import { CLOSE } from "./backoff.ts";
 import { Cache } from "./cache.ts";
 import { Changes, Events } from "./changes.ts";
@@ -58,6 +58,7 @@ export class BluetickClient {
   #me: Profile | undefined;
   #isProfileFresh = false;
   #phase: "new" | "started" | "stopped" = "new";
+  #tellLoggedOut: (options: { readonly everywhere?: boolean }) => Promise<void>;
 
   constructor(options: ClientOptions) {
     const { url, userId, storage = memoryStorage(), deviceId, random = Math.random, now = Date.now } = options;
@@ -67,6 +68,7 @@ export class BluetickClient {
     this.userId = userId;
     const scope = `${userId} at ${baseOf(url)}`;
     const tokens = new TokenKeeper(options.token, () => this.#loggedOut());
+    this.#tellLoggedOut = async (given) => logOut(url, await tokens.current(), given, call);
     const onTrouble = (text: string) => this.#events.emit("trouble", text);
     const onGone = (id: string) => this.#gone(id);
     const isOnline = () => this.#connection.isOnline;
@@ -182,6 +184,18 @@ export class BluetickClient {
   async forget(): Promise<void> {
     this.#tabs.tell({ type: "forgotten" });
     await this.#erase();
+  }
+
+  /**
+   * Forgets, and tells the server that the token is void; with `everywhere`, all tokens of the user. Rejects where the
+   * server did not hear it: everything here is forgotten all the same, and the token ends by itself when it expires.
+   */
+  async logOut(options: { readonly everywhere?: boolean } = {}): Promise<void> {
+    // Nobody is to be told that the connection ended, since that is what was asked for.
+    this.#connection.stop();
+    const told = this.#tellLoggedOut(options);
+    await Promise.all([told.catch(() => undefined), this.forget()]);
+    await told;
   }
 
   async #erase(): Promise<void> {

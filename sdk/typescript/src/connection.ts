@@ -188,7 +188,7 @@ export class Connection {
     if (lasted) this.#attempt = 0;
     this.#drop();
     this.#handlers.onLost(code);
-    if (code === CLOSE.UNAUTHENTICATED || code === CLOSE.TOKEN_EXPIRED) {
+    if (code === CLOSE.UNAUTHENTICATED || code === CLOSE.TOKEN_REVOKED || code === CLOSE.TOKEN_EXPIRED) {
       void this.#logInAgain(code);
       return;
     }

@@ -41,6 +41,33 @@ export type ArchiveRunRequest = {
   partial?: boolean | null;
 };
 
+/** What a backup holds. */
+export type BackupReportBody = {
+  accounts: number;
+  /** Of these, those whose content lies in the archive, which is not copied. */
+  archived_messages: number;
+  bytes: number;
+  conversations: number;
+  /** Rows that were damaged before they were copied; `bluetick check` names them. */
+  damaged_rows: number;
+  messages: number;
+  /** Parts, the manifest included. */
+  objects: number;
+  /** Where it is. */
+  place: string;
+  took_ms: number;
+  /** Whether the keys that the server made for itself are in it. */
+  with_keys: boolean;
+};
+
+/** Where a backup goes. */
+export type BackupRequest = {
+  /** Whether the keys that the server made for itself go along; into a directory and not into a bucket where nothing is said. */
+  keys?: boolean | null;
+  /** A directory on the server's machine, by its whole path, or `s3://bucket/prefix`. Nothing may be there yet. */
+  to: string;
+};
+
 /** The two boundaries a tick is drawn from: everything up to here was delivered, and up to there read. */
 export type BoundariesBody = {
   last_delivered_seq: number;
@@ -187,7 +214,7 @@ export type JobBody = {
   total: number;
 };
 
-export type JobKind = "run" | "verify" | "restore" | "erase";
+export type JobKind = "run" | "verify" | "restore" | "erase" | "backup";
 
 export type KindBody = "direct" | "group";
 
@@ -207,6 +234,12 @@ export type LoginRequest = {
   password: string;
   /** 1 to 128 bytes of UTF-8, without spaces or control characters. */
   user_id: string;
+};
+
+/** How far to log out. */
+export type LogoutRequest = {
+  /** All tokens of the user, and not only the one of this call. */
+  everywhere?: boolean;
 };
 
 /**
@@ -398,7 +431,7 @@ export type ReceiptsBody = {
 };
 
 /** What a job did, each kind in its own words. */
-export type ReportBody = RunReportBody | VerifyReportBody | EraseReportBody | RestoreReportBody;
+export type ReportBody = BackupReportBody | RunReportBody | VerifyReportBody | EraseReportBody | RestoreReportBody;
 
 export type RestoreReportBody = {
   messages: number;
@@ -485,9 +518,10 @@ export type SignupRequest = {
 
 /**
  * What is counted in each stage: conversations while moving and erasing, objects while sweeping, bytes of tables
- * while compacting, segments while verifying and restoring.
+ * while compacting and copying, segments while verifying and restoring, parts of a backup while reading back, rows while
+ * checking.
  */
-export type StageBody = "moving" | "sweeping" | "compacting" | "verifying" | "restoring" | "erasing";
+export type StageBody = "moving" | "sweeping" | "compacting" | "verifying" | "restoring" | "erasing" | "copying" | "reading_back" | "checking";
 
 /** How far everybody has come; asked with `seq`, how many have that message. */
 export type StatusBody = StatusesBody | ReceiptsBody;
@@ -745,6 +779,7 @@ export type ErrorCode =
   | "unknown_type"
   | "unauthenticated"
   | "token_expired"
+  | "token_revoked"
   | "invalid_credentials"
   | "signup_disabled"
   | "login_disabled"
@@ -769,6 +804,7 @@ export type ErrorCode =
   | "rate_limited"
   | "internal"
   | "store_unavailable"
+  | "audit_unavailable"
   | "archive_unavailable"
   | "overloaded"
   | "too_many_connections"
@@ -781,6 +817,7 @@ export const RETRY_CODES: readonly string[] = [
   "rate_limited",
   "internal",
   "store_unavailable",
+  "audit_unavailable",
   "archive_unavailable",
   "overloaded",
   "too_many_connections",

@@ -1,6 +1,6 @@
 // What applications import. For Node there is also `@bluetick/client/node`, which adds a WebSocket and a storage in files.
 
-export { logIn, serverOffer, signUp } from "./api.ts";
+export { logIn, logOut, serverOffer, signUp } from "./api.ts";
 export type { Credentials, ServerOffer } from "./api.ts";
 export { BluetickClient } from "./client.ts";
 export { Conversation } from "./conversation.ts";

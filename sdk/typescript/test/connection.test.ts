@@ -299,3 +299,51 @@ test("nothing is sent before it is stored; what is written in one turn is stored
   await settled();
   assert.equal(sends(), 50);
 });
+
+test("a revoked token is the end, as an expired one is", async (t) => {
+  let loggedOut = 0;
+  const client = await started(t, { token: "the only one" });
+  client.on("loggedOut", () => (loggedOut += 1));
+  FakeSocket.last.welcome();
+  FakeSocket.last.end(4402);
+  await settled();
+  assert.equal(loggedOut, 1);
+  mock.timers.tick(100_000);
+  assert.equal(FakeSocket.made.length, 1);
+});
+
+test("who logs out tells the server, with the token, and is not told to log in again", async (t) => {
+  let loggedOut = 0;
+  const calls: unknown[] = [];
+  const answer = async (url: unknown, options?: RequestInit): Promise<Response> => {
+    calls.push([String(url).replace(/^.*\/v1\//, ""), options?.method, new Headers(options?.headers).get("authorization"), options?.body]);
+    return new Response(null, { status: 204 });
+  };
+  const client = await started(t, { token: "mine", fetch: answer as typeof fetch });
+  client.on("loggedOut", () => (loggedOut += 1));
+  FakeSocket.last.welcome();
+  await settled();
+  calls.length = 0;
+  await client.logOut({ everywhere: true });
+  assert.deepEqual(calls, [["logout", "POST", "Bearer mine", '{"everywhere":true}']]);
+  assert.equal(loggedOut, 0);
+});
+
+test("a server that does not hear of it is told of, and everything is forgotten all the same", async (t) => {
+  const nowhere = async (): Promise<Response> => {
+    throw new TypeError("no network");
+  };
+  const stored = memoryStorage();
+  let cleared = 0;
+  const storage: Storage = {
+    read: (...asked) => stored.read(...asked),
+    write: (...given) => stored.write(...given),
+    clear: (scope) => ((cleared += 1), stored.clear(scope)),
+    close: () => stored.close(),
+  };
+  const client = await started(t, { token: "mine", fetch: nowhere as typeof fetch, storage });
+  await assert.rejects(client.logOut(), { code: "network" });
+  assert.equal(cleared, 1);
+  mock.timers.tick(100_000);
+  assert.equal(FakeSocket.made.length, 1, "and nobody connects again");
+});

@@ -11,6 +11,8 @@ import { Sidebar } from "./Sidebar.tsx";
 type OpenDialog = "group" | "settings" | "help" | null;
 
 const TITLE_PAUSE_MS = 300;
+/** Nobody waits longer for a server that should hear of it. */
+const LOG_OUT_MS = 3_000;
 /** A shorter list is whole, or about to be. */
 const LIST_PAGE = 50;
 
@@ -48,8 +50,10 @@ export function Shell(props: { session: Session; onEnd(note: string): void }) {
   });
 
   async function logOut(): Promise<void> {
-    // Whoever comes next to this browser finds nothing to read.
-    await chat.client.forget();
+    // Whoever comes next to this browser finds nothing to read. A server that cannot be reached hears nothing, and the
+    // token is gone from here all the same.
+    const told = chat.client.logOut().catch(() => undefined);
+    await Promise.race([told, new Promise((done) => setTimeout(done, LOG_OUT_MS))]);
     props.onEnd("");
   }
 

@@ -1,6 +1,6 @@
 //! What stands inside a token, and whether it holds at a given moment. Signatures were checked before.
 
-use bluetick_core::{Timestamp, UserId};
+use bluetick_core::{Timestamp, TokenFacts, TokenPrint, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{Claims, TokenError, Tokens};
@@ -17,6 +17,9 @@ pub struct SignedClaims {
     iss: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     aud: Option<Audience>,
+    /// So that no two tokens are the same, and one can be revoked without the other.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    jti: Option<String>,
 }
 
 /// Seconds since the Unix epoch, whole or with a fraction (RFC 7519, section 2).
@@ -56,18 +59,24 @@ impl Audience {
 }
 
 impl SignedClaims {
-    pub fn minted(tokens: &Tokens, user: &UserId, now: Timestamp, expires_at: Timestamp) -> SignedClaims {
+    pub fn minted(
+        tokens: &Tokens,
+        user: &UserId,
+        issued_at: Timestamp,
+        expires_at: Timestamp,
+    ) -> SignedClaims {
         SignedClaims {
             sub: user.as_str().into(),
             exp: NumericDate::from_timestamp(expires_at),
             nbf: None,
-            iat: Some(NumericDate::from_timestamp(now)),
+            iat: Some(NumericDate::from_timestamp(issued_at)),
             iss: tokens.issuer.clone(),
             aud: tokens.audience.clone().map(Audience::One),
+            jti: Some(tokens.serial.next()),
         }
     }
 
-    pub fn check(self, tokens: &Tokens, now: Timestamp) -> Result<Proven, TokenError> {
+    pub fn check(self, print: TokenPrint, tokens: &Tokens, now: Timestamp) -> Result<Proven, TokenError> {
         let expires_at = self.exp.timestamp().plus_millis(tokens.leeway_ms);
         let not_before = self.nbf.map(|not_before| not_before.timestamp().plus_millis(-tokens.leeway_ms));
         let valid = Validity { not_before, expires_at };
@@ -81,7 +90,8 @@ impl SignedClaims {
             return Err(TokenError::WrongAudience);
         }
         let user = self.sub.parse().map_err(|_| TokenError::BadSubject)?;
-        Ok(Proven { user, valid })
+        let issued_at = self.iat.map_or(Timestamp::from_millis(0), NumericDate::timestamp);
+        Ok(Proven { user, valid, issued_at, print })
     }
 }
 
@@ -90,12 +100,15 @@ impl SignedClaims {
 pub struct Proven {
     pub user: UserId,
     pub valid: Validity,
+    pub issued_at: Timestamp,
+    pub print: TokenPrint,
 }
 
 impl Proven {
     pub fn at(self, now: Timestamp) -> Result<Claims, TokenError> {
         self.valid.check(now)?;
-        Ok(Claims { user: self.user, expires_at: self.valid.expires_at })
+        let Proven { user, valid: Validity { expires_at, .. }, issued_at, print } = self;
+        Ok(Claims { user, token: TokenFacts { print, issued_at, expires_at } })
     }
 }
 

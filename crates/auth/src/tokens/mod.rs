@@ -8,6 +8,7 @@ mod claims;
 mod crypto;
 mod keys;
 mod public_key;
+mod serial;
 mod verified;
 
 use std::fmt;
@@ -17,13 +18,14 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bluetick_core::ports::Random;
-use bluetick_core::{Timestamp, UserId};
+use bluetick_core::{Timestamp, TokenFacts, TokenPrint, UserId};
 use jsonwebtoken::dangerous::insecure_decode_claims;
 use jsonwebtoken::{Header, decode_header};
 use thiserror::Error;
 
 use self::claims::SignedClaims;
 use self::keys::KeyRing;
+use self::serial::Serial;
 use self::verified::Verified;
 use crate::{AuthSettings, AuthSetupError};
 
@@ -31,8 +33,15 @@ use crate::{AuthSettings, AuthSetupError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     pub user: UserId,
-    /// From this moment on the token is refused; the allowance for a foreign clock is part of it.
-    pub expires_at: Timestamp,
+    /// What it is known by, when it was issued, and from when on it is refused, which has the allowance for a foreign
+    /// clock in it. Whether it was revoked meanwhile is for whoever keeps that to say.
+    pub token: TokenFacts,
+}
+
+impl Claims {
+    pub fn expires_at(&self) -> Timestamp {
+        self.token.expires_at
+    }
 }
 
 #[derive(Clone)]
@@ -104,6 +113,7 @@ pub struct Tokens {
     leeway_ms: i64,
     login_ttl: Duration,
     max_ttl: Duration,
+    serial: Serial,
 }
 
 /// Longer ones are refused unread. The largest identity providers stay well below.
@@ -127,6 +137,7 @@ impl Tokens {
             leeway_ms: i64::try_from(settings.leeway_seconds).expect("bounded above") * 1000,
             login_ttl: Duration::from_secs(settings.token_ttl_seconds),
             max_ttl: Duration::from_secs(settings.max_token_ttl_seconds),
+            serial: Serial::new(random),
         })
     }
 
@@ -149,13 +160,17 @@ impl Tokens {
         if header.crit.is_some() {
             return Err(TokenError::Malformed);
         }
-        let claims = self.check_signature(token, &header)?;
-        let proven = claims.check(self, now)?;
+        let (claims, print) = self.check_signature(token, &header)?;
+        let proven = claims.check(print, self, now)?;
         self.verified.keep(token, proven.clone());
         proven.at(now)
     }
 
-    fn check_signature(&self, token: &str, header: &Header) -> Result<SignedClaims, TokenError> {
+    fn check_signature(
+        &self,
+        token: &str,
+        header: &Header,
+    ) -> Result<(SignedClaims, TokenPrint), TokenError> {
         let mut candidates = self.keys.candidates(header).peekable();
         if candidates.peek().is_none() {
             return Err(TokenError::UnknownKey);
@@ -166,11 +181,23 @@ impl Tokens {
             return Err(TokenError::BadSignature);
         }
         // What makes it insecure is to skip what was done above.
-        insecure_decode_claims(token).map_err(|_| TokenError::Malformed)
+        let claims = insecure_decode_claims(token).map_err(|_| TokenError::Malformed)?;
+        Ok((claims, print(message)))
     }
 
     /// Signs a token with the operator's secret or with our own key.
     pub fn mint(&self, user: &UserId, ttl: Duration, now: Timestamp) -> Result<MintedToken, CannotMint> {
+        self.mint_as_issued(user, ttl, now, now)
+    }
+
+    /// The same; `issued_at` may be a moment later than now, above all that was revoked.
+    pub fn mint_as_issued(
+        &self,
+        user: &UserId,
+        ttl: Duration,
+        now: Timestamp,
+        issued_at: Timestamp,
+    ) -> Result<MintedToken, CannotMint> {
         let signing = self.keys.signing().ok_or(CannotMint::VerifyOnly)?;
         if ttl < Duration::from_secs(1) {
             return Err(CannotMint::TtlTooShort);
@@ -179,7 +206,7 @@ impl Tokens {
             return Err(CannotMint::TtlTooLong { max: self.max_ttl });
         }
         let expires_at = now.plus_millis(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
-        let claims = SignedClaims::minted(self, user, now, expires_at);
+        let claims = SignedClaims::minted(self, user, issued_at, expires_at);
         let token = jsonwebtoken::encode(&Header::new(keys::SIGNING_ALGORITHM), &claims, signing)
             .expect("the key is of the header's algorithm and the claims are plain JSON");
         Ok(MintedToken { token, expires_at })
@@ -200,6 +227,13 @@ impl Tokens {
     pub fn max_ttl(&self) -> Duration {
         self.max_ttl
     }
+}
+
+/// Of what was signed, and not of the signature: the same claims may be signed in several ways, and are void in all of them.
+fn print(message: &str) -> TokenPrint {
+    let digest = ring::digest::digest(&ring::digest::SHA256, message.as_bytes());
+    let half = digest.as_ref().first_chunk().expect("it has 32 bytes");
+    TokenPrint::from_bytes(*half)
 }
 
 fn check_bounds(settings: &AuthSettings) -> Result<(), AuthSetupError> {

@@ -94,14 +94,15 @@ impl fmt::Debug for Verified {
 
 #[cfg(test)]
 mod tests {
-    use bluetick_core::Timestamp;
+    use bluetick_core::{Timestamp, TokenPrint};
 
     use super::super::claims::Validity;
     use super::*;
 
     fn proven() -> Proven {
         let valid = Validity { not_before: None, expires_at: Timestamp::from_millis(1) };
-        Proven { user: "alice".parse().unwrap(), valid }
+        let (issued_at, print) = (Timestamp::from_millis(0), TokenPrint::default());
+        Proven { user: "alice".parse().unwrap(), valid, issued_at, print }
     }
 
     /// Tokens and bytes of text that are kept, and whether the counts are true.

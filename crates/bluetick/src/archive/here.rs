@@ -80,12 +80,15 @@ async fn run(
         Task::Erase(request) => {
             archive.erase(request.erase().map_err(Failure::usage)?, progress).await.map(Into::into)
         }
+        Task::Backup(request) => {
+            archive.backup(request.backup().map_err(Failure::usage)?, progress).await.map(Into::into)
+        }
     })
 }
 
 fn failure(error: ArchiveError) -> Failure {
     match error {
-        ArchiveError::Off => Failure::usage(error),
+        ArchiveError::Off | ArchiveError::Refused(_) => Failure::usage(error),
         ArchiveError::Stopped => {
             Failure::failed("stopped; what was done so far stays, and the same command goes on from there")
         }

@@ -117,6 +117,9 @@ fn words(stage: StageBody) -> (&'static str, &'static str) {
         StageBody::Verifying => ("reading segments", "segments"),
         StageBody::Restoring => ("bringing back", "segments"),
         StageBody::Erasing => ("erasing", "conversations"),
+        StageBody::Copying => ("copying", ""),
+        StageBody::ReadingBack => ("reading back", "parts"),
+        StageBody::Checking => ("looking through", "rows"),
     }
 }
 

@@ -7,12 +7,16 @@ mod meter;
 mod running;
 mod table;
 
-use bluetick_wire::http::{ArchiveBody, ArchiveRunRequest, ErasureRequest, ReportBody, RestoreRequest};
+use bluetick_server::audit::{Act, Subject};
+use bluetick_wire::http::{
+    ArchiveBody, ArchiveRunRequest, BackupRequest, ErasureRequest, ReportBody, RestoreRequest,
+};
 
 use self::here::StoreDesk;
 pub use self::meter::Meter;
 use self::running::ServerDesk;
 pub use self::table::{reported, status};
+use crate::audit::audited;
 use crate::failure::Failure;
 use crate::settings::{Engine, Settings};
 use crate::store::CannotOpen;
@@ -23,10 +27,31 @@ pub enum Task {
     Verify,
     Restore(RestoreRequest),
     Erase(ErasureRequest),
+    Backup(BackupRequest),
+}
+
+impl Task {
+    /// What is written down about it. What means nothing is refused later, and is about nobody.
+    fn audited_as(&self) -> (Act, Option<Subject>) {
+        match self {
+            Task::Run(request) => {
+                let only = request.run().ok().and_then(|run| run.only);
+                (Act::ArchiveRun, only.map(Subject::conversation))
+            }
+            Task::Verify => (Act::ArchiveVerify, None),
+            Task::Restore(request) => {
+                let conversation = request.conversation().ok().flatten();
+                (Act::ArchiveRestore, conversation.map(Subject::conversation))
+            }
+            Task::Erase(request) => (Act::Erase, request.erase().ok().map(|erase| erase.scope.into())),
+            Task::Backup(_) => (Act::Backup, None),
+        }
+    }
 }
 
 pub enum Desk {
-    Store(StoreDesk),
+    /// With the settings, which say where what is done is written down.
+    Store(StoreDesk, Box<Settings>),
     Server(ServerDesk),
 }
 
@@ -38,7 +63,7 @@ impl Desk {
             return Err(Failure::usage(format!("there is no data directory {}", data_dir.display())));
         }
         match StoreDesk::open(settings) {
-            Ok(desk) => Ok(Desk::Store(desk)),
+            Ok(desk) => Ok(Desk::Store(desk, Box::new(settings.clone()))),
             Err(CannotOpen::InUse { address: Some(address), .. }) => {
                 ServerDesk::open(settings, address).map(Desk::Server)
             }
@@ -48,7 +73,7 @@ impl Desk {
 
     pub fn status(&self) -> Result<ArchiveBody, Failure> {
         match self {
-            Desk::Store(desk) => desk.status(),
+            Desk::Store(desk, _) => desk.status(),
             Desk::Server(desk) => desk.status(),
         }
     }
@@ -56,14 +81,17 @@ impl Desk {
     /// Does it and waits for its end, or until the person at the keyboard has enough.
     pub fn carry_out(&self, task: &Task, meter: Meter) -> Result<ReportBody, Failure> {
         match self {
-            Desk::Store(desk) => desk.carry_out(task, meter),
+            Desk::Store(desk, settings) => {
+                let (act, subject) = task.audited_as();
+                audited(settings, act, subject, || desk.carry_out(task, meter))
+            }
             Desk::Server(desk) => desk.carry_out(task, &meter),
         }
     }
 
     /// Lets go of the store; what was done is durable before.
     pub fn close(self) {
-        if let Desk::Store(desk) = self {
+        if let Desk::Store(desk, _) = self {
             desk.close();
         }
     }

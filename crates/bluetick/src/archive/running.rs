@@ -68,6 +68,7 @@ impl ServerDesk {
             Task::Verify => ("/v1/archive/verify", json!({})),
             Task::Restore(request) => ("/v1/archive/restore", said(request)),
             Task::Erase(request) => ("/v1/erasures", said(request)),
+            Task::Backup(request) => ("/v1/backups", said(request)),
         };
         let answer = self.server.call("POST", path, Some(&body))?;
         match (answer.status, answer.body["error"]["code"].as_str()) {
@@ -77,6 +78,9 @@ impl ServerDesk {
             )),
             (_, Some("archive_off")) => {
                 Err(Failure::usage(format!("in the running server, {}", reason(&answer))))
+            }
+            (_, Some("invalid_request")) if matches!(task, Task::Backup(_)) => {
+                Err(Failure::usage(reason(&answer)))
             }
             (_, Some("conversation_not_found")) => Err(Failure::failed(reason(&answer))),
             _ => Err(refused(&answer)),

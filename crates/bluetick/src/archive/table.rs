@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bluetick_core::Timestamp;
 use bluetick_wire::http::{
-    ArchiveBody, ColdBody, EraseReportBody, ErasureRequest, JobBody, JobKind, ReportBody, RestoreReportBody,
-    RunReportBody, StageBody, VerifyReportBody,
+    ArchiveBody, BackupReportBody, ColdBody, EraseReportBody, ErasureRequest, JobBody, JobKind, ReportBody,
+    RestoreReportBody, RunReportBody, StageBody, VerifyReportBody,
 };
 
 use super::Task;
@@ -80,6 +80,7 @@ fn kind(kind: JobKind) -> &'static str {
         JobKind::Verify => "verify",
         JobKind::Restore => "restore",
         JobKind::Erase => "erase",
+        JobKind::Backup => "backup",
     }
 }
 
@@ -87,7 +88,8 @@ fn under_way(job: &JobBody) -> String {
     let kind = kind(job.kind);
     let since = utc(Timestamp::from_millis(job.started_at));
     let Some(stage) = job.stage else { return format!("{kind}, since {since}") };
-    let amount = |number| if stage == StageBody::Compacting { size(number) } else { count(number) };
+    let in_bytes = matches!(stage, StageBody::Compacting | StageBody::Copying);
+    let amount = |number| if in_bytes { size(number) } else { count(number) };
     let stage = format!("{stage:?}").to_lowercase();
     format!("{kind}, {stage}: {} of {}, since {since}", amount(job.done), amount(job.total.max(job.done)))
 }
@@ -111,6 +113,7 @@ pub fn reported(task: &Task, report: &ReportBody) -> String {
         ReportBody::Verify(report) => verify(report),
         ReportBody::Restore(report) => restore(report),
         ReportBody::Erase(report) => erase(task, report),
+        ReportBody::Backup(report) => backup(report),
     }
 }
 
@@ -176,6 +179,29 @@ fn restore(report: &RestoreReportBody) -> String {
         segments => format!("{messages} from {}", counted(segments, "segment")),
     };
     table.line("Brought back", back);
+    table.line("Took", took(report.took_ms));
+    table.0
+}
+
+fn backup(report: &BackupReportBody) -> String {
+    let mut table = Table::default();
+    table.line("Backup", &report.place);
+    let messages = counted(report.messages, "message");
+    let conversations = counted(report.conversations, "conversation");
+    let accounts = counted(report.accounts, "account");
+    table.line("In it", format!("{messages} in {conversations}, {accounts}"));
+    if report.archived_messages > 0 {
+        let archived = counted(report.archived_messages, "message");
+        table.line("Not in it", format!("the content of {archived} in the archive, which is not copied"));
+    }
+    let keys = match report.with_keys {
+        true => "in it: keep it where you keep secrets",
+        false => {
+            "not in it: keep token.key and admin.key elsewhere, or tokens given so far are worth nothing"
+        }
+    };
+    table.line("Keys", keys);
+    table.line("Size", format!("{} in {}, read back", size(report.bytes), counted(report.objects, "object")));
     table.line("Took", took(report.took_ms));
     table.0
 }

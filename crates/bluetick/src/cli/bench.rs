@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bluetick_bench::attack::Attack;
 use clap::{Args, Subcommand};
 
 #[derive(Args, Debug)]
@@ -50,6 +51,9 @@ pub enum BenchCommand {
     Idle(BenchIdleArgs),
     /// A server of its own, and old messages that move to an archive in a directory: pages before and after, bytes, pace
     Archive(BenchArchiveArgs),
+    /// A server of its own, and honest people whose acks are timed while somebody attacks it in one way after the other
+    #[command(after_help = ATTACK_HELP)]
+    Attack(BenchAttackArgs),
 }
 
 /// Where a run writes.
@@ -117,6 +121,19 @@ that does not stay until the end makes the run fail.
 Examples:
   bluetick bench idle --connections 50000
   bluetick bench idle --connections 500000 --hold 60";
+
+const ATTACK_HELP: &str = "\
+Honest pairs send at an even rate, undisturbed for some seconds and then under one attack for as long,
+and so on for each attack, in several rounds of which the middle one counts. Latency counts from the moment a message was due. The server has its usual
+limits. Attackers run on one thread of the lowest priority and at bounded rates, which are shown: they
+share this machine's processors with the server, which they would not do elsewhere.
+
+Attacks: slow_loris, never_reading, one_byte_frames, giant_frames, reconnect_storm, log_in_flood,
+connections_of_one_user, ping_flood, guessed_ids, bad_tokens
+
+Examples:
+  bluetick bench attack
+  bluetick bench attack --attack log_in_flood --attack bad_tokens --seconds 20";
 
 const STORE_HELP: &str = "\
 Each send is a whole one: membership, duplicate check, order, one synced batch, inbox rows, checkpoints.
@@ -189,6 +206,30 @@ pub struct BenchArchiveArgs {
     /// How long each measurement takes
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub seconds: u64,
+    #[command(flatten)]
+    pub scratch: ScratchArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct BenchAttackArgs {
+    /// How many honest pairs
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub pairs: u32,
+    /// How many messages a second all honest pairs send together
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub rate: u64,
+    /// How long each attack is measured, and each quiet time before one
+    #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub seconds: u64,
+    /// How often every attack is made; the median of the rounds is shown
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub rounds: u64,
+    /// How many connections slow-loris and the user with too many of them try to hold
+    #[arg(long, value_name = "COUNT", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub connections: u32,
+    /// Only this attack; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub attack: Vec<Attack>,
     #[command(flatten)]
     pub scratch: ScratchArgs,
 }

@@ -7,7 +7,7 @@ use super::Places;
 #[derive(Args, Debug)]
 #[command(after_help = HEALTH_HELP)]
 pub struct HealthArgs {
-    /// The server, http://HOST:PORT [default: server.listen in the settings]
+    /// The server, http://HOST:PORT or https://HOST:PORT [default: server.listen in the settings]
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     #[command(flatten)]
@@ -18,6 +18,9 @@ const HEALTH_HELP: &str = "\
 Asks /readyz. Exit code 0: it takes work. 1: it does not (it starts, drains, or its store refuses
 writes), or nobody answers within 5 seconds; standard error says which. For the health checks of
 containers, which have no other program to ask with.
+
+Where the settings have server.tls, the server must show the certificate that is in the file. With an
+https address it must be one that this machine believes; SSL_CERT_FILE may name other roots.
 
 Examples:
   bluetick health

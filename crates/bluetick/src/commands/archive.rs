@@ -44,6 +44,10 @@ pub fn carry_out(task: &Task, places: &Places, output: OutputArgs) -> Result<(),
             "the archive is not as it should be: {}",
             counted(report.problem_count, "problem")
         ))),
+        ReportBody::Backup(report) if report.damaged_rows > 0 => Err(Failure::failed(format!(
+            "the backup is whole, but {} of the store were damaged before; `bluetick check` names them",
+            counted(report.damaged_rows, "row")
+        ))),
         _ => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bluetick_bench::archive::{self, ArchiveBench};
+use bluetick_bench::attack::{self, Attack, AttackBench};
 use bluetick_bench::group::{self, GroupBench};
 use bluetick_bench::history::{self, HistoryBench};
 use bluetick_bench::idle::{self, IdleBench};
@@ -14,8 +15,9 @@ use bluetick_bench::{BenchError, Ground, Load, Stored};
 use bluetick_store_embedded::StoreSettings;
 
 use crate::cli::{
-    BenchArchiveArgs, BenchArgs, BenchCommand, BenchGroupArgs, BenchHistoryArgs, BenchIdleArgs,
-    BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs, RateArgs, ScratchArgs, StoredArgs,
+    BenchArchiveArgs, BenchArgs, BenchAttackArgs, BenchCommand, BenchGroupArgs, BenchHistoryArgs,
+    BenchIdleArgs, BenchInboxArgs, BenchPairsArgs, BenchReconnectArgs, BenchStoreArgs, RateArgs, ScratchArgs,
+    StoredArgs,
 };
 use crate::failure::Failure;
 use crate::output;
@@ -30,6 +32,7 @@ pub fn run(arguments: &BenchArgs) -> Result<(), Failure> {
         BenchCommand::History(arguments) => history::run(history_bench(arguments)?),
         BenchCommand::Idle(arguments) => idle::run(idle_bench(arguments)?),
         BenchCommand::Archive(arguments) => archive::run(archive_bench(arguments)?),
+        BenchCommand::Attack(arguments) => attack::run(attack_bench(arguments)?),
     };
     let report = outcome.map_err(|error| match error {
         BenchError::NotEmpty(_) | BenchError::OtherStore { .. } => Failure::usage(error),
@@ -133,6 +136,20 @@ fn archive_bench(arguments: &BenchArchiveArgs) -> Result<ArchiveBench, Failure> 
         messages: arguments.messages as usize,
         readers: arguments.readers as usize,
         seconds: arguments.seconds,
+    })
+}
+
+fn attack_bench(arguments: &BenchAttackArgs) -> Result<AttackBench, Failure> {
+    let attacks = if arguments.attack.is_empty() { Attack::ALL } else { &arguments.attack };
+    Ok(AttackBench {
+        directory: arguments.scratch.dir.clone(),
+        binary: this_program()?,
+        pairs: arguments.pairs as usize,
+        rate: arguments.rate,
+        seconds: arguments.seconds,
+        rounds: arguments.rounds,
+        connections: arguments.connections as usize,
+        attacks: attacks.to_vec(),
     })
 }
 

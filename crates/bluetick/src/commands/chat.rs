@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use bluetick_client::wire::bodies::Session;
 use bluetick_client::{
     ApiError, Client, ClientSettings, FileStorage, FixedToken, Server, ServerUrl, StartError, log_in,
-    sign_up, who_is,
+    log_out, sign_up, who_is,
 };
 use bluetick_core::UserId;
 use bluetick_core::time::{Clock, SystemClock};
@@ -35,18 +35,13 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
     let known = last.filter(|(last_url, _)| *last_url == url).map(|(_, user)| user);
     let user = arguments.user.clone().or(known);
     if arguments.log_out {
-        return log_out(&home, &url, user);
+        return forget(arguments, &home, &url, user);
     }
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage("chat needs a terminal; standard input or output is something else"));
     }
-    let server = Server::new(url.clone()).map_err(Failure::failed)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(Failure::failed)?;
-    runtime.block_on(async {
+    let server = server(arguments, &url)?;
+    runtime()?.block_on(async {
         let identity = identify(arguments, &home, &server, user).await?;
         let directory = home.of(&url, &identity.user);
         let storage = FileStorage::open(&directory).map_err(Failure::failed)?;
@@ -73,14 +68,39 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
     })
 }
 
-fn log_out(home: &Home, url: &ServerUrl, user: Option<UserId>) -> Result<(), Failure> {
+/// The server, and by which certificates it is believed where it speaks TLS.
+fn server(arguments: &ChatArgs, url: &ServerUrl) -> Result<Server, Failure> {
+    let Some(file) = &arguments.ca_file else {
+        return Server::new(url.clone()).map_err(Failure::failed);
+    };
+    let unusable = |error| Failure::usage(format!("cannot use --ca-file {}: {error}", file.display()));
+    let roots = fs::read(file).map_err(unusable)?;
+    Server::trusting(url.clone(), &roots).map_err(unusable)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().map_err(Failure::failed)
+}
+
+/// Logs out: the server makes the token void that was kept, and nothing is kept any more.
+fn forget(arguments: &ChatArgs, home: &Home, url: &ServerUrl, user: Option<UserId>) -> Result<(), Failure> {
     let user = user.ok_or_else(|| Failure::usage("nobody is logged in here; --user says who to forget"))?;
     let directory = home.of(url, &user);
     // Nobody may be using it.
     let storage = FileStorage::open(&directory).map_err(Failure::failed)?;
+    let server = server(arguments, url)?;
+    let told = match kept_token(&directory) {
+        Some(token) => runtime()?.block_on(log_out(&server, &token, false)),
+        None => Ok(()),
+    };
     fs::remove_dir_all(&directory).map_err(Failure::failed)?;
     drop(storage);
     eprintln!("bluetick: forgot {user} at {url}");
+    // Any other refusal means that the token was void already.
+    if let Err(ApiError::Unreachable(reason)) = told {
+        eprintln!("bluetick: the server did not hear of it, so the token is good until it expires: {reason}");
+    }
     Ok(())
 }
 

@@ -3,19 +3,27 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+
 use crate::cli::HealthArgs;
 use crate::failure::Failure;
-use crate::running::Client;
+use crate::running::{Client, trust};
 use crate::settings::{Inputs, Loaded};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
-    let server = match &arguments.url {
-        Some(url) => authority(url)?.to_owned(),
-        None => Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings.server.listen,
+    let client = match &arguments.url {
+        Some(url) => client_of(url)?,
+        None => {
+            let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
+            let client = Client::without_key(address(&settings.server.listen, 80)?, TIMEOUT);
+            match &settings.server.tls.certificate_file {
+                Some(file) => client.with_tls(trust::shown_in(file)?, None),
+                None => client,
+            }
+        }
     };
-    let client = Client::without_key(address(&server)?, TIMEOUT);
     let answer = client
         .call("GET", "/readyz", None)
         .map_err(|error| Failure::failed(format!("nobody answers on {}: {error}", client.address())))?;
@@ -26,18 +34,39 @@ pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
     Err(Failure::failed(format!("the server on {} takes no work: {reason}", client.address())))
 }
 
-/// `HOST:PORT` of an address without TLS: the question does not leave the machine.
-fn authority(url: &str) -> Result<&str, Failure> {
-    let rest = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-    rest.filter(|rest| !rest.is_empty() && !rest.contains('/')).ok_or_else(|| {
-        Failure::usage(format!(
-            "--url cannot be {url:?}: expected http://HOST:PORT, such as http://127.0.0.1:8080"
-        ))
-    })
+/// With https the certificate must be one that this machine believes.
+fn client_of(url: &str) -> Result<Client, Failure> {
+    let (is_secure, server) = authority(url)?;
+    let client = Client::without_key(address(server, if is_secure { 443 } else { 80 })?, TIMEOUT);
+    if !is_secure {
+        return Ok(client);
+    }
+    let host = server.rsplit_once(':').filter(|_| !server.ends_with(']')).map_or(server, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(host).map_err(|_| unexpected(url))?;
+    Ok(client.with_tls(trust::machine()?, Some(name)))
 }
 
-fn address(server: &str) -> Result<SocketAddr, Failure> {
-    let named = if server.contains(':') { server.to_owned() } else { format!("{server}:80") };
+/// Whether it is with TLS, and `HOST:PORT`.
+fn authority(url: &str) -> Result<(bool, &str), Failure> {
+    let (is_secure, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+        (Some(rest), _) => (false, rest),
+        (None, Some(rest)) => (true, rest),
+        (None, None) => return Err(unexpected(url)),
+    };
+    let rest = rest.trim_end_matches('/');
+    if rest.is_empty() || rest.contains('/') { Err(unexpected(url)) } else { Ok((is_secure, rest)) }
+}
+
+fn unexpected(url: &str) -> Failure {
+    Failure::usage(format!(
+        "--url cannot be {url:?}: expected http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:8080"
+    ))
+}
+
+fn address(server: &str, usual_port: u16) -> Result<SocketAddr, Failure> {
+    let has_port = server.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    let named = if has_port { server.to_owned() } else { format!("{server}:{usual_port}") };
     let found = named
         .to_socket_addrs()
         .map_err(|error| Failure::failed(format!("there is no address for {named}: {error}")))?
@@ -56,18 +85,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_host_and_a_port_without_tls() {
-        for (url, server) in [("http://127.0.0.1:8080", "127.0.0.1:8080"), ("http://[::1]:80/", "[::1]:80")] {
+    fn an_address_is_a_host_and_a_port_with_tls_or_without() {
+        for (url, server) in [
+            ("http://127.0.0.1:8080", (false, "127.0.0.1:8080")),
+            ("http://[::1]:80/", (false, "[::1]:80")),
+            ("https://chat.example.org", (true, "chat.example.org")),
+        ] {
             assert_eq!(authority(url).unwrap(), server);
         }
-        for wrong in ["https://127.0.0.1", "127.0.0.1:8080", "http://", "http://host/readyz", ""] {
+        for wrong in ["ftp://127.0.0.1", "127.0.0.1:8080", "http://", "https://", "http://host/readyz", ""] {
             assert!(authority(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn any_free_port_cannot_be_asked() {
-        assert!(matches!(address("127.0.0.1:0"), Err(Failure::Usage(_))));
-        assert_eq!(address("127.0.0.1").unwrap().port(), 80);
+    fn a_port_that_is_not_said_is_the_usual_one_and_any_free_one_cannot_be_asked() {
+        assert!(matches!(address("127.0.0.1:0", 80), Err(Failure::Usage(_))));
+        assert_eq!(address("127.0.0.1", 80).unwrap().port(), 80);
+        assert_eq!(address("[::1]", 443).unwrap().port(), 443);
+        assert_eq!(address("[::1]:81", 443).unwrap().port(), 81);
     }
 }

@@ -1,8 +1,10 @@
 //! `bluetick migrate`: copies a data directory into the tables of a fleet.
 
+use bluetick_server::audit::Act;
 use tokio::runtime;
 
 use super::tables::must_have_tables;
+use crate::audit::audited;
 use crate::cli::MigrateArgs;
 use crate::failure::Failure;
 use crate::migrate::{self, Plan};
@@ -26,7 +28,7 @@ pub fn run(arguments: &MigrateArgs) -> Result<(), Failure> {
     };
     let runtime = runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
-    let report = runtime.block_on(migrate::run(&plan))?;
+    let report = audited(&plan.source, Act::Migrate, None, || runtime.block_on(migrate::run(&plan)))?;
     print(&report.text())?;
     report.judge()
 }

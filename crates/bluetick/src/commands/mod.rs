@@ -1,14 +1,17 @@
 //! What each command does, one a file.
 
 pub mod archive;
+pub mod backup;
 pub mod bench;
 pub mod chat;
+pub mod check;
 pub mod config;
 pub mod erase;
 pub mod health;
 pub mod hot;
 pub mod migrate;
 pub mod plan;
+pub mod restore;
 pub mod serve;
 pub mod tables;
 pub mod token;

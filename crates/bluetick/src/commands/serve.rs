@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::ports::SystemRandom;
-use bluetick_core::time::SystemClock;
-use bluetick_server::{ArchiveSchedule, Hub, Metrics, Server, ServerParts};
+use bluetick_core::time::{Clock, SystemClock};
+use bluetick_server::audit::{Act, Entry, Outcome, Trail, Who};
+use bluetick_server::{ArchiveSchedule, Hub, Metrics, Server, ServerParts, StartError};
+use serde_json::json;
 use tokio::runtime::Handle;
 
 use crate::banner::Banner;
@@ -15,12 +17,13 @@ use crate::cli::ServeArgs;
 use crate::failure::Failure;
 use crate::fleet_keys;
 use crate::logging;
-use crate::settings::{ArchiveSettings, Engine, Inputs, Loaded, Settings};
-use crate::stop_signals::StopSignals;
+use crate::settings::{ArchiveSettings, Engine, Inputs, Loaded};
+use crate::stop_signals::{ReloadSignal, StopSignals};
 use crate::store::OpenStore;
 
 pub fn run(arguments: &ServeArgs) -> Result<(), Failure> {
-    let settings = Loaded::load(&Inputs::of_this_process(arguments.flags()))?.settings;
+    let loaded = Loaded::load(&Inputs::of_this_process(arguments.flags()))?;
+    let settings = &loaded.settings;
     logging::start(&settings.log)?;
     for advice in settings.advice() {
         tracing::warn!("{advice}");
@@ -30,12 +33,14 @@ pub fn run(arguments: &ServeArgs) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
-    runtime.block_on(serve(&settings))
+    runtime.block_on(serve(&loaded))
 }
 
-async fn serve(settings: &Settings) -> Result<(), Failure> {
+async fn serve(loaded: &Loaded) -> Result<(), Failure> {
+    let settings = &loaded.settings;
     // From here on a signal is an orderly end and no longer the end of the process.
     let mut stop = StopSignals::listen()?;
+    let mut reload = ReloadSignal::listen(settings.server.tls.is_on())?;
     let metrics = Metrics::new();
     let hub = Hub::new(Arc::clone(&metrics));
     let store = tokio::task::block_in_place(|| {
@@ -44,7 +49,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     if let OpenStore::Cloud(cloud) = &store {
         fleet_keys::share(cloud, &settings.store.data_dir).await?;
     }
-    let started = start(settings, &store, hub, metrics).await;
+    let started = start(loaded, &store, hub, metrics).await;
     let (server, banner) = match started {
         Ok(started) => started,
         Err(failure) => {
@@ -55,7 +60,12 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     // A closed standard output is no reason not to serve.
     let _unread = io::stdout().write_all(banner.as_bytes()).and_then(|()| io::stdout().flush());
 
-    let name = stop.next().await;
+    let name = loop {
+        tokio::select! {
+            name = stop.next() => break name,
+            () = reload.next() => server.reload_certificates().await,
+        }
+    };
     tracing::info!(signal = name, "stopping: finishing what was accepted; a second signal stops at once");
     tokio::select! {
         () = server.drain() => {
@@ -71,12 +81,15 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
 
 /// Starts to listen. The store is told where, for the tools that find its directory in use.
 async fn start(
-    settings: &Settings,
+    loaded: &Loaded,
     store: &OpenStore,
     hub: Arc<Hub>,
     metrics: Arc<Metrics>,
 ) -> Result<(Server, String), Failure> {
+    let settings = &loaded.settings;
     let data_dir = &settings.store.data_dir;
+    let audit = Arc::new(Trail::new(&settings.audit, data_dir));
+    note_start(loaded, &audit).await?;
     let random = Arc::new(SystemRandom);
     let tokens = Arc::new(Tokens::open(&settings.auth, data_dir, &SystemRandom)?);
     let admin_key = AdminKey::open(&settings.admin, data_dir, &SystemRandom)?;
@@ -96,13 +109,17 @@ async fn start(
         tokens,
         passwords: Arc::new(tokio::task::block_in_place(|| Passwords::new(random.clone()))),
         admin_key: Arc::new(admin_key),
+        audit,
         clock: Arc::new(SystemClock),
         random,
     };
     let listen = &settings.server.listen;
-    let server = Server::start(parts)
-        .await
-        .map_err(|error| Failure::failed(format!("cannot listen on {listen} (server.listen): {error}")))?;
+    let server = Server::start(parts).await.map_err(|error| match error {
+        StartError::Listen(error) => {
+            Failure::failed(format!("cannot listen on {listen} (server.listen): {error}"))
+        }
+        StartError::Tls(error) => Failure::usage(error.to_string()),
+    })?;
     let address = server.local_addr();
     let announced = store.announce(address);
     announced.map_err(|error| Failure::failed(format!("cannot write to {}: {error}", data_dir.display())))?;
@@ -110,8 +127,25 @@ async fn start(
     let program = std::env::args().next().unwrap_or_else(|| "bluetick".into());
     let data_dir = &std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.clone());
     let (signup, is_fleet) = (settings.auth.signup_is_open(), settings.store.engine == Engine::DynamoDb);
-    let banner = Banner { address, data_dir, program: &program, signup, mints, is_fleet };
+    let tls = settings.server.tls.is_on();
+    let banner = Banner { address, tls, data_dir, program: &program, signup, mints, is_fleet };
     Ok((server, banner.text()))
+}
+
+/// With which settings it starts; one that cannot write it down does not.
+async fn note_start(loaded: &Loaded, audit: &Arc<Trail>) -> Result<(), Failure> {
+    let now = SystemClock.now();
+    let entry = Entry {
+        at: now,
+        act: Act::ServerStart,
+        outcome: Outcome::Done,
+        subject: None,
+        who: Who::this_process(),
+        request_id: format!("{:x}-start", now.millis()),
+        reason: None,
+        detail: json!({"version": env!("CARGO_PKG_VERSION"), "settings": loaded.set_by_somebody()}),
+    };
+    audit.write(&entry).await.map_err(Failure::failed)
 }
 
 /// When the archive runs by itself. Hours that mean nothing were refused with the settings.

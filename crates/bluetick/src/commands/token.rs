@@ -3,7 +3,9 @@
 use bluetick_auth::Tokens;
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::{Clock, SystemClock};
+use bluetick_server::audit::{Act, Subject};
 
+use crate::audit::audited;
 use crate::cli::TokenArgs;
 use crate::failure::Failure;
 use crate::fleet_keys::TOKEN_KEY;
@@ -27,6 +29,10 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
     let tokens = Tokens::open(&settings.auth, data_dir, &SystemRandom)?;
     let ttl = arguments.ttl.unwrap_or(tokens.login_ttl());
     let minted = tokens.mint(&arguments.name, ttl, SystemClock.now()).map_err(Failure::usage)?;
+    // Whoever has the operator's secret can sign anywhere, and where no server was there is no trail to write to.
+    if data_dir.exists() {
+        audited(&settings, Act::TokenMint, Some(Subject::user(&arguments.name)), || Ok(()))?;
+    }
     if !was_there && data_dir.exists() {
         eprintln!(
             "bluetick: made {} with a new token.key; a server started on it accepts this token",

@@ -6,7 +6,9 @@ use bluetick_auth::Passwords;
 use bluetick_core::ports::{Random, SystemRandom};
 use bluetick_core::{User, UserId};
 
-use crate::cli::{PasswordArgs, Places, UserAddArgs, UserCommand, UserPasswordArgs, UserShowArgs};
+use crate::cli::{
+    PasswordArgs, Places, UserAddArgs, UserCommand, UserPasswordArgs, UserRevokeArgs, UserShowArgs,
+};
 use crate::failure::Failure;
 use crate::figures::utc;
 use crate::output::print;
@@ -18,6 +20,7 @@ pub fn run(command: &UserCommand) -> Result<(), Failure> {
     match command {
         UserCommand::Add(arguments) => add(arguments),
         UserCommand::Password(arguments) => set_password(arguments),
+        UserCommand::Revoke(arguments) => revoke(arguments),
         UserCommand::Show(arguments) => show(arguments),
     }
 }
@@ -38,6 +41,13 @@ fn set_password(arguments: &UserPasswordArgs) -> Result<(), Failure> {
     with(UserBook::open_existing(&settings)?, |book| book.set_password(&arguments.name, &password.text))?;
     eprintln!("bluetick: {} has a new password", arguments.name);
     password.print_if_generated()
+}
+
+fn revoke(arguments: &UserRevokeArgs) -> Result<(), Failure> {
+    let settings = settings(&arguments.places)?;
+    with(UserBook::open_existing(&settings)?, |book| book.revoke(&arguments.name))?;
+    eprintln!("bluetick: {} is logged out everywhere", arguments.name);
+    Ok(())
 }
 
 fn show(arguments: &UserShowArgs) -> Result<(), Failure> {

@@ -1,10 +1,13 @@
-//! Just enough HTTP/1.1 to ask a server on this machine one question per connection. Not for the network: no TLS, no
-//! redirects, no reuse.
+//! Just enough HTTP/1.1 to ask a server on this machine one question per connection, with TLS where the server speaks
+//! it. Not for the network: no redirects, no reuse.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use crate::banner::reachable;
@@ -12,9 +15,12 @@ use crate::banner::reachable;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Answers to these questions are a few hundred bytes.
 const MAX_ANSWER_BYTES: u64 = 1024 * 1024;
+/// How a server that expects TLS begins to say that it was asked in clear.
+const TLS_ALERT: u8 = 0x15;
 
 pub struct Client {
     address: SocketAddr,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     admin_key: Option<String>,
     timeout: Duration,
 }
@@ -27,12 +33,18 @@ pub struct Answer {
 
 impl Client {
     pub fn new(address: SocketAddr, admin_key: String) -> Client {
-        Client { address: reachable(address), admin_key: Some(admin_key), timeout: TIMEOUT }
+        Client { address: reachable(address), tls: None, admin_key: Some(admin_key), timeout: TIMEOUT }
     }
 
     /// For what anybody may ask.
     pub fn without_key(address: SocketAddr, timeout: Duration) -> Client {
-        Client { address: reachable(address), admin_key: None, timeout }
+        Client { address: reachable(address), tls: None, admin_key: None, timeout }
+    }
+
+    /// Speaks TLS with a server that is to be believed by `trust`; its name, where that counts.
+    pub fn with_tls(self, trust: Arc<ClientConfig>, name: Option<ServerName<'static>>) -> Client {
+        let name = name.unwrap_or_else(|| self.address.ip().into());
+        Client { tls: Some((trust, name)), ..self }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -52,11 +64,31 @@ impl Client {
         let mut stream = TcpStream::connect_timeout(&self.address, self.timeout)?;
         stream.set_read_timeout(Some(self.timeout))?;
         stream.set_write_timeout(Some(self.timeout))?;
-        stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
-        parse(&answer).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "that is not an HTTP answer"))
+        let answer = match &self.tls {
+            None => exchange(&mut stream, &request)?,
+            Some((trust, name)) => {
+                let tls = ClientConnection::new(Arc::clone(trust), name.clone()).map_err(io::Error::other)?;
+                exchange(&mut StreamOwned::new(tls, stream), &request)?
+            }
+        };
+        parse(&answer).ok_or_else(|| {
+            let reason = match answer.first() {
+                Some(&TLS_ALERT) if self.tls.is_none() => {
+                    "it speaks TLS, of which these settings say nothing (server.tls.certificate_file)"
+                }
+                _ => "that is not an HTTP answer",
+            };
+            io::Error::new(io::ErrorKind::InvalidData, reason)
+        })
     }
+}
+
+fn exchange(stream: &mut (impl Read + Write), request: &str) -> io::Result<Vec<u8>> {
+    stream.write_all(request.as_bytes())?;
+    stream.flush()?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
+    Ok(answer)
 }
 
 fn parse(answer: &[u8]) -> Option<Answer> {

@@ -1,6 +1,7 @@
 //! The server that is using the data directory, asked over HTTP with the admin key.
 
 mod http_client;
+pub mod trust;
 
 use std::net::SocketAddr;
 
@@ -26,7 +27,12 @@ impl RunningServer {
                 file.display()
             ))
         })?;
-        Ok(RunningServer { client: Client::new(address, key) })
+        let client = Client::new(address, key);
+        let client = match &settings.server.tls.certificate_file {
+            Some(file) => client.with_tls(trust::shown_in(file)?, None),
+            None => client,
+        };
+        Ok(RunningServer { client })
     }
 
     pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {

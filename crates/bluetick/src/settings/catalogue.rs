@@ -14,6 +14,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "Web origins besides the server's own whose pages may call the API and open a WebSocket, such as [\"https://chat.example.org\"].",
     ),
     (
+        "server.trusted_proxies",
+        "Addresses and networks of your proxies: whom they name in X-Forwarded-For is whom limits by address are for. Nobody else is believed.",
+    ),
+    (
         "server.drain_delay_seconds",
         "How long a server that is told to stop answers 503 on /readyz and serves all the same, for load balancers that need a moment.",
     ),
@@ -28,6 +32,15 @@ const SENTENCES: &[(&str, &str)] = &[
     (
         "server.people_search",
         "Whether people who are logged in find each other by how a name begins. Off: only by a whole user_id.",
+    ),
+    (
+        "server.tls.certificate_file",
+        "A PEM file with the server's certificate and those that lead to its root. With it the server speaks https and wss, and nothing else.",
+    ),
+    ("server.tls.key_file", "A PEM file with the private key of that certificate, without a password."),
+    (
+        "server.tls.reload_seconds",
+        "How often the two files are looked at; new ones are shown to new connections. 0: only on SIGHUP.",
     ),
     ("limits.content_bytes", "The largest content of one message."),
     (
@@ -50,10 +63,21 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     ("limits.connections_per_user", "WebSocket connections one user may hold at a time."),
     ("limits.connections", "WebSocket connections the server holds at a time."),
+    (
+        "limits.connections_per_address",
+        "Connections one address may hold at a time (of IPv6, one network of 64 bits); further ones are closed. Proxies that are trusted are not counted.",
+    ),
+    (
+        "limits.connects_per_address_per_second",
+        "Connections one address may open, on average; four seconds' worth at once.",
+    ),
     ("limits.hello_seconds", "How long a new WebSocket may wait before its hello."),
     ("limits.ping_seconds", "How often a quiet WebSocket is pinged."),
     ("limits.idle_seconds", "How long a WebSocket may stay silent before it is closed."),
-    ("limits.headers_seconds", "How long an HTTP request may take to send its headers."),
+    (
+        "limits.headers_seconds",
+        "How long an HTTP request may take to send its headers, and before it a TLS handshake.",
+    ),
     ("limits.body_seconds", "How long an HTTP request may take to send its body."),
     ("limits.outbox_bytes", "Bytes that may wait for one slow WebSocket before it is closed."),
     (
@@ -75,6 +99,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "Passwords checked at the same time; each takes about 20 MB and a core for a moment.",
     ),
     ("limits.logins_per_minute", "Log-ins with one user_id within a minute, whoever tries."),
+    (
+        "limits.logins_per_address_per_minute",
+        "Log-ins and sign-ups from one address within a minute, whoever for; a third of them at once.",
+    ),
     ("limits.password_checks_waiting", "Log-ins and sign-ups that may wait for their turn."),
     (
         "auth.signup",
@@ -198,6 +226,12 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     ("archive.cache_bytes", "Memory for parts of the archive that were read lately."),
     ("archive.compact", "Whether a run gives the space that became free back to the disk."),
+    (
+        "audit.file",
+        "Where administrative acts are written down: a file, in the data directory unless the path is absolute, or \"stderr\", or \"off\".",
+    ),
+    ("audit.rotate_bytes", "A file of them that would grow beyond this is put aside and a new one begun."),
+    ("audit.keep_files", "Files put aside that are kept; the oldest beyond them is deleted."),
     ("log.format", "auto (human on a terminal, JSON otherwise), human or json."),
     (
         "log.filter",

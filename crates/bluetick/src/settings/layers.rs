@@ -108,6 +108,7 @@ fn check_alone(entry: &Entry, known: &[Known]) -> Result<(), SettingsError> {
     let known = known.iter().find(|known| known.key == entry.key).expect("unknown keys were refused before");
     let fits_kind = match &entry.value {
         Value::String(_) => known.kind == catalogue::Kind::Text,
+        Value::Array(values) => known.kind == catalogue::Kind::List && values.iter().all(Value::is_str),
         Value::Integer(number) => known.kind == catalogue::Kind::Number && *number >= 0,
         _ => false,
     };

@@ -15,6 +15,7 @@ mod tests;
 mod validate;
 
 use bluetick_auth::{AdminSettings, AuthSettings};
+use bluetick_server::audit::AuditSettings;
 use bluetick_server::{LimitSettings, ServerSettings};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,7 @@ pub struct Settings {
     pub admin: AdminSettings,
     pub store: StoreSection,
     pub archive: ArchiveSettings,
+    pub audit: AuditSettings,
     pub log: LogSettings,
 }
 

@@ -26,6 +26,19 @@ impl Loaded {
         text
     }
 
+    /// What somebody set, by the name of the setting, for whoever wants to know later. Secrets are masked.
+    pub fn set_by_somebody(&self) -> serde_json::Value {
+        let mut all = serde_json::Map::new();
+        for known in catalogue::all() {
+            if self.given(&known.key).is_some() {
+                let line = self.line(&known);
+                let value = line.split_once(" = ").map_or("", |(_, value)| value);
+                all.insert(known.key.clone(), value.into());
+            }
+        }
+        all.into()
+    }
+
     fn line(&self, known: &Known) -> String {
         let name = known.name();
         let value: Option<&Value> = self.given(&known.key).map(|(value, _)| value).or(known.default.as_ref());

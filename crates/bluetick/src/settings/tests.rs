@@ -323,3 +323,18 @@ fn an_archive_that_cannot_work_is_refused_by_its_key() {
     let given = "[archive]\nengine = \"directory\"\nbetween = \"22:00-04:00\"\nevery_seconds = 60\n";
     assert_eq!(World::new().file("bluetick.toml", given).settings().archive.every_seconds, 60);
 }
+
+#[test]
+fn proxies_are_addresses_and_networks_and_anything_else_is_refused_in_plain_words() {
+    let file = |text: &str| World::new().file("bluetick.toml", &format!("[server]\n{text}\n"));
+    let settings = file("trusted_proxies = [\"10.0.0.0/8\", \"::1\"]").settings();
+    let shown: Vec<String> = settings.server.trusted_proxies.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["10.0.0.0/8", "::1/128"]);
+    let sentence = file("trusted_proxies = [\"proxy.example\"]").complaint();
+    assert!(
+        sentence.contains("server.trusted_proxies") && sentence.contains("networks, such as \"192.0.2.7\""),
+        "{sentence}"
+    );
+    let half = file("[server.tls]\nkey_file = \"key.pem\"").complaint();
+    assert!(half.contains("server.tls.certificate_file, is not set"), "{half}");
+}

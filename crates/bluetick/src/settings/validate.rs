@@ -31,6 +31,14 @@ pub fn check(loaded: &Loaded) -> Result<(), SettingsError> {
             return unworkable("server.allowed_origins", reason);
         }
     }
+    let tls = &settings.server.tls;
+    if tls.certificate_file.is_some() != tls.key_file.is_some() {
+        let (given, missing) = match &tls.key_file {
+            None => ("server.tls.certificate_file", "server.tls.key_file"),
+            Some(_) => ("server.tls.key_file", "server.tls.certificate_file"),
+        };
+        return unworkable(given, format!("the other half, {missing}, is not set"));
+    }
     let limits = &settings.limits;
     if limits.frame_bytes != 0 && limits.frame_bytes < limits.content_bytes {
         let reason = "a frame must have room for the largest content (limits.content_bytes)";
@@ -55,6 +63,9 @@ pub fn check(loaded: &Loaded) -> Result<(), SettingsError> {
     }
     if let Some(Err(invalid)) = settings.archive.between.as_deref().map(str::parse::<Hours>) {
         return unworkable("archive.between", invalid.to_string());
+    }
+    if let Some((key, reason)) = settings.audit.problem() {
+        return unworkable(key, reason);
     }
     if LogSettings::targets(&settings.log.filter).is_none() {
         let filter = &settings.log.filter;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bluetick_auth::Passwords;
 use bluetick_core::ports::{NoObserver, Store, SystemRandom, UserUpdate};
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_core::{Refusal, StoreError, User, UserId};
+use bluetick_core::{ProfileUpdate, Refusal, Revoke, Revoked, StoreError, User, UserId};
 use tokio::runtime::{self, Runtime};
 
 use super::{NewUser, ShownUser, no_such_user, user_exists};
@@ -42,7 +42,16 @@ impl StoreBook {
     pub fn set_password(&self, user: &UserId, password: &str) -> Result<(), Failure> {
         let update =
             UserUpdate { id: user.clone(), display_name: None, password_hash: Some(hash(password).into()) };
-        self.runtime.block_on(self.store.update_user(update)).map_err(|error| failure(error, user))
+        self.runtime.block_on(self.store.update_user(update)).map_err(|error| failure(error, user))?;
+        self.revoke(user)
+    }
+
+    pub fn revoke(&self, user: &UserId) -> Result<(), Failure> {
+        let now = SystemClock.now();
+        let revoke = Some(Revoke { what: Revoked::Through(now), at: now });
+        let update = ProfileUpdate { revoke, ..ProfileUpdate::of(user.clone()) };
+        self.runtime.block_on(self.store.update_profile(update)).map_err(|error| failure(error, user))?;
+        Ok(())
     }
 
     pub fn show(&self, user: &UserId) -> Result<ShownUser, Failure> {

@@ -5,8 +5,11 @@ mod running;
 
 use bluetick_core::{Timestamp, UserId};
 
+use bluetick_server::audit::{Act, Subject};
+
 use self::here::StoreBook;
 use self::running::ServerBook;
+use crate::audit::audited;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::store::CannotOpen;
@@ -27,7 +30,8 @@ pub struct ShownUser {
 }
 
 pub enum UserBook {
-    Store(StoreBook),
+    /// With the settings, which say where what is done is written down.
+    Store(StoreBook, Box<Settings>),
     Server(ServerBook),
 }
 
@@ -43,7 +47,7 @@ impl UserBook {
 
     pub fn open(settings: &Settings) -> Result<UserBook, Failure> {
         match StoreBook::open(settings) {
-            Ok(book) => Ok(UserBook::Store(book)),
+            Ok(book) => Ok(UserBook::Store(book, Box::new(settings.clone()))),
             Err(CannotOpen::InUse { address: Some(address), .. }) => {
                 ServerBook::open(settings, address).map(UserBook::Server)
             }
@@ -53,28 +57,44 @@ impl UserBook {
 
     pub fn add(&self, user: &NewUser) -> Result<(), Failure> {
         match self {
-            UserBook::Store(book) => book.add(user),
+            UserBook::Store(book, settings) => {
+                let subject = Some(Subject::user(&user.id));
+                audited(settings, Act::UserCreate, subject, || book.add(user))
+            }
             UserBook::Server(book) => book.add(user),
         }
     }
 
     pub fn set_password(&self, user: &UserId, password: &str) -> Result<(), Failure> {
         match self {
-            UserBook::Store(book) => book.set_password(user, password),
+            UserBook::Store(book, settings) => {
+                let subject = Some(Subject::user(user));
+                audited(settings, Act::UserPassword, subject, || book.set_password(user, password))
+            }
             UserBook::Server(book) => book.set_password(user, password),
+        }
+    }
+
+    /// Makes every token void that was issued to the user until now.
+    pub fn revoke(&self, user: &UserId) -> Result<(), Failure> {
+        match self {
+            UserBook::Store(book, settings) => {
+                audited(settings, Act::UserRevoke, Some(Subject::user(user)), || book.revoke(user))
+            }
+            UserBook::Server(book) => book.revoke(user),
         }
     }
 
     pub fn show(&self, user: &UserId) -> Result<ShownUser, Failure> {
         match self {
-            UserBook::Store(book) => book.show(user),
+            UserBook::Store(book, _) => book.show(user),
             UserBook::Server(book) => book.show(user),
         }
     }
 
     /// Lets go of the store; what was done is durable before.
     pub fn close(self) {
-        if let UserBook::Store(book) = self {
+        if let UserBook::Store(book, _) = self {
             book.close();
         }
     }

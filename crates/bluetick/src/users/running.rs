@@ -40,6 +40,13 @@ impl ServerBook {
         }
     }
 
+    pub fn revoke(&self, user: &UserId) -> Result<(), Failure> {
+        match self.server.call("DELETE", &format!("/v1/users/{}/sessions", escaped(user)), None)? {
+            Answer { status: 204, .. } => Ok(()),
+            other => Err(refused(&other)),
+        }
+    }
+
     pub fn show(&self, user: &UserId) -> Result<ShownUser, Failure> {
         match self.server.call("GET", &format!("/v1/users/{}", escaped(user)), None)? {
             Answer { status: 200, body } => Ok(shown(&body)),

@@ -234,7 +234,7 @@ pub async fn fill(directory: &Path) -> Filled {
         [("ann", Some(THEN + 5), None), ("dan", Some(THEN + 9), None), ("eve", None, Some(true))]
     {
         let last_seen_at = seen.map(Timestamp::from_millis);
-        let update = ProfileUpdate { user: user(name), last_seen_at, hides_presence: hides };
+        let update = ProfileUpdate { last_seen_at, hides_presence: hides, ..ProfileUpdate::of(user(name)) };
         store.update_profile(update).await.unwrap();
     }
     fill_directs(&hand).await;

@@ -12,6 +12,8 @@ mod test_support;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
+#[cfg(test)]
+mod timeline_properties;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -16,6 +16,8 @@ pub struct Timeline {
     reaches_start: bool,
     /// Whatever comes in belongs behind the last one here.
     reaches_head: bool,
+    /// The newest message that came in, be it passed over: a page that was on its way meanwhile may not know of it.
+    heard: Seq,
     /// Moves on with every change, so that a reader can see that there was one.
     pub revision: u64,
     /// When somebody last looked at it, by the count of all looks.
@@ -63,7 +65,8 @@ impl Timeline {
 
     /// Lets go of everything, as if nothing had been looked for.
     pub fn begin_anew(&mut self) {
-        *self = Timeline { revision: self.revision + 1, touched: self.touched, ..Timeline::default() };
+        let Timeline { revision, touched, heard, .. } = *self;
+        *self = Timeline { revision: revision + 1, touched, heard, ..Timeline::default() };
     }
 
     pub fn is_loaded(&self) -> bool {
@@ -96,6 +99,7 @@ impl Timeline {
 
     /// A message that was pushed or fetched in order.
     pub fn take(&mut self, message: &Arc<Message>, first_seq: Seq) -> Taken {
+        self.heard = self.heard.max(message.seq);
         match self.messages.back() {
             // The run begins with what is first heard of; what lies before is a page away.
             None if !self.loaded => {
@@ -138,7 +142,7 @@ impl Timeline {
         self.messages.extend(newer.map(Arc::new));
         older.into_iter().rev().for_each(|message| self.messages.push_front(Arc::new(message)));
         self.loaded = true;
-        self.reaches_head = true;
+        self.reaches_head = self.messages.back().is_none_or(|last| last.seq >= self.heard);
         self.revision += 1;
     }
 
@@ -163,7 +167,7 @@ impl Timeline {
             }
         }
         let last = self.messages.back().map_or(Seq::ZERO, |last| last.seq);
-        self.reaches_head = page.next_after_seq.is_none() && last >= page.head_seq;
+        self.reaches_head = page.next_after_seq.is_none() && last >= page.head_seq.max(self.heard);
         self.revision += 1;
     }
 
@@ -264,6 +268,19 @@ mod tests {
         timeline.add_newer(newer);
         assert_eq!(take(&mut timeline, 11), Taken::Appended);
         assert_eq!(timeline.window().to_seq, Seq::new(11));
+    }
+
+    #[test]
+    fn what_was_passed_over_while_a_page_was_on_its_way_is_still_to_be_fetched() {
+        let mut timeline = newest(1..=9);
+        timeline.drop_newest(4);
+        let mut newer = page(5..=9, 9);
+        newer.messages.reverse();
+        assert_eq!(take(&mut timeline, 10), Taken::Passed);
+        timeline.add_newer(newer);
+        assert!(!timeline.window().reaches_head, "10 was heard of and is not here");
+        timeline.add_newer(page(10..=10, 10));
+        assert_eq!((seqs(&timeline).len(), timeline.window().reaches_head), (10, true));
     }
 
     #[test]

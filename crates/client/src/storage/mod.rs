@@ -3,6 +3,9 @@
 //! The port is a small table of texts by key, changed in batches. What the keys mean is the business of `keeping`.
 
 mod file;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod memory;
 

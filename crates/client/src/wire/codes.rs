@@ -36,11 +36,12 @@ pub fn remedy(code: &str) -> Remedy {
         | "internal"
         | "archive_busy"
         | "archive_unavailable"
+        | "audit_unavailable"
         | "store_unavailable"
         | "overloaded"
         | "too_many_connections" => Remedy::Retry,
         "draining" => Remedy::Reconnect,
-        "unauthenticated" | "token_expired" => Remedy::Login,
+        "unauthenticated" | "token_expired" | "token_revoked" => Remedy::Login,
         "signup_disabled"
         | "login_disabled"
         | "not_an_admin"
@@ -66,13 +67,14 @@ impl CloseCode {
     pub const RESTARTING: CloseCode = CloseCode(1012);
     pub const HELLO_EXPECTED: CloseCode = CloseCode(4400);
     pub const UNAUTHENTICATED: CloseCode = CloseCode(4401);
+    pub const TOKEN_REVOKED: CloseCode = CloseCode(4402);
     pub const TOKEN_EXPIRED: CloseCode = CloseCode(4403);
     pub const TOO_MANY_CONNECTIONS: CloseCode = CloseCode(4409);
     pub const FLOOD: CloseCode = CloseCode(4429);
 
     /// A new token is needed first.
     pub fn asks_for_login(self) -> bool {
-        matches!(self, CloseCode::UNAUTHENTICATED | CloseCode::TOKEN_EXPIRED)
+        matches!(self, CloseCode::UNAUTHENTICATED | CloseCode::TOKEN_REVOKED | CloseCode::TOKEN_EXPIRED)
     }
 
     /// Coming back soon would end the same way.

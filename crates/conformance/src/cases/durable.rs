@@ -75,7 +75,7 @@ pub async fn a_closed_store_refuses_acks_and_settings<H: Harness>(world: World<H
     let (user, last_seen_at) = (world.user("bob"), Some(world.now()));
     assert!(matches!(world.mark(id, "bob", MarkKind::Read, 1).await, Err(StoreError::Closing)));
     assert!(matches!(world.prefer(id, "bob", PIN).await, Err(StoreError::Closing)));
-    let update = ProfileUpdate { user, last_seen_at, hides_presence: None };
+    let update = ProfileUpdate { last_seen_at, ..ProfileUpdate::of(user) };
     assert!(matches!(world.store().update_profile(update).await, Err(StoreError::Closing)));
     assert!(world.recorder.moves(id).is_empty());
 }

@@ -3,9 +3,10 @@
 use bluetick_core::ports::{Behind, Position, Prefer};
 use bluetick_core::{
     ConversationId, InboxEntry, InboxFilter, InboxPage, InboxPlace, InboxRequest, PageLimit,
-    PreferenceChange, Profile, ProfileUpdate, Seq, StoreError, Timestamp,
+    PreferenceChange, Profile, ProfileUpdate, Revoke, Revoked, Seq, StoreError, Timestamp,
 };
 
+use crate::NOW;
 use crate::{Harness, World};
 
 pub const PIN: PreferenceChange =
@@ -107,13 +108,19 @@ impl<H: Harness> World<H> {
         self.update_profile(name, None, Some(hides)).await
     }
 
+    pub async fn revoke(&self, name: &str, what: Revoked) -> Profile {
+        let revoke = Some(Revoke { what, at: NOW });
+        let update = ProfileUpdate { revoke, ..ProfileUpdate::of(self.user(name)) };
+        self.store().update_profile(update).await.expect("it can be revoked what was never issued")
+    }
+
     async fn update_profile(
         &self,
         name: &str,
         last_seen_at: Option<Timestamp>,
         hides_presence: Option<bool>,
     ) -> Profile {
-        let update = ProfileUpdate { user: self.user(name), last_seen_at, hides_presence };
+        let update = ProfileUpdate { last_seen_at, hides_presence, ..ProfileUpdate::of(self.user(name)) };
         self.store().update_profile(update).await.expect("a profile needs no account")
     }
 }

@@ -36,6 +36,16 @@ pub trait Archive: Send + Sync + 'static {
     /// without its content, of the type `erased`. When it returns, no call gives the content out any more.
     async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError>;
 
+    /// Writes everything there is at one moment to another place, from which it can be restored, and reads it back.
+    /// Writers go on meanwhile. What lies in the archive is referred to and not copied.
+    async fn backup(
+        &self,
+        _backup: Backup,
+        _progress: Arc<dyn Progress>,
+    ) -> Result<BackupReport, ArchiveError> {
+        Err(ArchiveError::Refused("a backup is made of the embedded store; tables have their own".to_owned()))
+    }
+
     /// Counters for metrics, without touching the disk.
     fn counters(&self) -> ArchiveCounters;
 }
@@ -68,6 +78,12 @@ pub enum Stage {
     Restoring,
     /// Conversations gone through.
     Erasing,
+    /// Bytes of rows and log copied.
+    Copying,
+    /// Parts of a backup read back.
+    ReadingBack,
+    /// Rows looked through.
+    Checking,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,6 +169,30 @@ pub struct EraseReport {
     pub took: Duration,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// A directory, or `s3://bucket/prefix`. Nothing may be there yet.
+    pub to: String,
+    /// Whether the keys that the server made for itself go along; `None`: into a directory, and not into a bucket.
+    pub keys: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupReport {
+    pub place: String,
+    pub accounts: u64,
+    pub conversations: u64,
+    pub messages: u64,
+    /// Of these, those whose content lies in the archive, which is not copied.
+    pub archived_messages: u64,
+    pub objects: u64,
+    pub bytes: u64,
+    pub with_keys: bool,
+    /// Rows that were damaged before they were copied, and still are.
+    pub damaged_rows: u64,
+    pub took: Duration,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveCounters {
     pub moved_messages: u64,
@@ -185,6 +225,9 @@ pub enum ArchiveError {
     /// A segment is not what was written. It is left as it is.
     #[error("the archive is damaged: {0}")]
     Damaged(String),
+    /// What was asked for cannot be done, for a reason that will stay.
+    #[error("{0}")]
+    Refused(String),
     #[error("stopped, because the store is closing")]
     Stopped,
     #[error(transparent)]

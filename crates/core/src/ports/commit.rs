@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::ports::Whisper;
-use crate::{Boundaries, ConversationId, Member, Members, Message, UserId};
+use crate::{Boundaries, ConversationId, Member, Members, Message, Revocations, UserId};
 
 /// The connection a message came in on, as the server numbers them. Never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +55,8 @@ pub enum Change {
     Joined { conversation: ConversationId, user: UserId },
     /// The user set something about a conversation.
     Preferred { conversation: ConversationId, user: UserId },
+    /// Tokens of the user are void now: what is void may be more than is said here, and never less.
+    Revoked { user: UserId, revocations: Revocations },
 }
 
 /// Hears of every committed message and of what follows from it.

@@ -25,6 +25,11 @@ pub trait Fleet: Send + Sync + 'static {
     /// Tells the other nodes, without waiting. May be lost.
     fn whisper(&self, whisper: Whisper);
 
+    /// Whether nobody but this node writes to the store. What was read of it is true then until this node changes it.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     /// For metrics; `None` where there are no other nodes.
     fn counters(&self) -> Option<FleetCounters> {
         None
@@ -81,4 +86,8 @@ impl Fleet for NoFleet {
     }
 
     fn whisper(&self, _whisper: Whisper) {}
+
+    fn is_alone(&self) -> bool {
+        true
+    }
 }

@@ -8,8 +8,8 @@ mod random;
 mod store;
 
 pub use archive::{
-    Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, ColdCount, Erase, EraseReport,
-    EraseScope, NoProgress, Progress, RestoreReport, RunReport, Stage, VerifyReport,
+    Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Backup, BackupReport, ColdCount,
+    Erase, EraseReport, EraseScope, NoProgress, Progress, RestoreReport, RunReport, Stage, VerifyReport,
 };
 pub use commit::{Change, CommitListener, Committed, Moved, NoListener, Origin};
 pub use fleet::{Fleet, FleetCounters, NoFleet, Whisper};

@@ -106,6 +106,8 @@ pub trait Store: Send + Sync + 'static {
     /// Of somebody nothing is known of: the default.
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError>;
 
+    /// Tokens that are made void are reported to the listener, when that is durable and before this returns; by one node
+    /// of a fleet, also to the others.
     async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError>;
 
     fn epoch(&self) -> Epoch;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bluetick_core::ports::{Archive, ArchiveError, ArchiveRun, Erase, Progress, Stage};
+use bluetick_core::ports::{Archive, ArchiveError, ArchiveRun, Backup, Erase, Progress, Stage};
 use bluetick_core::{ConversationId, StoreError, Timestamp};
 use bluetick_wire::http::{JobBody, JobKind, ReportBody};
 use tokio::sync::watch;
@@ -18,6 +18,7 @@ pub(crate) enum Task {
     /// One conversation, or all.
     Restore(Option<ConversationId>),
     Erase(Erase),
+    Backup(Backup),
 }
 
 impl Task {
@@ -27,6 +28,7 @@ impl Task {
             Task::Verify => JobKind::Verify,
             Task::Restore(_) => JobKind::Restore,
             Task::Erase(_) => JobKind::Erase,
+            Task::Backup(_) => JobKind::Backup,
         }
     }
 
@@ -36,6 +38,7 @@ impl Task {
             Task::Verify => archive.verify(progress).await?.into(),
             Task::Restore(conversation) => archive.restore(conversation, progress).await?.into(),
             Task::Erase(erase) => archive.erase(erase, progress).await?.into(),
+            Task::Backup(backup) => archive.backup(backup, progress).await?.into(),
         })
     }
 }

@@ -1,31 +1,36 @@
 //! Where connections come in: accepting, speaking HTTP/1.1, and letting go politely. What is asked for over a
 //! connection belongs to `http` and `ws`.
 
+mod arrivals;
+mod certificates;
 mod parting;
 mod stream;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::app::App;
 use crate::drain::{Newcomers, Phase, reached};
 use crate::http::HttpService;
+use crate::limits::AddressPlace;
 use crate::settings::seconds;
+use arrivals::Arrival;
+pub(crate) use arrivals::{Arrivals, SideDoor};
+pub(crate) use certificates::Certificates;
+pub use certificates::TlsError;
 use parting::Partings;
 pub(crate) use stream::DoorStream;
+use wire::Wire;
 
 /// Plain HTTP connections besides the WebSockets. When all places are taken, newcomers wait in the kernel's queue.
 const HTTP_CONNECTIONS: usize = 4_096;
-/// What the kernel holds for one client. Left to itself it grows to megabytes, which a slow reader would have to get
-/// through before it comes to the close code.
-const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// Headers of one request may take this much.
 const HEADER_BYTES: usize = 16 * 1024;
 
@@ -34,7 +39,8 @@ const HEADER_BYTES: usize = 16 * 1024;
 ///
 /// It owns every connection: the HTTP ones, and the WebSockets they grow into.
 pub(crate) async fn accept(
-    listener: TcpListener,
+    mut arrivals: Arrivals,
+    certificates: Option<Arc<Certificates>>,
     app: Arc<App>,
     service: HttpService,
     mut websockets: Newcomers,
@@ -56,17 +62,33 @@ pub(crate) async fn accept(
             }
             let place =
                 Arc::clone(&places).acquire_owned().await.expect("the door never closes its semaphore");
-            (listener.accept().await, place)
+            (arrivals.next().await, place)
         };
         tokio::select! {
+            // Always in this order, so that a simulation can repeat itself. None of them keeps the next from its turn:
+            // what ends, and what grows into a WebSocket, was let in before.
+            biased;
+            () = reached(&mut phase, Phase::Closing) => break,
+            Some(_) = connections.join_next() => {}
+            Some(websocket) = websockets.recv() => {
+                connections.spawn(websocket);
+            }
             (accepted, place) = accepted => match accepted {
-                Ok((stream, _)) => {
+                Ok((arrival, peer)) => {
                     out_of_files = false;
-                    let _ = stream.set_nodelay(true);
-                    let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES);
-                    let stream = DoorStream::new(stream, place, partings.clone());
+                    // Closed without a word: to say one costs more than to come again.
+                    let address = match app.addresses.admit(peer.ip()) {
+                        Ok(address) => address,
+                        Err(reason) => {
+                            app.metrics.turned_away(reason);
+                            continue;
+                        }
+                    };
+                    let place = Place { _at_the_door: place, _of_its_address: address };
+                    let newcomer = Newcomer { arrival, place, partings: partings.clone() };
                     let headers_time = seconds(app.limits.headers_seconds);
-                    connections.spawn(serve(stream, service.clone(), app.lifecycle.watch(), headers_time));
+                    let (phase, service) = (app.lifecycle.watch(), service.for_peer(peer));
+                    connections.spawn(serve(newcomer, certificates.clone(), service, phase, headers_time));
                 }
                 Err(error) => {
                     // File descriptors, most likely.
@@ -74,14 +96,9 @@ pub(crate) async fn accept(
                     out_of_files = true;
                 }
             },
-            Some(websocket) = websockets.recv() => {
-                connections.spawn(websocket);
-            }
-            Some(_) = connections.join_next() => {}
-            () = reached(&mut phase, Phase::Closing) => break,
         }
     }
-    drop(listener);
+    drop(arrivals);
     loop {
         while let Ok(websocket) = websockets.try_recv() {
             connections.spawn(websocket);
@@ -93,17 +110,61 @@ pub(crate) async fn accept(
     partings.finish().await;
 }
 
+/// Somebody who was let in and has said nothing yet.
+struct Newcomer {
+    arrival: Arrival,
+    place: Place,
+    partings: Partings,
+}
+
+impl Newcomer {
+    /// `None` when they cannot agree on how to speak in secret, or not in time.
+    async fn settle_in(
+        self,
+        certificates: Option<Arc<Certificates>>,
+        time: Option<Duration>,
+    ) -> Option<DoorStream> {
+        let wire = match (self.arrival, certificates) {
+            (Arrival::Tcp(stream), Some(certificates)) => {
+                let greeted = timeout(time.unwrap_or(Duration::MAX), certificates.greet(stream)).await;
+                match greeted {
+                    Ok(Ok(stream)) => Wire::Tls(Box::new(stream)),
+                    Ok(Err(error)) => {
+                        tracing::debug!(%error, "a TLS handshake failed");
+                        return None;
+                    }
+                    Err(_) => {
+                        tracing::debug!("a TLS handshake took too long");
+                        return None;
+                    }
+                }
+            }
+            (Arrival::Tcp(stream), None) => Wire::Tcp(stream),
+            (Arrival::InMemory(stream), _) => Wire::InMemory(stream),
+        };
+        Some(DoorStream::new(wire, self.place, self.partings))
+    }
+}
+
 async fn serve(
-    stream: DoorStream,
+    newcomer: Newcomer,
+    certificates: Option<Arc<Certificates>>,
     service: HttpService,
     mut phase: watch::Receiver<Phase>,
     headers_time: Option<Duration>,
 ) {
+    let stream = tokio::select! {
+        biased;
+        stream = newcomer.settle_in(certificates, headers_time) => stream,
+        () = reached(&mut phase, Phase::Closing) => return,
+    };
+    let Some(stream) = stream else { return };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).max_buf_size(HEADER_BYTES).header_read_timeout(headers_time);
     let connection = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
     tokio::pin!(connection);
     let result = tokio::select! {
+        biased;
         result = &mut connection => result,
         () = reached(&mut phase, Phase::Closing) => {
             connection.as_mut().graceful_shutdown();
@@ -115,5 +176,12 @@ async fn serve(
     }
 }
 
-/// A place at the door and the socket that takes it.
-type Guest = (TcpStream, OwnedSemaphorePermit);
+/// A place at the door, and what takes it.
+type Guest = (Wire, Place);
+
+/// Held for as long as there is a connection.
+struct Place {
+    _at_the_door: OwnedSemaphorePermit,
+    /// `None` where its address is not counted.
+    _of_its_address: Option<AddressPlace>,
+}

@@ -6,18 +6,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
 use super::parting::Partings;
+use super::wire::Wire;
+use super::{Guest, Place};
 
 /// An HTTP answer of which the client takes nothing for so long is given up, and the memory it holds with it.
 const STALLED: Duration = Duration::from_secs(30);
 
 pub(crate) struct DoorStream {
     /// `None` only while it is being dropped.
-    guest: Option<(TcpStream, OwnedSemaphorePermit)>,
+    guest: Option<Guest>,
     partings: Partings,
     /// The client has said that it sends no more, or is gone.
     heard_end: bool,
@@ -27,8 +27,8 @@ pub(crate) struct DoorStream {
 }
 
 impl DoorStream {
-    pub(super) fn new(stream: TcpStream, place: OwnedSemaphorePermit, partings: Partings) -> DoorStream {
-        let guest = Some((stream, place));
+    pub(super) fn new(wire: Wire, place: Place, partings: Partings) -> DoorStream {
+        let guest = Some((wire, place));
         DoorStream { guest, partings, heard_end: false, is_websocket: false, patience: None }
     }
 
@@ -51,9 +51,9 @@ impl DoorStream {
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    fn stream(&mut self) -> Pin<&mut TcpStream> {
-        let (stream, _) = self.guest.as_mut().expect("it is there until the drop");
-        Pin::new(stream)
+    fn wire(&mut self) -> Pin<&mut Wire> {
+        let (wire, _) = self.guest.as_mut().expect("it is there until the drop");
+        Pin::new(wire)
     }
 }
 
@@ -73,7 +73,7 @@ impl AsyncRead for DoorStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let polled = self.stream().poll_read(cx, buffer);
+        let polled = self.wire().poll_read(cx, buffer);
         if let Poll::Ready(result) = &polled {
             self.heard_end |= result.is_err() || (buffer.filled().len() == before && buffer.remaining() > 0);
         }
@@ -83,7 +83,7 @@ impl AsyncRead for DoorStream {
 
 impl AsyncWrite for DoorStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = self.stream().poll_write(cx, bytes);
+        let polled = self.wire().poll_write(cx, bytes);
         self.watch(cx, polled)
     }
 
@@ -92,7 +92,7 @@ impl AsyncWrite for DoorStream {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = self.stream().poll_write_vectored(cx, slices);
+        let polled = self.wire().poll_write_vectored(cx, slices);
         self.watch(cx, polled)
     }
 
@@ -101,11 +101,13 @@ impl AsyncWrite for DoorStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_flush(cx)
+        // With TLS this is where it shows that the client takes nothing.
+        let polled = self.wire().poll_flush(cx);
+        self.watch(cx, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_shutdown(cx)
+        self.wire().poll_shutdown(cx)
     }
 }
 
@@ -114,7 +116,7 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::time::{Instant, timeout};
 
     use super::*;
@@ -123,8 +125,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let place = Arc::new(tokio::sync::Semaphore::new(1)).acquire_owned().await.unwrap();
-        (DoorStream::new(stream, place, Partings::new()), client)
+        let at_the_door = Arc::new(tokio::sync::Semaphore::new(1)).acquire_owned().await.unwrap();
+        let place = Place { _at_the_door: at_the_door, _of_its_address: None };
+        (DoorStream::new(Wire::Tcp(stream), place, Partings::new()), client)
     }
 
     /// More than the buffers of the kernel take.

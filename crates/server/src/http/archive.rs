@@ -8,11 +8,14 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use bluetick_wire::http::{ArchiveBody, ArchiveRunRequest, ErrorBody, JobBegunBody, JobBody, RestoreRequest};
 use bluetick_wire::{ErrorCode, decode};
+use serde_json::{Value, json};
 
-use super::extract::{JobPath, Operator, SmallPayload};
+use super::extract::{JobPath, SmallPayload};
+use super::operator::Operator;
 use super::reply;
 use crate::app::App;
 use crate::archivist::{Asker, Task};
+use crate::audit::{Act, Subject};
 use crate::problem::Problem;
 
 /// Look at the archive: what lies where, and which job is under way.
@@ -45,17 +48,19 @@ pub(super) async fn show_job(
 /// Move what is old enough to the archive now. The body may be left out.
 #[utoipa::path(
     post, path = "/v1/archive/run", operation_id = "run_archive", tag = "operations",
-    request_body = ArchiveRunRequest, security(("admin_key" = [])),
+    request_body = Option<ArchiveRunRequest>, security(("admin_key" = [])),
     responses((status = 202, description = "It has begun", body = JobBegunBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn run(
     State(app): State<Arc<App>>,
-    _operator: Operator,
+    operator: Operator,
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     let request: ArchiveRunRequest = if body.is_empty() { Default::default() } else { decode(&body)? };
-    begin(&app, Task::Run(request.run()?)).await
+    let run = request.run()?;
+    let subject = run.only.map(Subject::conversation);
+    begin(&app, &operator, Act::ArchiveRun, subject, Task::Run(run)).await
 }
 
 /// Read every segment of the archive and compare it with the rows.
@@ -65,8 +70,8 @@ pub(super) async fn run(
     responses((status = 202, description = "It has begun", body = JobBegunBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
-pub(super) async fn verify(State(app): State<Arc<App>>, _operator: Operator) -> Result<Response, Problem> {
-    begin(&app, Task::Verify).await
+pub(super) async fn verify(State(app): State<Arc<App>>, operator: Operator) -> Result<Response, Problem> {
+    begin(&app, &operator, Act::ArchiveVerify, None, Task::Verify).await
 }
 
 /// Bring a conversation back to the hot store, where it stays until a run names it; or all of them.
@@ -78,16 +83,36 @@ pub(super) async fn verify(State(app): State<Arc<App>>, _operator: Operator) -> 
 )]
 pub(super) async fn restore(
     State(app): State<Arc<App>>,
-    _operator: Operator,
+    operator: Operator,
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     let request: RestoreRequest = decode(&body)?;
-    begin(&app, Task::Restore(request.conversation()?)).await
+    let conversation = request.conversation()?;
+    let subject = conversation.map(Subject::conversation);
+    begin(&app, &operator, Act::ArchiveRestore, subject, Task::Restore(conversation)).await
 }
 
-/// Begins a job, and tells at once what makes it impossible.
-pub(super) async fn begin(app: &App, task: Task) -> Result<Response, Problem> {
+/// Where a backup goes and whether the keys go along.
+fn detail_of(task: &Task) -> Value {
+    match task {
+        Task::Backup(backup) => json!({"to": backup.to, "keys": backup.keys}),
+        _ => Value::Null,
+    }
+}
+
+/// Begins a job, and tells at once what makes it impossible. What is written down as done is that it was begun: its end is
+/// told by `GET /v1/archive/jobs/{job_id}` and the log.
+pub(super) async fn begin(
+    app: &App,
+    operator: &Operator,
+    act: Act,
+    subject: Option<Subject>,
+    task: Task,
+) -> Result<Response, Problem> {
     let _work = app.lifecycle.begin_work()?;
-    let job_id = app.archivist.begin(task, Asker::Operator)?.first_word().await?;
+    let begun = operator.begins_with(app, act, subject, detail_of(&task)).await?;
+    let job = async { Ok(app.archivist.begin(task, Asker::Operator)?.first_word().await?) }.await;
+    let detail = job.as_ref().map_or(json!({}), |job_id| json!({ "job_id": job_id }));
+    let job_id = begun.with(detail).ended(job).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &JobBegunBody { job_id }))
 }

@@ -92,7 +92,7 @@ pub(super) async fn service_worker(headers: HeaderMap) -> Response {
 /// What a phone needs to put the web client among its programs.
 #[utoipa::path(
     get, path = "/manifest.webmanifest", tag = "pages",
-    responses((status = 200, description = "A manifest", body = String, content_type = "application/manifest+json")),
+    responses((status = 200, description = "A manifest", body = serde_json::Value, content_type = "application/manifest+json")),
 )]
 pub(super) async fn manifest(headers: HeaderMap) -> Response {
     serve("manifest.webmanifest", ASK_EACH_TIME, &headers)
@@ -102,7 +102,9 @@ pub(super) async fn manifest(headers: HeaderMap) -> Response {
 #[utoipa::path(
     get, path = "/assets/{file}", tag = "pages",
     params(("file" = String, Path, description = "Its name")),
-    responses((status = 200, description = "The file", body = String, content_type = "text/plain"),
+    responses((status = 200, description = "The file", content(
+                  (String = "text/css"), (String = "text/javascript"), (String = "image/svg+xml"),
+                  (String = "text/plain"))),
               (status = 304, description = "It is what the client has"),
               (status = 404, description = "There is no such file", body = ErrorBody)),
 )]

@@ -8,9 +8,11 @@ use bluetick_wire::decode;
 use bluetick_wire::http::{ErasureRequest, ErrorBody, JobBegunBody};
 
 use super::archive;
-use super::extract::{Operator, SmallPayload};
+use super::extract::SmallPayload;
+use super::operator::Operator;
 use crate::app::App;
 use crate::archivist::Task;
+use crate::audit::Act;
 use crate::problem::Problem;
 
 /// Delete the content of messages for good, hot and cold alike. Their places stay, with who wrote when. Works without an
@@ -23,9 +25,11 @@ use crate::problem::Problem;
 )]
 pub(super) async fn erase(
     State(app): State<Arc<App>>,
-    _operator: Operator,
+    operator: Operator,
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     let request: ErasureRequest = decode(&body)?;
-    archive::begin(&app, Task::Erase(request.erase()?)).await
+    let erase = request.erase()?;
+    let subject = Some(erase.scope.clone().into());
+    archive::begin(&app, &operator, Act::Erase, subject, Task::Erase(erase)).await
 }

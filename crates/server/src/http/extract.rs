@@ -1,5 +1,7 @@
 //! What calls need from a request: who asks, the body, and the names in the path.
 
+use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +10,11 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Request, header};
 use bluetick_auth::TokenError;
-use bluetick_core::{ConversationId, UserId};
+use bluetick_core::{ConversationId, TokenFacts, UserId};
 use bluetick_wire::{BadInput, ErrorCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use super::service::Peer;
 use crate::app::App;
 use crate::limits::UserBudget;
 use crate::problem::Problem;
@@ -20,6 +23,8 @@ use crate::settings::{at_most, seconds};
 /// Whoever asks, with a valid token and within their rate.
 pub(crate) struct Caller {
     pub user: UserId,
+    /// The token of this call.
+    pub token: TokenFacts,
     pub budget: UserBudget,
 }
 
@@ -29,29 +34,27 @@ impl FromRequestParts<Arc<App>> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Caller, Problem> {
         let token = bearer(&parts.headers)?;
         let claims = app.tokens.verify(token, app.clock.now()).map_err(|error| unauthenticated(&error))?;
+        app.gate.admit(&claims).await?;
         let budget = app.budgets.of(&claims.user);
         budget.request()?;
-        Ok(Caller { user: claims.user, budget })
+        Ok(Caller { user: claims.user, token: claims.token, budget })
     }
 }
 
-/// The operator, with the admin key.
-pub(crate) struct Operator;
+/// The address for which a request counts, where one is known that is no proxy's.
+pub(crate) struct CallerAddress(pub Option<IpAddr>);
 
-impl FromRequestParts<Arc<App>> for Operator {
-    type Rejection = Problem;
+impl FromRequestParts<Arc<App>> for CallerAddress {
+    type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Operator, Problem> {
-        let key = bearer(&parts.headers)?;
-        if app.admin_key.matches(key) {
-            Ok(Operator)
-        } else {
-            Err(Problem::new(ErrorCode::Unauthenticated, "this call needs the admin key"))
-        }
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<CallerAddress, Infallible> {
+        let Peer(peer) =
+            parts.extensions.get().copied().expect("the door says where a connection comes from");
+        Ok(CallerAddress(app.addresses.caller(peer.ip(), &parts.headers)))
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let missing = || {
         Problem::new(
             ErrorCode::Unauthenticated,

@@ -1,15 +1,16 @@
 //! `POST /v1/login`
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use bluetick_core::UserId;
+use bluetick_core::{Timestamp, UserId};
 use bluetick_wire::http::{ErrorBody, LoginRequest, TokenBody};
 use bluetick_wire::{ErrorCode, decode};
 
-use super::extract::SmallPayload;
+use super::extract::{CallerAddress, SmallPayload};
 use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
@@ -22,12 +23,17 @@ use crate::problem::Problem;
 )]
 pub(super) async fn login(
     State(app): State<Arc<App>>,
+    CallerAddress(address): CallerAddress,
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     require_minting(&app)?;
+    app.addresses.login(address)?;
     let request: LoginRequest = decode(&body)?;
     let user = request.user()?;
     app.budgets.of(&user).login()?;
+    // Before the password is looked up: a revocation that comes while it is being checked, as a new password brings one,
+    // counts for this token too.
+    let issued_at = app.gate.issue_at(&user).await?;
     let stored = app.store.user(&user).await?.and_then(|user| user.password_hash);
     let passwords = Arc::clone(&app.passwords);
     // The same work and the same answer whether the user is unknown or the password wrong.
@@ -35,7 +41,7 @@ pub(super) async fn login(
     if !matches {
         return Err(Problem::new(ErrorCode::InvalidCredentials, "user and password do not match"));
     }
-    Ok(reply::json(StatusCode::OK, &token_for(&app, user)?))
+    Ok(reply::json(StatusCode::OK, &mint_as_issued(&app, user, app.token_ttl, issued_at)?))
 }
 
 /// A server that can only check tokens has nothing to give for a password.
@@ -43,12 +49,24 @@ pub(super) fn require_minting(app: &App) -> Result<(), Problem> {
     if app.tokens.can_mint() { Ok(()) } else { Err(cannot_mint()) }
 }
 
-pub(super) fn token_for(app: &App, user: UserId) -> Result<TokenBody, Problem> {
-    mint(app, user, app.token_ttl)
+pub(super) async fn token_for(app: &App, user: UserId) -> Result<TokenBody, Problem> {
+    mint(app, user, app.token_ttl).await
 }
 
-pub(super) fn mint(app: &App, user: UserId, ttl: std::time::Duration) -> Result<TokenBody, Problem> {
-    let minted = app.tokens.mint(&user, ttl, app.clock.now()).map_err(|_| cannot_mint())?;
+/// Good also where the user's tokens were revoked in this very moment.
+pub(super) async fn mint(app: &App, user: UserId, ttl: Duration) -> Result<TokenBody, Problem> {
+    let issued_at = app.gate.issue_at(&user).await?;
+    mint_as_issued(app, user, ttl, issued_at)
+}
+
+fn mint_as_issued(
+    app: &App,
+    user: UserId,
+    ttl: Duration,
+    issued_at: Timestamp,
+) -> Result<TokenBody, Problem> {
+    let minted = app.tokens.mint_as_issued(&user, ttl, app.clock.now(), issued_at);
+    let minted = minted.map_err(|_| cannot_mint())?;
     Ok(TokenBody { token: minted.token, user_id: user, expires_at: minted.expires_at })
 }
 

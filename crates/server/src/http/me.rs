@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use bluetick_core::ports::UserUpdate;
-use bluetick_core::{ProfileUpdate, Refusal, StoreError, User, UserId};
+use bluetick_core::{Profile, ProfileUpdate, Refusal, StoreError, User, UserId};
 use bluetick_wire::decode;
 use bluetick_wire::http::{ErrorBody, ProfileBody, ProfileRequest};
 
@@ -24,7 +24,7 @@ use crate::problem::Problem;
 )]
 pub(super) async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Problem> {
     let profile = app.chat.profile(&caller.user).await?;
-    answer(&app, &caller.user, profile).await
+    answer(&app, &caller.user, &profile).await
 }
 
 /// Say what you are called, and show or hide whether you are there. What is not named stays as it is.
@@ -46,12 +46,12 @@ pub(super) async fn change(
         rename(&app, &caller.user, name).await?;
     }
     let hides_presence = request.show_presence.map(|shows| !shows);
-    let update = ProfileUpdate { user: caller.user.clone(), last_seen_at: None, hides_presence };
+    let update = ProfileUpdate { hides_presence, ..ProfileUpdate::of(caller.user.clone()) };
     let profile = app.chat.update_profile(update).await?;
     if hides_presence.is_some() {
         app.hub.presence_changed(&caller.user);
     }
-    answer(&app, &caller.user, profile).await
+    answer(&app, &caller.user, &profile).await
 }
 
 /// A user of the operator's own product has no row here until there is something to keep in it.
@@ -69,7 +69,7 @@ async fn rename(app: &App, id: &UserId, name: Arc<str>) -> Result<(), StoreError
     }
 }
 
-async fn answer(app: &App, user: &UserId, profile: bluetick_core::Profile) -> Result<Response, Problem> {
+async fn answer(app: &App, user: &UserId, profile: &Profile) -> Result<Response, Problem> {
     let person = app.store.people(vec![user.clone()]).await?.pop();
     let display_name = person.as_ref().and_then(|person| person.display_name.as_deref());
     Ok(reply::json(StatusCode::OK, &ProfileBody::new(user, display_name, profile)))

@@ -3,6 +3,7 @@
 
 mod archive;
 mod assets;
+mod backups;
 mod conversations;
 pub(crate) mod cors;
 mod documents;
@@ -12,12 +13,14 @@ mod extract;
 mod health;
 mod inbox;
 mod login;
+mod logout;
 mod marks;
 mod me;
 mod members;
 mod messages;
 mod metrics;
 mod offer;
+mod operator;
 mod people;
 mod preferences;
 mod presence;
@@ -38,7 +41,7 @@ use utoipa_axum::routes;
 
 pub(crate) use documents::documents;
 pub use documents::openapi_document;
-pub(crate) use service::{HttpService, service};
+pub(crate) use service::{HttpService, Peer, service};
 
 use crate::app::App;
 use crate::ws;
@@ -81,10 +84,12 @@ pub(crate) fn router() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(offer::show))
         .routes(routes!(signup::signup))
         .routes(routes!(login::login))
+        .routes(routes!(logout::logout))
         .routes(routes!(tokens::mint))
         .routes(routes!(users::create))
         .routes(routes!(users::show))
         .routes(routes!(users::set_password))
+        .routes(routes!(logout::revoke))
         .routes(routes!(me::show, me::change))
         .routes(routes!(people::find))
         .routes(routes!(conversations::open, inbox::list))
@@ -103,6 +108,7 @@ pub(crate) fn router() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(archive::run))
         .routes(routes!(archive::verify))
         .routes(routes!(archive::restore))
+        .routes(routes!(backups::make))
         .routes(routes!(erasures::erase))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

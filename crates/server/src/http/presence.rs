@@ -81,5 +81,5 @@ pub(super) async fn of_all<'a>(app: &App, users: &[&'a UserId]) -> Result<Vec<Pr
 /// What others are told of somebody.
 pub(super) async fn of<'a>(app: &App, user: &'a UserId) -> Result<PresenceBody<'a>, Problem> {
     let (profile, online) = join(app.chat.profile(user), app.whereabouts.is_online(user)).await;
-    Ok(PresenceBody::new(user, online, profile?))
+    Ok(PresenceBody::new(user, online, &profile?))
 }

@@ -2,6 +2,7 @@
 //! says it is.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,10 +24,21 @@ use crate::problem::Problem;
 pub(crate) struct HttpService {
     router: Router,
     app: Arc<App>,
+    peer: Option<Peer>,
+}
+
+/// The other end of the connection: a client, or the proxy in front of this server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub SocketAddr);
+
+impl HttpService {
+    pub fn for_peer(&self, peer: SocketAddr) -> HttpService {
+        HttpService { peer: Some(Peer(peer)), ..self.clone() }
+    }
 }
 
 pub(crate) fn service(router: Router<Arc<App>>, app: Arc<App>) -> HttpService {
-    HttpService { router: router.with_state(Arc::clone(&app)), app }
+    HttpService { router: router.with_state(Arc::clone(&app)), app, peer: None }
 }
 
 impl hyper::service::Service<Request<Incoming>> for HttpService {
@@ -34,8 +46,11 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let HttpService { mut router, app } = self.clone();
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let HttpService { mut router, app, peer } = self.clone();
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         Box::pin(async move {
             let origin = cors::allowed_origin(request.headers(), &app.settings.allowed_origins);
             let preflight = cors::preflight(&request, origin.as_ref());
@@ -56,6 +71,11 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
             response
                 .headers_mut()
                 .insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            if app.settings.tls.is_on() {
+                // A browser that was here once does not try without TLS again, whoever asks it to.
+                let year = HeaderValue::from_static("max-age=31536000");
+                response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, year);
+            }
             cors::grant(response.headers_mut(), origin);
             Ok(response)
         })

@@ -10,7 +10,7 @@ use bluetick_core::{Refusal, User};
 use bluetick_wire::http::{ErrorBody, SignupRequest, TokenBody};
 use bluetick_wire::{BadInput, ErrorCode, decode};
 
-use super::extract::SmallPayload;
+use super::extract::{CallerAddress, SmallPayload};
 use super::{login, reply};
 use crate::app::App;
 use crate::problem::Problem;
@@ -23,14 +23,16 @@ use crate::problem::Problem;
 )]
 pub(super) async fn signup(
     State(app): State<Arc<App>>,
+    CallerAddress(address): CallerAddress,
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     if !app.signup {
         return Err(Problem::new(ErrorCode::SignupDisabled, "sign-up is switched off on this server"));
     }
     login::require_minting(&app)?;
+    app.addresses.login(address)?;
     let user = create(&app, decode(&body)?).await?;
-    Ok(reply::json(StatusCode::CREATED, &login::token_for(&app, user.id)?))
+    Ok(reply::json(StatusCode::CREATED, &login::token_for(&app, user.id).await?))
 }
 
 /// Makes an account, for a sign-up or on the operator's word.

@@ -10,9 +10,11 @@ use bluetick_core::{User, UserId};
 use bluetick_wire::http::{ErrorBody, MintRequest, TokenBody};
 use bluetick_wire::{BadInput, decode};
 
-use super::extract::{Operator, SmallPayload};
+use super::extract::SmallPayload;
+use super::operator::Operator;
 use super::{login, reply};
 use crate::app::App;
+use crate::audit::{Act, Subject};
 use crate::problem::Problem;
 
 /// Mint a token for a user of the operator's own product, who needs no account here.
@@ -24,7 +26,7 @@ use crate::problem::Problem;
 )]
 pub(super) async fn mint(
     State(app): State<Arc<App>>,
-    _operator: Operator,
+    operator: Operator,
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     let request: MintRequest = decode(&body)?;
@@ -35,7 +37,10 @@ pub(super) async fn mint(
         return Err(BadInput::field("ttl_s", format_args!("must be between 1 and {most}")).into());
     }
     reserve(&app, &user).await;
-    Ok(reply::json(StatusCode::CREATED, &login::mint(&app, user, ttl)?))
+    let (subject, minted) = (Subject::user(&user), login::mint(&app, user, ttl).await?);
+    // A token that was made and is not handed out is none.
+    operator.does(&app, Act::TokenMint, Some(subject)).await?;
+    Ok(reply::json(StatusCode::CREATED, &minted))
 }
 
 /// A name the operator has given to somebody cannot be taken by a sign-up. Where the store cannot write now, nobody

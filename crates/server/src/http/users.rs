@@ -6,14 +6,16 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use bluetick_auth::Passwords;
-use bluetick_core::Refusal;
 use bluetick_core::ports::UserUpdate;
+use bluetick_core::{Refusal, User, UserId};
 use bluetick_wire::http::{ErrorBody, NewPasswordRequest, NewUserRequest, UserBody};
 use bluetick_wire::{BadInput, decode};
 
-use super::extract::{Operator, SmallPayload, UserPath};
-use super::{reply, signup};
+use super::extract::{SmallPayload, UserPath};
+use super::operator::Operator;
+use super::{logout, reply, signup};
 use crate::app::App;
+use crate::audit::{Act, Subject};
 use crate::problem::Problem;
 
 /// Make an account for somebody.
@@ -25,10 +27,13 @@ use crate::problem::Problem;
 )]
 pub(super) async fn create(
     State(app): State<Arc<App>>,
-    _operator: Operator,
+    operator: Operator,
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
-    let user = signup::create(&app, decode(&body)?).await?;
+    let request: NewUserRequest = decode(&body)?;
+    let subject = Subject::user(&request.user()?);
+    let begun = operator.begins(&app, Act::UserCreate, Some(subject)).await?;
+    let user = begun.ended(signup::create(&app, request).await).await?;
     Ok(reply::json(StatusCode::CREATED, &UserBody::from(&user)))
 }
 
@@ -49,7 +54,7 @@ pub(super) async fn show(
     Ok(reply::json(StatusCode::OK, &UserBody::from(&user)))
 }
 
-/// Give somebody a new password.
+/// Give somebody a new password. Every token the user has is void then, and the user's connections are closed.
 #[utoipa::path(
     put, path = "/v1/users/{user_id}/password", operation_id = "set_password",
     tag = "accounts", request_body = NewPasswordRequest,
@@ -59,18 +64,25 @@ pub(super) async fn show(
 )]
 pub(super) async fn set_password(
     State(app): State<Arc<App>>,
-    _operator: Operator,
+    operator: Operator,
     UserPath(id): UserPath,
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     let NewPasswordRequest { password } = decode(&body)?;
     Passwords::check_strength(&password).map_err(|weak| BadInput::field("password", weak))?;
+    let begun = operator.begins(&app, Act::UserPassword, Some(Subject::user(&id))).await?;
+    let user = begun.ended(change_password(&app, id, password).await).await?;
+    Ok(reply::json(StatusCode::OK, &UserBody::from(&user)))
+}
+
+async fn change_password(app: &App, id: UserId, password: String) -> Result<User, Problem> {
     let _work = app.lifecycle.begin_work()?;
     let user = app.store.user(&id).await?.ok_or(Refusal::NoSuchUser)?;
-    let password_hash = Some(signup::hash(&app, password).await?);
+    let password_hash = Some(signup::hash(app, password).await?);
     app.store
         .update_user(UserUpdate { id, display_name: None, password_hash: password_hash.clone() })
         .await?;
-    let user = bluetick_core::User { password_hash, ..user };
-    Ok(reply::json(StatusCode::OK, &UserBody::from(&user)))
+    // After it: whoever logs in with the old password meanwhile is logged out as well.
+    logout::everywhere(app, &user.id).await?;
+    Ok(User { password_hash, ..user })
 }

@@ -38,6 +38,8 @@ impl Changes {
             Change::Joined { conversation, user } | Change::Preferred { conversation, user } => {
                 self.entry_changed(EntryChanged { conversation, user });
             }
+            // Carried out where it was heard, at once.
+            Change::Revoked { .. } => {}
         }
     }
 
@@ -92,7 +94,7 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
-    use bluetick_core::{Boundaries, Members, Seq};
+    use bluetick_core::{Boundaries, Members, Seq, TokenFacts};
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
@@ -111,7 +113,8 @@ mod tests {
         };
         let outbox = Outbox::new(8_000, Gauge::default());
         let (alice, bob): (UserId, UserId) = ("alice".parse().unwrap(), "bob".parse().unwrap());
-        let phone = sessions.register(sessions.next_id(), alice.clone(), outbox, 1).unwrap();
+        let phone =
+            sessions.register(sessions.next_id(), alice.clone(), TokenFacts::default(), outbox, 1).unwrap();
         let conversation = ConversationId::direct(&alice, &bob);
         let members = Arc::new(Members::direct(alice.clone(), bob.clone()));
         let moved = |seq| Moved {
@@ -138,7 +141,9 @@ mod tests {
         let changes =
             Changes { sessions: Arc::clone(&sessions), metrics: Arc::clone(&metrics), gathering, entries };
         let outbox = Outbox::new(1_000, Gauge::default());
-        let _phone = sessions.register(sessions.next_id(), "alice".parse().unwrap(), outbox, 1).unwrap();
+        let _phone = sessions
+            .register(sessions.next_id(), "alice".parse().unwrap(), TokenFacts::default(), outbox, 1)
+            .unwrap();
         for name in ["bob", "alice", "alice", "alice"] {
             let conversation = ConversationId::group([1; 15]);
             changes.tell(Change::Joined { conversation, user: name.parse().unwrap() });

@@ -45,7 +45,7 @@ impl Shower {
         let presence = match &entry.peer {
             Some(peer) => {
                 let profile = self.chat.profile(peer).await?;
-                Some(PresenceBody::new(peer, self.whereabouts.is_online(peer).await, profile))
+                Some(PresenceBody::new(peer, self.whereabouts.is_online(peer).await, &profile))
             }
             None => None,
         };

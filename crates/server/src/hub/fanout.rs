@@ -89,7 +89,7 @@ mod tests {
     use std::sync::Arc;
 
     use bluetick_core::ports::Origin;
-    use bluetick_core::{ContentType, ConversationId, Message, MessageId, Role, Seq, Timestamp};
+    use bluetick_core::{ContentType, ConversationId, Message, MessageId, Role, Seq, Timestamp, TokenFacts};
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
@@ -101,7 +101,9 @@ mod tests {
 
     fn connect<'a>(sessions: &'a Sessions, name: &str) -> Registration<'a> {
         let outbox = Outbox::new(1 << 20, Gauge::default());
-        let registration = sessions.register(sessions.next_id(), user(name), outbox, usize::MAX).unwrap();
+        let registration = sessions
+            .register(sessions.next_id(), user(name), TokenFacts::default(), outbox, usize::MAX)
+            .unwrap();
         let session = &registration.session;
         session.catch_up.begin(&session.outbox, &[], &[]);
         session.catch_up.finish(&session.outbox);

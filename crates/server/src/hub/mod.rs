@@ -40,6 +40,7 @@ pub(crate) use typing::Paces;
 pub(crate) use whereabouts::Whereabouts;
 pub(crate) use workers::Workers;
 
+use crate::gate::KnownRevocations;
 use crate::metrics::{Dropped, Metrics};
 use changes::Changes;
 use presence::PresenceChange;
@@ -106,15 +107,47 @@ pub struct Hub {
     orders: SyncSender<Order>,
     fanout: Arc<Fanout>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// What waits for whoever takes the steps, where there is no thread.
+    waiting: Option<Mutex<Receiver<Order>>>,
     sessions: Arc<Sessions>,
     metrics: Arc<Metrics>,
     errands: Errands,
     typing: Typing,
+    known_revocations: Arc<KnownRevocations>,
 }
 
 impl Hub {
     /// Starts the fan-out thread, which ends with [`Server::drain`](crate::Server::drain) or with the hub.
     pub fn new(metrics: Arc<Metrics>) -> Arc<Hub> {
+        let (mut hub, waiting) = Hub::idle(metrics);
+        let working = Arc::clone(&hub.fanout);
+        let thread = std::thread::Builder::new()
+            .name("bluetick-fanout".into())
+            .spawn(move || working.run(&waiting))
+            .expect("a process that cannot start a thread cannot serve");
+        hub.thread = Mutex::new(Some(thread));
+        Arc::new(hub)
+    }
+
+    /// Without a thread: what is not delivered on the spot waits for [`Hub::step`], so that a simulation decides when.
+    pub fn in_steps(metrics: Arc<Metrics>) -> Arc<Hub> {
+        let (mut hub, waiting) = Hub::idle(metrics);
+        hub.waiting = Some(Mutex::new(waiting));
+        Arc::new(hub)
+    }
+
+    /// Delivers the next of what waits, in a hub without a thread. Returns whether there was something.
+    pub fn step(&self) -> bool {
+        let Some(waiting) = &self.waiting else { return false };
+        let order = waiting.lock().expect("nothing panics while it holds the lock").try_recv();
+        let Ok(order) = order else { return false };
+        let _turn = self.fanout.turn.lock().expect("an order that panics does so inside a guard");
+        self.fanout.carry_out(order);
+        self.fanout.progress.finish();
+        true
+    }
+
+    fn idle(metrics: Arc<Metrics>) -> (Hub, Receiver<Order>) {
         let sessions = Arc::new(Sessions::default());
         let errands = Errands::new(Arc::clone(&metrics));
         let (orders, waiting) = mpsc::sync_channel(WAITING_ORDERS);
@@ -131,17 +164,28 @@ impl Hub {
             progress: Progress::default(),
             turn: Mutex::default(),
         });
-        let working = Arc::clone(&fanout);
-        let thread = std::thread::Builder::new()
-            .name("bluetick-fanout".into())
-            .spawn(move || working.run(&waiting))
-            .expect("a process that cannot start a thread cannot serve");
-        let thread = Mutex::new(Some(thread));
-        Arc::new(Hub { orders, fanout, thread, sessions, metrics, errands, typing: Typing::new() })
+        let (thread, typing, known_revocations) = (Mutex::default(), Typing::new(), Arc::default());
+        let hub = Hub {
+            orders,
+            fanout,
+            thread,
+            waiting: None,
+            sessions,
+            metrics,
+            errands,
+            typing,
+            known_revocations,
+        };
+        (hub, waiting)
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// What is held of revocations, and forgotten as they are heard of.
+    pub(crate) fn known_revocations(&self) -> Arc<KnownRevocations> {
+        Arc::clone(&self.known_revocations)
     }
 
     /// Where everybody is, here and at the other nodes.
@@ -240,6 +284,18 @@ impl CommitListener for Hub {
     }
 
     fn changed(&self, batch: Vec<Change>) {
+        // At once, and not in the order of messages: whoever revoked a token waits for this. First what is held is
+        // forgotten, so that a connection that is just being made finds out, or is found here.
+        for change in &batch {
+            if let Change::Revoked { user, revocations } = change {
+                self.known_revocations.forget(user);
+                self.sessions.each_of(user, &mut |session| {
+                    if revocations.voids(&session.token) {
+                        session.revoke();
+                    }
+                });
+            }
+        }
         if !batch.is_empty() {
             let receivers = batch.len();
             self.give(Order::Tell(batch), receivers);
@@ -254,7 +310,7 @@ impl CommitListener for Hub {
             // It has come here since, and word of that is on its way.
             Whisper::Presence { user, online: false, .. } if self.sessions.is_online(&user) => {}
             Whisper::Presence { user, online, profile, to } => {
-                presence::tell(&self.sessions, &self.metrics, &to, encode_presence(&user, online, profile));
+                presence::tell(&self.sessions, &self.metrics, &to, encode_presence(&user, online, &profile));
             }
         }
     }

@@ -147,7 +147,7 @@ impl Announcer {
             InboxRequest { user: user.clone(), after: None, limit: PageLimit::MAX, filter: InboxFilter::All };
         let inbox = self.chat.inbox(request).await?;
         let to: Vec<UserId> = inbox.entries.into_iter().filter_map(|entry| entry.peer).collect();
-        tell(&self.sessions, &self.metrics, &to, encode_presence(user, online, profile));
+        tell(&self.sessions, &self.metrics, &to, encode_presence(user, online, &profile));
         self.whereabouts.whisper(Whisper::Presence { user: user.clone(), online, profile, to });
         Ok(())
     }
@@ -172,7 +172,7 @@ mod tests {
     use bluetick_core::chat::ChatRules;
     use bluetick_core::ports::{NoFleet, Store, SystemRandom};
     use bluetick_core::time::SystemClock;
-    use bluetick_core::{ProfileUpdate, Timestamp};
+    use bluetick_core::{ProfileUpdate, Timestamp, TokenFacts};
     use bluetick_store_memory::MemoryStore;
     use prometheus_client::metrics::gauge::Gauge;
 
@@ -200,15 +200,18 @@ mod tests {
         let [phone, _tablet] = ["alice", "bob"].map(|name| {
             let outbox = Outbox::new(1 << 20, Gauge::default());
             let sessions = hub.sessions();
-            sessions.register(sessions.next_id(), user(name), outbox, usize::MAX).unwrap()
+            sessions
+                .register(sessions.next_id(), user(name), TokenFacts::default(), outbox, usize::MAX)
+                .unwrap()
         });
         let mut workers = hub.start_workers(&chat, &hub.whereabouts(Arc::new(NoFleet)));
         for (hides, online) in [(true, false), (false, true)] {
             let last_seen_at = Some(Timestamp::from_millis(5));
-            let update = ProfileUpdate { user: user("bob"), last_seen_at, hides_presence: Some(hides) };
+            let update =
+                ProfileUpdate { last_seen_at, hides_presence: Some(hides), ..ProfileUpdate::of(user("bob")) };
             store.update_profile(update).await.unwrap();
             hub.presence_changed(&user("bob"));
-            let frame = encode_presence(&user("bob"), online, Default::default());
+            let frame = encode_presence(&user("bob"), online, &Default::default());
             assert_eq!(heard(&phone.session).await, [frame]);
         }
         workers.stop().await;

@@ -2,11 +2,11 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
-use bluetick_core::UserId;
 use bluetick_core::ports::Origin;
+use bluetick_core::{TokenFacts, UserId};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
@@ -38,8 +38,23 @@ impl std::fmt::Display for SessionId {
 pub(crate) struct Session {
     pub id: SessionId,
     pub user: UserId,
+    /// What it said hello with.
+    pub token: TokenFacts,
     pub outbox: Outbox,
     pub catch_up: CatchUp,
+    /// The token is void: the connection closes when it looks around next.
+    revoked: AtomicBool,
+}
+
+impl Session {
+    pub fn revoke(&self) {
+        self.revoked.store(true, Ordering::Release);
+        self.outbox.nudge();
+    }
+
+    pub fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
+    }
 }
 
 /// A session in the registry, for as long as this lives: also a connection that panics or is cut off goes.
@@ -123,6 +138,7 @@ impl Sessions {
         &self,
         id: SessionId,
         user: UserId,
+        token: TokenFacts,
         outbox: Outbox,
         limit: usize,
     ) -> Result<Registration<'_>, TooMany> {
@@ -134,7 +150,14 @@ impl Sessions {
         {
             return Err(TooMany);
         }
-        let session = Arc::new(Session { id, user: user.clone(), outbox, catch_up: CatchUp::new() });
+        let session = Arc::new(Session {
+            id,
+            user: user.clone(),
+            token,
+            outbox,
+            catch_up: CatchUp::new(),
+            revoked: AtomicBool::new(false),
+        });
         let is_first = match entry {
             Entry::Occupied(mut present) => {
                 present.get_mut().sessions.push(Arc::clone(&session));
@@ -213,7 +236,7 @@ mod tests {
         let sessions = Sessions::default();
         let register = || {
             let outbox = Outbox::new(1_000, Gauge::default());
-            sessions.register(sessions.next_id(), "alice".parse().unwrap(), outbox, 2)
+            sessions.register(sessions.next_id(), "alice".parse().unwrap(), TokenFacts::default(), outbox, 2)
         };
         let first = register().unwrap();
         let second = register().unwrap();

@@ -95,6 +95,7 @@ impl Drop for Place<'_> {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
+    use bluetick_core::TokenFacts;
     use futures_util::FutureExt;
     use prometheus_client::metrics::gauge::Gauge;
     use tokio::sync::Semaphore;
@@ -145,7 +146,8 @@ mod tests {
 
         fn connect(&self, name: &str) -> Registration<'_> {
             let outbox = Outbox::new(1_000, Gauge::default());
-            self.sessions.register(self.sessions.next_id(), user(name), outbox, usize::MAX).unwrap()
+            let token = TokenFacts::default();
+            self.sessions.register(self.sessions.next_id(), user(name), token, outbox, usize::MAX).unwrap()
         }
 
         fn told(&self) -> Vec<String> {

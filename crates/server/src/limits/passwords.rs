@@ -32,17 +32,55 @@ impl PasswordDesk {
         let job = tokio::task::spawn_blocking(move || {
             // Held until the work is done, also when whoever asked has gone away.
             let _held = (place, turn);
-            work()
+            behind_everybody(work)
         });
-        job.await.map_err(|_| Problem::new(ErrorCode::Internal, "the server failed"))
+        let done = job.await.map_err(|_| Problem::new(ErrorCode::Internal, "the server failed"))?;
+        done.map_err(|_| Problem::overloaded())
     }
 }
+
+/// Work that takes a processor for long makes way for everything that does not, so that a flood of log-ins keeps no message
+/// waiting. Priority belongs to a thread and cannot be had back, so it is a thread of its own: its start costs a
+/// thousandth of the work.
+fn behind_everybody<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("password".to_owned());
+        let worker = thread.spawn_scoped(scope, || {
+            make_way();
+            work()
+        })?;
+        Ok(worker.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked)))
+    })
+}
+
+/// Elsewhere than on Linux it would be the priority of the whole server.
+#[cfg(target_os = "linux")]
+fn make_way() {
+    const STEPS_BACK: i32 = 10;
+    if let Err(error) = rustix::process::nice(STEPS_BACK) {
+        tracing::debug!(%error, "passwords are checked at the priority of everything else");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn make_way() {}
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn passwords_are_checked_behind_everything_else_and_nothing_else_is() {
+        let priority = || rustix::process::getpriority_process(None).unwrap();
+        let desk = PasswordDesk::new(&LimitSettings::default());
+        let here = priority();
+        assert!(desk.serve(priority).await.unwrap() > here.min(18));
+        assert_eq!(tokio::task::spawn_blocking(priority).await.unwrap(), here);
+        assert_eq!(priority(), here);
+    }
 
     #[tokio::test]
     async fn whoever_finds_the_line_full_is_refused_and_the_others_get_their_turn() {

@@ -48,7 +48,9 @@ pub(super) async fn close(mut pipe: Box<Pipe>, Goodbye { code, come_back, drain 
     }
     // At a restart there may be much to write first, and the drain's own deadline ends it.
     let patience = if code == CloseCode::Restarting { drain.max(WRITING) } else { WRITING };
-    if timeout(patience, written(&mut pipe)).await == Ok(true) {
+    // Whoever broke the protocol is not waited for: it may have been its own goodbye that was broken, and no other comes.
+    let is_broken = matches!(code, CloseCode::ProtocolError | CloseCode::NotUtf8);
+    if timeout(patience, written(&mut pipe)).await == Ok(true) && !is_broken {
         let _ = timeout(ANSWERING, answered(&mut pipe)).await;
     }
 }

@@ -45,7 +45,7 @@ async fn first_frame(pipe: &mut Pipe, app: &App) -> Result<Greeting, NoHello> {
         match pipe.next(true, |_| ()).await {
             PipeEvent::Heard(Message::Text(text)) => {
                 return match ClientFrame::decode(&text) {
-                    Ok(ClientFrame::Hello(hello)) => authenticate(&hello, app).map_err(Some),
+                    Ok(ClientFrame::Hello(hello)) => authenticate(&hello, app).await.map_err(Some),
                     Err(FrameError::Invalid(bad)) => {
                         // Before the close code, which cannot say what is wrong.
                         let error = encode_error(ErrorCode::InvalidFrame, &bad.to_string(), None, None);
@@ -70,10 +70,20 @@ async fn first_frame(pipe: &mut Pipe, app: &App) -> Result<Greeting, NoHello> {
     }
 }
 
-fn authenticate(hello: &Hello<'_>, app: &App) -> Result<Greeting, CloseCode> {
+async fn authenticate(hello: &Hello<'_>, app: &App) -> Result<Greeting, CloseCode> {
     let claims = app.tokens.verify(&hello.token, app.clock.now()).map_err(|error| match error {
         TokenError::Expired => CloseCode::TokenExpired,
         _ => CloseCode::Unauthenticated,
     })?;
+    admit(&claims, app).await?;
     Ok(Greeting { claims, positions: hello.positions_in(app.store.epoch()) })
+}
+
+/// Unless the token was revoked. Where that cannot be told, the client is asked to come back.
+pub(super) async fn admit(claims: &Claims, app: &App) -> Result<(), CloseCode> {
+    app.gate.admit(claims).await.map_err(|problem| match problem.code {
+        ErrorCode::TokenRevoked => CloseCode::TokenRevoked,
+        ErrorCode::Draining => CloseCode::Restarting,
+        _ => CloseCode::InternalError,
+    })
 }

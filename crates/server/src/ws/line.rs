@@ -18,7 +18,7 @@ const FRAMES_AT_ONCE: usize = 64;
 /// What is read of a client at a time, into memory that all connections of a thread share.
 const GULP_BYTES: usize = 16 * 1024;
 /// Above so many control frames that wait, pongs are dropped: a client that pings on and on and reads nothing misses none.
-const WAITING_CONTROL_FRAMES: usize = 16;
+const WAITING_CONTROL_FRAMES: u16 = 16;
 /// How a pong begins.
 const PONG: u8 = 0x8a;
 
@@ -31,7 +31,11 @@ pub(super) struct Line<S> {
     waiting: VecDeque<Frame>,
     /// How much of the first one is written.
     begun: usize,
-    control_frames: usize,
+    control_frames: u16,
+    /// Handed over to a stream that may hold it back for now, as one that encrypts does.
+    unflushed: bool,
+    /// What the client has sent since its last whole message.
+    unfinished_bytes: u32,
     /// Was read and not asked for yet. A quiet connection holds nothing here.
     unread: Bytes,
 }
@@ -46,7 +50,24 @@ pub(super) struct Written {
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     /// `read` came in before the protocol was there to hear it.
     pub fn new(stream: S, read: Bytes) -> Line<S> {
-        Line { stream, waiting: VecDeque::new(), begun: 0, control_frames: 0, unread: read }
+        Line {
+            stream,
+            waiting: VecDeque::new(),
+            begun: 0,
+            control_frames: 0,
+            unflushed: false,
+            unfinished_bytes: 0,
+            unread: read,
+        }
+    }
+
+    /// What has come in since [`Line::message_ended`].
+    pub fn unfinished_bytes(&self) -> usize {
+        usize::try_from(self.unfinished_bytes).unwrap_or(usize::MAX)
+    }
+
+    pub fn message_ended(&mut self) {
+        self.unfinished_bytes = 0;
     }
 
     /// Whole frames, to which more may be added.
@@ -55,14 +76,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     }
 
     pub fn is_writing(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.unflushed
     }
 
     /// Gives up what is not begun.
     pub fn forget_queued(&mut self) {
         let begun = self.begun > 0;
         self.waiting.truncate(usize::from(begun));
-        self.control_frames = usize::from(self.waiting.front().is_some_and(|frame| !frame.is_text()));
+        self.control_frames = u16::from(self.waiting.front().is_some_and(|frame| !frame.is_text()));
     }
 
     /// Writes as much as the kernel takes.
@@ -70,8 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         let mut cost = 0;
         while self.is_writing() {
             match self.write_some(cx) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(bytes)) => cost += self.forget_written(bytes),
+                Poll::Ready(Ok(freed)) => cost += freed,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending if cost == 0 => return Poll::Pending,
                 Poll::Pending => break,
@@ -80,7 +100,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         Poll::Ready(Ok(Written { cost, is_all: !self.is_writing() }))
     }
 
+    /// One step, and what the frames cost that are wholly handed over with it.
     fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.waiting.is_empty() {
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            self.unflushed = false;
+            return Poll::Ready(Ok(0));
+        }
+        let bytes = ready!(self.hand_over(cx))?;
+        if bytes == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.unflushed = true;
+        Poll::Ready(Ok(self.forget_written(bytes)))
+    }
+
+    fn hand_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let stream = Pin::new(&mut self.stream);
         if let [only] = self.waiting.as_slices().0
             && self.waiting.len() == 1
@@ -129,6 +164,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             let mut buffer = ReadBuf::new(gulp);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
             let read = buffer.filled();
+            let bytes = u32::try_from(read.len()).unwrap_or(u32::MAX);
+            self.unfinished_bytes = self.unfinished_bytes.saturating_add(bytes);
             let (now, later) = read.split_at(read.len().min(bite.len()));
             bite[..now.len()].copy_from_slice(now);
             if !later.is_empty() {
@@ -224,6 +261,66 @@ mod tests {
         assert_eq!(freed, frames.iter().map(cost).sum::<usize>());
     }
 
+    /// Takes everything at once and lets go of it only when it is asked to, as a stream that encrypts may.
+    struct Holding {
+        held: Vec<u8>,
+        stream: DuplexStream,
+    }
+
+    impl AsyncRead for Holding {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            to: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.stream).poll_read(cx, to)
+        }
+    }
+
+    impl AsyncWrite for Holding {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.held.extend(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let Holding { held, stream } = &mut *self;
+            while !held.is_empty() {
+                let written = ready!(Pin::new(&mut *stream).poll_write(cx, held))?;
+                held.drain(..written);
+            }
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.stream).poll_shutdown(cx)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_stream_holds_back_is_still_being_written_until_it_has_let_go_of_it() {
+        let (here, mut there) = duplex(3);
+        let mut line = Line::new(Holding { held: Vec::new(), stream: here }, Bytes::new());
+        let frame = Frame::from("a text");
+        line.waiting().push_back(frame.clone());
+        let first = poll_fn(|cx| line.poll_write(cx)).await.unwrap();
+        assert_eq!((first.cost, first.is_all), (cost(&frame), false));
+        assert!(line.is_writing());
+        let wanted = frame.bytes().len();
+        let reading = tokio::spawn(async move {
+            let mut read = vec![0; wanted];
+            there.read_exact(&mut read).await.unwrap();
+            read
+        });
+        assert!(poll_fn(|cx| line.poll_write(cx)).await.unwrap().is_all);
+        assert!(!line.is_writing());
+        assert_eq!(reading.await.unwrap(), frame.bytes());
+    }
+
     #[tokio::test]
     async fn what_was_read_before_the_protocol_was_there_comes_first() {
         let (here, mut there) = duplex(1_000);
@@ -255,9 +352,9 @@ mod tests {
             Poll::Ready(())
         })
         .await;
-        assert_eq!(line.waiting.len(), 1 + WAITING_CONTROL_FRAMES);
+        assert_eq!(line.waiting.len(), 1 + usize::from(WAITING_CONTROL_FRAMES));
         poll_fn(|cx| Poll::Ready(line.now(cx).write(b"goodbye"))).await.unwrap();
-        assert_eq!(line.waiting.len(), 2 + WAITING_CONTROL_FRAMES, "a goodbye is never dropped");
+        assert_eq!(line.waiting.len(), 2 + usize::from(WAITING_CONTROL_FRAMES), "a goodbye is never dropped");
         line.forget_queued();
         assert_eq!((line.waiting.len(), line.control_frames), (1, 0), "what is begun is finished");
     }

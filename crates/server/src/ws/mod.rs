@@ -2,6 +2,8 @@
 //! know; this is about one client.
 
 mod catch_up;
+#[cfg(feature = "echo")]
+mod echo;
 mod farewell;
 mod flights;
 mod frames;
@@ -14,4 +16,6 @@ mod timers;
 mod typing;
 mod upgrade;
 
+#[cfg(feature = "echo")]
+pub(crate) use echo::echo;
 pub(crate) use upgrade::{__path_upgrade, upgrade};

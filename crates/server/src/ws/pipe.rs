@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use axum::body::Bytes;
+use tungstenite::error::CapacityError;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
 use tungstenite::{Error, Message};
 
@@ -15,6 +16,9 @@ use crate::hub::Frame;
 
 /// Most connections are quiet, so what each holds while quiet is kept small; the line reads more at a time than this.
 const READ_BUFFER_BYTES: usize = 512;
+
+/// Pongs between two messages, for as long as a quiet client may live.
+const MOST_CONTROL_BYTES: usize = 1024 * 1024;
 
 pub(super) enum PipeEvent {
     /// Something came in.
@@ -64,7 +68,7 @@ impl Pipe {
     }
 
     /// A connection that is over has nobody to say it to.
-    fn say(&mut self, message: Message) {
+    pub(super) fn say(&mut self, message: Message) {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         // What the line does not take now is flushed later, and so is found what went wrong.
         let _ = self.protocol.write(&mut self.line.now(&mut cx), message);
@@ -107,9 +111,17 @@ impl Pipe {
             return Poll::Pending;
         }
         match self.protocol.read(&mut self.line.now(cx)) {
-            Ok(message) => Poll::Ready(PipeEvent::Heard(message)),
+            Ok(message) => {
+                if message.is_text() || message.is_binary() {
+                    self.line.message_ended();
+                }
+                Poll::Ready(PipeEvent::Heard(message))
+            }
             // Hearing may have made it answer by itself: that goes out now, since nobody wakes us for it.
             Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                if let Some(endless) = self.endless() {
+                    return Poll::Ready(PipeEvent::Ended(Some(endless)));
+                }
                 match self.poll_write(cx, written) {
                     Poll::Ready(Ok(true)) => Poll::Ready(PipeEvent::Flushed),
                     Poll::Ready(Err(error)) => Poll::Ready(PipeEvent::Ended(Some(error))),
@@ -119,6 +131,15 @@ impl Pipe {
             Err(Error::ConnectionClosed | Error::AlreadyClosed) => Poll::Ready(PipeEvent::Ended(None)),
             Err(error) => Poll::Ready(PipeEvent::Ended(Some(error))),
         }
+    }
+
+    /// A message may come in pieces, and pieces may be empty: then it grows no larger and never ends. What it is wrapped in
+    /// is at most six bytes to each of its own where every one is a piece of its own, so far more than that is no message.
+    fn endless(&self) -> Option<Error> {
+        let max_size = self.protocol.get_config().max_message_size.unwrap_or(usize::MAX);
+        let size = self.line.unfinished_bytes();
+        let is_endless = size > max_size.saturating_mul(16).saturating_add(MOST_CONTROL_BYTES);
+        is_endless.then(|| CapacityError::MessageTooLong { size, max_size }.into())
     }
 
     /// `true` when everything was written just now, `false` when there was nothing to do.

@@ -40,6 +40,8 @@ enum Event {
     FellBehind,
     /// The server closes.
     Closing,
+    /// The token is void.
+    Revoked,
     Submitted(Sending, Result<Accepted, ChatError>),
     SendDone(Sending, Result<Appended, ChatError>),
     MarkDone(MarkDone),
@@ -104,9 +106,17 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
     let welcome = encode_welcome(&claims.user, &id.to_string(), app.store.epoch(), app.clock.now());
     outbox.push(Frame::from(welcome));
     // Registered before it is asked what the device missed: whatever is committed from here on reaches it.
-    let Ok(registration) = sessions.register(id, claims.user.clone(), outbox, limit) else {
+    let Ok(registration) = sessions.register(id, claims.user.clone(), claims.token, outbox, limit) else {
         return Box::pin(say_goodbye(pipe, app, Some(CloseCode::TooManyConnections))).await;
     };
+    // Asked again now that a revocation finds it here: one that came before is known by now.
+    if let Err(code) = Box::pin(hello::admit(&claims, app)).await {
+        let (user, is_first) = (registration.session.user.clone(), registration.is_first);
+        let was_last = registration.end();
+        return Box::pin(join(say_goodbye(pipe, app, Some(code)), stand_in(app, &user, is_first, was_last)))
+            .map(|_| ())
+            .await;
+    }
     let session = Arc::clone(&registration.session);
     let came = came(app, &session, registration.is_first);
     let counted = Counted::new(&app.metrics.connections);
@@ -121,7 +131,7 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
         marks: Marks::new(app, &session),
         typing: Typing::new(),
         catching_up: Some(arrive(app, &session, positions, registration.is_first, came.clone())),
-        timers: Timers::new(&app.limits, Arc::clone(&app.clock), claims.expires_at),
+        timers: Timers::new(&app.limits, Arc::clone(&app.clock), claims.expires_at()),
         turns: 0,
         session: Arc::clone(&session),
     };
@@ -133,6 +143,16 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
     drop(counted);
     tracing::debug!(session = %session.id, end = end.map(tracing::field::display), "disconnected");
     Box::pin(part(app, pipe, end, Parting { session, came, marks, was_last })).await;
+}
+
+/// A connection was turned away after all, while another one of the user's may have counted on it: one that went, to tell
+/// that the user has gone, or one that came, to tell that it is here.
+async fn stand_in(app: &App, user: &UserId, is_first: bool, was_last: bool) {
+    if was_last && !is_first {
+        leave(app, user, std::future::ready(())).await;
+    } else if is_first && !was_last && !app.whereabouts.came(user, true).await {
+        app.hub.came(user);
+    }
 }
 
 /// What is left of a connection that has ended.
@@ -214,7 +234,7 @@ async fn leave(app: &App, user: &UserId, settled: impl Future<Output = ()>) {
 
 async fn seen(app: &App, user: &UserId) {
     let last_seen_at = Some(app.clock.now());
-    let update = ProfileUpdate { user: user.clone(), last_seen_at, hides_presence: None };
+    let update = ProfileUpdate { last_seen_at, ..ProfileUpdate::of(user.clone()) };
     if let Err(error) = app.chat.update_profile(update).await {
         tracing::debug!(%user, %error, "when a user was last here could not be stored");
     }
@@ -245,6 +265,7 @@ impl Connection {
                     self.refill(pipe).map_err(|Overflowed| Some(CloseCode::SlowConsumer))
                 }
                 Event::Closing => self.last_words(pipe),
+                Event::Revoked => Err(Some(CloseCode::TokenRevoked)),
                 Event::FellBehind => Err(Some(CloseCode::SlowConsumer)),
                 Event::Pipe(PipeEvent::Ended(error)) => Err(error.as_ref().and_then(farewell::code_for)),
                 Event::Submitted(sending, result) => {
@@ -283,6 +304,9 @@ impl Connection {
         if self.session.outbox.poll_pushed(cx).is_ready() {
             if self.app.lifecycle.is_closing() {
                 return Poll::Ready(Event::Closing);
+            }
+            if self.session.is_revoked() {
+                return Poll::Ready(Event::Revoked);
             }
             if self.refill(pipe).is_err() {
                 return Poll::Ready(Event::FellBehind);

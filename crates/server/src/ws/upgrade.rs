@@ -18,6 +18,7 @@ use super::pipe::Pipe;
 use super::session;
 use crate::app::App;
 use crate::door::DoorStream;
+use crate::http::Peer;
 use crate::http::cors::is_allowed;
 use crate::problem::Problem;
 use crate::settings::at_most;
@@ -32,10 +33,19 @@ pub(crate) async fn upgrade(
     State(app): State<Arc<App>>,
     request: Request<Body>,
 ) -> Result<Response, Problem> {
+    open(app, request, session::run)
+}
+
+/// Whatever is to happen on the WebSocket, it is opened in the same way.
+pub(super) fn open<Run: Future<Output = ()> + Send>(
+    app: Arc<App>,
+    request: Request<Body>,
+    run: impl FnOnce(Box<Pipe>, Arc<App>) -> Run + Send + 'static,
+) -> Result<Response, Problem> {
     let (mut parts, _) = request.into_parts();
     let not_websocket = || Problem::new(ErrorCode::UpgradeRequired, "this path speaks WebSocket only");
     let Handshake { accept, upgrading } = Handshake::read(&mut parts).ok_or_else(not_websocket)?;
-    if !origin_allowed(&parts.headers, &app.settings.allowed_origins) {
+    if !origin_allowed(&parts.headers, &app.settings.allowed_origins, app.settings.tls.is_on()) {
         let message = "web pages of this origin may not connect; see server.allowed_origins";
         return Err(Problem::new(ErrorCode::OriginNotAllowed, message));
     }
@@ -49,12 +59,14 @@ pub(crate) async fn upgrade(
         let retry_after = Some(Duration::from_secs(5));
         return Err(Problem { retry_after, ..Problem::new(ErrorCode::TooManyConnections, message) });
     }
+    let Peer(peer) = parts.extensions.get().copied().expect("the door says where a connection comes from");
+    let forwarded = app.addresses.admit_forwarded(peer.ip(), &parts.headers)?;
     let socket = Arc::clone(&app);
     app.lifecycle.attend(Box::pin(async move {
         if let Some(pipe) = pipe(upgrading, at_most(socket.limits.frame_bytes)).await {
-            session::run(pipe, socket).await;
+            run(pipe, socket).await;
         }
-        drop(place);
+        drop((place, forwarded));
     }));
     Ok(switching_protocols(accept))
 }
@@ -93,7 +105,9 @@ impl Handshake {
         let wants_websocket = parts.method == Method::GET
             && says(header::CONNECTION, "upgrade")
             && says(header::UPGRADE, "websocket")
-            && says(header::SEC_WEBSOCKET_VERSION, "13");
+            && says(header::SEC_WEBSOCKET_VERSION, "13")
+            // A handshake has no body in which something else could hide.
+            && !headers.contains_key(header::TRANSFER_ENCODING);
         let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| wants_websocket)?;
         let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes())).ok()?;
         Some(Handshake { accept, upgrading: parts.extensions.remove::<OnUpgrade>()? })
@@ -106,12 +120,16 @@ fn tokens(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Browsers name the page a socket was opened by; other programs name none and have no cookies to be tricked with.
-fn origin_allowed(headers: &HeaderMap, allowed: &[String]) -> bool {
+/// Browsers name the page a socket was opened by; other programs name none and have no cookies to be tricked with. A
+/// server with TLS has no page that came without: whoever is in between may have written that.
+fn origin_allowed(headers: &HeaderMap, allowed: &[String], tls: bool) -> bool {
     let Some(origin) = headers.get(header::ORIGIN) else { return true };
     let Ok(origin) = origin.to_str() else { return false };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let same = |host: &str| origin.split_once("://").is_some_and(|(_, page)| page.eq_ignore_ascii_case(host));
+    let same = |host: &str| {
+        let page = origin.split_once("://").filter(|(scheme, _)| !tls || *scheme == "https");
+        page.is_some_and(|(_, page)| page.eq_ignore_ascii_case(host))
+    };
     host.is_some_and(same) || is_allowed(origin, allowed)
 }
 
@@ -122,12 +140,16 @@ mod tests {
     use super::*;
 
     fn allowed(origin: Option<&'static str>, list: &[&str]) -> bool {
+        allowed_with(false, origin, list)
+    }
+
+    fn allowed_with(tls: bool, origin: Option<&'static str>, list: &[&str]) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("chat.example.org:8080"));
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
         }
-        origin_allowed(&headers, &list.iter().map(|origin| origin.to_string()).collect::<Vec<_>>())
+        origin_allowed(&headers, &list.iter().map(|origin| origin.to_string()).collect::<Vec<_>>(), tls)
     }
 
     #[test]
@@ -139,5 +161,12 @@ mod tests {
         assert!(allowed(Some("https://app.example"), &["https://app.example/"]));
         assert!(!allowed(Some("https://app.example.evil"), &["https://app.example"]));
         assert!(allowed(None, &[]));
+    }
+
+    #[test]
+    fn a_server_with_tls_has_no_page_without() {
+        assert!(allowed_with(true, Some("https://chat.example.org:8080"), &[]));
+        assert!(!allowed_with(true, Some("http://chat.example.org:8080"), &[]));
+        assert!(allowed_with(true, Some("http://app.example"), &["http://app.example"]));
     }
 }

@@ -8,13 +8,14 @@ use std::time::Duration;
 use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
 use bluetick_core::ports::{Archive, Fleet, NoFleet, Store, SystemRandom};
 use bluetick_core::time::{Clock, SystemClock};
+use bluetick_server::audit::Trail;
 use bluetick_server::{
     ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
 };
 use bluetick_store_memory::MemoryStore;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
@@ -39,11 +40,13 @@ pub struct Setup {
     pub settings: ServerSettings,
     pub limits: LimitSettings,
     pub signup: bool,
+    pub auth: AuthSettings,
     pub clock: Arc<dyn Clock>,
     pub store: Box<dyn FnOnce(Arc<Hub>) -> Arc<dyn Store>>,
     pub archive: Arc<dyn Archive>,
     pub archive_schedule: ArchiveSchedule,
     pub fleet: Arc<dyn Fleet>,
+    pub audit: Arc<Trail>,
 }
 
 impl Default for Setup {
@@ -52,11 +55,13 @@ impl Default for Setup {
             settings: ServerSettings { listen: "127.0.0.1:0".into(), ..ServerSettings::default() },
             limits: LimitSettings::default(),
             signup: true,
+            auth: AuthSettings::default(),
             clock: Arc::new(SystemClock),
             store: Box::new(|hub| Arc::new(MemoryStore::with_listener(hub))),
             archive: Arc::new(NoArchive),
             archive_schedule: ArchiveSchedule::default(),
             fleet: Arc::new(NoFleet),
+            audit: Arc::new(Trail::off()),
         }
     }
 }
@@ -69,11 +74,23 @@ impl Setup {
     }
 
     pub async fn start(self) -> World {
+        let (unstarted, parts) = self.parts();
+        let server = Server::start(parts).await.unwrap();
+        World { addr: server.local_addr(), server: Some(server), ..unstarted }
+    }
+
+    /// A server that only [`Server::connect_in_memory`] reaches.
+    pub fn start_without_listener(self) -> World {
+        let (unstarted, parts) = self.parts();
+        World { server: Some(Server::start_without_listener(parts)), ..unstarted }
+    }
+
+    fn parts(self) -> (World, ServerParts) {
         let data_dir = tempfile::tempdir().unwrap();
         let metrics = Metrics::new();
         let hub = Hub::new(Arc::clone(&metrics));
         let store = (self.store)(Arc::clone(&hub));
-        let auth = AuthSettings::default();
+        let auth = self.auth;
         let admin = AdminSettings { key: Some(ADMIN_KEY.into()) };
         let tokens = Arc::new(Tokens::open(&auth, data_dir.path(), &SystemRandom).unwrap());
         let parts = ServerParts {
@@ -90,13 +107,13 @@ impl Setup {
             metrics,
             tokens: Arc::clone(&tokens),
             passwords: Arc::new(Passwords::new(Arc::new(SystemRandom))),
+            audit: self.audit,
             admin_key: Arc::new(AdminKey::open(&admin, data_dir.path(), &SystemRandom).unwrap()),
             clock: Arc::clone(&self.clock),
             random: Arc::new(SystemRandom),
         };
-        let server = Server::start(parts).await.unwrap();
-        let addr = server.local_addr();
-        World { server: Some(server), addr, store, tokens, clock: self.clock, _data_dir: data_dir }
+        let addr = SocketAddr::from(([0, 0, 0, 0], 0));
+        (World { server: None, addr, store, tokens, clock: self.clock, _data_dir: data_dir }, parts)
     }
 }
 
@@ -120,6 +137,10 @@ impl World {
 
     pub fn people<const N: usize>(&self, names: [&str; N]) -> [Person; N] {
         names.map(|name| self.person(name))
+    }
+
+    pub fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
     }
 
     pub fn take_server(&mut self) -> Server {
@@ -225,7 +246,11 @@ impl Person {
 
     /// Says hello and reads the welcome.
     pub async fn greet(&self, positions: Value) -> Device {
-        let mut device = Device::open(self.addr).await;
+        self.greet_on(Device::open(self.addr).await, positions).await
+    }
+
+    /// The same on a socket that is open already, over whatever it runs.
+    pub async fn greet_on<S: Bytes>(&self, mut device: Device<S>, positions: Value) -> Device<S> {
         device.say(json!({"type": "hello", "token": self.token, "positions": positions})).await;
         let welcome = device.hear_any().await;
         assert_eq!(
@@ -237,14 +262,18 @@ impl Person {
 }
 
 /// One WebSocket.
-pub struct Device {
-    pub socket: WebSocketStream<TcpStream>,
+pub struct Device<S = TcpStream> {
+    pub socket: WebSocketStream<S>,
     /// What came between `welcome` and `caught_up`.
     pub backlog: Vec<Value>,
 }
 
 /// Frames that accompany the messages. A test that is not about them passes over them.
 const ASIDE: [&str; 5] = ["status", "receipts", "typing", "presence", "conversation"];
+
+/// What a WebSocket can run over.
+pub trait Bytes: AsyncRead + AsyncWrite + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Unpin> Bytes for S {}
 
 impl Device {
     pub async fn open(addr: SocketAddr) -> Device {
@@ -262,6 +291,14 @@ impl Device {
             Err(tungstenite::Error::Http(response)) => Err(response.status().as_u16()),
             Err(error) => panic!("the handshake failed: {error}"),
         }
+    }
+}
+
+impl<S: Bytes> Device<S> {
+    /// Opens a WebSocket over what is connected already.
+    pub async fn open_on(stream: S) -> Device<S> {
+        let (socket, _) = tokio_tungstenite::client_async("ws://bluetick/v1/ws", stream).await.unwrap();
+        Device { socket, backlog: Vec::new() }
     }
 
     pub async fn say(&mut self, frame: Value) {

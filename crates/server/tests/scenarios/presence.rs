@@ -67,8 +67,7 @@ async fn of_somebody_who_hides_nothing_is_told() {
     let [alice, bob, carol] = world.people(["alice", "bob", "carol"]);
     alice.direct("bob").await;
     alice.direct("carol").await;
-    let update =
-        ProfileUpdate { user: "bob".parse().unwrap(), last_seen_at: None, hides_presence: Some(true) };
+    let update = ProfileUpdate { hides_presence: Some(true), ..ProfileUpdate::of("bob".parse().unwrap()) };
     world.store.update_profile(update).await.unwrap();
     let mut phone = alice.connect().await;
     let tablet = bob.connect().await;

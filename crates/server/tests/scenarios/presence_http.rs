@@ -51,9 +51,8 @@ async fn world_with_store() -> (World, Arc<MemoryStore>) {
 
 async fn was_there(store: &MemoryStore, name: &str, at: i64) {
     let update = ProfileUpdate {
-        user: name.parse().unwrap(),
         last_seen_at: Some(Timestamp::from_millis(at)),
-        hides_presence: None,
+        ..ProfileUpdate::of(name.parse().unwrap())
     };
     store.update_profile(update).await.unwrap();
 }

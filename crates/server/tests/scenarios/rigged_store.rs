@@ -27,6 +27,9 @@ pub struct RiggedStore {
     pub appends: Arc<AtomicUsize>,
     pub marks: Arc<AtomicUsize>,
     pub pages_fail: Arc<AtomicBool>,
+    pub profiles_fail: Arc<AtomicBool>,
+    /// How often a profile was read.
+    pub profiles: Arc<AtomicUsize>,
     pub read_only: Arc<AtomicBool>,
     pub pages_panic: Arc<AtomicBool>,
     pub appends_panic: Arc<AtomicBool>,
@@ -170,6 +173,10 @@ impl Store for RiggedStore {
     }
 
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
+        self.profiles.fetch_add(1, Ordering::SeqCst);
+        if self.profiles_fail.load(Ordering::SeqCst) {
+            return Err(StoreError::NoAnswer("the tables are away".into()));
+        }
         self.inner().profile(user).await
     }
 

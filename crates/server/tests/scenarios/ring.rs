@@ -25,6 +25,8 @@ struct Shared {
 struct NodeState {
     hub: Arc<Hub>,
     people: HashSet<UserId>,
+    /// No change reaches it.
+    is_deaf: bool,
 }
 
 impl Ring {
@@ -58,7 +60,12 @@ impl Ring {
     }
 
     fn join(&self, hub: Arc<Hub>) {
-        self.0.nodes.lock().unwrap().push(NodeState { hub, people: HashSet::new() });
+        self.0.nodes.lock().unwrap().push(NodeState { hub, people: HashSet::new(), is_deaf: false });
+    }
+
+    /// From now on this node hears of no change.
+    pub fn deafen(&self, number: usize) {
+        self.0.nodes.lock().unwrap()[number].is_deaf = true;
     }
 
     /// While held, comings and goings wait.
@@ -89,7 +96,8 @@ impl CommitListener for Ring {
     }
 
     fn changed(&self, batch: Vec<Change>) {
-        self.0.nodes.lock().unwrap().iter().for_each(|node| node.hub.changed(batch.clone()));
+        let nodes = self.0.nodes.lock().unwrap();
+        nodes.iter().filter(|node| !node.is_deaf).for_each(|node| node.hub.changed(batch.clone()));
     }
 }
 

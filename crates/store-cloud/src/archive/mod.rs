@@ -37,6 +37,8 @@ use tokio::sync::OnceCell;
 
 use self::job::{Job, is_damage};
 pub(crate) use self::place::ColdPlace;
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::record::Record;
 pub(crate) use self::record::content_hash;
 pub(crate) use self::way::Way;
 use crate::engine::{CloudStore, Engine};

@@ -6,6 +6,7 @@
 mod at_random;
 mod changing;
 mod half_done;
+mod revoking;
 mod town;
 
 use std::sync::atomic::Ordering;

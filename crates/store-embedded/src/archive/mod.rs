@@ -125,12 +125,17 @@ impl Archivist {
     }
 
     /// The turn of one job, until it is dropped.
-    fn begin(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, ArchiveError> {
+    pub(crate) fn begin(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, ArchiveError> {
         if self.state.stopping.load(Ordering::Relaxed) {
             return Err(ArchiveError::Stopped);
         }
         let job = self.state.job.try_lock().map_err(|_| ArchiveError::Busy)?;
         if self.has_steps_under_way() { Err(ArchiveError::Busy) } else { Ok(job) }
+    }
+
+    /// Becomes true when jobs are to end.
+    pub(crate) fn stopping(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.state.stopping)
     }
 
     fn has_steps_under_way(&self) -> bool {

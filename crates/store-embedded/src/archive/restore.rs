@@ -32,7 +32,7 @@ impl Archivist {
         let total = self.segments_of(only).await?;
         let mut report = RestoreReport::default();
         // One damaged segment must not keep the others away.
-        let (mut after, mut done, mut first_damage) = (None, 0, None);
+        let (mut after, mut done, mut damaged, mut first_damage) = (None, 0, 0_u64, None);
         loop {
             let tables = Arc::clone(&self.tables);
             let batch = self
@@ -48,6 +48,7 @@ impl Archivist {
                     }
                     Err(error) if is_damage(&error) => {
                         tracing::error!(%error, "a segment cannot be brought back");
+                        damaged += 1;
                         first_damage.get_or_insert(error);
                     }
                     Err(error) => return Err(error),
@@ -60,7 +61,10 @@ impl Archivist {
             self.keep_hot(id).await?;
         }
         report.took = started.elapsed();
-        first_damage.map_or(Ok(report), Err)
+        match first_damage {
+            None => Ok(report),
+            Some(first) => Err(partly(&report, damaged, first)),
+        }
     }
 
     /// How many there are.
@@ -107,6 +111,18 @@ impl Archivist {
         self.delete(name).await?;
         self.go_on(ArchiveStep::AfterDelete)
     }
+}
+
+/// What came back all the same, and what did not.
+fn partly(report: &RestoreReport, damaged: u64, first: ArchiveError) -> ArchiveError {
+    let first = match first {
+        ArchiveError::Damaged(why) => why,
+        other => other.to_string(),
+    };
+    ArchiveError::Damaged(format!(
+        "{} segments with {} messages came back, {damaged} could not and stay in the archive; the first of them: {first}",
+        report.segments, report.messages
+    ))
 }
 
 /// No run takes it away again until one names it.

@@ -80,7 +80,11 @@ impl Progress {
             moved_through: Seq::new(reader.varint()?),
             expired_through: Seq::new(reader.varint()?),
             kept_hot: reader.u8()? != 0,
-            names_raised: read_small(&mut reader)?,
+            names_raised: match read_small(&mut reader)? {
+                // There is no revision after it, and nobody has raised names so often.
+                u32::MAX => return Err(DecodeError::Malformed("a number")),
+                raised => raised,
+            },
         })
     }
 }

@@ -287,7 +287,11 @@ mod tests {
         put_marked(out, &seat, &standing);
         let preferences = Preferences { pinned: true, ..Preferences::default() };
         put_preferred(out, &seat, preferences);
-        let profile = Profile { last_seen_at: Some(Timestamp::from_millis(3)), hides_presence: true };
+        let profile = Profile {
+            last_seen_at: Some(Timestamp::from_millis(3)),
+            hides_presence: true,
+            ..Profile::default()
+        };
         put_profile(out, &user("bob"), &profile);
     }
 

@@ -6,6 +6,7 @@ pub mod archive;
 pub mod chunk;
 pub mod cold;
 pub mod event;
+pub mod profile;
 pub mod record;
 pub mod rows;
 

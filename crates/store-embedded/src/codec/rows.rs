@@ -265,18 +265,7 @@ pub fn read_member(key: &[u8], row: &[u8]) -> Result<(Member, Standing), DecodeE
     Ok((member, Standing { preferences, ..read_progress(&mut reader)? }))
 }
 
-pub fn put_profile(out: &mut Vec<u8>, profile: &Profile) {
-    out.push(u8::from(profile.hides_presence));
-    if let Some(at) = profile.last_seen_at {
-        put_timestamp(out, at);
-    }
-}
-
-pub fn read_profile(reader: &mut Reader<'_>) -> Result<Profile, DecodeError> {
-    let hides_presence = reader.u8()? != 0;
-    let last_seen_at = if reader.is_empty() { None } else { Some(Timestamp::from_millis(reader.signed()?)) };
-    Ok(Profile { last_seen_at, hides_presence })
-}
+pub use super::profile::{put_profile, read_profile};
 
 pub fn profile_row(profile: &Profile) -> Vec<u8> {
     seal(|out| put_profile(out, profile))

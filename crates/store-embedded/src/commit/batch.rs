@@ -163,6 +163,8 @@ pub enum Planned {
     Profile {
         user: UserId,
         profile: Profile,
+        /// Tokens are void that were not before.
+        revokes: bool,
         reply: Reply<Profile>,
     },
 }

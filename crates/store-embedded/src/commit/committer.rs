@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bluetick_core::StoreError;
 use bluetick_core::ports::{CommitListener, CommitReport, StoreObserver};
 use bytes::Bytes;
+// The runtime's clock where there is one, so that it can be simulated; else the machine's.
+use tokio::time::Instant;
 
 use super::batch::{Batch, Command, Planned, PlannedMessage, answer};
 use super::queue::Woken;
@@ -74,12 +76,36 @@ impl Committer {
         let queue = Arc::clone(&self.parts.queue);
         self.seal_if_due();
         while let Woken::Working = queue.take(&mut taken, self.patience()) {
-            self.write_all(&mut taken);
-            self.recycle();
-            self.scrub();
-            self.seal_if_due();
+            self.turn(&mut taken);
         }
         self.seal_at_the_end();
+    }
+
+    fn turn(&mut self, taken: &mut VecDeque<Command>) {
+        self.write_all(taken);
+        self.recycle();
+        self.scrub();
+        self.seal_if_due();
+    }
+
+    /// One turn on the caller's thread, without waiting for anything.
+    pub fn step(&mut self) {
+        let mut taken = VecDeque::new();
+        self.parts.queue.take_now(&mut taken);
+        self.turn(&mut taken);
+    }
+
+    /// The last generation, handed over without waiting.
+    pub fn step_to_the_end(&mut self) {
+        self.step();
+        if self.parts.handover.is_free() && !self.parts.generation.is_empty() {
+            self.seal();
+        }
+    }
+
+    /// Whether the next write would wait for a checkpoint.
+    pub fn waits_for_checkpoint(&self) -> bool {
+        self.backlog_is_full()
     }
 
     /// How long to wait for something to write before there is something else to do.

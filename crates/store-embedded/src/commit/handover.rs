@@ -57,6 +57,21 @@ pub enum Sealed {
     Closed,
 }
 
+impl State {
+    fn begin_writing(&mut self) -> Option<Generation> {
+        match std::mem::take(&mut self.slot) {
+            Slot::Full(generation) => {
+                self.slot = Slot::BeingWritten;
+                Some(generation)
+            }
+            other => {
+                self.slot = other;
+                None
+            }
+        }
+    }
+}
+
 impl Handover {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics while holding the handover")
@@ -151,16 +166,17 @@ impl Handover {
         self.changed.notify_all();
     }
 
+    /// A generation, if one was handed over.
+    pub fn receive_now(&self) -> Option<Generation> {
+        self.state().begin_writing()
+    }
+
     /// Waits for a generation.
     pub fn receive(&self) -> Sealed {
         let mut state = self.state();
         loop {
-            match std::mem::take(&mut state.slot) {
-                Slot::Full(generation) => {
-                    state.slot = Slot::BeingWritten;
-                    return Sealed::Generation(generation);
-                }
-                other => state.slot = other,
+            if let Some(generation) = state.begin_writing() {
+                return Sealed::Generation(generation);
             }
             if state.closed {
                 return Sealed::Closed;
@@ -177,6 +193,13 @@ impl Handover {
         state.done = through;
         state.failing = None;
         self.changed.notify_all();
+    }
+
+    /// The generation could not be written; it is here again, for the next try.
+    pub fn give_back(&self, generation: Generation, why: String) {
+        let mut state = self.state();
+        state.slot = Slot::Full(generation);
+        state.failing = Some(why);
     }
 
     /// The generation could not be written. Returns `false` when there is no point in trying again.

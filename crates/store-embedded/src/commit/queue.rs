@@ -78,6 +78,11 @@ impl Queue {
         state.waiting.clear();
     }
 
+    /// Moves everything that waits into `taken`, at once.
+    pub fn take_now(&self, taken: &mut VecDeque<Command>) {
+        self.hand_over(self.state(), taken);
+    }
+
     /// Moves everything that waits into `taken`. Waits while there is nothing, at most `patience`.
     pub fn take(&self, taken: &mut VecDeque<Command>, patience: Option<Duration>) -> Woken {
         let mut state = self.state();
@@ -93,11 +98,16 @@ impl Queue {
                 }
             };
         }
+        let closed = state.closed;
+        self.hand_over(state, taken);
+        if taken.is_empty() && closed { Woken::Closed } else { Woken::Working }
+    }
+
+    fn hand_over(&self, mut state: MutexGuard<'_, State>, taken: &mut VecDeque<Command>) {
         state.asleep = false;
         state.nudged = false;
         state.bytes = 0;
         std::mem::swap(&mut state.waiting, taken);
-        if taken.is_empty() && state.closed { Woken::Closed } else { Woken::Working }
     }
 }
 

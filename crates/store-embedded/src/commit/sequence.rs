@@ -216,14 +216,15 @@ impl Sequencer {
             Ok(before) => before,
             Err(error) => return answer(reply, Err(error)),
         };
-        let profile = update.applied_to(before);
+        let profile = update.applied_to(before.clone());
         if profile == before {
             return answer(reply, Ok(profile));
         }
         event::put_profile(&mut batch.buffer.bytes, &update.user, &profile);
         batch.buffer.events += 1;
         batch.unsettled.insert(Subject::Profile(update.user.clone()));
-        batch.planned.push(Planned::Profile { user: update.user, profile, reply });
+        let revokes = profile.revocations != before.revocations;
+        batch.planned.push(Planned::Profile { user: update.user, profile, revokes, reply });
     }
 
     fn stored_profile(&self, user: &UserId) -> Result<Profile, StoreError> {

@@ -69,9 +69,13 @@ impl Show<'_> {
             Planned::Preferred { room, prefer, preferences, reply } => {
                 self.preferred(&room, prefer, preferences, reply);
             }
-            Planned::Profile { user, profile, reply } => {
+            Planned::Profile { user, profile, revokes, reply } => {
                 self.generation.profiles.push(user.clone());
-                self.profiles.put(user, profile);
+                if revokes {
+                    let revocations = profile.revocations.clone();
+                    self.changes.push(Change::Revoked { user: user.clone(), revocations });
+                }
+                self.profiles.put(user, profile.clone());
                 self.answers.push(Answered::Profile(profile, reply));
             }
         }

@@ -6,7 +6,9 @@
 //!
 //! What the events in a batch mean is none of this folder's business.
 
+mod copy;
 mod frame;
+mod look;
 mod scan;
 mod scrub;
 mod segment;
@@ -17,14 +19,23 @@ mod writer;
 mod tests;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+pub use copy::{CopiedLog, copy, write_segments};
 pub use frame::{BatchBuffer, Frame};
+pub use look::{LogCount, LogFinding, look};
 pub use scan::{ScanEnd, scan};
 pub use scrub::Scrub;
-pub use spares::Spares;
+pub use spares::{Held, Spares};
 use thiserror::Error;
 pub use writer::{AppendError, LogWriter, WriterSettings};
+
+/// For the fuzz targets alone.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use super::segment::{FIRST_FRAME, SegmentHeader, path_of};
+}
 
 /// Which batch, counted from 1 over the life of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +52,11 @@ impl BatchNumber {
 /// Which file, counted from 1 over the life of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentNumber(pub u64);
+
+/// Whether there is any segment.
+pub fn look_for_segments(directory: &Path) -> io::Result<bool> {
+    segment::list(directory).map(|segments| !segments.is_empty())
+}
 
 /// Random bytes that mark what belongs to this store and to no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

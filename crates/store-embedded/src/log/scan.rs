@@ -111,6 +111,10 @@ pub fn scan<E: From<LogError>>(
         return Err(damaged(directory, 0, &what).into());
     }
     if let Some(path) = unbegun {
+        // A log that was written to never lets go of its last segment, so one without a header is not new.
+        if segments.is_empty() && checkpoint > BatchNumber::NONE {
+            return Err(damaged(path, 0, "the header of the segment is damaged").into());
+        }
         let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
         if newer_frame_behind(&bytes, 0, tag, BatchNumber(expected.0 - 1)) {
             return Err(
@@ -123,7 +127,7 @@ pub fn scan<E: From<LogError>>(
     Ok(ScanEnd { segments, resume_at, last_frame, next_batch: expected })
 }
 
-fn newer_frame_behind(bytes: &[u8], offset: usize, tag: StoreTag, expected: BatchNumber) -> bool {
+pub(super) fn newer_frame_behind(bytes: &[u8], offset: usize, tag: StoreTag, expected: BatchNumber) -> bool {
     (offset.next_multiple_of(ALIGNMENT)..bytes.len())
         .step_by(ALIGNMENT)
         .filter_map(|at| Frame::read(&bytes[at..], tag))

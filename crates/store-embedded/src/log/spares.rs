@@ -2,12 +2,13 @@
 //!
 //! Taking one must be quick, since the committer does it; making and deleting them is slow, so a thread of its own does
 //! that. A recycled file still holds what was written to it. Between [`Spares::renew`] and [`Spares::reuse_again`] all
-//! of them are new, and what is given back is deleted.
+//! of them are new, and what is given back is deleted. While somebody copies the log ([`Spares::hold`]), what is given back
+//! stays where it is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::disk::Disk;
 
@@ -35,6 +36,18 @@ struct State {
     deleting: bool,
     /// Why something is not deleted.
     undeleted: Option<String>,
+    /// How many copy the log, and what would be gone but for them: to be deleted, or else to be kept as a spare.
+    holders: usize,
+    held_back: BTreeMap<PathBuf, bool>,
+}
+
+/// While there is one, no segment of the log that is there goes.
+pub struct Held(Arc<Spares>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.release();
+    }
 }
 
 /// How many the provisioner keeps ready.
@@ -85,14 +98,46 @@ impl Spares {
         }
     }
 
+    /// Keeps every segment that is there from now on, needed or not.
+    pub fn hold(self: &Arc<Self>) -> Held {
+        self.state().holders += 1;
+        Held(Arc::clone(self))
+    }
+
+    fn release(&self) {
+        let mut state = self.state();
+        state.holders -= 1;
+        if state.holders > 0 {
+            return;
+        }
+        let held_back = std::mem::take(&mut state.held_back);
+        for (segment, is_doomed) in held_back {
+            if is_doomed {
+                state.doomed.insert(segment);
+            } else if let Err(error) = self.keep(&mut state, &segment) {
+                tracing::warn!(%error, "a log segment that is no longer needed could not be recycled");
+            }
+        }
+        self.changed.notify_one();
+    }
+
     /// Keeps a segment that is no longer needed.
     pub fn give_back(&self, segment: &Path) -> io::Result<()> {
         let mut state = self.state();
+        if state.holders > 0 {
+            let is_doomed = state.renewing;
+            state.held_back.insert(segment.to_owned(), is_doomed);
+            return Ok(());
+        }
         if state.renewing {
             state.doomed.insert(segment.to_owned());
             self.changed.notify_one();
             return Ok(());
         }
+        self.keep(&mut state, segment)
+    }
+
+    fn keep(&self, state: &mut State, segment: &Path) -> io::Result<()> {
         if state.ready.len() >= KEEP_AT_MOST {
             return std::fs::remove_file(segment);
         }
@@ -138,7 +183,12 @@ impl Spares {
 
     /// Has these files deleted.
     pub(super) fn doom(&self, files: impl IntoIterator<Item = PathBuf>) {
-        self.state().doomed.extend(files);
+        let mut state = self.state();
+        if state.holders > 0 {
+            state.held_back.extend(files.into_iter().map(|file| (file, true)));
+            return;
+        }
+        state.doomed.extend(files);
         self.changed.notify_one();
     }
 
@@ -147,6 +197,7 @@ impl Spares {
         let state = self.state();
         match &state.undeleted {
             _ if state.deleting || !state.doomed.is_empty() => Ok(false),
+            _ if state.held_back.values().any(|is_doomed| *is_doomed) => Ok(false),
             Some(why) => Err(why.clone()),
             None => Ok(true),
         }

@@ -228,6 +228,17 @@ fn a_damaged_header_of_the_last_segment_does_not_cost_its_batches() {
 }
 
 #[test]
+fn the_only_segment_is_not_taken_for_a_new_one_and_deleted_when_its_header_is_damaged() {
+    let log = Log::new();
+    append(&mut log.writer(0), 1).unwrap();
+    segment::open(&log.segments()[0]).unwrap().write_all_at(b"!", 3).unwrap();
+    // The tables have its only batch.
+    let refused = log.read(1).unwrap_err().to_string();
+    assert!(refused.contains("header of the segment is damaged"), "{refused}");
+    assert_eq!(log.segments().len(), 1, "it is kept for whoever repairs it");
+}
+
+#[test]
 fn files_of_another_store_are_refused() {
     let log = Log::new();
     append(&mut log.writer(0), 1).unwrap();

@@ -14,7 +14,7 @@ impl Profiles {
     }
 
     pub fn get(&self, user: &UserId) -> Option<Profile> {
-        self.map().get(user).copied()
+        self.map().get(user).cloned()
     }
 
     pub fn put(&self, user: UserId, profile: Profile) {

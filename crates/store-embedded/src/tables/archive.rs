@@ -198,8 +198,9 @@ impl Update<'_> {
         if row.starts_with(&version) || row.len() < version.len() {
             return Ok(());
         }
-        let row = [&version[..], &row[version.len()..]].concat();
-        self.put(self.tables.meta, IDENTITY_KEY, &row)
+        let front = super::unsummed(row, super::IDENTITY_BYTES).map_err(in_table("meta"))?;
+        let row = [&version[..], &front[version.len()..]].concat();
+        self.put(self.tables.meta, IDENTITY_KEY, &super::summed(&row))
     }
 
     fn cold_count(&self) -> Result<ColdCount, TablesError> {

@@ -19,7 +19,9 @@
 
 mod archive;
 mod compact;
+mod dump;
 mod export;
+pub mod pages;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use std::time::Duration;
 pub use archive::{ChunkKey, HotChunk, end_of};
 use bluetick_core::{ConversationId, Epoch, Person, StoreError};
 pub use compact::Space;
+pub use dump::{Filling, fill};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, WithoutTls};
 pub use snapshot::{Cell, ColdCell, Snapshot};
@@ -62,10 +65,14 @@ pub enum TablesError {
     Damaged { table: &'static str, error: DecodeError },
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: std::io::Error },
+    #[error("{}: damaged at byte {offset}: {what}", path.display())]
+    DamagedPage { path: PathBuf, offset: u64, what: String },
     #[error("{} is shorter than it says: {found} bytes instead of {expected}", path.display())]
     Truncated { path: PathBuf, found: u64, expected: u64 },
     #[error("{id} has messages or members and is not there itself: its row was lost")]
     Orphaned { id: ConversationId },
+    #[error("there is no table {name} in this version of the program; use a newer bluetick")]
+    NoSuchTable { name: String },
     #[error("the tables are closed")]
     Closed,
     #[error("a checkpoint panicked")]
@@ -93,9 +100,12 @@ impl TablesError {
 impl From<TablesError> for StoreError {
     fn from(error: TablesError) -> StoreError {
         match error {
-            TablesError::Damaged { .. } | TablesError::Truncated { .. } | TablesError::Orphaned { .. } => {
-                StoreError::Damaged(error.to_string())
-            }
+            TablesError::Damaged { .. }
+            | TablesError::DamagedPage { .. }
+            | TablesError::Truncated { .. }
+            | TablesError::Orphaned { .. } => StoreError::Damaged(error.to_string()),
+            // It is opened again as soon as the disk lets it.
+            other if other.needs_reopening() => StoreError::NoAnswer(other.to_string()),
             other => StoreError::Failed(other.to_string()),
         }
     }
@@ -154,6 +164,14 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
 impl Tables {
     pub fn open(directory: &Path) -> Result<Tables, TablesError> {
         Tables::remove_leftovers(directory);
+        pages::look_at_start(directory)?;
+        let engine = RwLock::new(Some(Arc::new(Engine::open(directory)?)));
+        let directory = directory.to_owned();
+        Ok(Tables { directory, engine, writing: Mutex::new(()), edition: AtomicU64::new(0) })
+    }
+
+    /// As [`Tables::open`], for whoever has looked at the pages already.
+    pub fn open_sound(directory: &Path) -> Result<Tables, TablesError> {
         let engine = RwLock::new(Some(Arc::new(Engine::open(directory)?)));
         let directory = directory.to_owned();
         Ok(Tables { directory, engine, writing: Mutex::new(()), edition: AtomicU64::new(0) })
@@ -246,6 +264,9 @@ pub struct Identity {
 }
 
 const IDENTITY_KEY: &[u8] = b"identity";
+/// Version, tag, key of fingerprints, epoch.
+const IDENTITY_BYTES: usize = 4 + 8 + 16 + 8;
+const CHECKPOINT_BYTES: usize = 8;
 const CHECKPOINT_KEY: &[u8] = b"checkpoint";
 const LOG_STARTED_KEY: &[u8] = b"log started";
 const NAMES_MADE_KEY: &[u8] = b"names made";
@@ -366,22 +387,7 @@ impl Engine {
     pub fn identity(&self) -> Result<Option<Identity>, TablesError> {
         let txn = self.env.read_txn()?;
         let Some(row) = self.meta.get(&txn, IDENTITY_KEY)? else { return Ok(None) };
-        let mut reader = Reader(row);
-        let version = reader.u32().map_err(in_table("meta"))?;
-        if version > FORMAT_VERSION {
-            return Err(TablesError::TooNew { found: version });
-        }
-        if version < WITHOUT_ARCHIVE {
-            return Err(TablesError::TooOld { found: version });
-        }
-        let mut read = || -> Result<Identity, DecodeError> {
-            Ok(Identity {
-                tag: StoreTag(reader.array()?),
-                fingerprinter: Fingerprinter(reader.array()?),
-                epoch: Epoch::new(reader.u64()?),
-            })
-        };
-        read().map(Some).map_err(in_table("meta"))
+        read_identity(row).map(Some)
     }
 
     pub fn set_identity(&self, identity: &Identity) -> Result<(), TablesError> {
@@ -390,7 +396,18 @@ impl Engine {
         row.extend_from_slice(&identity.fingerprinter.0);
         row.extend_from_slice(&identity.epoch.get().to_le_bytes());
         let mut txn = self.env.write_txn()?;
-        self.meta.put(&mut txn, IDENTITY_KEY, &row)?;
+        self.meta.put(&mut txn, IDENTITY_KEY, &summed(&row))?;
+        Ok(txn.commit()?)
+    }
+
+    /// Another epoch for the same store.
+    pub fn set_epoch(&self, epoch: Epoch) -> Result<(), TablesError> {
+        let mut txn = self.env.write_txn()?;
+        let row = self.meta.get(&txn, IDENTITY_KEY)?.ok_or(DecodeError::Short).map_err(in_table("meta"))?;
+        read_identity(row)?;
+        let kept = row.get(..IDENTITY_BYTES - 8).ok_or(DecodeError::Short).map_err(in_table("meta"))?;
+        let row = [kept, &epoch.get().to_le_bytes()].concat();
+        self.meta.put(&mut txn, IDENTITY_KEY, &summed(&row))?;
         Ok(txn.commit()?)
     }
 
@@ -408,9 +425,7 @@ impl Engine {
 
     /// Everything up to this batch is in the tables.
     pub fn checkpoint(&self) -> Result<BatchNumber, TablesError> {
-        let txn = self.env.read_txn()?;
-        let Some(row) = self.meta.get(&txn, CHECKPOINT_KEY)? else { return Ok(BatchNumber::NONE) };
-        Reader(row).u64().map(BatchNumber).map_err(in_table("meta"))
+        self.snapshot()?.checkpoint()
     }
 
     /// Every table, by its name.
@@ -454,6 +469,42 @@ impl Engine {
     pub fn update(&self) -> Result<Update<'_>, TablesError> {
         Ok(Update { tables: self, txn: self.env.write_txn()?, bytes: 0 })
     }
+}
+
+/// A row of `meta` with a checksum behind it. Programs from before there was one read what is in front of it.
+fn summed(row: &[u8]) -> Vec<u8> {
+    [row, &crc32fast::hash(row).to_le_bytes()].concat()
+}
+
+/// The first `bytes` of such a row. One that is no longer than that is from before.
+fn unsummed(row: &[u8], bytes: usize) -> Result<&[u8], DecodeError> {
+    let (front, sum) = row.split_at_checked(bytes).ok_or(DecodeError::Short)?;
+    match sum.is_empty() || sum == crc32fast::hash(front).to_le_bytes() {
+        true => Ok(front),
+        false => Err(DecodeError::Checksum),
+    }
+}
+
+fn read_identity(row: &[u8]) -> Result<Identity, TablesError> {
+    let version = Reader(row).u32().map_err(in_table("meta"))?;
+    // Asked first: a newer one may have another form.
+    let front = unsummed(row, IDENTITY_BYTES);
+    if version > FORMAT_VERSION && (front.is_ok() || row.len() != IDENTITY_BYTES + 4) {
+        return Err(TablesError::TooNew { found: version });
+    }
+    let mut reader = Reader(front.map_err(in_table("meta"))?);
+    if version < WITHOUT_ARCHIVE {
+        return Err(TablesError::TooOld { found: version });
+    }
+    let mut read = || -> Result<Identity, DecodeError> {
+        reader.u32()?;
+        Ok(Identity {
+            tag: StoreTag(reader.array()?),
+            fingerprinter: Fingerprinter(reader.array()?),
+            epoch: Epoch::new(reader.u64()?),
+        })
+    };
+    read().map_err(in_table("meta"))
 }
 
 /// The kernel lacks memory to give, valgrind calls the request invalid.

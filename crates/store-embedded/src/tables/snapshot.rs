@@ -9,7 +9,8 @@ use heed::{RoTxn, WithoutTls};
 use super::{Engine, TablesError, in_table};
 use crate::codec::cold::{ColdChunk, ColdPlace};
 use crate::codec::rows::StoredConversation;
-use crate::codec::{DecodeError, chunk, rows};
+use crate::codec::{DecodeError, Reader, chunk, rows};
+use crate::log::BatchNumber;
 
 /// What is at one place.
 pub struct Cell<'a> {
@@ -34,6 +35,15 @@ pub struct Snapshot<'t> {
 }
 
 impl Snapshot<'_> {
+    /// Everything up to this batch is in the tables.
+    pub fn checkpoint(&self) -> Result<BatchNumber, TablesError> {
+        let Some(row) = self.tables.meta.get(&self.txn, super::CHECKPOINT_KEY)? else {
+            return Ok(BatchNumber::NONE);
+        };
+        let read = || Reader(super::unsummed(row, super::CHECKPOINT_BYTES)?).u64().map(BatchNumber);
+        read().map_err(in_table("meta"))
+    }
+
     pub fn conversation(&self, id: ConversationId) -> Result<Option<StoredConversation>, TablesError> {
         let row = self.tables.conversations.get(&self.txn, id.as_bytes())?;
         row.map(|row| rows::read_conversation(row, id)).transpose().map_err(in_table("conversations"))

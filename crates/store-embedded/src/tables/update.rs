@@ -159,7 +159,7 @@ impl Update<'_> {
     }
 
     pub fn set_checkpoint(&mut self, through: BatchNumber) -> Result<(), TablesError> {
-        self.put(self.tables.meta, CHECKPOINT_KEY, &through.0.to_le_bytes())
+        self.put(self.tables.meta, CHECKPOINT_KEY, &super::summed(&through.0.to_le_bytes()))
     }
 
     pub(super) fn put(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), TablesError> {

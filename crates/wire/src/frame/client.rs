@@ -52,7 +52,7 @@ impl<'a> ClientFrame<'a> {
     }
 
     /// Any frame, however it is written, with an error that names the field.
-    fn decode_any(text: &'a str) -> Result<ClientFrame<'a>, FrameError> {
+    pub(crate) fn decode_any(text: &'a str) -> Result<ClientFrame<'a>, FrameError> {
         #[derive(Deserialize)]
         struct Envelope<'a> {
             #[serde(borrow, rename = "type")]
@@ -263,3 +263,5 @@ impl SendFrame<'_> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod told;

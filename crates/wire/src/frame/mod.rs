@@ -1,7 +1,7 @@
 //! The frames of the WebSocket: one JSON object in each text frame, told apart by `type`.
 
-mod client;
-mod scan;
+pub(crate) mod client;
+pub(crate) mod scan;
 mod server;
 
 pub use client::{

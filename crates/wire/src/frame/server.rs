@@ -284,7 +284,7 @@ pub fn encode_typing(conversation_id: ConversationId, user: &UserId) -> String {
     encode("typing", &TypingServerFrame { conversation_id, user_id: user.as_str() }, 128)
 }
 
-pub fn encode_presence(user: &UserId, online: bool, profile: Profile) -> String {
+pub fn encode_presence(user: &UserId, online: bool, profile: &Profile) -> String {
     encode("presence", &PresenceBody::new(user, online, profile), 128)
 }
 

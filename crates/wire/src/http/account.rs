@@ -63,6 +63,22 @@ impl LoginRequest {
     }
 }
 
+/// How far to log out.
+#[derive(Default, Deserialize, ToSchema)]
+#[schema(example = json!({"everywhere": true}))]
+pub struct LogoutRequest {
+    /// All tokens of the user, and not only the one of this call.
+    #[serde(default)]
+    pub everywhere: bool,
+}
+
+impl LogoutRequest {
+    /// Without a body: this token alone.
+    pub fn parse(body: &[u8]) -> Result<LogoutRequest, BadInput> {
+        if body.is_empty() { Ok(LogoutRequest::default()) } else { crate::decode(body) }
+    }
+}
+
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"password": "battery staple"}))]
 pub struct NewPasswordRequest {

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use bluetick_core::ports::{
-    ArchiveCounters, ArchiveRun, ArchiveStatus, ColdCount, Erase, EraseReport, EraseScope, RestoreReport,
-    RunReport, Stage, VerifyReport,
+    ArchiveCounters, ArchiveRun, ArchiveStatus, Backup, BackupReport, ColdCount, Erase, EraseReport,
+    EraseScope, RestoreReport, RunReport, Stage, VerifyReport,
 };
 use bluetick_core::{ConversationId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -128,10 +128,12 @@ pub enum JobKind {
     Verify,
     Restore,
     Erase,
+    Backup,
 }
 
 /// What is counted in each stage: conversations while moving and erasing, objects while sweeping, bytes of tables
-/// while compacting, segments while verifying and restoring.
+/// while compacting and copying, segments while verifying and restoring, parts of a backup while reading back, rows while
+/// checking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StageBody {
@@ -141,6 +143,9 @@ pub enum StageBody {
     Verifying,
     Restoring,
     Erasing,
+    Copying,
+    ReadingBack,
+    Checking,
 }
 
 impl From<Stage> for StageBody {
@@ -152,6 +157,9 @@ impl From<Stage> for StageBody {
             Stage::Verifying => StageBody::Verifying,
             Stage::Restoring => StageBody::Restoring,
             Stage::Erasing => StageBody::Erasing,
+            Stage::Copying => StageBody::Copying,
+            Stage::ReadingBack => StageBody::ReadingBack,
+            Stage::Checking => StageBody::Checking,
         }
     }
 }
@@ -160,6 +168,7 @@ impl From<Stage> for StageBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum ReportBody {
+    Backup(BackupReportBody),
     Run(RunReportBody),
     Verify(VerifyReportBody),
     Erase(EraseReportBody),
@@ -207,6 +216,66 @@ pub struct EraseReportBody {
     pub segments_rewritten: u64,
     pub segments_deleted: u64,
     pub took_ms: u64,
+}
+
+/// What a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BackupReportBody {
+    /// Where it is.
+    pub place: String,
+    pub accounts: u64,
+    pub conversations: u64,
+    pub messages: u64,
+    /// Of these, those whose content lies in the archive, which is not copied.
+    pub archived_messages: u64,
+    /// Parts, the manifest included.
+    pub objects: u64,
+    pub bytes: u64,
+    /// Whether the keys that the server made for itself are in it.
+    pub with_keys: bool,
+    /// Rows that were damaged before they were copied; `bluetick check` names them.
+    pub damaged_rows: u64,
+    pub took_ms: u64,
+}
+
+impl From<BackupReport> for ReportBody {
+    fn from(report: BackupReport) -> ReportBody {
+        ReportBody::Backup(BackupReportBody {
+            place: report.place,
+            accounts: report.accounts,
+            conversations: report.conversations,
+            messages: report.messages,
+            archived_messages: report.archived_messages,
+            objects: report.objects,
+            bytes: report.bytes,
+            with_keys: report.with_keys,
+            damaged_rows: report.damaged_rows,
+            took_ms: millis(report.took),
+        })
+    }
+}
+
+/// Where a backup goes.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"to": "/var/backups/bluetick/monday"}))]
+pub struct BackupRequest {
+    /// A directory on the server's machine, by its whole path, or `s3://bucket/prefix`. Nothing may be there yet.
+    #[schema(min_length = 1, max_length = 1024)]
+    pub to: String,
+    /// Whether the keys that the server made for itself go along; into a directory and not into a bucket where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<bool>,
+}
+
+impl BackupRequest {
+    const MAX_BYTES: usize = 1024;
+
+    pub fn backup(&self) -> Result<Backup, BadInput> {
+        if self.to.is_empty() || self.to.len() > BackupRequest::MAX_BYTES {
+            return Err(BadInput::field("to", "must have 1 to 1024 bytes"));
+        }
+        Ok(Backup { to: self.to.clone(), keys: self.keys })
+    }
 }
 
 fn millis(took: Duration) -> u64 {
@@ -275,6 +344,7 @@ pub struct JobBegunBody {
 pub struct ArchiveRunRequest {
     /// This conversation alone, also where it was brought back to stay.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[dg][0-9a-hjkmnp-tv-z]{24}$")]
     pub conversation_id: Option<String>,
     /// Also what does not fill a segment yet.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -293,6 +363,7 @@ impl ArchiveRunRequest {
 #[schema(example = json!({"conversation_id": "d0123456789abcdefghjkmnpq"}))]
 pub struct RestoreRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[dg][0-9a-hjkmnp-tv-z]{24}$")]
     pub conversation_id: Option<String>,
     /// All of them, which empties the archive.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -316,6 +387,7 @@ impl RestoreRequest {
 #[schema(example = json!({"conversation_id": "d0123456789abcdefghjkmnpq", "through_seq": 480}))]
 pub struct ErasureRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[dg][0-9a-hjkmnp-tv-z]{24}$")]
     pub conversation_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]

@@ -13,11 +13,13 @@ mod query;
 mod status;
 
 pub use account::{
-    LoginRequest, MintRequest, NewPasswordRequest, NewUserRequest, SignupRequest, TokenBody, UserBody,
+    LoginRequest, LogoutRequest, MintRequest, NewPasswordRequest, NewUserRequest, SignupRequest, TokenBody,
+    UserBody,
 };
 pub use archive::{
-    ArchiveBody, ArchiveRunRequest, ColdBody, EraseReportBody, ErasureRequest, JobBegunBody, JobBody,
-    JobKind, ReportBody, RestoreReportBody, RestoreRequest, RunReportBody, StageBody, VerifyReportBody,
+    ArchiveBody, ArchiveRunRequest, BackupReportBody, BackupRequest, ColdBody, EraseReportBody,
+    ErasureRequest, JobBegunBody, JobBody, JobKind, ReportBody, RestoreReportBody, RestoreRequest,
+    RunReportBody, StageBody, VerifyReportBody,
 };
 pub use conversation::{
     AddMembersRequest, ConversationBody, ConversationDetailBody, KindBody, MemberBody, OpenConversation,

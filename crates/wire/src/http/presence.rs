@@ -22,7 +22,7 @@ pub struct PresenceBody<'a> {
 }
 
 impl<'a> PresenceBody<'a> {
-    pub fn new(user: &'a UserId, online: bool, profile: Profile) -> PresenceBody<'a> {
+    pub fn new(user: &'a UserId, online: bool, profile: &Profile) -> PresenceBody<'a> {
         let told = !profile.hides_presence;
         PresenceBody {
             user_id: user.as_str(),
@@ -66,7 +66,7 @@ pub struct ProfileBody<'a> {
 }
 
 impl<'a> ProfileBody<'a> {
-    pub fn new(user: &'a UserId, display_name: Option<&'a str>, profile: Profile) -> ProfileBody<'a> {
+    pub fn new(user: &'a UserId, display_name: Option<&'a str>, profile: &Profile) -> ProfileBody<'a> {
         ProfileBody { user_id: user.as_str(), display_name, show_presence: !profile.hides_presence }
     }
 }

@@ -4,7 +4,7 @@
 //! a minute. Letters are numbered for each sender and token, so whatever is missing between two of them is noticed; a
 //! sender that has gone quiet repeats its number, so that the last one is noticed too.
 
-mod letters;
+pub(crate) mod letters;
 mod post;
 mod reader;
 

@@ -2,27 +2,9 @@
 
 use proptest::prelude::*;
 
+use super::told::told;
 use super::*;
 use crate::frame::scan::usual_frame;
-
-/// Everything in a frame that either reader makes.
-fn told(frame: &ClientFrame<'_>) -> String {
-    match frame {
-        ClientFrame::Send(send) => {
-            let SendFrame { conversation_id, message_id, content, content_type, timestamp, retry, after_seq } =
-                send;
-            format!(
-                "send {conversation_id:?} {message_id:?} {content:?} {content_type:?} {timestamp:?} {retry:?} {after_seq:?}"
-            )
-        }
-        ClientFrame::Mark(kind, MarkFrame { conversation_id, seq }) => {
-            format!("{kind:?} {conversation_id:?} {seq}")
-        }
-        ClientFrame::Hello(_) => "hello".into(),
-        ClientFrame::Typing(TypingFrame { conversation_id }) => format!("typing {conversation_id:?}"),
-        ClientFrame::Ping => "ping".into(),
-    }
-}
 
 /// Whether it was read in one pass, which must not show.
 fn reads_the_same(text: &str) -> bool {

@@ -1,0 +1,170 @@
+//! A place for whole objects under plain names, each written once: where a backup goes. A directory, or a bucket with the
+//! region, endpoint and keys that the archive would use.
+
+use std::fmt;
+use std::path::{Path as FilePath, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::StreamExt;
+use object_store::PutMode;
+
+use crate::engine::{self, Engine};
+use crate::fetch::{Remote, was_not_new};
+use crate::{ArchiveSettings, VaultError};
+
+/// An object of several megabytes over a slow line takes longer than a page somebody waits for.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where a depot is, as people write it: a directory, or `s3://bucket/prefix`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DepotPlace {
+    Directory(PathBuf),
+    Bucket { bucket: String, prefix: String },
+}
+
+impl FromStr for DepotPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DepotPlace, String> {
+        let Some(rest) = text.strip_prefix("s3://") else {
+            if text.is_empty() || text.contains("://") {
+                return Err("a place is a directory, or s3://bucket/prefix".to_owned());
+            }
+            return Ok(DepotPlace::Directory(text.into()));
+        };
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let prefix = prefix.trim_end_matches('/');
+        if bucket.is_empty() || prefix.is_empty() {
+            return Err("a place in a bucket has a name of its own: s3://bucket/prefix".to_owned());
+        }
+        Ok(DepotPlace::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+    }
+}
+
+impl fmt::Display for DepotPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DepotPlace::Directory(directory) => write!(f, "{}", directory.display()),
+            DepotPlace::Bucket { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
+        }
+    }
+}
+
+/// Whole objects under plain names.
+pub struct Depot {
+    remote: Remote,
+    place: DepotPlace,
+}
+
+impl Depot {
+    /// `settings` say which region and endpoint a bucket has; their bucket and prefix are not looked at. A directory is
+    /// made where `make` says so.
+    pub fn open(place: &DepotPlace, settings: &ArchiveSettings, make: bool) -> Result<Depot, VaultError> {
+        let engine = match place {
+            DepotPlace::Directory(root) => open_directory(root, make)?,
+            DepotPlace::Bucket { bucket, prefix } => open_bucket(bucket, prefix, settings)?,
+        };
+        let remote = Remote::new(engine, settings.timeout().max(LEAST_TIMEOUT));
+        Ok(Depot { remote, place: place.clone() })
+    }
+
+    pub fn place(&self) -> &DepotPlace {
+        &self.place
+    }
+
+    pub fn is_directory(&self) -> bool {
+        matches!(self.place, DepotPlace::Directory(_))
+    }
+
+    /// Whether nothing at all is there.
+    pub async fn is_empty(&self) -> Result<bool, VaultError> {
+        if let DepotPlace::Directory(root) = &self.place {
+            // Also what an object store would not show.
+            let mut entries =
+                std::fs::read_dir(root).map_err(|error| self.remote.unavailable(&error.to_string()))?;
+            return Ok(entries.next().is_none());
+        }
+        let prefix = object_store::path::Path::from(self.remote.engine().prefix.clone());
+        let mut listed = self.remote.objects().list(Some(&prefix));
+        let first = self.remote.ask(async { listed.next().await.transpose() }).await?;
+        Ok(first.map_err(|error| self.remote.failed(&error))?.is_none())
+    }
+
+    /// Writes an object that is not there yet; durable when it returns.
+    pub async fn put(&self, name: &str, bytes: &Bytes) -> Result<(), VaultError> {
+        let path = self.remote.path(name);
+        match self.remote.write(&path, bytes, PutMode::Create).await? {
+            Ok(()) => {}
+            Err(error) if was_not_new(&error) => match self.remote.whole(&path, name).await {
+                // The answer to an earlier attempt was lost on its way.
+                Ok(there) if there == *bytes => {}
+                Ok(_) => return Err(self.remote.unavailable(&format!("{name} is there already"))),
+                // The store knows no such condition.
+                Err(VaultError::Missing { .. }) => {
+                    let written = self.remote.write(&path, bytes, PutMode::Overwrite).await?;
+                    written.map_err(|error| self.remote.failed(&error))?;
+                }
+                Err(error) => return Err(error),
+            },
+            Err(error) => return Err(self.remote.failed(&error)),
+        }
+        let settled = self.remote.on_directory(move |root| crate::staging::settle_put(root, path.as_ref()));
+        settled.await.map(drop)
+    }
+
+    /// A whole object.
+    pub async fn get(&self, name: &str) -> Result<Bytes, VaultError> {
+        self.remote.whole(&self.remote.path(name), name).await
+    }
+}
+
+fn open_directory(root: &FilePath, make: bool) -> Result<Engine, VaultError> {
+    let wrong = |why: &str| VaultError::Settings(format!("{} cannot be used: {why}", root.display()));
+    if !make && !root.is_dir() {
+        return Err(wrong("there is no such directory"));
+    }
+    engine::open_directory(root).map_err(|why| wrong(&why))
+}
+
+fn open_bucket(bucket: &str, prefix: &str, settings: &ArchiveSettings) -> Result<Engine, VaultError> {
+    let settings = ArchiveSettings {
+        engine: crate::ArchiveEngine::S3,
+        bucket: bucket.to_owned(),
+        prefix: prefix.to_owned(),
+        ..settings.clone()
+    };
+    let opened = engine::open(&settings, FilePath::new(""), &|name| std::env::var(name).ok())?;
+    opened.ok_or_else(|| VaultError::Settings("there is no such bucket".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_directory_or_a_part_of_a_bucket() {
+        let bucket =
+            |bucket: &str, prefix: &str| DepotPlace::Bucket { bucket: bucket.into(), prefix: prefix.into() };
+        assert_eq!("/var/backups/monday".parse(), Ok(DepotPlace::Directory("/var/backups/monday".into())));
+        assert_eq!("s3://safe/chat/monday/".parse(), Ok(bucket("safe", "chat/monday")));
+        for wrong in ["", "s3://", "s3://bucket", "s3:///x", "https://example.org/x"] {
+            assert!(wrong.parse::<DepotPlace>().is_err(), "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_is_written_once() {
+        let root = tempfile::tempdir().unwrap();
+        let place = DepotPlace::Directory(root.path().join("new"));
+        assert!(Depot::open(&place, &ArchiveSettings::default(), false).is_err());
+        let depot = Depot::open(&place, &ArchiveSettings::default(), true).unwrap();
+        assert!(depot.is_empty().await.unwrap());
+        depot.put("one", &Bytes::from_static(b"1")).await.unwrap();
+        depot.put("one", &Bytes::from_static(b"1")).await.unwrap();
+        assert!(depot.put("one", &Bytes::from_static(b"2")).await.is_err());
+        assert_eq!(depot.get("one").await.unwrap(), "1");
+        assert!(!depot.is_empty().await.unwrap());
+    }
+}

@@ -1,0 +1,136 @@
+//! Attacks made of connections: many that trickle, some that never read, some that come and go, one user with too many.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_client::link::{ClientFrame, SendFrame};
+use bluetick_core::MessageId;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::squad::Orders;
+use crate::line::{Line, dial};
+use crate::under_test::connect;
+
+/// A request that takes its time. Every other attacker gets as far as a WebSocket and then trickles its hello.
+const REQUEST: &[u8] =
+    b"GET /v1/conversations HTTP/1.1\r\nHost: chat\r\nX-Long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+/// The head of a text frame of 100 bytes, masked, and the beginning of it.
+const HELLO: &[u8] =
+    b"\x81\xe4\0\0\0\0{\"type\":\"hello\",\"token\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub async fn trickle(orders: Arc<Orders>, number: usize) {
+    loop {
+        let from = orders.field.source(number);
+        let trickled = async {
+            if number.is_multiple_of(2) {
+                trickle_into(dial(orders.field.to, from).await.ok()?, REQUEST, &orders).await
+            } else {
+                trickle_into(Line::open(orders.field.to, from).await.ok()?.into_stream(), HELLO, &orders)
+                    .await
+            }
+        };
+        let _closed: Option<()> = trickled.await;
+        orders.refused();
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Byte by byte, until the server has had enough.
+async fn trickle_into(mut stream: TcpStream, bytes: &[u8], orders: &Orders) -> Option<()> {
+    for byte in bytes {
+        orders.turn().await;
+        stream.write_all(&[*byte]).await.ok()?;
+        orders.acted();
+    }
+    // Nothing is left to say; whoever waits for more is let wait.
+    let mut nothing = [0];
+    stream.readable().await.ok()?;
+    stream.try_read(&mut nothing).ok().map(drop)
+}
+
+/// Connections of one account that are sent messages and never look at them.
+const MUTE: usize = 15;
+const BODY_BYTES: usize = 16_000;
+/// Those who write to them; the others of the squad stay at home.
+const WRITERS: usize = 4;
+
+pub async fn never_read(orders: Arc<Orders>, number: usize) {
+    if number >= WRITERS {
+        return std::future::pending().await;
+    }
+    let account = orders.field.account(number);
+    let body = "x".repeat(BODY_BYTES);
+    let (mut mute, mut sent): (VecDeque<Line>, u128) = (VecDeque::new(), 0);
+    loop {
+        let from = orders.field.source(number);
+        let Ok(mut writer) = connect(orders.field.to, from, &account.peer_token, |_| ()).await else {
+            orders.refused();
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        loop {
+            orders.turn().await;
+            // Those that the server has closed are replaced, one at a time.
+            if mute.len() == MUTE && sent.is_multiple_of(16) {
+                mute.pop_front();
+            }
+            if mute.len() < MUTE {
+                match hello(&orders, from, &account.token).await {
+                    Some(line) => mute.push_back(line),
+                    None => orders.refused(),
+                }
+            }
+            sent += 1;
+            let id = MessageId::Uuid((u128::from(std::process::id()) << 64 | sent).to_be_bytes());
+            writer.put(&ClientFrame::Send(SendFrame::text(account.conversation, id, &body)));
+            if writer.flush().await.is_err() || writer.skip().is_err() {
+                orders.refused();
+                break;
+            }
+            orders.acted();
+        }
+    }
+}
+
+/// Says hello and waits for nothing.
+async fn hello(orders: &Orders, from: Option<SocketAddr>, token: &str) -> Option<Line> {
+    let mut line = Line::open(orders.field.to, from).await.ok()?;
+    line.put(&ClientFrame::Hello { token, device_id: None, positions: Default::default() });
+    line.flush().await.ok()?;
+    Some(line)
+}
+
+/// Hello, caught up, gone.
+pub async fn come_and_go(orders: Arc<Orders>, number: usize) {
+    loop {
+        orders.turn().await;
+        let token = &orders.field.account(number).token;
+        match connect(orders.field.to, orders.field.source(number), token, |_| ()).await {
+            Ok(line) => drop(line),
+            Err(_) => orders.refused(),
+        }
+        orders.acted();
+    }
+}
+
+/// All attackers are one user, and nobody lets go before the server does.
+pub async fn pile_up(orders: Arc<Orders>, number: usize) {
+    let most = orders.field.connections / orders.field.accounts.len();
+    let mut held: VecDeque<Line> = VecDeque::with_capacity(most);
+    loop {
+        orders.turn().await;
+        let token = &orders.field.account(0).token;
+        match connect(orders.field.to, orders.field.source(number), token, |_| ()).await {
+            Ok(line) => held.push_back(line),
+            Err(_) => orders.refused(),
+        }
+        orders.acted();
+        if held.len() > most {
+            held.pop_front();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Attacks by people with an account, on connections that said hello: frames that are tiny, huge, too many, or about what
+//! is none of their business.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_client::link::ClientFrame;
+use bluetick_core::{ConversationId, Seq};
+
+use super::squad::Orders;
+use crate::line::{CONTINUATION, FINAL, Line, PING, TEXT};
+use crate::under_test::connect;
+use crate::workload::Dice;
+
+const PAUSE: Duration = Duration::from_millis(50);
+/// Frames are written so many at a time: a system call for each would only slow down the attacker.
+const TOGETHER: u64 = 10;
+
+/// Connects again and again, and does `act` on the connection until the server has had enough of it.
+async fn again_and_again(orders: Arc<Orders>, number: usize, mut act: impl FnMut(&mut Line, u64)) {
+    loop {
+        let token = &orders.field.account(number).token;
+        let Ok(mut line) = connect(orders.field.to, orders.field.source(number), token, |_| ()).await else {
+            orders.refused();
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let mut count = 0;
+        loop {
+            orders.turn().await;
+            count += 1;
+            act(&mut line, count);
+            orders.acted();
+            if count.is_multiple_of(TOGETHER) && (line.flush().await.is_err() || line.skip().is_err()) {
+                orders.refused();
+                break;
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Every other attacker sends messages of one byte; the others one message that never ends, in fragments of one byte.
+pub async fn one_byte(orders: Arc<Orders>, number: usize) {
+    again_and_again(orders, number, |line, count| match number % 2 {
+        0 => line.put_frame(FINAL | TEXT, b"x"),
+        _ if count == 1 => line.put_frame(TEXT, b"x"),
+        _ => line.put_frame(CONTINUATION, b"x"),
+    })
+    .await;
+}
+
+const LARGE_BYTES: usize = 500_000;
+/// The head of a text frame of a GiB, masked.
+const SAID_TO_BE_HUGE: [u8; 14] = [FINAL | TEXT, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 1, 2, 3, 4];
+
+/// As large as is allowed and no JSON; and, from every other attacker, the mere announcement of far more.
+pub async fn giant(orders: Arc<Orders>, number: usize) {
+    let large = vec![b'['; LARGE_BYTES];
+    loop {
+        let token = &orders.field.account(number).token;
+        if let Ok(mut line) = connect(orders.field.to, orders.field.source(number), token, |_| ()).await {
+            loop {
+                orders.turn().await;
+                match number % 2 {
+                    0 => line.put_frame(FINAL | TEXT, &large),
+                    _ => line.put_raw(&SAID_TO_BE_HUGE),
+                }
+                orders.acted();
+                if line.flush().await.is_err() || line.skip().is_err() {
+                    break;
+                }
+            }
+        }
+        orders.refused();
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Of both kinds: those of WebSocket, and those of the contract.
+pub async fn pings(orders: Arc<Orders>, number: usize) {
+    again_and_again(orders, number, |line, _| match number % 2 {
+        0 => line.put_frame(FINAL | PING, b"are you there"),
+        _ => line.put(&ClientFrame::Ping),
+    })
+    .await;
+}
+
+/// Marks, pages and words for conversations that are not theirs, or do not exist.
+pub async fn guesses(orders: Arc<Orders>, number: usize) {
+    let mut dice = Dice::new(number as u64 + 1);
+    again_and_again(orders, number, |line, _| {
+        let mut bytes = [0; 15];
+        bytes[..8].copy_from_slice(&dice.next().to_be_bytes());
+        bytes[7..].copy_from_slice(&dice.next().to_be_bytes());
+        let conversation_id = ConversationId::group(bytes);
+        line.put(&match dice.below(3) {
+            0 => ClientFrame::Typing { conversation_id },
+            1 => ClientFrame::Read { conversation_id, seq: Seq::new(1) },
+            _ => ClientFrame::Delivered { conversation_id, seq: Seq::new(1) },
+        });
+    })
+    .await;
+}

@@ -1,0 +1,73 @@
+//! The attacks, by name.
+
+use std::str::FromStr;
+
+macro_rules! attacks {
+    ($($variant:ident, $key:literal, $title:literal, $act:literal, $per_second:literal;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Attack { $($variant,)* }
+
+        impl Attack {
+            pub const ALL: &'static [Attack] = &[$(Attack::$variant,)*];
+
+            /// How it is spelled in figures and on the command line.
+            pub const fn key(self) -> &'static str {
+                match self { $(Attack::$variant => $key,)* }
+            }
+
+            pub const fn title(self) -> &'static str {
+                match self { $(Attack::$variant => $title,)* }
+            }
+
+            /// What is counted as one act of it.
+            pub const fn act(self) -> &'static str {
+                match self { $(Attack::$variant => $act,)* }
+            }
+
+            /// How many acts a second all attackers together try, at the most.
+            pub const fn per_second(self) -> u64 {
+                match self { $(Attack::$variant => $per_second,)* }
+            }
+        }
+    };
+}
+
+attacks! {
+    SlowLoris, "slow_loris", "slow-loris", "bytes trickled", 5_000;
+    NeverReading, "never_reading", "never-reading sockets", "messages of 16 kB to them", 200;
+    OneByteFrames, "one_byte_frames", "frames of one byte", "frames", 50_000;
+    GiantFrames, "giant_frames", "giant frames", "frames of 500 kB, or said to be a GB", 100;
+    ReconnectStorm, "reconnect_storm", "reconnect storm", "connects with hello", 2_000;
+    LogInFlood, "log_in_flood", "log-in flood", "log-ins tried", 500;
+    ConnectionsOfOneUser, "connections_of_one_user", "connections of one user", "connects with hello", 2_000;
+    PingFlood, "ping_flood", "ping flood", "pings", 50_000;
+    GuessedIds, "guessed_ids", "guessed conversation ids", "frames and calls", 10_000;
+    BadTokens, "bad_tokens", "bad tokens", "hellos and calls", 5_000;
+}
+
+impl FromStr for Attack {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Attack, String> {
+        let spelled = text.replace('-', "_");
+        let found = Attack::ALL.iter().copied().find(|attack| attack.key() == spelled);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = Attack::ALL.iter().map(|attack| attack.key()).collect();
+            format!("no such attack; there are {}", names.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_attack_is_found_by_its_name() {
+        for attack in Attack::ALL {
+            assert_eq!(attack.key().parse(), Ok(*attack));
+            assert_eq!(attack.key().replace('_', "-").parse(), Ok(*attack));
+        }
+        assert!("siege".parse::<Attack>().unwrap_err().contains("slow_loris"));
+    }
+}

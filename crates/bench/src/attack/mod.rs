@@ -1,0 +1,203 @@
+//! Honest people while somebody attacks: pairs talk at a modest, even rate, first undisturbed, then under each attack in
+//! turn, and how long their acks take is compared. The server has its usual limits.
+
+mod connections;
+mod frames;
+mod kinds;
+mod requests;
+mod squad;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::ConversationId;
+use bluetick_core::ports::Store;
+use tokio::task::JoinSet;
+
+use crate::files::allow_files;
+use crate::ground::Ground;
+use crate::load::{Load, Outcome, dismiss, offer};
+use crate::progress::step;
+use crate::seed::{Chat, always, fill, open, person};
+use crate::talk::{Sender, Tally, receive};
+use crate::under_test::{ServerUnderTest, connect};
+use crate::workload::{Dice, texts};
+use crate::{BenchError, Report};
+pub use kinds::Attack;
+use squad::{Field, Spent, Squad};
+
+#[derive(Clone, Debug)]
+pub struct AttackBench {
+    pub directory: PathBuf,
+    /// The program to measure.
+    pub binary: PathBuf,
+    pub pairs: usize,
+    /// Messages of all honest pairs together, a second.
+    pub rate: u64,
+    /// Of each phase.
+    pub seconds: u64,
+    /// How often every attack is made.
+    pub rounds: u64,
+    /// How many connections an attack that is made of connections holds.
+    pub connections: usize,
+    pub attacks: Vec<Attack>,
+}
+
+/// What an operator gets who sets nothing. (Other workloads switch these off.)
+const USUAL_LIMITS: [(&str, &str); 5] = [
+    ("BLUETICK_LIMITS__SENDS_PER_SECOND", "100"),
+    ("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "200"),
+    ("BLUETICK_LIMITS__ACKS_PER_SECOND", "2000"),
+    ("BLUETICK_LIMITS__CONNECTIONS_PER_ADDRESS", "2000"),
+    ("BLUETICK_LIMITS__CONNECTS_PER_ADDRESS_PER_SECOND", "500"),
+];
+const BODY_BYTES: usize = 100;
+/// What one honest sender may have unanswered.
+const OUTSTANDING: usize = 256;
+/// How long attackers are at work before it is measured: by then their connections are there.
+const DEPLOYING: Duration = Duration::from_secs(2);
+/// Between an attack and the next quiet phase.
+const REST: Duration = Duration::from_secs(1);
+/// Attackers have accounts and talk with each other.
+const ATTACKERS: usize = 100;
+/// The most that an attack may multiply the p99 of an honest ack by.
+const WANTED_TIMES: f64 = 3.0;
+
+pub fn run(bench: AttackBench) -> Result<Report, BenchError> {
+    allow_files((bench.connections + 2 * bench.pairs + 2 * ATTACKERS) as u64)?;
+    Ground::bare(bench.directory.clone()).run(1, measure(&bench))
+}
+
+fn pair(name: &str, number: usize) -> Chat {
+    Chat { from: person(&format!("{name}-a"), number), to: person(&format!("{name}-b"), number), messages: 0 }
+}
+
+/// Honest people come from other addresses than attackers, one or two from each.
+fn honest_source(number: usize) -> SocketAddr {
+    let address = u32::from(Ipv4Addr::new(127, 1, 0, 1)) + number as u32;
+    SocketAddr::from((Ipv4Addr::from(address), 0))
+}
+
+async fn measure(bench: &AttackBench) -> Result<Report, BenchError> {
+    let mut report = Report::new("attack")
+        .parameter("pairs", bench.pairs as u64)
+        .parameter("rate_per_second", bench.rate)
+        .parameter("seconds", bench.seconds)
+        .parameter("rounds", bench.rounds)
+        .parameter("connections", bench.connections as u64);
+    let store = open(&bench.directory)?;
+    let honest = (0..bench.pairs).map(|number| pair("honest", number));
+    let attackers = (0..ATTACKERS).map(|number| pair("attacker", number));
+    fill(&store, honest.chain(attackers), &always("")).await?;
+    store.close().await;
+    drop(store);
+
+    let server = ServerUnderTest::start_with(&bench.binary, &bench.directory, &USUAL_LIMITS).await?;
+    let received = Arc::new(Tally::default());
+    let bodies = texts(BODY_BYTES, 256, &mut Dice::new(7));
+    let (mut senders, mut receiving) = (Vec::with_capacity(bench.pairs), JoinSet::new());
+    for number in 0..bench.pairs {
+        let Chat { from, to, .. } = pair("honest", number);
+        let id = ConversationId::direct(&from, &to);
+        let source = Some(honest_source(number));
+        let line = connect(server.address, source, &server.token(&from)?, |_| ()).await?;
+        senders.push(Sender::new(line, id, &bodies[number % bodies.len()]));
+        let line = connect(server.address, source, &server.token(&to)?, |_| ()).await?;
+        receiving.spawn(receive(line, id, Arc::clone(&received)));
+    }
+    let field = Arc::new(field(bench, &server)?);
+
+    let load = Load::Rate { per_second: bench.rate, bound: OUTSTANDING };
+    let mut quiet = Vec::new();
+    let mut disturbed: Vec<(Attack, Vec<Disturbed>)> =
+        bench.attacks.iter().map(|attack| (*attack, Vec::new())).collect();
+    for round in 1..=bench.rounds {
+        for (attack, phases) in &mut disturbed {
+            step(&format!("round {round}: quiet"));
+            let phase = offer(load, bench.seconds, senders, &received, &server, &bench.directory);
+            let (outcome, back) = phase.await?;
+            quiet.push(outcome);
+            step(&format!("round {round}: {}", attack.title()));
+            let squad = Squad::send(*attack, Arc::clone(&field))?;
+            tokio::time::sleep(DEPLOYING).await;
+            let phase = offer(load, bench.seconds, back, &received, &server, &bench.directory).await;
+            let spent = squad.call_back()?;
+            let (outcome, back) = phase?;
+            phases.push(Disturbed { outcome, spent });
+            senders = back;
+            tokio::time::sleep(REST).await;
+        }
+    }
+    dismiss(receiving).await?;
+    let peak = server.peak_bytes();
+    server.stop().await?;
+    put_into(&mut report, &quiet, &disturbed);
+    report.figure("server_peak_resident_bytes", "resident memory of the server, peak", peak as f64, "bytes");
+    Ok(report)
+}
+
+fn field(bench: &AttackBench, server: &ServerUnderTest) -> Result<Field, BenchError> {
+    let mut accounts = Vec::with_capacity(ATTACKERS);
+    for number in 0..ATTACKERS {
+        let Chat { from, to, .. } = pair("attacker", number);
+        let conversation = ConversationId::direct(&from, &to);
+        accounts.push(squad::Account {
+            token: server.token(&from)?,
+            peer_token: server.token(&to)?,
+            conversation,
+        });
+    }
+    Ok(Field { to: server.address, accounts, connections: bench.connections })
+}
+
+/// A phase under attack.
+struct Disturbed {
+    outcome: Outcome,
+    spent: Spent,
+}
+
+/// Of several phases, the one in the middle: what the machine does besides happens to all of them, and to some more.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn put_into(report: &mut Report, quiet: &[Outcome], disturbed: &[(Attack, Vec<Disturbed>)]) {
+    let of_quiet = |of: fn(&Outcome) -> f64| median(quiet.iter().map(of).collect());
+    let quiet_p99 = of_quiet(Outcome::ack_p99_ms);
+    report.figure("quiet_ack_p50_ms", "quiet: due to ack, p50", of_quiet(Outcome::ack_p50_ms), "ms");
+    report.figure("quiet_ack_p99_ms", "quiet: due to ack, p99", quiet_p99, "ms");
+    let worst = quiet.iter().map(Outcome::ack_p99_ms).fold(0.0, f64::max);
+    report.figure("quiet_ack_worst_p99_ms", "quiet: the worst phase's p99", worst, "ms");
+    let cores = of_quiet(Outcome::server_cores);
+    report.figure("quiet_server_cores", "quiet: processors the server took", cores, "");
+    for (attack, phases) in disturbed {
+        let (key, title) = (attack.key(), attack.title());
+        let of = |of: &dyn Fn(&Disturbed) -> f64| median(phases.iter().map(of).collect());
+        let mut figure = |what: &str, label: &str, number: f64, unit: &str| {
+            report.figure(format!("{key}_{what}"), format!("{title}: {label}"), number, unit);
+        };
+        let p99 = of(&|phase| phase.outcome.ack_p99_ms());
+        let times = p99 / quiet_p99;
+        figure("ack_p50_ms", "due to ack, p50", of(&|phase| phase.outcome.ack_p50_ms()), "ms");
+        figure("ack_p99_ms", "due to ack, p99", p99, "ms");
+        figure("ack_p99_times_quiet", "p99 to that of quiet", times, "times");
+        let kept = of(&|phase| phase.outcome.kept_percent());
+        figure("kept_percent", "of what was due, acknowledged in time", kept, "%");
+        figure("acts_per_second", attack.act(), of(&|phase| phase.spent.each_second(phase.spent.acts)), "/s");
+        let refusals = of(&|phase| phase.spent.each_second(phase.spent.refusals));
+        figure("refusals_per_second", "refused, closed or not let in", refusals, "/s");
+        let cores = of(&|phase| phase.outcome.server_cores());
+        figure("server_cores", "processors the server took", cores, "");
+        let cores = of(&|phase| phase.spent.cpu_seconds / phase.spent.seconds);
+        figure("attackers_cores", "processors the attackers took", cores, "");
+        if times > WANTED_TIMES {
+            report.remark(format!("{title}: {times:.1} times the quiet p99, above {WANTED_TIMES}"));
+        }
+    }
+    report.remark(
+        "attackers run on one thread of the lowest priority, and share the processors with everybody",
+    );
+}

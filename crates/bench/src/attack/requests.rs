@@ -1,0 +1,74 @@
+//! Attacks by strangers: passwords and tokens tried one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::squad::Orders;
+use crate::line::dial;
+use crate::under_test::connect;
+use crate::workload::Dice;
+
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Asks on one connection after the other, and keeps each as long as it is answered.
+async fn ask_again_and_again(orders: &Orders, number: usize, mut request: impl FnMut() -> String) {
+    loop {
+        if let Ok(mut stream) = dial(orders.field.to, orders.field.source(number)).await {
+            while asked(&mut stream, &request(), orders).await.is_some() {}
+        }
+        orders.refused();
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn asked(stream: &mut TcpStream, request: &str, orders: &Orders) -> Option<()> {
+    orders.turn().await;
+    stream.write_all(request.as_bytes()).await.ok()?;
+    orders.acted();
+    // Answers are short: what comes at once is all of it.
+    let mut answer = [0; 4_096];
+    let count = stream.read(&mut answer).await.ok().filter(|count| *count > 0)?;
+    if !answer[..count].starts_with(b"HTTP/1.1 200") {
+        orders.refused();
+    }
+    Some(())
+}
+
+/// Another name each time, so that no limit of one account is met.
+pub async fn log_ins(orders: Arc<Orders>, number: usize) {
+    let mut dice = Dice::new(number as u64 + 1);
+    ask_again_and_again(&orders, number, || {
+        let body = format!(r#"{{"user_id":"user{}","password":"password-{}"}}"#, dice.next(), dice.next());
+        format!(
+            "POST /v1/login HTTP/1.1\r\nHost: chat\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    })
+    .await;
+}
+
+/// Half of them in the hello of a WebSocket, half in calls. They look right and are signed by somebody else.
+pub async fn bad_tokens(orders: Arc<Orders>, number: usize) {
+    let mut dice = Dice::new(number as u64 + 1);
+    let good = orders.field.account(number).token.clone();
+    let signed = good.rfind('.').map_or(0, |dot| dot + 1);
+    let mut bad = move || {
+        format!("{}{:016x}{:016x}{:011x}", &good[..signed], dice.next(), dice.next(), dice.next() >> 20)
+    };
+    if number.is_multiple_of(2) {
+        return ask_again_and_again(&orders, number, || {
+            format!("GET /v1/conversations HTTP/1.1\r\nHost: chat\r\nAuthorization: Bearer {}\r\n\r\n", bad())
+        })
+        .await;
+    }
+    loop {
+        orders.turn().await;
+        if connect(orders.field.to, orders.field.source(number), &bad(), |_| ()).await.is_err() {
+            orders.refused();
+        }
+        orders.acted();
+    }
+}

@@ -1,0 +1,52 @@
+//! Writes down what is done at the command line, to a data directory that no server is using. What a running server is asked
+//! to do, it writes down itself.
+
+use bluetick_core::time::{Clock, SystemClock};
+use bluetick_server::audit::{Act, Entry, Outcome, Subject, Trail, Who};
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::settings::Settings;
+
+/// Writes down what has been done, where there was nothing to write to before it was.
+pub fn note_done(settings: &Settings, act: Act) -> Result<(), Failure> {
+    let trail = Trail::new(&settings.audit, &settings.store.data_dir);
+    trail.write_now(&entry(act, Outcome::Done, None)).map_err(Failure::failed)
+}
+
+fn entry(act: Act, outcome: Outcome, subject: Option<Subject>) -> Entry {
+    let now = SystemClock.now();
+    Entry {
+        at: now,
+        act,
+        outcome,
+        subject,
+        who: Who::at_the_command_line(),
+        request_id: format!("{:x}-{:x}", now.millis(), std::process::id()),
+        reason: None,
+        detail: Value::Null,
+    }
+}
+
+/// Does something, and writes down that it is about to be done and how it ended. Where the first fails, it is not done.
+pub fn audited<T>(
+    settings: &Settings,
+    act: Act,
+    subject: Option<Subject>,
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let trail = Trail::new(&settings.audit, &settings.store.data_dir);
+    let begun = entry(act, Outcome::Begun, subject);
+    trail.write_now(&begun).map_err(Failure::failed)?;
+    let result = work();
+    let (outcome, reason) = match &result {
+        Ok(_) => (Outcome::Done, None),
+        Err(failure) => (Outcome::Failed, Some(failure.to_string())),
+    };
+    let ended = Entry { at: SystemClock.now(), outcome, reason, ..begun };
+    // That it was begun is written down, so it stays as it is.
+    if let Err(error) = trail.write_now(&ended) {
+        eprintln!("bluetick: {error}");
+    }
+    result
+}

@@ -1,0 +1,103 @@
+//! `bluetick check`: looks through a data directory that no server uses.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bluetick_store_embedded::check::{CheckError, CheckParts, CheckReport, check};
+use bluetick_store_embedded::lock::LockError;
+use serde_json::json;
+
+use super::archive::carry_out;
+use crate::archive::{Meter, Task};
+use crate::cli::CheckArgs;
+use crate::failure::Failure;
+use crate::figures::{count, counted, time};
+use crate::output::print;
+use crate::settings::{Engine, Inputs, Loaded};
+
+pub fn run(arguments: &CheckArgs) -> Result<(), Failure> {
+    let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
+    if settings.store.engine != Engine::Embedded {
+        return Err(Failure::usage(
+            "this looks through the data directory of the embedded store; for a fleet there are `bluetick tables check` \
+             and `bluetick archive verify`",
+        ));
+    }
+    let meter = Arc::new(Meter::new(arguments.output.json));
+    let data_dir = settings.store.data_dir.clone();
+    let looked = check(CheckParts { data_dir, progress: Arc::clone(&meter) as _ });
+    meter.clear();
+    let report = looked.map_err(not_looked_through)?;
+    print(&if arguments.output.json { in_json(&report) } else { in_words(&report) })?;
+    if report.finding_count > 0 {
+        return Err(Failure::failed(format!(
+            "the store is damaged: {}",
+            counted(report.finding_count, "finding")
+        )));
+    }
+    match arguments.archive {
+        true => carry_out(&Task::Verify, &arguments.places, arguments.output),
+        false => Ok(()),
+    }
+}
+
+/// Nothing is known then, which is another thing than damage.
+fn not_looked_through(error: CheckError) -> Failure {
+    match error {
+        CheckError::Lock { error: LockError::InUse(_), .. } => Failure::usage(format!(
+            "{error}; stop the server first, or make a backup of it, which is looked through when it is restored"
+        )),
+        other => Failure::usage(other),
+    }
+}
+
+fn in_json(report: &CheckReport) -> String {
+    let body = json!({
+        "sound": report.finding_count == 0,
+        "segments": report.segments,
+        "batches": report.batches,
+        "pages": report.pages,
+        "rows": report.rows,
+        "conversations": report.conversations,
+        "messages": report.messages,
+        "archived_messages": report.archived_messages,
+        "accounts": report.accounts,
+        "finding_count": report.finding_count,
+        "findings": report.findings,
+        "took_ms": u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX),
+    });
+    serde_json::to_string_pretty(&body).expect("a report holds strings and numbers only") + "\n"
+}
+
+fn in_words(report: &CheckReport) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, about: String| {
+        let _infallible = writeln!(text, "{name:<14} {about}");
+    };
+    let torn = if report.has_torn_end { ", the last one unfinished, as a crash leaves it" } else { "" };
+    let batches =
+        if report.batches == 1 { "1 batch".to_owned() } else { format!("{} batches", count(report.batches)) };
+    line("Log", format!("{batches} in {}{torn}", counted(report.segments, "segment")));
+    line("Tables", format!("{} on {}", counted(report.rows, "row"), counted(report.pages, "page")));
+    let (messages, conversations) =
+        (counted(report.messages, "message"), counted(report.conversations, "conversation"));
+    line("In them", format!("{messages} in {conversations}, {}", counted(report.accounts, "account")));
+    if report.archived_messages > 0 {
+        line("In the archive", counted(report.archived_messages, "message") + ", not looked at here");
+    }
+    let found = if report.finding_count == 0 {
+        "none; the store is sound".to_owned()
+    } else {
+        count(report.finding_count)
+    };
+    line("Damage", found);
+    line("Took", time(report.took));
+    for finding in &report.findings {
+        let _infallible = writeln!(text, "- {finding}");
+    }
+    let untold = report.finding_count.saturating_sub(report.findings.len() as u64);
+    if untold > 0 {
+        let _infallible = writeln!(text, "- and {} more", count(untold));
+    }
+    text
+}

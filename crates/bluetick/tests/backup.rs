@@ -1,0 +1,248 @@
+//! `bluetick backup` and `bluetick restore` on the real server: while people talk, into a directory and into a bucket.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use bluetick_testkit::checker::{ClientLog, Event, Histories, check};
+use bluetick_testkit::client::{Sender, Situation, epoch};
+use bluetick_testkit::http::{history, messages, request};
+use bluetick_testkit::process::Launcher;
+use bluetick_testkit::s3::{S3Kind, S3Server};
+use serde_json::{Value, json};
+use support::{Outcome, Shell};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+
+/// The command, without holding the test's own threads up.
+async fn run(shell: &Shell, variables: &[(&str, &str)], arguments: &[&str]) -> Outcome {
+    let mut command = shell.command(arguments);
+    command.envs(variables.iter().copied());
+    tokio::task::spawn_blocking(move || Outcome::of(command.output().unwrap())).await.unwrap()
+}
+
+fn launcher(data_dir: &Path) -> Launcher {
+    std::fs::create_dir_all(data_dir).unwrap();
+    Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir)
+        .with("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")
+        .with("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
+        .with("BLUETICK_STORE__SEGMENT_BYTES", "4194304")
+        .with("BLUETICK_STORE__CHECKPOINT_BYTES", "4194304")
+        .with("BLUETICK_STORE__CHECKPOINT_IDLE_SECONDS", "1")
+}
+
+fn admin_key(data_dir: &Path) -> String {
+    std::fs::read_to_string(data_dir.join("admin.key")).unwrap().trim().to_owned()
+}
+
+async fn token(address: &str, key: &str, user: &str) -> String {
+    let body = json!({"user_id": user, "ttl_s": 3600});
+    let (status, answer) = request(address, "POST", "/v1/tokens", key, Some(&body)).await.unwrap();
+    assert!(status < 300, "{answer}");
+    answer["token"].as_str().unwrap().to_owned()
+}
+
+async fn open(address: &str, token: &str, body: Value) -> String {
+    let (status, answer) = request(address, "POST", "/v1/conversations", token, Some(&body)).await.unwrap();
+    assert!(status < 300, "{answer}");
+    answer["conversation_id"].as_str().unwrap().to_owned()
+}
+
+/// A crowd in one group and in pairs, talking until it is told to stop.
+struct Crowd {
+    announce: watch::Sender<Situation>,
+    senders: JoinSet<ClientLog>,
+}
+
+impl Crowd {
+    /// Names begin with `name`, so that several crowds can talk in the same conversations one after the other.
+    fn talk(name: &str, address: &str, people: &[(String, String, Vec<String>)]) -> Crowd {
+        let (announce, situation) = watch::channel(Situation::default());
+        announce.send_modify(|now| now.addresses = vec![address.to_owned()]);
+        let mut senders = JoinSet::new();
+        for (number, (user, token, conversations)) in people.iter().enumerate() {
+            let sender = Sender {
+                // Message ids follow from it; who it is follows from the token.
+                name: format!("{name}-{user}"),
+                token: token.clone(),
+                conversations: conversations.clone(),
+                window: 1 + number * 2,
+            };
+            let (user, situation) = (user.clone(), situation.clone());
+            senders.spawn(async move { ClientLog { sender: user, ..sender.run(situation).await } });
+        }
+        Crowd { announce, senders }
+    }
+
+    async fn end(self) -> Vec<ClientLog> {
+        self.announce.send_modify(|now| now.stop = true);
+        self.senders.join_all().await
+    }
+}
+
+/// What was tried, without what came of it: it may be in a backup that was made meanwhile, or not.
+fn tried_only(logs: &[ClientLog]) -> Vec<ClientLog> {
+    let tried = |log: &ClientLog| ClientLog {
+        sender: log.sender.clone(),
+        events: log.events.iter().filter(|event| matches!(event, Event::Attempted { .. })).cloned().collect(),
+    };
+    logs.iter().map(tried).collect()
+}
+
+fn acknowledged(logs: &[ClientLog]) -> usize {
+    let of = |log: &ClientLog| {
+        log.events.iter().filter(|event| matches!(event, Event::Acknowledged { .. })).count()
+    };
+    logs.iter().map(of).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_made_while_people_talk_holds_all_that_was_acknowledged_before_and_nothing_torn() {
+    let shell = Shell::new();
+    let live = shell.path("live");
+    let server = launcher(&live).start().await;
+    let (address, key) = (server.address.clone(), admin_key(&live));
+    let names: Vec<String> = (0..6).map(|number| format!("person{number}")).collect();
+    let mut tokens = Vec::new();
+    for name in &names {
+        tokens.push(token(&address, &key, name).await);
+    }
+    let group = open(&address, &tokens[0], json!({"kind": "group", "title": "all", "members": names})).await;
+    let (mut people, mut conversations) = (Vec::new(), vec![(0, group.clone())]);
+    for (number, name) in names.iter().enumerate() {
+        let peer = &names[(number + 1) % names.len()];
+        let direct = open(&address, &tokens[number], json!({"kind": "direct", "peer": peer})).await;
+        conversations.push((number, direct.clone()));
+        people.push((name.clone(), tokens[number].clone(), vec![group.clone(), direct]));
+    }
+
+    // All of this is acknowledged before the first backup begins.
+    let before = Crowd::talk("before", &address, &people);
+    while history(&address, &tokens[0], &group).await.len() < 200 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let before = before.end().await;
+    let during = Crowd::talk("during", &address, &people);
+    let mut backups = Vec::new();
+    for number in 0..3 {
+        let to = format!("backup-{number}");
+        let said = run(&shell, &[], &["backup", &to, "--data-dir", "live", "--json"]).await.printed();
+        let report: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!((&report["with_keys"], &report["damaged_rows"]), (&json!(true), &json!(0)), "{report}");
+        backups.push((to, report));
+        let so_far = history(&address, &tokens[0], &group).await.len();
+        while history(&address, &tokens[0], &group).await.len() < so_far + 30 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let during = during.end().await;
+    println!("{} acknowledged before, {} during", acknowledged(&before), acknowledged(&during));
+    assert!(acknowledged(&before) > 100 && acknowledged(&during) > 100, "hardly any traffic");
+    let old_epoch = epoch(&address, &tokens[0]).await.unwrap();
+    server.kill().await;
+
+    for (number, (backup, report)) in backups.iter().enumerate() {
+        let again = format!("again-{number}");
+        run(&shell, &[], &["restore", backup, "--data-dir", &again]).await.printed();
+        let checked = run(&shell, &[], &["check", "--data-dir", &again]).await.printed();
+        assert!(checked.contains("none; the store is sound"), "{checked}");
+        let server = launcher(&shell.path(&again)).start().await;
+        // The keys came along: tokens of the old server are good here.
+        let mut messages = 0;
+        for (reader, conversation) in &conversations {
+            messages += history(&server.address, &tokens[*reader], conversation).await.len();
+        }
+        assert_eq!(json!(messages), report["messages"]);
+        assert!(epoch(&server.address, &tokens[0]).await.unwrap() > old_epoch);
+        let in_group = history(&server.address, &tokens[0], &group).await.len();
+        let after = Crowd::talk("after", &server.address, &people);
+        while history(&server.address, &tokens[0], &group).await.len() < in_group + 20 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let after = after.end().await;
+        let mut histories = Histories::new();
+        for (reader, conversation) in &conversations {
+            let messages = history(&server.address, &tokens[*reader], conversation).await;
+            histories.insert(conversation.clone(), messages);
+        }
+        let logs = [before.clone(), tried_only(&during), after].concat();
+        let checked = check(&logs, &histories).unwrap_or_else(|violations| panic!("{violations:#?}"));
+        println!("{backup}: {messages} messages, then {checked:?}");
+        assert!(checked.acknowledged > acknowledged(&before) + 10, "nothing new was stored: {checked:?}");
+        server.kill().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_done_is_said_in_a_sentence() {
+    let shell = Shell::new();
+    let live = shell.path("live");
+    let server = launcher(&live).start().await;
+    std::fs::create_dir(shell.path("taken")).unwrap();
+    shell.file("taken/mine", "1");
+    // Online and offline alike.
+    let refusals = |shell: &Shell| {
+        [
+            shell.run(&["backup", "taken", "--data-dir", "live"]).refused(),
+            shell.run(&["backup", "live/backup", "--data-dir", "live"]).refused(),
+            shell.run(&["backup", "s3://bucket", "--data-dir", "live"]).refused(),
+        ]
+    };
+    let online = refusals(&shell);
+    server.kill().await;
+    assert_eq!(refusals(&shell), online);
+    assert!(online[0].contains("is not empty") && online[1].contains("lost with it"), "{online:?}");
+    shell.run(&["backup", "offline", "--data-dir", "live", "--without-keys"]).printed();
+    assert!(!shell.path("offline/token.key").exists());
+    let said = shell.run(&["restore", "offline", "--data-dir", "taken"]).refused();
+    assert!(said.contains("is not empty"), "{said}");
+    let said = shell.run(&["restore", "taken", "--data-dir", "new"]).refused();
+    assert!(said.contains("holds no backup"), "{said}");
+    let said = shell.run(&["restore", "nowhere", "--data-dir", "new"]).refused();
+    assert!(said.contains("no such directory"), "{said}");
+    let said = shell.run(&["restore", "offline", "--data-dir", "new"]).printed();
+    assert!(said.contains("Epoch") && said.contains("put token.key and admin.key back"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_holds_a_backup_without_the_keys() {
+    let objects = S3Server::start(S3Kind::S3sFs).await;
+    let shell = Shell::new();
+    let live = shell.path("live");
+    let endpoint = objects.endpoint();
+    let mut variables = vec![("BLUETICK_ARCHIVE__ENDPOINT", endpoint.as_str())];
+    variables.extend(objects.credentials());
+    let mut launcher = launcher(&live).with("BLUETICK_ADMIN__KEY", ADMIN_KEY);
+    for (name, value) in &variables {
+        launcher = launcher.with(name, value);
+    }
+    let server = launcher.start().await;
+    let alice = token(&server.address, ADMIN_KEY, "alice").await;
+    let id = open(&server.address, &alice, json!({"kind": "direct", "peer": "bob"})).await;
+    for number in 0..30 {
+        let body = json!({"message_id": format!("m{number}"), "content": format!("message {number}")});
+        let path = format!("/v1/conversations/{id}/messages");
+        assert_eq!(request(&server.address, "POST", &path, &alice, Some(&body)).await.unwrap().0, 201);
+    }
+    let known = messages(&server.address, &alice, &id).await;
+    let to = format!("s3://{}/safe/monday", objects.bucket());
+    let with_key = [&variables[..], &[("BLUETICK_ADMIN__KEY", ADMIN_KEY)]].concat();
+    let said = run(&shell, &with_key, &["backup", &to, "--data-dir", "live", "--json"]).await.printed();
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&report["messages"], &report["with_keys"]), (&json!(30), &json!(false)), "{report}");
+    let again = run(&shell, &with_key, &["backup", &to, "--data-dir", "live"]).await.refused();
+    assert!(again.contains("is not empty"), "{again}");
+    server.kill().await;
+
+    run(&shell, &variables, &["restore", &to, "--data-dir", "again"]).await.printed();
+    assert!(!shell.path("again/token.key").exists());
+    // Where the keys are kept elsewhere, they are put back.
+    std::fs::copy(live.join("token.key"), shell.path("again/token.key")).unwrap();
+    let server = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), &shell.path("again")).start().await;
+    assert_eq!(messages(&server.address, &alice, &id).await, known);
+}

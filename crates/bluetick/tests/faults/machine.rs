@@ -1,0 +1,149 @@
+//! The process is stopped, the clock jumps, the file system becomes read-only.
+
+use std::time::Duration;
+
+use bluetick_testkit::http::{get_text, messages, request};
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::world::{PATIENCE, Switch, Traffic, World, open, signal, stopped, token};
+
+const SENDERS: usize = 5;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_stopped_for_seconds_goes_on_where_it_was() {
+    let world = World::new();
+    let server = world.launcher.start().await;
+    let traffic = Traffic::begin(&server.address, SENDERS).await;
+    traffic.more(&server.address, 50).await;
+    for _ in 0..2 {
+        signal(&server, Signal::STOP);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        signal(&server, Signal::CONT);
+        traffic.more(&server.address, 50).await;
+    }
+    let checked =
+        traffic.judged(&server.address).await.unwrap_or_else(|violations| panic!("{violations:#?}"));
+    println!("{checked:?}");
+    stopped(server).await;
+    assert_eq!(world.check().0, 0, "{}", world.check().1);
+}
+
+const HOUR: i64 = 3600 * 1_000_000_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_forward_and_back_changes_no_order_and_loses_nothing() {
+    let world = World::new();
+    let mut server = world.launcher.start().await;
+    let traffic = Traffic::begin(&server.address, SENDERS).await;
+    traffic.more(&server.address, 30).await;
+    // An hour ahead, ten days back, and forward again; the last jump back is before a start.
+    for offset in [HOUR, -240 * HOUR, 5 * HOUR, -HOUR] {
+        world.set(Switch::Clock, offset);
+        traffic.more(&server.address, 50).await;
+        let clock = request(&server.address, "GET", "/healthz", "", None).await.unwrap();
+        assert_eq!(clock.0, 200);
+    }
+    world.set(Switch::Clock, -48 * HOUR);
+    traffic.goes_nowhere();
+    server.kill().await;
+    server = world.launcher.start().await;
+    traffic.goes_to(&server.address);
+    traffic.more(&server.address, 50).await;
+    world.set(Switch::Clock, 0);
+    traffic.more(&server.address, 50).await;
+    let checked =
+        traffic.judged(&server.address).await.unwrap_or_else(|violations| panic!("{violations:#?}"));
+    println!("{checked:?}");
+    stopped(server).await;
+    assert_eq!(world.check().0, 0, "{}", world.check().1);
+}
+
+/// The clock that the server sees is the one of the switch: else the test above says nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_clock_of_the_switch_is_the_clock_of_the_server() {
+    let world = World::new();
+    let server = world.launcher.start().await;
+    let alice = token(&server.address, "alice").await;
+    let id = open(&server.address, &alice, json!({"kind": "direct", "peer": "bob"})).await;
+    let path = format!("/v1/conversations/{id}/messages");
+    let mut received = Vec::new();
+    for (number, offset) in [0, -HOUR, HOUR].into_iter().enumerate() {
+        world.set(Switch::Clock, offset);
+        let body = json!({"message_id": format!("m{number}"), "content": "now"});
+        let (status, _) = request(&server.address, "POST", &path, &alice, Some(&body)).await.unwrap();
+        assert_eq!(status, 201);
+        let all = messages(&server.address, &alice, &id).await;
+        received.push(all.last().unwrap()["received_at"].as_i64().unwrap());
+    }
+    assert!(received[1] < received[0] - 3_000_000 && received[2] > received[0] + 3_000_000, "{received:?}");
+    let seqs: Vec<_> =
+        messages(&server.address, &alice, &id).await.iter().map(|one| one["seq"].clone()).collect();
+    assert_eq!(seqs, [json!(1), json!(2), json!(3)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_system_that_becomes_read_only_refuses_sends_clearly_and_the_server_recovers_without_a_restart()
+ {
+    let world = World::new();
+    let mut server = world.launcher.start().await;
+    let alice = token(&server.address, "alice").await;
+    let id = open(&server.address, &alice, json!({"kind": "direct", "peer": "bob"})).await;
+    let path = format!("/v1/conversations/{id}/messages");
+    let (mut sent, mut acknowledged) = (0, Vec::new());
+    let send = |number: u64, address: String| {
+        let (path, alice) = (path.clone(), alice.clone());
+        async move {
+            let body = json!({"message_id": format!("m{number}"), "content": format!("message {number}")});
+            request(&address, "POST", &path, &alice, Some(&body)).await.unwrap()
+        }
+    };
+    for round in 0..3 {
+        for _ in 0..20 {
+            sent += 1;
+            let (status, answer) = send(sent, server.address.clone()).await;
+            assert_eq!(status, 201, "{answer}");
+            acknowledged.push(sent);
+        }
+        world.set(Switch::ReadOnly, 1);
+        sent += 1;
+        let refused = sent;
+        let (status, answer) = send(refused, server.address.clone()).await;
+        assert_eq!((status, &answer["error"]["code"]), (503, &json!("store_unavailable")), "{answer}");
+        // Longer than a checkpoint waits, so that the tables meet it too.
+        if round == 1 {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
+        // Reads go on. What the tables have may have to wait: where they met it in the middle of a write, they have to be
+        // opened again, which takes a disk that can be written to.
+        let (status, page) = request(&server.address, "GET", &path, &alice, None).await.unwrap();
+        match status {
+            200 => assert_eq!(page["head_seq"], json!(acknowledged.len()), "{page}"),
+            _ => assert_eq!((status, &page["error"]["code"]), (503, &json!("store_unavailable")), "{page}"),
+        }
+        let ready = get_text(&server.address, "/readyz").await.unwrap();
+        assert!(
+            ready.to_lowercase().contains("read-only") || ready.contains("os error 30"),
+            "it does not say why: {ready}"
+        );
+        world.set(Switch::ReadOnly, 0);
+        let deadline = Instant::now() + PATIENCE;
+        while send(refused, server.address.clone()).await.0 != 201 {
+            assert!(Instant::now() < deadline, "it did not recover: {}", world.launcher.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        acknowledged.push(refused);
+    }
+    server.kill().await;
+    server = world.launcher.start().await;
+    let stored: Vec<String> = messages(&server.address, &alice, &id)
+        .await
+        .iter()
+        .map(|message| message["content"].as_str().unwrap().to_owned())
+        .collect();
+    let expected: Vec<String> = acknowledged.iter().map(|number| format!("message {number}")).collect();
+    assert_eq!(stored, expected);
+    stopped(server).await;
+    assert_eq!(world.check().0, 0, "{}", world.check().1);
+}

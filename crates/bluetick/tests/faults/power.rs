@@ -1,0 +1,70 @@
+//! The power goes: what was written and not synced, by the log or by the tables, was never written.
+
+use std::time::Duration;
+
+use bluetick_testkit::checker::Violation;
+use bluetick_testkit::dice::Dice;
+
+use crate::world::{Switch, Traffic, World, stopped};
+
+const CUTS: usize = 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_when_the_power_goes_again_and_again() {
+    let world = World::new();
+    world.set(Switch::Volatile, 1);
+    let mut dice = Dice::new(9);
+    let mut server = world.launcher.start().await;
+    let traffic = Traffic::begin(&server.address, 6).await;
+    let mut taken_back = 0;
+    for _ in 0..CUTS {
+        traffic.more(&server.address, 30).await;
+        tokio::time::sleep(Duration::from_millis(dice.below(150))).await;
+        traffic.goes_nowhere();
+        server.kill().await;
+        taken_back += world.cut_power(&mut dice);
+        server = world.launcher.start().await;
+        traffic.goes_to(&server.address);
+    }
+    traffic.more(&server.address, 30).await;
+    let checked =
+        traffic.judged(&server.address).await.unwrap_or_else(|violations| panic!("{violations:#?}"));
+    let (held, synced) = (world.get(Switch::Held), world.get(Switch::Synced));
+    println!("{checked:?}, {held} writes, {synced} syncs, {taken_back} writes taken back");
+    assert!(
+        held > 100 && synced > 100 && taken_back > 0,
+        "hardly anything was at stake: {held}, {synced}, {taken_back}"
+    );
+    assert!(checked.acknowledged > 500, "hardly any traffic: {checked:?}");
+    stopped(server).await;
+    assert_eq!(world.check().0, 0, "{}", world.check().1);
+}
+
+/// The same with a disk that says "synced" and forgets: the comparison finds it, so it would find a server that does not
+/// wait for the sync.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_lies_about_its_syncs_is_found_out() {
+    let world = World::new();
+    world.set(Switch::Volatile, 1);
+    let server = world.launcher.start().await;
+    let traffic = Traffic::begin(&server.address, 6).await;
+    traffic.more(&server.address, 50).await;
+    world.set(Switch::Lies, 1);
+    traffic.more(&server.address, 200).await;
+    traffic.goes_nowhere();
+    server.kill().await;
+    assert!(world.cut_power(&mut Dice::new(9)) > 0);
+    world.set(Switch::Lies, 0);
+    let launcher = world.launcher.clone();
+    let Ok(server) = tokio::spawn(async move { launcher.start().await }).await else {
+        // It says that its files are damaged.
+        assert_eq!(world.check().0, 1, "{}", world.check().1);
+        return;
+    };
+    let violations =
+        traffic.judged(&server.address).await.expect_err("messages that nobody has are not missed");
+    assert!(
+        violations.iter().any(|found| matches!(found, Violation::AcknowledgedThenLost { .. })),
+        "{violations:#?}"
+    );
+}

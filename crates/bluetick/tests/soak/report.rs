@@ -1,0 +1,200 @@
+//! What is said about a run: whether it stayed flat, a table, a graph.
+
+use bluetick_testkit::graph::{Graph, Line, Panel};
+use bluetick_testkit::soak::flat::{Allowance, Flatness};
+use bluetick_testkit::soak::gauge::Sample;
+use bluetick_testkit::soak::{Plan, Verdict};
+
+const MEBIBYTE: f64 = 1_048_576.0;
+
+/// What the allocator and the caches may still do after warm-up, and a share that an hour of fragmentation may take.
+const MEMORY: Allowance = Allowance { absolute: 8.0 * MEBIBYTE, share_an_hour: 0.05 };
+/// Stack and the allocator's cache of one thread of the pool. How many there are depends on how busy the machine is: a
+/// burst of work that waits starts more, and a server that is never idle keeps them.
+const POOL_THREAD_BYTES: f64 = 256.0 * 1024.0;
+/// Those beside connections: files of the store and the archive, requests that are being answered.
+const HANDLES: Allowance = Allowance { absolute: 8.0, share_an_hour: 0.0 };
+/// Those that are not of the pool are always the same, apart from one that checks a password now and then.
+const THREADS: Allowance = Allowance { absolute: 1.0, share_an_hour: 0.0 };
+
+/// The trends that are judged.
+pub struct Flat {
+    memory: Flatness,
+    handles: Flatness,
+    threads: Flatness,
+}
+
+impl Flat {
+    pub fn of(samples: &[Sample]) -> Flat {
+        let trend = |allowance, of: fn(&Sample) -> f64| {
+            let points: Vec<_> = samples.iter().map(|sample| (sample.second, of(sample))).collect();
+            Flatness::of(&points, allowance).expect("the run was long enough to judge it")
+        };
+        Flat {
+            memory: trend(MEMORY, |sample| sample.own_bytes - sample.pool_threads * POOL_THREAD_BYTES),
+            handles: trend(HANDLES, |sample| sample.handles - sample.connections),
+            threads: trend(THREADS, |sample| sample.own_threads),
+        }
+    }
+
+    pub fn assert(&self) {
+        assert!(self.memory.is_flat(), "memory grows: {} (bytes)", self.memory);
+        assert!(self.handles.is_flat(), "file handles pile up: {}", self.handles);
+        assert!(self.threads.is_flat(), "threads pile up: {}", self.threads);
+    }
+}
+
+/// File handles that may be open besides those before anybody came: log segments kept ready, objects of the archive.
+pub const HANDLES_AT_REST: usize = 8;
+
+pub fn print(
+    plan: &Plan,
+    samples: &[Sample],
+    flat: &Flat,
+    (before, after): (usize, usize),
+    verdict: &Verdict,
+) {
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return };
+    let most = |of: fn(&Sample) -> f64| samples.iter().map(of).fold(0.0, f64::max);
+    let middle = |of: fn(&Sample) -> f64| {
+        let mut values: Vec<f64> = samples.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let seconds = last.second - first.second;
+    let mebibytes = |bytes: f64| format!("{:.1} MiB", bytes / MEBIBYTE);
+    let happened = verdict.happened;
+    let trend = flat.memory;
+    println!("\n{plan}\n");
+    for (name, value) in [
+        ("time", format!("{:.0} s, {} samples", last.second, samples.len())),
+        (
+            "stored",
+            format!(
+                "{} messages, {:.0} a second ({} offered)",
+                verdict.messages,
+                (last.stored - first.stored) / seconds,
+                plan.rate
+            ),
+        ),
+        ("frames pushed", format!("{:.0} a second", (last.pushes - first.pushes) / seconds)),
+        (
+            "due to ack, median of the seconds",
+            format!("p50 {:.2}, p99 {:.2} ms", middle(|s| s.ack_p50_ms), middle(|s| s.ack_p99_ms)),
+        ),
+        ("due to ack, worst second", format!("p99 {:.1} ms", most(|s| s.ack_p99_ms))),
+        (
+            "own memory",
+            format!(
+                "{} at first, {} at the end, {} at most",
+                mebibytes(first.own_bytes),
+                mebibytes(last.own_bytes),
+                mebibytes(most(|s| s.own_bytes))
+            ),
+        ),
+        (
+            "the same besides the pool's threads, trend",
+            format!(
+                "{:+.2} MiB in {:.0} s of median {:.1} MiB; allowed +{:.2}",
+                trend.growth / MEBIBYTE,
+                trend.seconds,
+                trend.median / MEBIBYTE,
+                trend.allowed / MEBIBYTE
+            ),
+        ),
+        ("pages of files in memory", format!("{} at most", mebibytes(most(|s| s.file_bytes)))),
+        ("file handles besides connections", flat.handles.to_string()),
+        ("threads besides the pool's", flat.threads.to_string()),
+        (
+            "threads of the pool",
+            format!(
+                "{:.0} in the middle, {:.0} at most",
+                middle(|s| s.pool_threads),
+                most(|s| s.pool_threads)
+            ),
+        ),
+        ("file handles at rest, before and after", format!("{before} and {after}")),
+        (
+            "connections at a time",
+            format!("{:.0} in the middle, {:.0} at most", middle(|s| s.connections), most(|s| s.connections)),
+        ),
+        ("waiting in outboxes", format!("{:.0} bytes at most", most(|s| s.outbox_bytes))),
+        ("checkpoints", format!("{:.0}", last.checkpoints)),
+        (
+            "archive",
+            format!(
+                "{:.0} messages moved in {:.0} runs, {:.0} parts read back",
+                last.archived, last.archive_runs, last.frame_reads
+            ),
+        ),
+        ("disk", format!("{} data, {} archive", mebibytes(last.data_bytes), mebibytes(last.archive_bytes))),
+        (
+            "checked",
+            format!(
+                "{} messages in their places, {} ticks, {} unread; the checker kept {:.1} MiB",
+                verdict.messages,
+                verdict.seats,
+                verdict.unread,
+                verdict.ledger_bytes as f64 / MEBIBYTE
+            ),
+        ),
+    ] {
+        println!("{name:<42} {value}");
+    }
+    println!("{happened:?}");
+}
+
+pub fn graph(samples: &[Sample]) -> Graph {
+    let line = |name: &str, colour, of: &dyn Fn(&Sample) -> f64| Line {
+        name: name.to_owned(),
+        colour,
+        points: samples.iter().map(|sample| (sample.second, of(sample))).collect(),
+    };
+    let panel = |lines, least_top| Panel { lines, least_top };
+    let mebibytes = |of: fn(&Sample) -> f64| move |sample: &Sample| of(sample) / MEBIBYTE;
+    Graph {
+        seconds: samples.last().map_or(1.0, |sample| sample.second),
+        panels: vec![
+            panel(
+                vec![line("memory of the server, MiB", "#b2401f", &mebibytes(|sample| sample.own_bytes))],
+                10.0,
+            ),
+            panel(
+                vec![
+                    line("file handles", "#1f6fb2", &|sample| sample.handles),
+                    line("connections", "#8fb8d8", &|sample| sample.connections),
+                    line("threads", "#806020", &|sample| sample.pool_threads + sample.own_threads),
+                ],
+                10.0,
+            ),
+            panel(
+                vec![
+                    line("due to ack, ms: p99", "#1f6fb2", &|sample| sample.ack_p99_ms),
+                    line("p50", "#2e8b57", &|sample| sample.ack_p50_ms),
+                ],
+                1.0,
+            ),
+            panel(
+                vec![line("acknowledged per second, of those due while connected", "#2e8b57", &|sample| {
+                    sample.acks
+                })],
+                10.0,
+            ),
+            panel(
+                vec![
+                    line("thousand messages: stored", "#555555", &|sample| sample.stored / 1e3),
+                    line("in the archive", "#b2401f", &|sample| sample.archived / 1e3),
+                ],
+                1.0,
+            ),
+            panel(
+                vec![
+                    line("disk, MiB: data", "#555555", &mebibytes(|sample| sample.data_bytes)),
+                    line("archive", "#b2401f", &mebibytes(|sample| sample.archive_bytes)),
+                ],
+                10.0,
+            ),
+        ],
+        bands: Vec::new(),
+    }
+}

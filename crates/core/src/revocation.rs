@@ -1,0 +1,229 @@
+//! Tokens that are void before they expire: one by one, or all that were issued up to a moment.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Timestamp;
+
+/// What a token is known by: a digest of what was signed. Nobody can make the token of it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TokenPrint([u8; 16]);
+
+impl TokenPrint {
+    pub const fn from_bytes(bytes: [u8; 16]) -> TokenPrint {
+        TokenPrint(bytes)
+    }
+
+    pub const fn bytes(self) -> [u8; 16] {
+        self.0
+    }
+}
+
+impl fmt::Display for TokenPrint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for TokenPrint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A token, as far as revoking it goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenFacts {
+    pub print: TokenPrint,
+    /// Of a token that does not say when: the beginning of time, so that whatever voids any voids it.
+    pub issued_at: Timestamp,
+    /// From then on it is void by itself.
+    pub expires_at: Timestamp,
+}
+
+/// What is made void, and when that is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revoke {
+    pub what: Revoked,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revoked {
+    /// This one token.
+    Token(TokenFacts),
+    /// Every token issued up to this moment, which included.
+    Through(Timestamp),
+}
+
+/// What is void of one user's tokens. Nothing is ever taken back, and nothing is forgotten while it matters.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Revocations(Option<Arc<Kept>>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Kept {
+    through: Option<Timestamp>,
+    /// Those that `through` does not cover.
+    tokens: Vec<TokenFacts>,
+}
+
+impl Revocations {
+    /// Single tokens that are kept. One more, and the earliest issued of them is covered by a moment instead, with
+    /// whatever else the user was issued before it.
+    pub const MOST_TOKENS: usize = 64;
+
+    /// A single token is kept for as long after its end: the allowance for clocks, which is part of that end, may be
+    /// set to more with the next start.
+    const KEPT_AFTER_END_MS: i64 = 3_600_000;
+
+    /// From what a store kept.
+    pub fn new(through: Option<Timestamp>, tokens: Vec<TokenFacts>) -> Revocations {
+        let is_empty = through.is_none() && tokens.is_empty();
+        Revocations((!is_empty).then(|| Arc::new(Kept { through, tokens })))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whatever was issued up to then is void.
+    pub fn through(&self) -> Option<Timestamp> {
+        self.0.as_ref().and_then(|kept| kept.through)
+    }
+
+    /// The single tokens that are void besides.
+    pub fn tokens(&self) -> &[TokenFacts] {
+        self.0.as_ref().map_or(&[], |kept| &kept.tokens)
+    }
+
+    pub fn voids(&self, token: &TokenFacts) -> bool {
+        let Some(kept) = &self.0 else { return false };
+        kept.through.is_some_and(|through| token.issued_at <= through)
+            || kept.tokens.iter().any(|other| other.print == token.print)
+    }
+
+    /// When a token that is issued now is issued: above everything that is void, whatever the clock says.
+    pub fn issue_at(&self, now: Timestamp) -> Timestamp {
+        self.through().map_or(now, |through| now.max(through.plus_millis(1)))
+    }
+
+    /// With this as well.
+    pub fn with(&self, revoke: &Revoke) -> Revocations {
+        let mut kept = self.0.as_deref().cloned().unwrap_or_default();
+        match revoke.what {
+            // Also what was issued just above the last such moment, by [`Revocations::issue_at`].
+            Revoked::Through(moment) => {
+                let last = kept.through.map(|through| through.plus_millis(1));
+                kept.through = Some(last.map_or(moment, |last| moment.max(last)));
+            }
+            Revoked::Token(token) if self.voids(&token) => {}
+            Revoked::Token(token) => kept.tokens.push(token),
+        }
+        let is_over =
+            |token: &TokenFacts| token.expires_at.plus_millis(Revocations::KEPT_AFTER_END_MS) <= revoke.at;
+        kept.tokens.retain(|token| !is_over(token));
+        while kept.tokens.len() > Revocations::MOST_TOKENS {
+            let earliest = kept.tokens.iter().map(|token| token.issued_at).min();
+            kept.through = kept.through.max(earliest);
+            kept.forget_covered();
+        }
+        kept.forget_covered();
+        Revocations::new(kept.through, kept.tokens)
+    }
+}
+
+impl Kept {
+    fn forget_covered(&mut self) {
+        let through = self.through;
+        self.tokens.retain(|token| through.is_none_or(|through| token.issued_at > through));
+    }
+}
+
+impl fmt::Debug for Revocations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Revocations")
+            .field("through", &self.through())
+            .field("tokens", &self.tokens())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn token(number: u8, issued: i64) -> TokenFacts {
+        let mut print = [number; 16];
+        print[..8].copy_from_slice(&issued.to_be_bytes());
+        TokenFacts { print: TokenPrint(print), issued_at: at(issued), expires_at: at(issued + 10_000_000) }
+    }
+
+    fn revoke(what: Revoked, now: i64) -> Revoke {
+        Revoke { what, at: at(now) }
+    }
+
+    #[test]
+    fn one_token_is_void_and_its_neighbours_are_not() {
+        let void = Revocations::default().with(&revoke(Revoked::Token(token(1, 50)), 60));
+        assert!(void.voids(&token(1, 50)));
+        assert!(!void.voids(&token(2, 50)) && !void.voids(&token(2, 10)));
+    }
+
+    #[test]
+    fn all_tokens_up_to_a_moment_are_void_and_the_next_one_issued_in_that_moment_is_not() {
+        let void = Revocations::default().with(&revoke(Revoked::Through(at(50)), 50));
+        assert!(void.voids(&token(1, 50)) && void.voids(&token(2, 0)));
+        let next = void.issue_at(at(50));
+        assert!(!void.voids(&token(3, next.millis())), "it can be logged in again at once");
+        let again = void.with(&revoke(Revoked::Through(at(50)), 50));
+        assert!(again.voids(&token(3, next.millis())), "and out again in the same millisecond");
+        assert!(!again.voids(&token(4, again.issue_at(at(50)).millis())));
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_makes_nothing_valid_again() {
+        let void = Revocations::default().with(&revoke(Revoked::Through(at(5_000)), 5_000));
+        let later = void.with(&revoke(Revoked::Through(at(40)), 40));
+        assert!(later.voids(&token(1, 5_000)));
+        assert_eq!(later.issue_at(at(40)), at(5_002));
+    }
+
+    #[test]
+    fn tokens_that_have_ended_are_forgotten_and_those_that_are_covered_too() {
+        let ended = TokenFacts { expires_at: at(100), ..token(1, 50) };
+        let void = Revocations::default().with(&revoke(Revoked::Token(ended), 60));
+        let soon = void.with(&revoke(Revoked::Token(token(2, 70)), 3_600_099));
+        assert_eq!(soon.tokens().len(), 2, "an allowance for clocks may have been set meanwhile");
+        let later = void.with(&revoke(Revoked::Token(token(2, 70)), 3_600_100));
+        assert_eq!(later.tokens(), [token(2, 70)]);
+        assert_eq!(later.with(&revoke(Revoked::Through(at(70)), 80)).tokens(), []);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_was_made_void_stays_void_while_it_lives(
+            acts in proptest::collection::vec((any::<bool>(), any::<u8>(), 0i64..500), 1..300),
+        ) {
+            let (mut void, mut gone) = (Revocations::default(), Vec::new());
+            for (now, (one, number, issued)) in acts.into_iter().enumerate() {
+                let facts = token(number, issued);
+                let what = if one { Revoked::Token(facts) } else { Revoked::Through(at(issued / 8)) };
+                let covered = TokenFacts { issued_at: at(issued / 8), ..facts };
+                gone.push(if one { facts } else { covered });
+                void = void.with(&revoke(what, i64::try_from(now).unwrap()));
+                prop_assert!(void.tokens().len() <= Revocations::MOST_TOKENS);
+                for token in &gone {
+                    prop_assert!(void.voids(token));
+                }
+                let next = TokenFacts { issued_at: void.issue_at(at(0)), ..token(9, -1) };
+                prop_assert!(!void.voids(&next), "one can log in again");
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What holds for any history and any order of events, through the public names alone.
+
+use bluetick_core::{
+    Boundaries, ContentType, ConversationId, MarkKind, Message, MessageId, Page, PageFrom, PageLimit,
+    PageRequest, Seq, Standing, Timestamp, UserId, tick_state,
+};
+use proptest::prelude::*;
+
+fn user(name: &str) -> UserId {
+    name.parse().expect("a good name")
+}
+
+fn message(seq: Seq) -> Message {
+    Message {
+        conversation: ConversationId::group([1; 15]),
+        seq,
+        message_id: MessageId::from_stored(&seq.to_string()),
+        sender: user("alice"),
+        receiver: None,
+        content_type: ContentType::Text,
+        content: "hey".into(),
+        timestamp: Timestamp::from_millis(0),
+        received_at: Timestamp::from_millis(0),
+    }
+}
+
+/// The page that a store gives whose newest message is at `head`.
+fn page(from: PageFrom, limit: i64, first_visible: u64, head: u64) -> Page {
+    let limit = PageLimit::try_from(limit).expect("within bounds");
+    let request =
+        PageRequest { conversation: ConversationId::group([1; 15]), reader: user("alice"), from, limit };
+    let (first_visible, head) = (Seq::new(first_visible), Seq::new(head));
+    let window = request.window(first_visible, head);
+    let there = (window.start().get()..=window.end().get()).map(Seq::new).map(message).collect();
+    Page::new(&request, first_visible, head, there).expect("every place is there")
+}
+
+fn seqs(page: &Page) -> Vec<u64> {
+    page.messages.iter().map(|message| message.seq.get()).collect()
+}
+
+proptest! {
+    #[test]
+    fn pages_below_and_above_any_cut_tile_the_history_however_large_each_is(
+        head in 0u64..400,
+        first_visible in 1u64..200,
+        cut in 1u64..420,
+        limits in prop::collection::vec(1i64..=100, 1..8),
+    ) {
+        let mut limits = limits.into_iter().cycle();
+        let mut limit = || limits.next().expect("it goes round");
+        let mut met = Vec::new();
+        let mut below = Some(Seq::new(cut));
+        while let Some(before) = below {
+            let page = page(PageFrom::Before(before), limit(), first_visible, head);
+            met.extend(seqs(&page));
+            // Above the head, the first step leads to the head, and every other one downward.
+            prop_assert!(page.next_before.is_none_or(|next| next < before));
+            below = page.next_before;
+        }
+        met.reverse();
+        let mut above = Some(Seq::new(cut - 1));
+        while let Some(after) = above {
+            let page = page(PageFrom::After(after), limit(), first_visible, head);
+            met.extend(seqs(&page));
+            prop_assert!(page.next_after.is_none_or(|next| next > after));
+            above = page.next_after;
+        }
+        prop_assert_eq!(met, (first_visible..=head).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn who_pages_while_others_write_still_meets_everything_once(
+        first_visible in 1u64..50,
+        written in prop::collection::vec(0u64..40, 1..30),
+        limit in 1i64..=50,
+    ) {
+        // So much is written between one page and the next.
+        let mut written = written.into_iter();
+        let mut head = written.next().unwrap_or_default();
+        let begun_at = head;
+        let (mut from, mut met) = (PageFrom::Newest, Vec::new());
+        loop {
+            let page = page(from, limit, first_visible, head);
+            met.extend(seqs(&page));
+            head += written.next().unwrap_or_default();
+            match page.next_before {
+                Some(before) => from = PageFrom::Before(before),
+                None => break,
+            }
+        }
+        met.reverse();
+        prop_assert_eq!(&met, &(first_visible..=begun_at).collect::<Vec<_>>());
+        // And upward from where it began, to wherever the others have come meanwhile.
+        let mut after = Some(Seq::new(begun_at));
+        while let Some(cursor) = after {
+            let page = page(PageFrom::After(cursor), limit, first_visible, head);
+            met.extend(seqs(&page));
+            after = page.next_after;
+        }
+        prop_assert_eq!(met, (first_visible..=head).collect::<Vec<_>>());
+    }
+}
+
+/// What may happen in a group, in any order.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A device of a member says how far it is; devices repeat themselves and lag behind.
+    Mark {
+        member: usize,
+        read: bool,
+        seq: u64,
+    },
+    /// A member writes.
+    Write {
+        member: usize,
+    },
+    Hide {
+        member: usize,
+        hides: bool,
+    },
+    /// What was known of a member at some earlier moment is heard again, by another way.
+    HearAgain {
+        member: usize,
+        moment: prop::sample::Index,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let member = 0..4usize;
+    let step = prop_oneof![
+        6 => (member.clone(), any::<bool>(), 0..60u64)
+            .prop_map(|(member, read, seq)| Step::Mark { member, read, seq }),
+        3 => member.clone().prop_map(|member| Step::Write { member }),
+        1 => (member.clone(), any::<bool>()).prop_map(|(member, hides)| Step::Hide { member, hides }),
+        2 => (member, any::<prop::sample::Index>())
+            .prop_map(|(member, moment)| Step::HearAgain { member, moment }),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+/// As far as all of them have come, as the others are told.
+fn furthest_behind(receivers: &[Standing]) -> Boundaries {
+    let shown = || receivers.iter().map(|standing| standing.shown_since(Seq::FIRST));
+    Boundaries {
+        delivered: shown().map(|shown| shown.delivered).min().unwrap_or_default(),
+        read: shown().map(|shown| shown.read).min().unwrap_or_default(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_tick_goes_back_whatever_is_heard_in_whatever_order(steps in steps()) {
+        let mut head = Seq::new(20);
+        // The first one is the sender, whose ticks are looked at.
+        let mut standings = [Standing::default(); 4];
+        let mut history = vec![standings];
+        for step in steps {
+            let before = standings;
+            match step {
+                Step::Mark { member, read, seq } => {
+                    let kind = if read { MarkKind::Read } else { MarkKind::Delivered };
+                    standings[member].mark(kind, Seq::new(seq), head);
+                }
+                Step::Write { member } => {
+                    head = head.next();
+                    standings[member].reply(head);
+                }
+                Step::Hide { member, hides } => standings[member].preferences.hides_reads = hides,
+                Step::HearAgain { member, moment } => {
+                    let old = moment.get(&history)[member];
+                    prop_assert!(!standings[member].advance(&old), "old news moved something");
+                }
+            }
+            for (now, then) in standings.iter().zip(&before) {
+                prop_assert!(now.read <= now.delivered && now.delivered <= head);
+                prop_assert!(now.read >= then.read && now.delivered >= then.delivered);
+                prop_assert!(now.shown_read >= then.shown_read && now.shown_read <= now.read);
+            }
+            let (then, now) = (furthest_behind(&before[1..]), furthest_behind(&standings[1..]));
+            for seq in (1..=head.get()).map(Seq::new) {
+                prop_assert!(tick_state(seq, now) >= tick_state(seq, then), "the tick of {} went back", seq);
+            }
+            history.push(standings);
+        }
+    }
+}

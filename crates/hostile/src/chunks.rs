@@ -1,0 +1,75 @@
+//! A chunk of the tables: messages together, whole or with their content in the archive.
+
+use bluetick_core::Timestamp;
+use bluetick_store_embedded::codec::chunk::{self, CAPACITY, Entry, Fingerprint, Header, Packer};
+use bluetick_store_embedded::codec::cold::ColdChunk;
+
+use crate::choice;
+use crate::events::any_record;
+
+pub fn any_chunk(bytes: &[u8]) {
+    match choice(bytes, 3) {
+        None => {}
+        Some((0, bytes)) => read(bytes),
+        Some((1, bytes)) => read(&with_checksums(bytes)),
+        Some((_, bytes)) => packed(bytes),
+    }
+}
+
+fn read(bytes: &[u8]) {
+    let _ = (chunk::count_of(bytes), chunk::is_cold(bytes));
+    let Ok(header) = Header::read(bytes) else { return };
+    assert_eq!(header.fingerprints().len(), header.count);
+    assert_eq!(header.count, chunk::count_of(bytes));
+    if let Ok(unpacked) = chunk::unpack(&header) {
+        assert_eq!(unpacked.records().len(), header.count);
+        unpacked.records().for_each(any_record);
+    }
+    if let Ok(cold) = ColdChunk::read(&header) {
+        assert_eq!(cold.cells().len(), header.count);
+        cold.cells().for_each(|(stub, _)| any_record(stub));
+    }
+}
+
+/// What the bytes would be if they had been written so: the fuzzer knows no checksums.
+fn with_checksums(bytes: &[u8]) -> Vec<u8> {
+    let mut chunk = bytes.to_vec();
+    let header_bytes = 32 + chunk::count_of(bytes) * 4;
+    if chunk.len() < header_bytes {
+        return chunk;
+    }
+    // The length before compression is the fuzzer's to say, and 64 MiB each time would only make it slow.
+    chunk[15] = 0;
+    chunk[14] &= 0x0f;
+    let body = crc32fast::hash(&chunk[header_bytes..]);
+    chunk[8..12].copy_from_slice(&body.to_le_bytes());
+    let mut header = crc32fast::Hasher::new();
+    header.update(&chunk[..4]);
+    header.update(&chunk[8..header_bytes]);
+    chunk[4..8].copy_from_slice(&header.finalize().to_le_bytes());
+    chunk
+}
+
+/// Records of any bytes come back as they went in. Each begins with its length.
+fn packed(mut bytes: &[u8]) {
+    let mut records = Vec::new();
+    while let Some((&length, rest)) = bytes.split_first()
+        && records.len() < CAPACITY
+    {
+        let (record, rest) = rest.split_at(rest.len().min(usize::from(length) * 4));
+        records.push(record);
+        bytes = rest;
+    }
+    if records.is_empty() {
+        return;
+    }
+    let entries: Vec<_> = records
+        .iter()
+        .map(|record| Entry { record, fingerprint: Fingerprint(crc32fast::hash(record)) })
+        .collect();
+    let mut packed = Vec::new();
+    Packer::default().pack(&entries, Timestamp::from_millis(9), 3, &mut packed);
+    let header = Header::read(&packed).expect("it was packed a moment ago");
+    let unpacked = chunk::unpack(&header).expect("it was packed a moment ago");
+    assert!(unpacked.records().eq(records));
+}

@@ -1,0 +1,62 @@
+//! A batch of the log and the records in it.
+
+use bluetick_core::MessageId;
+use bluetick_store_embedded::codec::chunk::Fingerprinter;
+use bluetick_store_embedded::codec::event::{self, Event};
+use bluetick_store_embedded::codec::record::{self, Record};
+use bluetick_store_embedded::codec::{Reader, cold};
+
+/// One event after the other, up to the first that cannot be read.
+pub fn any_batch(bytes: &[u8]) {
+    let mut reader = Reader(bytes);
+    while let Ok(Some(event)) = event::next_event(&mut reader) {
+        if let Event::Message { record, .. } = &event {
+            any_record(record);
+        }
+        let written = written(&event);
+        let mut again = Reader(&written);
+        assert_eq!(event::next_event(&mut again), Ok(Some(event)));
+        assert!(again.is_empty());
+    }
+    any_record(bytes);
+}
+
+fn written(event: &Event<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match event {
+        Event::Message { conversation, seq, record } => {
+            event::put_message(&mut out, *conversation, *seq, record);
+        }
+        Event::Founded { conversation, members } => event::put_founded(&mut out, conversation, members),
+        Event::Membership { conversation, change } => event::put_membership(&mut out, *conversation, change),
+        Event::User(user) => event::put_user(&mut out, user),
+        Event::Marked { seat, standing } => event::put_marked(&mut out, seat, standing),
+        Event::Preferred { seat, preferences } => event::put_preferred(&mut out, seat, *preferences),
+        Event::Profile { user, profile } => event::put_profile(&mut out, user, profile),
+    }
+    out
+}
+
+/// What can be read comes back, and so does what is made of it.
+pub fn any_record(bytes: &[u8]) {
+    let Ok(read) = Record::decode(bytes) else {
+        assert!(record::cut(bytes).is_err() && cold::erased(bytes).is_err());
+        return;
+    };
+    if matches!(&read.message_id, MessageId::Text(text) if text.len() > MessageId::MAX_BYTES) {
+        // No client could have sent it.
+        return;
+    }
+    let mut out = Vec::new();
+    read.encode(&mut out);
+    assert_eq!(Record::decode(&out).as_ref(), Ok(&read));
+    let cut = record::cut(bytes).expect("a record that can be read can be cut");
+    let shown = Record::decode(&cut).expect("half a record is one");
+    assert!(read.content.starts_with(shown.content));
+    let (stub, _) = cold::stub_of(bytes, &Fingerprinter([7; 16])).expect("a record that can be read");
+    assert_eq!(Record::decode(&stub), Ok(Record { content: "", ..read.clone() }));
+    let erased = cold::erased(bytes).expect("a record that can be read can be erased");
+    let left = Record::decode(&erased).expect("an erased record is one");
+    assert_eq!((left.content, left.sender, &left.message_id), ("", read.sender, &read.message_id));
+    let _ = read.sender_id();
+}

@@ -1,0 +1,48 @@
+//! What comes over a WebSocket, in both directions.
+
+use bluetick_client::wire::frames::Frame;
+use bluetick_core::ports::Origin;
+use bluetick_core::{Epoch, Seq};
+use bluetick_wire::frame::{ClientFrame, readable_message_id};
+use bluetick_wire::fuzzing::both_readings;
+
+use crate::bodies::is_fit_to_be_told;
+
+/// What a client says to the server: both readers make the same of it.
+pub fn any_client_frame(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (at_once, slowly) = both_readings(text);
+    if let Some(at_once) = at_once {
+        assert_eq!(Ok(at_once), slowly, "the two readers disagree");
+    }
+    let about = readable_message_id(text);
+    match ClientFrame::decode(text) {
+        Err(error) => is_fit_to_be_told(&error.to_string()),
+        Ok(ClientFrame::Send(send)) => {
+            let (id, conversation) = (send.message_id(), send.conversation());
+            assert_eq!(id.clone().ok(), about, "the message an error would be about");
+            let (Ok(id), Some(conversation)) = (id, conversation) else { return };
+            if let Ok(request) = send.into_request(conversation, id, Origin(7)) {
+                assert!(request.retry_after.is_none_or(|after| after <= Seq::MAX));
+            }
+        }
+        Ok(ClientFrame::Mark(_, mark)) => {
+            assert!(mark.seq() <= Seq::MAX);
+            let _ = mark.conversation();
+        }
+        Ok(ClientFrame::Typing(typing)) => {
+            let _ = typing.conversation();
+        }
+        Ok(ClientFrame::Hello(hello)) => {
+            assert!(hello.positions_in(Epoch::FIRST).iter().all(|position| position.seq <= Seq::MAX));
+        }
+        Ok(ClientFrame::Ping) => {}
+    }
+}
+
+/// What a server says to a client, be it a server that lies.
+pub fn any_server_frame(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let frame = Frame::new(text.to_owned().into());
+    let _ = (frame.kind(), frame.decode());
+}

@@ -1,0 +1,72 @@
+//! The commit log after something happened to its file.
+
+use std::path::Path;
+
+use bluetick_store_embedded::log::fuzzing::{FIRST_FRAME, SegmentHeader, path_of};
+use bluetick_store_embedded::log::{
+    BatchBuffer, BatchNumber, Frame, LogError, SegmentNumber, StoreTag, scan,
+};
+
+const TAG: StoreTag = StoreTag(*b"thestore");
+
+/// The first byte says how many batches there are and whether their payload comes from the input; behind that come
+/// damages, each a place (two bytes) and what is laid over what stands there (one byte, never nothing).
+///
+/// Whatever the damage: either it is reported, or what is read is a beginning of what was written. A batch is never
+/// changed, and none is skipped.
+pub fn any_damage(bytes: &[u8]) {
+    let Some((&batches, damages)) = bytes.split_first() else { return };
+    let written: Vec<Vec<u8>> =
+        (0..1 + usize::from(batches % 8)).map(|number| payload(number, damages)).collect();
+    let mut file = segment(&written);
+    let begin = FIRST_FRAME as usize;
+    for damage in damages.as_chunks::<3>().0 {
+        // The header of the file, too, but most of all what follows it.
+        let at = usize::from(u16::from_le_bytes([damage[0], damage[1]]));
+        let length = file.len() - begin + 48;
+        let at = at % length;
+        let at = if at < 48 { at } else { begin + at - 48 };
+        file[at] ^= damage[2].max(1);
+    }
+    let _ = SegmentHeader::read(&file, Path::new("a segment"));
+    let directory = tempfile::tempdir().expect("a directory for a moment");
+    std::fs::write(path_of(directory.path(), SegmentNumber(1)), &file).expect("a file in it");
+    let mut read = Vec::new();
+    let end = scan(directory.path(), TAG, BatchNumber::NONE, |frame: Frame<'_>| {
+        read.push(frame.payload.to_vec());
+        Ok::<(), LogError>(())
+    });
+    assert!(written.starts_with(&read), "something was read that nobody wrote");
+    if let Ok(end) = end {
+        assert_eq!(end.next_batch, BatchNumber(read.len() as u64 + 1));
+        if damages.len() < 3 {
+            assert_eq!(read, written, "nothing happened, and something is missing");
+        }
+    }
+}
+
+fn payload(number: usize, input: &[u8]) -> Vec<u8> {
+    input.iter().cycle().skip(number).take((number * 37) % 100).copied().collect()
+}
+
+fn segment(payloads: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = vec![0; FIRST_FRAME as usize];
+    for (number, payload) in (1..).zip(payloads) {
+        let mut batch = BatchBuffer::with_capacity(payload.len());
+        batch.bytes.extend_from_slice(payload);
+        batch.events = 1;
+        batch.seal(BatchNumber(number), TAG);
+        file.extend_from_slice(&batch.bytes);
+    }
+    // Files are made longer than what is in them.
+    file.resize(file.len() + 256, 0);
+    let header = SegmentHeader {
+        number: SegmentNumber(1),
+        tag: TAG,
+        first_batch: BatchNumber(1),
+        length: file.len() as u64,
+    };
+    let header = header.encode();
+    file[..header.len()].copy_from_slice(&header);
+    file
+}

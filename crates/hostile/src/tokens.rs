@@ -1,0 +1,80 @@
+//! Tokens. Nothing is believed that was not signed with the key; what was signed is read without trust in its claims.
+
+use std::sync::LazyLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bluetick_auth::{AuthSettings, Tokens};
+use bluetick_core::Timestamp;
+use bluetick_core::ports::SystemRandom;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use crate::choice;
+
+const SECRET: &str = "a secret of more than thirty-two bytes, for tests";
+const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_250);
+
+/// As an operator's product and a server share it.
+static SHARED: LazyLock<Tokens> = LazyLock::new(|| opened(None, None));
+/// The same, for tokens of one issuer to one audience.
+static PARTICULAR: LazyLock<Tokens> = LazyLock::new(|| opened(Some("maker"), Some("chat")));
+
+fn opened(issuer: Option<&str>, audience: Option<&str>) -> Tokens {
+    let settings = AuthSettings {
+        hs256_secret: Some(SECRET.into()),
+        issuer: issuer.map(Into::into),
+        audience: audience.map(Into::into),
+        ..AuthSettings::default()
+    };
+    let nowhere = std::path::Path::new("/nonexistent");
+    Tokens::open(&settings, nowhere, &SystemRandom).expect("a shared secret needs no file")
+}
+
+pub fn any_token(bytes: &[u8]) {
+    let Some((way, rest)) = choice(bytes, 3) else { return };
+    let Ok(text) = std::str::from_utf8(rest) else { return };
+    match way {
+        0 => whole(text),
+        // A header and claims of anybody's making, signed as they should be.
+        1 => whole(&assembled(text, SECRET.as_bytes())),
+        // And by somebody who does not have the key.
+        _ => {
+            let forged = assembled(text, b"another secret of more than thirty-two bytes");
+            assert!(SHARED.verify(&forged, NOW).is_err(), "a forged token was believed");
+        }
+    }
+}
+
+fn whole(token: &str) {
+    let verified = SHARED.verify(token, NOW);
+    assert_eq!(SHARED.verify(token, NOW), verified, "the second look says something else");
+    if let Ok(claims) = &verified {
+        assert!(is_signed(token), "believed without a signature");
+        assert!(claims.expires_at() > NOW, "believed after its end");
+    }
+    if PARTICULAR.verify(token, NOW).is_ok() {
+        assert!(verified.is_ok(), "asking for more believes more");
+    }
+}
+
+/// `header\nclaims`, as JSON.
+fn assembled(text: &str, key: &[u8]) -> String {
+    let (header, claims) = text.split_once('\n').unwrap_or((r#"{"alg":"HS256"}"#, text));
+    let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+    let signature = mac(message.as_bytes(), key).finalize().into_bytes();
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+fn is_signed(token: &str) -> bool {
+    let Some((message, signature)) = token.rsplit_once('.') else { return false };
+    let signature = URL_SAFE_NO_PAD.decode(signature);
+    signature
+        .is_ok_and(|signature| mac(message.as_bytes(), SECRET.as_bytes()).verify_slice(&signature).is_ok())
+}
+
+fn mac(message: &[u8], key: &[u8]) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length will do");
+    mac.update(message);
+    mac
+}

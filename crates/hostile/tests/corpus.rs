@@ -1,0 +1,66 @@
+//! What the fuzzer has found worth keeping, fed again: without the fuzzer, in a moment.
+
+use std::alloc::System;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use bluetick_hostile::TARGETS;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// The largest thing that a length in the data may ask for is a chunk of 64 MiB; nothing in the corpus is that large.
+const MOST_BYTES: usize = 48 << 20;
+
+fn corpus() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus"))
+}
+
+#[test]
+fn everything_in_the_corpus_is_read_without_harm_and_without_much_memory() {
+    let mut files = 0;
+    for (name, target) in TARGETS {
+        for entry in
+            corpus().join(name).read_dir().unwrap_or_else(|error| panic!("corpus of {name}: {error}"))
+        {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            // Shown when it fails.
+            println!("{}", path.display());
+            let region = Region::new(GLOBAL);
+            target(&bytes);
+            let asked_for = region.change().bytes_allocated;
+            assert!(asked_for < MOST_BYTES, "{asked_for} bytes for {} of input", bytes.len());
+            files += 1;
+        }
+    }
+    assert!(files >= TARGETS.len(), "the corpus is not where it is looked for");
+}
+
+#[test]
+fn each_target_has_a_corpus_and_a_binary_for_the_fuzzer_and_the_corpus_stays_small() {
+    let named: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let names_in = |folder: PathBuf, ending: &str| -> BTreeSet<String> {
+        let names = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter_map(|name| name.strip_suffix(ending).map(ToOwned::to_owned)).collect()
+    };
+    assert_eq!(names_in(corpus(), ""), named);
+    assert_eq!(names_in(corpus().join("../fuzz_targets"), ".rs"), named);
+    let files = named.iter().flat_map(|name| corpus().join(name).read_dir().unwrap());
+    let sizes: Vec<u64> = files.map(|file| file.unwrap().metadata().unwrap().len()).collect();
+    assert!(sizes.len() < 200, "{} files", sizes.len());
+    assert!(sizes.iter().sum::<u64>() < 500_000, "{} bytes", sizes.iter().sum::<u64>());
+}
+
+#[test]
+fn no_target_minds_nothing_at_all_or_a_run_of_the_same_byte() {
+    for (_, target) in TARGETS {
+        target(b"");
+        for byte in [0, 1, b'{', b'"', 0x7f, 0x80, 0xff] {
+            for length in [1, 2, 20, 53, 300] {
+                target(&vec![byte; length]);
+            }
+        }
+    }
+}

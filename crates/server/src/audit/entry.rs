@@ -1,0 +1,247 @@
+//! One line of the trail.
+
+use std::net::SocketAddr;
+
+use bluetick_core::ports::EraseScope;
+use bluetick_core::{ConversationId, Timestamp, UserId};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+/// In the order in which they are written.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    #[serde(serialize_with = "spell_moment")]
+    pub at: Timestamp,
+    pub act: Act,
+    pub outcome: Outcome,
+    /// To whom or what it was done; left out where it is the whole server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
+    pub who: Who,
+    /// The same in all lines of one act.
+    pub request_id: String,
+    /// Why it was refused or failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What else is worth knowing.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub detail: Value,
+}
+
+/// What is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Act {
+    #[serde(rename = "server.start")]
+    ServerStart,
+    #[serde(rename = "server.drain")]
+    ServerDrain,
+    #[serde(rename = "token.mint")]
+    TokenMint,
+    #[serde(rename = "user.create")]
+    UserCreate,
+    #[serde(rename = "user.password")]
+    UserPassword,
+    #[serde(rename = "user.revoke")]
+    UserRevoke,
+    #[serde(rename = "archive.run")]
+    ArchiveRun,
+    #[serde(rename = "archive.verify")]
+    ArchiveVerify,
+    #[serde(rename = "archive.restore")]
+    ArchiveRestore,
+    #[serde(rename = "erase")]
+    Erase,
+    #[serde(rename = "migrate")]
+    Migrate,
+    #[serde(rename = "backup")]
+    Backup,
+    #[serde(rename = "restore")]
+    Restore,
+    #[serde(rename = "certificate.reload")]
+    CertificateReload,
+    /// Somebody presented a key that is not the admin key.
+    #[serde(rename = "admin_key.refused")]
+    AdminKeyRefused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It is about to be done. A line that says how it ended follows, unless the server fell meanwhile.
+    Begun,
+    Done,
+    /// It was not allowed, or meant nothing. Nothing was done.
+    Refused,
+    /// It may have been done in part.
+    Failed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Subject {
+    User {
+        #[serde(serialize_with = "spell_user")]
+        user_id: UserId,
+    },
+    Conversation {
+        #[serde(serialize_with = "spell_conversation")]
+        conversation_id: ConversationId,
+    },
+    UserIn {
+        #[serde(serialize_with = "spell_user")]
+        user_id: UserId,
+        #[serde(serialize_with = "spell_conversation")]
+        conversation_id: ConversationId,
+    },
+}
+
+impl Subject {
+    pub fn user(user_id: &UserId) -> Subject {
+        Subject::User { user_id: user_id.clone() }
+    }
+
+    pub fn conversation(conversation_id: ConversationId) -> Subject {
+        Subject::Conversation { conversation_id }
+    }
+}
+
+impl From<EraseScope> for Subject {
+    fn from(scope: EraseScope) -> Subject {
+        match scope {
+            EraseScope::Conversation(conversation_id) => Subject::Conversation { conversation_id },
+            EraseScope::User { user: user_id, conversation: None } => Subject::User { user_id },
+            EraseScope::User { user: user_id, conversation: Some(conversation_id) } => {
+                Subject::UserIn { user_id, conversation_id }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum Who {
+    /// Over the network, with the admin key, which is known by a few bytes of its digest.
+    AdminKey {
+        key: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        peer: Option<SocketAddr>,
+        /// What a proxy says; anybody can say it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        forwarded_for: Option<String>,
+    },
+    /// Over the network, with something else.
+    Stranger {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        peer: Option<SocketAddr>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        forwarded_for: Option<String>,
+    },
+    /// At the machine itself: somebody with the data directory in hand.
+    CommandLine {
+        uid: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sudo_by: Option<String>,
+    },
+    /// The server's own process, told by a signal or by its start.
+    Process { pid: u32 },
+}
+
+impl Who {
+    /// Whoever runs this process.
+    pub fn at_the_command_line() -> Who {
+        use std::os::unix::fs::MetadataExt;
+        let named = |variable: &str| std::env::var(variable).ok().map(|name| tame(&name, 64));
+        let uid = std::fs::metadata("/proc/self").ok().map(|own| own.uid());
+        let name = named("USER").or_else(|| named("LOGNAME"));
+        Who::CommandLine { uid, name, sudo_by: named("SUDO_USER") }
+    }
+
+    pub fn this_process() -> Who {
+        Who::Process { pid: std::process::id() }
+    }
+}
+
+/// Text of strangers, without what could pass for something else in a terminal, and not too long.
+pub(crate) fn tame(text: &str, most: usize) -> String {
+    text.chars().filter(|letter| letter.is_ascii_graphic() || *letter == ' ').take(most).collect()
+}
+
+fn spell_user<S: Serializer>(user: &UserId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(user.as_str())
+}
+
+fn spell_conversation<S: Serializer>(id: &ConversationId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
+}
+
+/// As RFC 3339 spells it, with milliseconds.
+fn spell_moment<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    let (days, in_day) = (at.millis().div_euclid(86_400_000), at.millis().rem_euclid(86_400_000));
+    let (year, month, day) = date(days);
+    let (hour, minute) = (in_day / 3_600_000, in_day / 60_000 % 60);
+    let (second, milli) = (in_day / 1_000 % 60, in_day % 1_000);
+    serializer.collect_str(&format_args!(
+        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z"
+    ))
+}
+
+/// The Gregorian date so many days after 1970-01-01. Years are counted from March, so that the day that comes and goes is
+/// the last of its year.
+fn date(days: i64) -> (i64, i64, i64) {
+    const FOUR_CENTURIES: i64 = 146_097;
+    let from_march_0000 = days + 719_468;
+    let (era, day) = (from_march_0000.div_euclid(FOUR_CENTURIES), from_march_0000.rem_euclid(FOUR_CENTURIES));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day_of_month = day - (153 * month + 2) / 5 + 1;
+    let year = year + 400 * era + i64::from(month >= 10);
+    (year, if month < 10 { month + 3 } else { month - 9 }, day_of_month)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_when_what_how_to_whom_and_by_whom() {
+        let entry = Entry {
+            at: Timestamp::from_millis(1_800_000_000_250),
+            act: Act::UserRevoke,
+            outcome: Outcome::Done,
+            subject: Some(Subject::user(&"alice".parse().unwrap())),
+            who: Who::AdminKey {
+                key: "0badcafe".into(),
+                peer: Some(([127, 0, 0, 1], 4_711).into()),
+                forwarded_for: None,
+            },
+            request_id: "r1".into(),
+            reason: None,
+            detail: Value::Null,
+        };
+        let line = r#"{"at":"2027-01-15T08:00:00.250Z","act":"user.revoke","outcome":"done","subject":{"user_id":"alice"},"who":{"by":"admin_key","key":"0badcafe","peer":"127.0.0.1:4711"},"request_id":"r1"}"#;
+        assert_eq!(serde_json::to_string(&entry).unwrap(), line);
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (days, expected) in [
+            (0, (1970, 1, 1)),
+            (-1, (1969, 12, 31)),
+            (11_016, (2000, 2, 29)),
+            (11_017, (2000, 3, 1)),
+            (20_773, (2026, 11, 16)),
+            (47_540, (2100, 2, 28)),
+            (47_541, (2100, 3, 1)),
+        ] {
+            assert_eq!(date(days), expected);
+        }
+    }
+
+    #[test]
+    fn what_strangers_say_cannot_move_a_cursor_or_begin_a_line() {
+        assert_eq!(tame("1.2.3.4\u{1b}[2J\n{\"at\"", 12), "1.2.3.4[2J{\"");
+    }
+}

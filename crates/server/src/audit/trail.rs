@@ -1,0 +1,250 @@
+//! Where the lines go.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::mem;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use super::{AuditSettings, Entry};
+
+/// Appends to the trail. Several processes may append to one file: each line is written in one piece, and the file is
+/// opened anew each time, so that whoever finds it put aside goes on in the next.
+#[derive(Debug)]
+pub struct Trail {
+    place: Place,
+    /// Lines of calls that wait for the disk. No more than there are requests under way.
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Off,
+    Stderr,
+    File { path: PathBuf, rotate_bytes: u64, keep_files: u32 },
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    lines: Vec<u8>,
+    waiting: Vec<oneshot::Sender<Result<(), Unwritten>>>,
+    is_being_written: bool,
+}
+
+/// The act is not to be done.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("the audit trail cannot be written: {0}")]
+pub struct Unwritten(String);
+
+impl Trail {
+    pub fn new(settings: &AuditSettings, data_dir: &Path) -> Trail {
+        let place = match settings.file.as_str() {
+            "off" => Place::Off,
+            "stderr" => Place::Stderr,
+            file => Place::File {
+                path: data_dir.join(file),
+                rotate_bytes: settings.rotate_bytes,
+                keep_files: settings.keep_files,
+            },
+        };
+        Trail { place, queue: Mutex::default() }
+    }
+
+    /// For a server nobody administers, such as one of a test.
+    pub fn off() -> Trail {
+        Trail { place: Place::Off, queue: Mutex::default() }
+    }
+
+    /// Returns when the line is durable. What comes in while the disk is busy goes with the next sync.
+    pub async fn write(self: &Arc<Self>, entry: &Entry) -> Result<(), Unwritten> {
+        if matches!(self.place, Place::Off) {
+            return Ok(());
+        }
+        let (told, written) = oneshot::channel();
+        let is_first = {
+            let mut queue = self.queue();
+            queue.lines.extend_from_slice(&line(entry));
+            queue.waiting.push(told);
+            !mem::replace(&mut queue.is_being_written, true)
+        };
+        if is_first {
+            let trail = Arc::clone(self);
+            tokio::task::spawn_blocking(move || trail.write_queue());
+        }
+        written.await.unwrap_or_else(|_| Err(Unwritten("the server stops".into())))
+    }
+
+    /// The same for a program that has nothing else to do.
+    pub fn write_now(&self, entry: &Entry) -> Result<(), Unwritten> {
+        self.append(&line(entry))
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("nothing panics while it holds the lock")
+    }
+
+    fn write_queue(&self) {
+        loop {
+            let (lines, waiting) = {
+                let mut queue = self.queue();
+                if queue.waiting.is_empty() {
+                    queue.is_being_written = false;
+                    return;
+                }
+                (mem::take(&mut queue.lines), mem::take(&mut queue.waiting))
+            };
+            let written = self.append(&lines);
+            if let Err(error) = &written {
+                tracing::error!(%error, "an administrative act was refused, since it could not be written down");
+            }
+            for told in waiting {
+                let _gone = told.send(written.clone());
+            }
+        }
+    }
+
+    fn append(&self, lines: &[u8]) -> Result<(), Unwritten> {
+        let failed = |error: io::Error| match &self.place {
+            Place::File { path, .. } => Unwritten(format!("{}: {error}", path.display())),
+            _ => Unwritten(error.to_string()),
+        };
+        match &self.place {
+            Place::Off => Ok(()),
+            Place::Stderr => io::stderr().write_all(lines).map_err(failed),
+            Place::File { path, rotate_bytes, keep_files } => {
+                rotate(path, lines.len() as u64, *rotate_bytes, *keep_files).map_err(failed)?;
+                append(path, lines).map_err(failed)
+            }
+        }
+    }
+}
+
+fn line(entry: &Entry) -> Vec<u8> {
+    let mut line = serde_json::to_vec(entry).expect("an entry holds strings and numbers only");
+    line.push(b'\n');
+    line
+}
+
+/// Puts the file aside as `.1`, the one before as `.2`, and so on; the oldest goes.
+fn rotate(path: &Path, more: u64, rotate_bytes: u64, keep_files: u32) -> io::Result<()> {
+    let length = match fs::metadata(path) {
+        Ok(file) => file.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if length == 0 || length + more <= rotate_bytes {
+        return Ok(());
+    }
+    let aside = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    for number in (1..keep_files).rev() {
+        match fs::rename(aside(number), aside(number + 1)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    fs::rename(path, aside(1))
+}
+
+/// In one write, so that lines of several processes do not mix. Where only part of it got there, the next line begins
+/// behind a line break of its own.
+fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let is_new = !path.exists();
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let written = file.write(lines)?;
+    if written < lines.len() {
+        let _full = file.write_all(b"\n");
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.sync_data()?;
+    if is_new { File::open(directory)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use bluetick_core::Timestamp;
+    use serde_json::Value;
+
+    use super::super::{Act, Outcome, Who};
+    use super::*;
+
+    fn entry(request_id: &str) -> Entry {
+        Entry {
+            at: Timestamp::from_millis(0),
+            act: Act::Erase,
+            outcome: Outcome::Begun,
+            subject: None,
+            who: Who::this_process(),
+            request_id: request_id.into(),
+            reason: None,
+            detail: Value::Null,
+        }
+    }
+
+    fn trail(directory: &Path, rotate_bytes: u64, keep_files: u32) -> Arc<Trail> {
+        let settings = AuditSettings { rotate_bytes, keep_files, ..AuditSettings::default() };
+        Arc::new(Trail::new(&settings, directory))
+    }
+
+    /// The ids of all lines, the newest file first.
+    fn ids(file: &Path) -> Vec<String> {
+        let text = fs::read_to_string(file).unwrap();
+        let id = |line: &str| {
+            serde_json::from_str::<Value>(line).unwrap()["request_id"].as_str().unwrap().to_owned()
+        };
+        text.lines().map(id).collect()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn many_at_once_are_all_there_when_they_are_told_so_for_the_owners_eyes_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let trail = trail(&directory.path().join("new"), 1 << 20, 3);
+        let writing = (0..200).map(|number| {
+            let trail = Arc::clone(&trail);
+            async move { trail.write(&entry(&number.to_string())).await.unwrap() }
+        });
+        futures_util::future::join_all(writing).await;
+        let file = directory.path().join("new/audit.log");
+        assert_eq!(ids(&file).len(), 200);
+        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_full_file_is_put_aside_and_only_so_many_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let line_bytes = line(&entry("0")).len() as u64;
+        let trail = trail(directory.path(), 2 * line_bytes, 2);
+        for number in 0..9 {
+            trail.write_now(&entry(&number.to_string())).unwrap();
+        }
+        let in_file = |name: &str| ids(&directory.path().join(name));
+        assert_eq!(in_file("audit.log"), ["8"]);
+        assert_eq!(
+            (in_file("audit.log.1"), in_file("audit.log.2")),
+            (vec!["6".into(), "7".into()], vec!["4".into(), "5".into()])
+        );
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn where_it_cannot_be_written_that_is_said_with_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("audit.log")).unwrap();
+        let trail = trail(directory.path(), 1 << 20, 2);
+        let error = trail.write(&entry("1")).await.unwrap_err().to_string();
+        assert!(error.contains("audit.log"), "{error}");
+        fs::remove_dir(directory.path().join("audit.log")).unwrap();
+        trail.write(&entry("2")).await.unwrap();
+    }
+}

@@ -1,0 +1,69 @@
+//! What a connection runs over: a socket, a socket with TLS, or memory.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+pub(super) enum Wire {
+    Tcp(TcpStream),
+    /// Boxed, so that a connection without TLS pays nothing for those that have it.
+    Tls(Box<TlsStream<TcpStream>>),
+    /// The other end is in this process: a simulated network, or a program that embeds the server.
+    InMemory(DuplexStream),
+}
+
+macro_rules! each {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match $self.get_mut() {
+            Wire::Tcp(stream) => {
+                let $stream = Pin::new(stream);
+                $call
+            }
+            Wire::Tls(stream) => {
+                let $stream = Pin::new(&mut **stream);
+                $call
+            }
+            Wire::InMemory(stream) => {
+                let $stream = Pin::new(stream);
+                $call
+            }
+        }
+    };
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => stream.poll_read(cx, to))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self, stream => stream.poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self, stream => stream.poll_write_vectored(cx, slices))
+    }
+
+    /// All of them take several slices at a time; this is asked before every write, so it asks nobody.
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => stream.poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,33 @@
+//! `POST /v1/backups`: the operator's own.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use bluetick_wire::decode;
+use bluetick_wire::http::{BackupRequest, ErrorBody, JobBegunBody};
+
+use super::archive::begin;
+use super::extract::SmallPayload;
+use super::operator::Operator;
+use crate::app::App;
+use crate::archivist::Task;
+use crate::audit::Act;
+use crate::problem::Problem;
+
+/// Make a backup of everything as it is at one moment, while people go on writing. It is a job like those of the archive:
+/// `GET /v1/archive/jobs/{job_id}` tells how far it is.
+#[utoipa::path(
+    post, path = "/v1/backups", operation_id = "make_backup", tag = "operations",
+    request_body = BackupRequest, security(("admin_key" = [])),
+    responses((status = 202, description = "It has begun", body = JobBegunBody),
+              (status = "default", description = "An error", body = ErrorBody)),
+)]
+pub(super) async fn make(
+    State(app): State<Arc<App>>,
+    operator: Operator,
+    SmallPayload(body): SmallPayload,
+) -> Result<Response, Problem> {
+    let request: BackupRequest = decode(&body)?;
+    begin(&app, &operator, Act::Backup, None, Task::Backup(request.backup()?)).await
+}

@@ -1,0 +1,142 @@
+//! Addresses and networks, as operators write them and as limits see them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// An address, or all that begin like it: `10.0.0.0/8`, `192.0.2.7`, `fd00::/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Network {
+    address: IpAddr,
+    /// How many of its first bits count.
+    bits: u8,
+}
+
+/// Says what is expected, since that is what the operator is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("addresses and networks, such as \"192.0.2.7\" or \"10.0.0.0/8\"")]
+pub struct InvalidNetwork;
+
+impl Network {
+    pub const LOOPBACK: [Network; 2] = [
+        Network { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), bits: 8 },
+        Network { address: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 },
+    ];
+
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                let kept = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
+                (ours.to_bits() ^ theirs.to_bits()) & kept == 0
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
+                let kept = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+                (ours.to_bits() ^ theirs.to_bits()) & kept == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = InvalidNetwork;
+
+    fn from_str(text: &str) -> Result<Network, InvalidNetwork> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits.parse().map_err(|_| InvalidNetwork)?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| InvalidNetwork)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.unwrap_or(most);
+        if bits > most { Err(InvalidNetwork) } else { Ok(Network { address, bits }) }
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = InvalidNetwork;
+
+    fn try_from(text: String) -> Result<Network, InvalidNetwork> {
+        text.parse()
+    }
+}
+
+impl From<Network> for String {
+    fn from(network: Network) -> String {
+        network.to_string()
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+/// What one household or machine is given: an IPv4 address, or the 2⁶⁴ IPv6 addresses of one network, of which whoever has
+/// one has all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Household(IpAddr);
+
+impl Household {
+    pub fn of(address: IpAddr) -> Household {
+        Household(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() & !u128::from(u64::MAX);
+                Ipv6Addr::from_bits(network).into()
+            }
+            address => address,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        text.parse().unwrap()
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_network_holds_what_begins_like_it_and_nothing_else() {
+        for (net, inside, outside) in [
+            ("10.0.0.0/8", "10.255.1.2", "11.0.0.1"),
+            ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
+            ("192.0.2.7/32", "::ffff:192.0.2.7", "::1"),
+            ("0.0.0.0/0", "203.0.113.9", "2001:db8::1"),
+            ("fd00::/8", "fdab::1", "fe80::1"),
+            ("::1", "::1", "::2"),
+            ("::/0", "2001:db8::1", "203.0.113.9"),
+        ] {
+            assert!(network(net).contains(address(inside)), "{inside} is in {net}");
+            assert!(!network(net).contains(address(outside)), "{outside} is not in {net}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused_and_one_that_is_reads_as_it_was_written() {
+        for bad in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "localhost", "10.0.0.0/", "10.0.0.0/-1", "/8"] {
+            assert_eq!(bad.parse::<Network>(), Err(InvalidNetwork), "{bad}");
+        }
+        assert_eq!(network("10.0.0.0/8").to_string(), "10.0.0.0/8");
+        assert_eq!(network("::1").to_string(), "::1/128");
+    }
+
+    #[test]
+    fn neighbours_in_one_ipv6_network_are_one_household() {
+        let same = |one: &str, other: &str| Household::of(address(one)) == Household::of(address(other));
+        assert!(same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9"));
+        assert!(!same("2001:db8:1:2::1", "2001:db8:1:3::1"));
+        assert!(same("::ffff:192.0.2.1", "192.0.2.1"));
+        assert!(!same("192.0.2.1", "192.0.2.2"));
+    }
+}

@@ -1,0 +1,208 @@
+//! How much may come from one address, whoever it is: connections held and opened, and log-ins tried. It is counted before
+//! anybody has said who they are.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue};
+use bluetick_core::Timestamp;
+use bluetick_core::time::Clock;
+use bluetick_wire::ErrorCode;
+
+use super::Rate;
+use super::bucket::Bucket;
+use super::network::{Household, Network};
+use crate::problem::Problem;
+use crate::settings::{LimitSettings, ServerSettings, at_most};
+
+/// Above this many addresses of which something is known, newcomers share one entry: memory stays bounded. Each takes about
+/// 100 bytes.
+const MAX_ADDRESSES: usize = 1 << 19;
+const FIRST_SWEEP: usize = 1 << 10;
+/// Whoever comes back all at once after a restart is let in for as long as this many seconds of the rate.
+const BURST_SECONDS: u32 = 4;
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
+pub(crate) struct Addresses {
+    connections: usize,
+    connects: Rate,
+    logins: Rate,
+    trusted_proxies: Vec<Network>,
+    clock: Arc<dyn Clock>,
+    known: Mutex<Known>,
+    shared: Arc<Traffic>,
+}
+
+struct Known {
+    households: HashMap<Household, Arc<Traffic>>,
+    sweep_at: usize,
+}
+
+#[derive(Default)]
+struct Traffic {
+    connections: AtomicUsize,
+    connects: Bucket,
+    logins: Bucket,
+    /// The operator has been told that there is too much of it.
+    reported: AtomicBool,
+}
+
+impl Traffic {
+    fn is_forgettable(&self, now: Timestamp) -> bool {
+        self.connects.is_full(now) && self.logins.is_full(now)
+    }
+}
+
+/// One of the connections that an address may hold, until it is dropped.
+pub(crate) struct AddressPlace(Arc<Traffic>);
+
+impl Drop for AddressPlace {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Why an address is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TurnedAway {
+    /// It holds as many connections as it may.
+    Crowded,
+    /// It comes too often.
+    TooOften(Duration),
+}
+
+impl From<TurnedAway> for Problem {
+    fn from(reason: TurnedAway) -> Problem {
+        match reason {
+            TurnedAway::Crowded => {
+                let message = "this address holds as many connections as it may";
+                let retry_after = Some(Duration::from_secs(5));
+                Problem { retry_after, ..Problem::new(ErrorCode::TooManyConnections, message) }
+            }
+            TurnedAway::TooOften(wait) => Problem::rate_limited(wait),
+        }
+    }
+}
+
+impl Addresses {
+    pub fn new(settings: &ServerSettings, limits: &LimitSettings, clock: Arc<dyn Clock>) -> Addresses {
+        let per_second = limits.connects_per_address_per_second;
+        let per_minute = limits.logins_per_address_per_minute;
+        let burst = per_second.saturating_mul(BURST_SECONDS);
+        Addresses {
+            connections: at_most(limits.connections_per_address),
+            connects: Rate::new(per_second, Duration::from_secs(1), burst),
+            logins: Rate::new(per_minute, Duration::from_secs(60), per_minute.div_ceil(3)),
+            trusted_proxies: settings.trusted_proxies.clone(),
+            clock,
+            known: Mutex::new(Known { households: HashMap::new(), sweep_at: FIRST_SWEEP }),
+            shared: Arc::default(),
+        }
+    }
+
+    /// Lets a connection in. `None` for a proxy, which is many people: each is counted where it says who they are.
+    pub fn admit(&self, peer: IpAddr) -> Result<Option<AddressPlace>, TurnedAway> {
+        if self.is_trusted(peer) { Ok(None) } else { self.admit_one(peer).map(Some) }
+    }
+
+    /// The same for a WebSocket that came through a proxy, from the address that the proxy says. Without one, or without a
+    /// proxy, there is nothing more to count.
+    pub fn admit_forwarded(
+        &self,
+        peer: IpAddr,
+        headers: &HeaderMap,
+    ) -> Result<Option<AddressPlace>, TurnedAway> {
+        if !self.is_trusted(peer) {
+            return Ok(None);
+        }
+        self.caller(peer, headers).map(|address| self.admit_one(address)).transpose()
+    }
+
+    /// For each log-in and sign-up, whether it succeeds or not.
+    pub fn login(&self, caller: Option<IpAddr>) -> Result<(), Problem> {
+        let Some(address) = caller else { return Ok(()) };
+        let traffic = self.of(address);
+        traffic.logins.take(self.logins, self.clock.now()).map_err(|wait| {
+            self.report(address, &traffic, "limits.logins_per_address_per_minute");
+            Problem::rate_limited(wait)
+        })
+    }
+
+    /// Whose request it is. The last address that a trusted proxy names and that is none itself: what stands before that in
+    /// the header, anybody may have written. `None` where only proxies are named.
+    pub fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
+        if !self.is_trusted(peer) {
+            return Some(peer);
+        }
+        // As bytes: what a stranger wrote must not make a line unreadable to which a proxy has added an address.
+        let lines = headers.get_all(FORWARDED_FOR).into_iter().map(HeaderValue::as_bytes);
+        let named: Vec<&[u8]> = lines.flat_map(|line| line.split(|byte| *byte == b',')).collect();
+        let hops = named.into_iter().rev().map(|hop| address_in(std::str::from_utf8(hop).ok()?.trim()));
+        // What is no address was written by nobody who can be trusted, and neither was what is before it.
+        hops.map_while(|hop| hop).find(|hop| !self.is_trusted(*hop))
+    }
+
+    fn is_trusted(&self, address: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|network| network.contains(address))
+    }
+
+    fn admit_one(&self, address: IpAddr) -> Result<AddressPlace, TurnedAway> {
+        let traffic = self.of(address);
+        traffic.connects.take(self.connects, self.clock.now()).map_err(|wait| {
+            self.report(address, &traffic, "limits.connects_per_address_per_second");
+            TurnedAway::TooOften(wait)
+        })?;
+        if traffic.connections.fetch_add(1, Ordering::Relaxed) >= self.connections {
+            traffic.connections.fetch_sub(1, Ordering::Relaxed);
+            self.report(address, &traffic, "limits.connections_per_address");
+            return Err(TurnedAway::Crowded);
+        }
+        Ok(AddressPlace(traffic))
+    }
+
+    /// Once for each address, for as long as it is known.
+    fn report(&self, address: IpAddr, traffic: &Traffic, limit: &str) {
+        if !traffic.reported.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %address,
+                limit,
+                "an address is above its limit; if it is a proxy of yours, server.trusted_proxies should name it"
+            );
+        }
+    }
+
+    fn of(&self, address: IpAddr) -> Arc<Traffic> {
+        let household = Household::of(address);
+        let mut known = self.known.lock().expect("nothing panics while it holds the lock");
+        if let Some(traffic) = known.households.get(&household) {
+            return Arc::clone(traffic);
+        }
+        if known.households.len() >= known.sweep_at {
+            let now = self.clock.now();
+            known
+                .households
+                .retain(|_, traffic| Arc::strong_count(traffic) > 1 || !traffic.is_forgettable(now));
+            known.sweep_at = (known.households.len() * 2).clamp(FIRST_SWEEP, MAX_ADDRESSES);
+        }
+        if known.households.len() >= MAX_ADDRESSES {
+            return Arc::clone(&self.shared);
+        }
+        let traffic = Arc::<Traffic>::default();
+        known.households.insert(household, Arc::clone(&traffic));
+        traffic
+    }
+}
+
+/// One entry of the header: an address, which some proxies give with a port.
+fn address_in(entry: &str) -> Option<IpAddr> {
+    let bare = entry.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(address, _)| address);
+    let bare = bare.unwrap_or(entry);
+    bare.parse().ok().or_else(|| bare.split_once(':').and_then(|(address, _)| address.parse().ok()))
+}
+
+#[cfg(test)]
+#[path = "per_address_tests.rs"]
+mod tests;

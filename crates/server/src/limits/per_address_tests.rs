@@ -1,0 +1,119 @@
+use bluetick_core::time::ManualClock;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+fn addresses(change: impl FnOnce(&mut LimitSettings)) -> (Addresses, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(NOW));
+    let mut limits = LimitSettings::default();
+    change(&mut limits);
+    let proxies = ["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"].map(|network| network.parse().unwrap());
+    let settings = ServerSettings { trusted_proxies: proxies.into(), ..ServerSettings::default() };
+    (Addresses::new(&settings, &limits, Arc::<ManualClock>::clone(&clock)), clock)
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn forwarded(values: &[&str]) -> HeaderMap {
+    values.iter().map(|value| (FORWARDED_FOR.parse().unwrap(), value.parse().unwrap())).collect()
+}
+
+#[test]
+fn an_address_holds_so_many_connections_and_one_that_ended_makes_room() {
+    let (addresses, _) = addresses(|limits| limits.connections_per_address = 2);
+    let first = addresses.admit(ip("192.0.2.1")).unwrap();
+    let _second = addresses.admit(ip("192.0.2.1")).unwrap();
+    assert_eq!(addresses.admit(ip("192.0.2.1")).err(), Some(TurnedAway::Crowded));
+    assert!(addresses.admit(ip("192.0.2.2")).is_ok());
+    drop(first);
+    assert!(addresses.admit(ip("192.0.2.1")).is_ok());
+}
+
+#[test]
+fn an_address_comes_only_so_often_until_time_passes() {
+    let (addresses, clock) = addresses(|limits| limits.connects_per_address_per_second = 2);
+    let come = || addresses.admit(ip("2001:db8::1")).map(drop);
+    for _ in 0..2 * BURST_SECONDS {
+        come().unwrap();
+    }
+    assert_eq!(come(), Err(TurnedAway::TooOften(Duration::from_millis(500))));
+    assert!(addresses.admit(ip("2001:db8::2")).is_err(), "the same household");
+    clock.advance_millis(500);
+    come().unwrap();
+}
+
+#[test]
+fn log_ins_are_counted_by_address_and_those_of_nobody_in_particular_are_not() {
+    let (addresses, clock) = addresses(|limits| limits.logins_per_address_per_minute = 6);
+    let log_in = || addresses.login(Some(ip("192.0.2.1")));
+    log_in().unwrap();
+    log_in().unwrap();
+    assert_eq!(log_in().unwrap_err().retry_after, Some(Duration::from_secs(10)));
+    addresses.login(Some(ip("192.0.2.2"))).unwrap();
+    (0..100).for_each(|_| addresses.login(None).unwrap());
+    clock.advance_millis(10_000);
+    log_in().unwrap();
+}
+
+#[test]
+fn zero_switches_each_of_them_off() {
+    let (addresses, _) = addresses(|limits| {
+        limits.connections_per_address = 0;
+        limits.connects_per_address_per_second = 0;
+        limits.logins_per_address_per_minute = 0;
+    });
+    let held: Vec<_> = (0..10_000).map(|_| addresses.admit(ip("192.0.2.1")).unwrap()).collect();
+    assert_eq!(held.len(), 10_000);
+    (0..10_000).for_each(|_| addresses.login(Some(ip("192.0.2.1"))).unwrap());
+}
+
+#[test]
+fn a_proxy_is_not_counted_and_whom_it_names_is() {
+    let (addresses, _) = addresses(|limits| limits.connections_per_address = 1);
+    let proxy = ip("10.1.2.3");
+    assert!(addresses.admit(proxy).unwrap().is_none());
+    assert!(addresses.admit(proxy).unwrap().is_none());
+    let headers = forwarded(&["192.0.2.1"]);
+    let held = addresses.admit_forwarded(proxy, &headers).unwrap();
+    assert!(held.is_some());
+    assert_eq!(addresses.admit_forwarded(proxy, &headers).err(), Some(TurnedAway::Crowded));
+    assert!(addresses.admit_forwarded(proxy, &HeaderMap::new()).unwrap().is_none());
+    // It was counted when it came in, and is not believed.
+    assert!(addresses.admit_forwarded(ip("203.0.113.1"), &headers).unwrap().is_none());
+}
+
+#[test]
+fn only_what_proxies_wrote_is_believed() {
+    let (addresses, _) = addresses(|_| {});
+    let caller = |peer: &str, values: &[&str]| addresses.caller(ip(peer), &forwarded(values));
+    assert_eq!(caller("203.0.113.1", &["192.0.2.1"]), Some(ip("203.0.113.1")), "no proxy of ours");
+    assert_eq!(caller("10.0.0.1", &["192.0.2.1"]), Some(ip("192.0.2.1")));
+    assert_eq!(
+        caller("10.0.0.1", &["198.51.100.9, 192.0.2.1"]),
+        Some(ip("192.0.2.1")),
+        "the rest is made up"
+    );
+    assert_eq!(caller("10.0.0.1", &["198.51.100.9", "192.0.2.1,10.0.0.2"]), Some(ip("192.0.2.1")));
+    assert_eq!(caller("10.0.0.1", &["192.0.2.1:5000"]), Some(ip("192.0.2.1")));
+    assert_eq!(caller("fd00::1", &["[2001:db8::7]:5000"]), Some(ip("2001:db8::7")));
+    assert_eq!(caller("fd00::1", &["2001:db8::7"]), Some(ip("2001:db8::7")));
+    assert_eq!(caller("10.0.0.1", &["192.0.2.1, unknown"]), None);
+    assert_eq!(caller("10.0.0.1", &["10.0.0.9"]), None);
+    assert_eq!(caller("10.0.0.1", &[]), None);
+}
+
+#[test]
+fn addresses_that_have_been_quiet_are_forgotten_and_those_that_hold_something_are_not() {
+    let (addresses, clock) = addresses(|_| {});
+    let _held = addresses.admit(ip("192.0.2.1")).unwrap();
+    for number in 0..10 * FIRST_SWEEP as u32 {
+        drop(addresses.admit(IpAddr::V4((0x0b00_0000 + number).into())).unwrap());
+        clock.advance_millis(10);
+    }
+    let known = addresses.known.lock().unwrap();
+    assert!(known.households.len() <= 2 * FIRST_SWEEP, "{}", known.households.len());
+    assert!(known.households.contains_key(&Household::of(ip("192.0.2.1"))));
+}

@@ -1,0 +1,231 @@
+use futures_util::StreamExt;
+use futures_util::stream::iter;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use crate::harness::{Device, PATIENCE, Setup, World};
+use crate::hostile::{Honest, Raw, TEXT, frame, upgrade_request};
+
+/// So many at a time, as many as a machine has files for.
+const AT_ONCE: usize = 100;
+
+/// The server as it is where nothing stands before it: this machine's own addresses are strangers too.
+fn exposed(change: impl FnOnce(&mut bluetick_server::LimitSettings)) -> Setup {
+    let mut setup = Setup::limits(change);
+    setup.settings.trusted_proxies.clear();
+    setup
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_ten_thousand_connections_of_one_user_as_many_stay_as_may_and_the_rest_is_told() {
+    let world = World::new().await;
+    let mut honest = Honest::pair(&world).await;
+    let mallory = world.person("mallory");
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(mallory.connect_now().await);
+    }
+    let hello = frame(TEXT, json!({"type": "hello", "token": mallory.token}).to_string().as_bytes());
+    let attack = iter(0..10_000)
+        .map(|_| async {
+            let mut raw = Raw::websocket(world.addr).await;
+            raw.say(&hello).await;
+            raw.close_code().await
+        })
+        .buffer_unordered(AT_ONCE)
+        .filter(|code| std::future::ready(*code == 4409))
+        .count();
+    assert_eq!(honest.talk_during(attack).await, 10_000);
+    for device in &mut held {
+        device.hears_nothing().await;
+    }
+    let metrics = world.get("/metrics").await.text();
+    assert!(metrics.contains("\nbluetick_connections 18\n"), "{metrics}");
+}
+
+/// Everybody comes, goes without a word and comes again, over and over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_reconnects_leaves_nobody_behind() {
+    let world = World::new().await;
+    let mut honest = Honest::pair(&world).await;
+    let crowd: Vec<_> = (0..100).map(|number| world.person(&format!("stormy{number}"))).collect();
+    let attack = iter(0..2_000)
+        .map(|number| {
+            let person = &crowd[number % crowd.len()];
+            async move {
+                let mut raw = Raw::websocket(person.addr).await;
+                let hello = json!({"type": "hello", "token": person.token}).to_string();
+                raw.say(&frame(TEXT, hello.as_bytes())).await;
+                let (_, welcome) = raw.frame().await;
+                welcome.starts_with(br#"{"type":"welcome""#)
+            }
+        })
+        .buffer_unordered(AT_ONCE)
+        .filter(|welcomed| std::future::ready(*welcomed))
+        .count();
+    assert_eq!(honest.talk_during(attack).await, 2_000);
+    let gone = async {
+        while !world.get("/metrics").await.text().contains("\nbluetick_connections 2\n") {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("all of them are gone in the end");
+}
+
+/// Whether the other end closed it without a word.
+async fn is_turned_away(raw: std::io::Result<Raw>) -> bool {
+    let Ok(Raw(mut stream)) = raw else { return true };
+    // Who is turned away may find that out while asking already.
+    let asked = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut first = [0; 8];
+    let heard = timeout(PATIENCE, stream.read(&mut first)).await.expect("it answers or closes");
+    asked.is_err() || !heard.is_ok_and(|bytes| bytes > 0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_holds_only_so_many_connections_and_others_come_in() {
+    let world = exposed(|limits| limits.connections_per_address = 10).start().await;
+    let mut honest = Honest::pair(&world).await;
+    let attack = async {
+        let mut held = Vec::new();
+        for _ in 0..10 {
+            held.push(Raw::connect_from(66, world.addr).await.unwrap());
+        }
+        for _ in 0..100 {
+            assert!(is_turned_away(Raw::connect_from(66, world.addr).await).await);
+        }
+        assert!(!is_turned_away(Raw::connect_from(67, world.addr).await).await);
+        held.pop();
+        // The place is free once the server has seen it end.
+        let let_in = async { while is_turned_away(Raw::connect_from(66, world.addr).await).await {} };
+        timeout(PATIENCE, let_in).await.expect("there is a place again");
+    };
+    honest.talk_during(attack).await;
+    let metrics = world.get("/metrics").await.text();
+    assert!(!metrics.contains("bluetick_turned_away_total{reason=\"connections\"} 0\n"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_opens_only_so_many_connections_a_second_and_others_come_in() {
+    let mut setup = exposed(|limits| limits.connects_per_address_per_second = 25);
+    let clock = std::sync::Arc::new(bluetick_core::time::ManualClock::at(
+        bluetick_core::Timestamp::from_millis(1_800_000_000_000),
+    ));
+    setup.clock = clock.clone();
+    let world = setup.start().await;
+    let mut honest = Honest::pair(&world).await;
+    let attack = async {
+        let mut turned_away = 0;
+        for _ in 0..300 {
+            turned_away += usize::from(is_turned_away(Raw::connect_from(66, world.addr).await).await);
+        }
+        assert_eq!(turned_away, 200, "four seconds' worth are let in");
+        assert!(!is_turned_away(Raw::connect_from(67, world.addr).await).await);
+        clock.advance_millis(1_000);
+        assert!(!is_turned_away(Raw::connect_from(66, world.addr).await).await);
+    };
+    honest.talk_during(attack).await;
+}
+
+/// Behind a proxy everybody has the proxy's address, and is counted by the one that the proxy names.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_proxy_the_address_it_names_is_limited_and_not_the_proxy() {
+    let world = Setup::limits(|limits| limits.connections_per_address = 2).start().await;
+    let mut honest = Honest::pair(&world).await;
+    let open = |forwarded: &'static str| async move {
+        let mut raw = Raw::connect(world.addr).await;
+        let header = format!("X-Forwarded-For: {forwarded}\r\n");
+        raw.say(upgrade_request(world.addr, &header).as_bytes()).await;
+        let head = raw.head().await;
+        (raw, head[9..12].to_owned())
+    };
+    let attack = async {
+        let first = open("192.0.2.66").await;
+        let second = open("192.0.2.66").await;
+        assert_eq!((first.1.as_str(), second.1.as_str()), ("101", "101"));
+        assert_eq!(open("192.0.2.66").await.1, "503");
+        assert_eq!(open("192.0.2.1, 192.0.2.66").await.1, "503", "what it says of itself changes nothing");
+        assert_eq!(open("192.0.2.67").await.1, "101");
+        drop(first);
+        let let_in = async { while open("192.0.2.66").await.1 != "101" {} };
+        timeout(PATIENCE, let_in).await.expect("there is a place again");
+    };
+    honest.talk_during(attack).await;
+}
+
+async fn log_in(from: u8, world: &World, user: &str, forwarded: &str) -> String {
+    let mut raw = Raw::connect_from(from, world.addr).await.unwrap();
+    let body = json!({"user_id": user, "password": "a wrong password"}).to_string();
+    let request = format!(
+        "POST /v1/login HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Forwarded-For: {forwarded}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    raw.say(request.as_bytes()).await;
+    raw.rest().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_tries_only_so_many_log_ins_whoever_for_and_others_log_in() {
+    let mut setup = exposed(|limits| limits.logins_per_address_per_minute = 15);
+    let now = bluetick_core::Timestamp::from_millis(1_800_000_000_000);
+    setup.clock = std::sync::Arc::new(bluetick_core::time::ManualClock::at(now));
+    let world = setup.start().await;
+    let mut honest = Honest::pair(&world).await;
+    let attack = async {
+        let mut answers = Vec::new();
+        for number in 0..50 {
+            // Nobody believes it that it speaks for somebody else.
+            let forwarded = format!("192.0.2.{number}");
+            answers.push(log_in(66, &world, &format!("victim{number}"), &forwarded).await);
+        }
+        answers
+    };
+    let answers = honest.talk_during(attack).await;
+    let refused = answers.iter().filter(|answer| answer.contains("rate_limited")).count();
+    let tried = answers.iter().filter(|answer| answer.contains("invalid_credentials")).count();
+    assert_eq!((tried, refused), (5, 45), "a third of them at once, and then none while the clock stands");
+    assert!(answers[49].to_lowercase().contains("retry-after: "), "{}", answers[49]);
+    assert!(log_in(67, &world, "somebody", "x").await.contains("invalid_credentials"));
+}
+
+/// Hashing is dear, so few do it at a time, few wait, and the rest is told to come back. Whoever talks does not notice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_log_ins_fills_the_line_and_nothing_else() {
+    let world = Setup::limits(|limits| {
+        limits.password_checks_at_once = 1;
+        limits.password_checks_waiting = 2;
+    })
+    .start()
+    .await;
+    let mut honest = Honest::pair(&world).await;
+    let names: Vec<String> = (0..60).map(|number| format!("victim{number}")).collect();
+    let attack = futures_util::future::join_all(names.iter().map(|name| log_in(1, &world, name, "x")));
+    let answers = honest.talk_during(attack).await;
+    let overloaded = answers.iter().filter(|answer| answer.contains(r#""overloaded""#)).count();
+    let tried = answers.iter().filter(|answer| answer.contains("invalid_credentials")).count();
+    assert_eq!(overloaded + tried, 60, "{answers:?}");
+    assert!(overloaded > 0 && tried > 0, "{overloaded} {tried}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_refuses_newcomers_and_keeps_those_it_has() {
+    let world = Setup::limits(|limits| limits.connections = 20).start().await;
+    let mut honest = Honest::pair(&world).await;
+    let attack = async {
+        let mut held = Vec::new();
+        let mut refused = 0;
+        for _ in 0..100 {
+            match Device::try_open(world.addr, None).await {
+                Ok(device) => held.push(device),
+                Err(status) => {
+                    assert_eq!(status, 503);
+                    refused += 1;
+                }
+            }
+        }
+        refused
+    };
+    assert_eq!(honest.talk_during(attack).await, 82);
+}

@@ -1,0 +1,70 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time::timeout;
+
+use crate::harness::{Device, PATIENCE, Person, Setup, World};
+
+const FROM: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+async fn connect(world: &World, person: &Person) -> Device<DuplexStream> {
+    let device = Device::open_on(world.server().connect_in_memory(FROM)).await;
+    let mut device = person.greet_on(device, json!({})).await;
+    while device.hear_any().await["type"] != "caught_up" {}
+    device
+}
+
+/// One call over a connection in memory; the whole answer.
+async fn ask(world: &World, person: &Person, path: &str, body: &str) -> String {
+    let mut stream = world.server().connect_in_memory(FROM);
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: bluetick\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        person.token,
+        body.len(),
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("it answers and closes").unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_people_chat_with_a_server_that_has_no_port_and_it_drains_as_any_other() {
+    let mut world = Setup::default().start_without_listener();
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let opened = ask(&world, &alice, "/v1/conversations", r#"{"kind":"direct","peer":"bob"}"#).await;
+    assert!(opened.starts_with("HTTP/1.1 201 "), "{opened}");
+    let (_, body) = opened.split_once("\r\n\r\n").unwrap();
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    let chat = body["conversation_id"].as_str().unwrap();
+    let mut phone = connect(&world, &alice).await;
+    let mut laptop = connect(&world, &bob).await;
+    phone.send(chat, "m1", "without a wire").await;
+    assert_eq!(phone.hear_type("ack").await["seq"], 1);
+    assert_eq!(laptop.hear_type("message").await["content"], "without a wire");
+    world.take_server().drain().await;
+    assert_eq!(laptop.closed_with().await.0, 1012);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_listens_takes_connections_in_memory_too() {
+    let world = World::new().await;
+    let [alice, bob] = world.people(["alice", "bob"]);
+    let chat = alice.direct("bob").await;
+    let mut outside = alice.connect().await;
+    let mut inside = connect(&world, &bob).await;
+    outside.send(&chat, "m1", "hello").await;
+    assert_eq!(inside.hear_type("message").await["content"], "hello");
+}
+
+/// The last word is not lost although the server lets go at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_in_memory_hears_its_close_code() {
+    let world = Setup::limits(|limits| limits.frame_bytes = 1_000).start_without_listener();
+    let alice = world.person("alice");
+    let mut phone = connect(&world, &alice).await;
+    phone.say(json!({"type": "ping", "padding": "x".repeat(2_000)})).await;
+    assert_eq!(phone.closed_with().await, (1009, "frame_too_large".into()));
+}

@@ -1,0 +1,151 @@
+//! Places and what is in them: order, loss, duplicates, overwriting, density.
+
+use bluetick_core::{ConversationId, UserId};
+use serde_json::Value;
+
+use super::{Auditor, Guarantee};
+
+/// A message as somebody was shown it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub sender: String,
+    pub message_id: String,
+    pub content: String,
+    pub content_type: String,
+}
+
+impl Seen {
+    /// From a `message` frame or a line of a page.
+    pub fn read(message: &Value) -> Option<(u64, Seen)> {
+        let text = |name: &str| Some(message.get(name)?.as_str()?.to_owned());
+        let seen = Seen {
+            sender: text("sender_id")?,
+            message_id: text("message_id")?,
+            content: text("content")?,
+            content_type: text("content_type").unwrap_or_else(|| "text".to_owned()),
+        };
+        Some((message.get("seq")?.as_u64()?, seen))
+    }
+
+    /// Somebody's message: no notice, no void.
+    pub fn is_sent(&self) -> bool {
+        self.content_type != "system" && self.content_type != "void"
+    }
+}
+
+impl Auditor {
+    /// A client is about to send this, for the first time or again.
+    pub fn attempted(&mut self, id: ConversationId, sender: &UserId, message_id: &str, content: &str) {
+        let known = self.known(id);
+        known.attempts.insert((sender.clone(), message_id.to_owned()), content.to_owned());
+    }
+
+    /// A client was told that its message is stored.
+    pub fn acknowledged(&mut self, id: ConversationId, sender: &UserId, message_id: &str, seq: u64) {
+        let known = self.known(id);
+        known.acknowledged = known.acknowledged.max(seq);
+        let key = (sender.clone(), message_id.to_owned());
+        let Some(content) = known.attempts.get(&key).cloned() else {
+            let what = format!("{sender} was told that {message_id} is stored, which it never sent");
+            return self.find(Guarantee::NoOverwrite, Some(id), what);
+        };
+        let seen = Seen {
+            sender: sender.to_string(),
+            message_id: message_id.to_owned(),
+            content,
+            content_type: "text".to_owned(),
+        };
+        self.saw(id, seq, &seen);
+    }
+
+    /// Somebody was shown what is in a place.
+    pub fn saw(&mut self, id: ConversationId, seq: u64, seen: &Seen) {
+        let known = self.known(id);
+        match known.cells.get(&seq) {
+            Some(before) if before == seen => return,
+            Some(before) => {
+                let guarantee = match before.is_sent() && seen.is_sent() {
+                    true => Guarantee::NoOverwrite,
+                    // A void that turns into a message, or back.
+                    false => Guarantee::Dense,
+                };
+                let what = format!("{seq} was {before:?} and is {seen:?}");
+                return self.find(guarantee, Some(id), what);
+            }
+            None => {}
+        }
+        known.cells.insert(seq, seen.clone());
+        if !seen.is_sent() {
+            return;
+        }
+        let Ok(sender) = seen.sender.parse::<UserId>() else {
+            return self.find(Guarantee::NoOverwrite, Some(id), format!("{seq} is by nobody: {seen:?}"));
+        };
+        let key = (sender, seen.message_id.clone());
+        if known.attempts.get(&key) != Some(&seen.content) {
+            let what = format!("{seq} says what {} never sent: {seen:?}", seen.sender);
+            return self.find(Guarantee::NoOverwrite, Some(id), what);
+        }
+        if let Some(before) = known.places.insert(key, seq)
+            && before != seq
+        {
+            let what = format!("{} of {} is at {before} and at {seq}", seen.message_id, seen.sender);
+            self.find(Guarantee::NoDuplicate, Some(id), what);
+        }
+    }
+
+    /// What a page or an inbox that is asked for now has to include.
+    pub fn stored_so_far(&self, id: ConversationId) -> u64 {
+        self.conversations.get(&id).map_or(0, |known| known.acknowledged)
+    }
+
+    /// A whole page, newest first, of somebody who is in the conversation from its beginning on. `stored` is what was
+    /// surely stored when it was asked for.
+    pub fn page(&mut self, id: ConversationId, before: Option<u64>, limit: usize, stored: u64, page: &Value) {
+        let head = page["head_seq"].as_u64().unwrap_or(0);
+        if head < stored {
+            let what = format!("{stored} was acknowledged, and a page asked for later ends at {head}");
+            return self.find(Guarantee::NoLoss, Some(id), what);
+        }
+        let messages: Vec<_> =
+            page["messages"].as_array().into_iter().flatten().filter_map(Seen::read).collect();
+        let mut expected = before.map_or(head, |before| head.min(before.saturating_sub(1)));
+        let least = usize::try_from(expected).unwrap_or(usize::MAX).min(limit);
+        for (seq, seen) in &messages {
+            if *seq != expected {
+                let what = format!("a page has {seq} where {expected} belongs");
+                return self.find(Guarantee::Dense, Some(id), what);
+            }
+            expected = expected.saturating_sub(1);
+            self.saw(id, *seq, seen);
+        }
+        if messages.len() < least {
+            let what =
+                format!("a page of {least} has only {} messages, down to {}", messages.len(), expected + 1);
+            self.find(Guarantee::Dense, Some(id), what);
+        }
+    }
+
+    /// The whole history, read at the end by somebody who is in the conversation from its beginning on.
+    pub fn whole_history(&mut self, id: ConversationId, history: &[(u64, Seen)]) {
+        for (expected, (seq, seen)) in (1..).zip(history) {
+            if *seq != expected {
+                return self.find(Guarantee::Dense, Some(id), format!("in the end {expected} is missing"));
+            }
+            self.saw(id, *seq, seen);
+        }
+        let head = history.last().map_or(0, |(seq, _)| *seq);
+        let known = self.known(id);
+        let lost = known.cells.range(head + 1..).next().map(|(seq, seen)| (*seq, seen.clone()));
+        if let Some((seq, seen)) = lost {
+            let what = format!("{seq} was shown or acknowledged and is gone: {seen:?}");
+            self.find(Guarantee::NoLoss, Some(id), what);
+        }
+    }
+
+    /// How many places of a conversation are known, from the first on without a gap.
+    pub fn known_head(&self, id: ConversationId) -> u64 {
+        let Some(known) = self.conversations.get(&id) else { return 0 };
+        known.cells.keys().zip(1..).take_while(|(seq, expected)| **seq == *expected).count() as u64
+    }
+}

@@ -1,0 +1,37 @@
+//! A node's clock: simulated time, and how far it is off.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bluetick_core::Timestamp;
+use bluetick_core::time::Clock;
+use tokio::time::Instant;
+
+/// When every run begins.
+pub const BEGINNING: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+pub struct SimClock {
+    began: Instant,
+    off_ms: AtomicI64,
+}
+
+impl SimClock {
+    pub fn new(began: Instant) -> SimClock {
+        SimClock { began, off_ms: AtomicI64::new(0) }
+    }
+
+    /// Somebody sets it.
+    pub fn jump(&self, by_ms: i64) {
+        self.off_ms.fetch_add(by_ms, Ordering::SeqCst);
+    }
+
+    pub fn set_right(&self) {
+        self.off_ms.store(0, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Timestamp {
+        let elapsed = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
+        BEGINNING.plus_millis(elapsed.saturating_add(self.off_ms.load(Ordering::SeqCst)))
+    }
+}

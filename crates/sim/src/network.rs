@@ -1,0 +1,123 @@
+//! Lines between clients and nodes: late, slow, stuck and cut. What goes in at one end comes out at the other in order, as
+//! with TCP; between lines there is no order.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, split};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::dice::Dice;
+
+const BUFFER_BYTES: usize = 64 * 1024;
+
+#[derive(Clone)]
+pub struct Network(Arc<Lines>);
+
+struct Lines {
+    dice: Dice,
+    next: AtomicU64,
+    /// The usual delay, in milliseconds, and how often it is much more (one in so many; 0: never).
+    delay_ms: AtomicU64,
+    stuck_one_in: AtomicU64,
+    open: Mutex<BTreeMap<u64, Line>>,
+}
+
+struct Line {
+    node: usize,
+    cut: watch::Sender<bool>,
+}
+
+impl Network {
+    pub fn new(dice: Dice) -> Network {
+        Network(Arc::new(Lines {
+            dice,
+            next: AtomicU64::new(0),
+            delay_ms: AtomicU64::new(5),
+            stuck_one_in: AtomicU64::new(0),
+            open: Mutex::default(),
+        }))
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Line>> {
+        self.0.open.lock().expect("nobody panics while holding the lines")
+    }
+
+    pub fn set_weather(&self, delay_ms: u64, stuck_one_in: u64) {
+        self.0.delay_ms.store(delay_ms, Ordering::SeqCst);
+        self.0.stuck_one_in.store(stuck_one_in, Ordering::SeqCst);
+    }
+
+    /// Lays a line to a node, whose own end is given, and returns the client's end.
+    pub fn lay(&self, node: usize, theirs: DuplexStream) -> DuplexStream {
+        let number = self.0.next.fetch_add(1, Ordering::SeqCst);
+        let (ours, near) = duplex(BUFFER_BYTES);
+        let (cut, is_cut) = watch::channel(false);
+        self.open().insert(number, Line { node, cut });
+        let ((near_read, near_write), (far_read, far_write)) = (split(near), split(theirs));
+        let network = self.clone();
+        let (out, back) = (is_cut.clone(), is_cut);
+        let dice = self.0.dice.of(&format!("line {number}"));
+        tokio::spawn(async move {
+            let there = pump(&network.0, near_read, far_write, out, dice.of("there"));
+            let here = pump(&network.0, far_read, near_write, back, dice.of("here"));
+            tokio::join!(biased; there, here);
+            network.open().remove(&number);
+        });
+        ours
+    }
+
+    /// Cuts a line that is open, chosen by the number. Returns whether there was one.
+    pub fn cut_one(&self, chosen: u64) -> bool {
+        let open = self.open();
+        let index = usize::try_from(chosen % (open.len().max(1) as u64)).unwrap_or(0);
+        let line = open.values().nth(index);
+        line.inspect(|line| line.cut()).is_some()
+    }
+
+    /// From this moment on nothing comes through to or from this node on the lines there are.
+    pub fn cut_all(&self, node: usize) {
+        self.open().values().filter(|line| line.node == node).for_each(Line::cut);
+    }
+}
+
+impl Line {
+    fn cut(&self) {
+        self.cut.send_replace(true);
+    }
+}
+
+async fn pump(
+    lines: &Lines,
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut cut: watch::Receiver<bool>,
+    mut dice: Dice,
+) {
+    let mut cut_too = cut.clone();
+    let passing = async {
+        let mut bytes = vec![0; 8 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut bytes).await {
+            let usual = lines.delay_ms.load(Ordering::SeqCst);
+            let stuck = lines.stuck_one_in.load(Ordering::SeqCst);
+            let mut delay = dice.between(0, usual);
+            if stuck > 0 && dice.one_in(stuck) {
+                delay += dice.between(100, 4_000);
+            }
+            sleep(Duration::from_millis(delay)).await;
+            // Cut while it was on its way.
+            if *cut_too.borrow_and_update() || to.write_all(&bytes[..length]).await.is_err() {
+                return;
+            }
+        }
+        let _gone = to.shutdown().await;
+    };
+    tokio::select! {
+        biased;
+        _ = cut.wait_for(|cut| *cut) => {}
+        () = passing => {}
+    }
+}

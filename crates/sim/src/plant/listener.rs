@@ -1,0 +1,113 @@
+//! Bugs in what the store tells.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bluetick_core::ports::{Change, CommitListener, Committed, Moved, Whisper};
+use bluetick_core::{Boundaries, ConversationId, UserId};
+
+use super::Plant;
+
+pub struct Rigged {
+    plant: Plant,
+    listener: Arc<dyn CommitListener>,
+    told: AtomicU64,
+    held: Mutex<Option<Committed>>,
+    /// What was told last of somebody.
+    last: Mutex<BTreeMap<(ConversationId, UserId), Boundaries>>,
+}
+
+/// One in so many goes wrong, so that a run gets somewhere before.
+const SELDOM: u64 = 25;
+
+impl Rigged {
+    pub fn new(plant: Plant, listener: Arc<dyn CommitListener>) -> Rigged {
+        Rigged { plant, listener, told: AtomicU64::new(0), held: Mutex::default(), last: Mutex::default() }
+    }
+
+    fn goes_wrong(&self) -> bool {
+        self.told.fetch_add(1, Ordering::SeqCst) % SELDOM == SELDOM - 1
+    }
+
+    fn last(&self) -> MutexGuard<'_, BTreeMap<(ConversationId, UserId), Boundaries>> {
+        self.last.lock().expect("nobody panics while holding it")
+    }
+
+    /// One is kept back until the next of its conversation has been told.
+    fn swap(&self, batch: Vec<Committed>) -> Vec<Committed> {
+        let mut told = Vec::new();
+        let mut held = self.held.lock().expect("nobody panics while holding it");
+        for committed in batch {
+            match held.take() {
+                None if self.goes_wrong() => *held = Some(committed),
+                None => told.push(committed),
+                Some(earlier) if earlier.message.conversation == committed.message.conversation => {
+                    told.extend([committed, earlier]);
+                }
+                Some(earlier) => {
+                    *held = Some(earlier);
+                    told.push(committed);
+                }
+            }
+        }
+        told
+    }
+}
+
+impl CommitListener for Rigged {
+    fn committed(&self, mut batch: Vec<Committed>) {
+        match self.plant {
+            Plant::PushOutOfOrder => batch = self.swap(batch),
+            Plant::PushLost => batch.retain(|_| !self.goes_wrong()),
+            _ => {}
+        }
+        let mut delivered = Vec::new();
+        if self.plant == Plant::DeliveredWithoutDevice {
+            for committed in batch.iter().filter(|_| self.goes_wrong()) {
+                let (conversation, seq) = (committed.message.conversation, committed.message.seq);
+                for member in
+                    committed.members.iter().filter(|member| member.user != committed.message.sender)
+                {
+                    let last = self.last().get(&(conversation, member.user.clone())).copied();
+                    let own = Boundaries { delivered: seq, read: last.unwrap_or_default().read };
+                    delivered.push(Change::Moved(Moved {
+                        conversation,
+                        user: member.user.clone(),
+                        members: Arc::clone(&committed.members),
+                        own,
+                        shown: Some(own),
+                        unread: None,
+                        origin: None,
+                    }));
+                }
+            }
+        }
+        self.listener.committed(batch);
+        self.listener.changed(delivered);
+    }
+
+    fn changed(&self, mut batch: Vec<Change>) {
+        for change in &batch {
+            if let Change::Moved(Moved { conversation, user, shown: Some(shown), .. }) = change {
+                self.last().insert((*conversation, user.clone()), *shown);
+            }
+        }
+        if self.plant == Plant::TicksGoBack {
+            for change in &mut batch {
+                if let Change::Moved(moved) = change
+                    && self.goes_wrong()
+                    && let Some(shown) = &mut moved.shown
+                {
+                    *shown = Boundaries { delivered: shown.delivered.minus(3), read: shown.read.minus(3) };
+                    shown.read = shown.read.min(shown.delivered);
+                }
+            }
+        }
+        self.listener.changed(batch);
+    }
+
+    fn whispered(&self, whisper: Whisper) {
+        self.listener.whispered(whisper);
+    }
+}

@@ -1,0 +1,112 @@
+//! Bugs on purpose, planted at the ports around the servers: the auditor has to find each of them.
+
+mod listener;
+mod store;
+
+use std::sync::Arc;
+
+use bluetick_core::ports::{CommitListener, Store};
+
+use crate::audit::Guarantee;
+use crate::world::WorldKind;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Plant {
+    /// The disk says that it has synced and has not.
+    AckBeforeSync,
+    /// A place is given to two messages, as far as the senders are told.
+    SeqReused,
+    /// A message is written over another one where a counter was set back.
+    Overwrite,
+    /// A tick that was told is told smaller later.
+    TicksGoBack,
+    /// Two messages of a conversation are delivered in the wrong order.
+    PushOutOfOrder,
+    /// A message is not delivered to whoever is connected.
+    PushLost,
+    /// A device that comes back is not sent what it is owed in one conversation.
+    MissedPending,
+    /// A hole is said to be closed with a void and is not.
+    LostVoid,
+    /// After a restart the ids of earlier messages are not known any more.
+    DedupeForgottenAtRestart,
+    /// One more is unread than there is.
+    UnreadOffByOne,
+    /// Delivered is told as soon as a message is pushed.
+    DeliveredWithoutDevice,
+    /// A page is given to whoever asks.
+    PageForAnybody,
+}
+
+impl Plant {
+    pub const ALL: [Plant; 12] = [
+        Plant::AckBeforeSync,
+        Plant::SeqReused,
+        Plant::Overwrite,
+        Plant::TicksGoBack,
+        Plant::PushOutOfOrder,
+        Plant::PushLost,
+        Plant::MissedPending,
+        Plant::LostVoid,
+        Plant::DedupeForgottenAtRestart,
+        Plant::UnreadOffByOne,
+        Plant::DeliveredWithoutDevice,
+        Plant::PageForAnybody,
+    ];
+
+    /// Where it can grow.
+    pub fn world(self) -> WorldKind {
+        match self {
+            Plant::Overwrite | Plant::LostVoid => WorldKind::Fleet,
+            _ => WorldKind::Embedded,
+        }
+    }
+
+    /// What it breaks; one bug may show as the breach of several.
+    pub fn breaks(self) -> &'static [Guarantee] {
+        match self {
+            Plant::AckBeforeSync => {
+                &[Guarantee::NoLoss, Guarantee::NoOverwrite, Guarantee::Order, Guarantee::OnceInTheView]
+            }
+            Plant::SeqReused => {
+                &[Guarantee::NoOverwrite, Guarantee::NoDuplicate, Guarantee::Order, Guarantee::Dense]
+            }
+            Plant::Overwrite => {
+                &[Guarantee::NoOverwrite, Guarantee::NoDuplicate, Guarantee::NoLoss, Guarantee::Dense]
+            }
+            Plant::TicksGoBack => &[Guarantee::TicksForward],
+            Plant::PushOutOfOrder => &[Guarantee::Order, Guarantee::OnceInTheView],
+            Plant::PushLost | Plant::MissedPending => &[Guarantee::OnceInTheView],
+            Plant::LostVoid => {
+                &[Guarantee::Dense, Guarantee::NoDuplicate, Guarantee::OnceInTheView, Guarantee::NoOverwrite]
+            }
+            Plant::DedupeForgottenAtRestart => &[Guarantee::NoDuplicate],
+            Plant::UnreadOffByOne => &[Guarantee::UnreadExact],
+            Plant::DeliveredWithoutDevice => &[Guarantee::DeliveredByDevice],
+            Plant::PageForAnybody => &[Guarantee::Private],
+        }
+    }
+}
+
+/// Between the store and the hub.
+pub fn rig_listener(plant: Option<Plant>, listener: Arc<dyn CommitListener>) -> Arc<dyn CommitListener> {
+    match plant {
+        Some(
+            plant @ (Plant::TicksGoBack
+            | Plant::PushOutOfOrder
+            | Plant::PushLost
+            | Plant::DeliveredWithoutDevice),
+        ) => Arc::new(listener::Rigged::new(plant, listener)),
+        _ => listener,
+    }
+}
+
+/// Between the store and the server.
+pub fn rig_store(plant: Option<Plant>, store: Arc<dyn Store>) -> Arc<dyn Store> {
+    match plant {
+        Some(
+            plant @ (Plant::SeqReused | Plant::MissedPending | Plant::UnreadOffByOne | Plant::PageForAnybody),
+        ) => Arc::new(store::Rigged::new(plant, store)),
+        _ => store,
+    }
+}

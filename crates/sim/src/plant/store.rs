@@ -1,0 +1,167 @@
+//! Bugs in what the store answers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bluetick_core::ports::{
+    Accepted, AddMembers, Append, Appended, Health, Mark, Missed, NewConversation, Opened, Position, Prefer,
+    RemoveMember, Statuses, Store, UserUpdate,
+};
+use bluetick_core::{
+    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
+    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Refusal, Seq, StoreError, User, UserId,
+};
+
+use super::Plant;
+
+pub struct Rigged {
+    plant: Plant,
+    store: Arc<dyn Store>,
+    asked: AtomicU64,
+    /// Somebody who may read the conversation.
+    readers: Mutex<BTreeMap<ConversationId, UserId>>,
+}
+
+const SELDOM: u64 = 12;
+
+impl Rigged {
+    pub fn new(plant: Plant, store: Arc<dyn Store>) -> Rigged {
+        Rigged { plant, store, asked: AtomicU64::new(0), readers: Mutex::default() }
+    }
+
+    fn goes_wrong(&self, plant: Plant) -> bool {
+        self.plant == plant && self.asked.fetch_add(1, Ordering::SeqCst) % SELDOM == SELDOM - 1
+    }
+}
+
+#[async_trait]
+impl Store for Rigged {
+    async fn append(&self, append: Append) -> Result<Accepted, StoreError> {
+        let accepted = self.store.append(append).await?;
+        let reused = self.goes_wrong(Plant::SeqReused);
+        Ok(Box::pin(async move {
+            let appended = accepted.await?;
+            let seq =
+                if reused && appended.seq > Seq::FIRST { appended.seq.previous() } else { appended.seq };
+            Ok(Appended { seq, ..appended })
+        }))
+    }
+
+    async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
+        let (id, reader) = (request.conversation, request.reader.clone());
+        let page = self.store.page(request.clone()).await;
+        let mut readers = self.readers.lock().expect("nobody panics while holding it").clone();
+        match page {
+            Err(StoreError::Refused(Refusal::NotAMember)) if self.plant == Plant::PageForAnybody => {
+                let Some(reader) = readers.remove(&id) else { return page };
+                self.store.page(PageRequest { reader, ..request }).await
+            }
+            page => {
+                if page.is_ok() {
+                    self.readers.lock().expect("nobody panics while holding it").insert(id, reader);
+                }
+                page
+            }
+        }
+    }
+
+    async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
+        let mut page = self.store.inbox(request).await?;
+        for entry in &mut page.entries {
+            if self.goes_wrong(Plant::UnreadOffByOne) {
+                entry.unread += 1;
+            }
+        }
+        Ok(page)
+    }
+
+    async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
+        let mut missed = self.store.behind(user, positions).await?;
+        if !missed.behind.is_empty() && self.goes_wrong(Plant::MissedPending) {
+            missed.behind.pop();
+        }
+        Ok(missed)
+    }
+
+    async fn create_user(&self, user: User) -> Result<(), StoreError> {
+        self.store.create_user(user).await
+    }
+
+    async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError> {
+        self.store.update_user(update).await
+    }
+
+    async fn user(&self, id: &UserId) -> Result<Option<User>, StoreError> {
+        self.store.user(id).await
+    }
+
+    async fn people(&self, ids: Vec<UserId>) -> Result<Vec<Person>, StoreError> {
+        self.store.people(ids).await
+    }
+
+    async fn find_people(&self, prefix: &NamePrefix, limit: usize) -> Result<Vec<Person>, StoreError> {
+        self.store.find_people(prefix, limit).await
+    }
+
+    async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
+        self.store.open_conversation(new).await
+    }
+
+    async fn conversation(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+    ) -> Result<ConversationView, StoreError> {
+        self.store.conversation(id, reader).await
+    }
+
+    async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError> {
+        self.store.add_members(add).await
+    }
+
+    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
+        self.store.remove_member(remove).await
+    }
+
+    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
+        self.store.mark(mark).await
+    }
+
+    async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
+        self.store.statuses(id, reader).await
+    }
+
+    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
+        self.store.receipts(id, reader, seq).await
+    }
+
+    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
+        self.store.prefer(prefer).await
+    }
+
+    async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {
+        self.store.inbox_entry(id, reader).await
+    }
+
+    async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
+        self.store.profile(user).await
+    }
+
+    async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError> {
+        self.store.update_profile(update).await
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.store.epoch()
+    }
+
+    fn health(&self) -> Health {
+        self.store.health()
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}

@@ -1,0 +1,284 @@
+//! One seed from its beginning to its end.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use bluetick_core::{ConversationId, UserId};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::audit::{Finding, Guarantee};
+use crate::device::Device;
+use crate::dice::Dice;
+use crate::entropy;
+use crate::faults::{Fault, weather};
+use crate::plant::Plant;
+use crate::town::{Town, person, short};
+use crate::visitor::Visitor;
+use crate::world::{World, WorldKind};
+
+/// All that a run follows from.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub world: WorldKind,
+    pub faults: BTreeSet<Fault>,
+    /// How long things happen and break, in simulated time, before it gets calm.
+    pub busy: Duration,
+    pub plant: Option<Plant>,
+}
+
+impl Plan {
+    /// Seeds of even numbers are of one world, those of odd numbers of the other.
+    pub fn new(seed: u64, world: Option<WorldKind>) -> Plan {
+        let by_seed = if seed.is_multiple_of(2) { WorldKind::Embedded } else { WorldKind::Fleet };
+        let world = world.unwrap_or(by_seed);
+        let busy = Duration::from_secs(Dice::new(seed).of("how long").between(10, 60));
+        Plan { seed, world, faults: Fault::of(world), busy, plant: None }
+    }
+
+    /// With a bug on purpose, in the world where it can grow.
+    pub fn planted(seed: u64, plant: Plant) -> Plan {
+        Plan { plant: Some(plant), ..Plan::new(seed, Some(plant.world())) }
+    }
+}
+
+#[derive(Default, Deserialize, Serialize)]
+pub struct Outcome {
+    pub finding: Option<Finding>,
+    pub trace: Vec<String>,
+    pub simulated: Duration,
+    pub faults: u64,
+    pub sends: u64,
+    pub connections: u64,
+    pub requests: u64,
+}
+
+thread_local! {
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A panic inside a server is a finding of its own; it need not be printed besides.
+fn collect_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let is_simulated = std::thread::current().name() == Some(THREAD);
+            match is_simulated {
+                true => PANICS.with_borrow_mut(|panics| panics.push(panic.to_string())),
+                false => usual(panic),
+            }
+        }));
+    });
+}
+
+const THREAD: &str = "simulated";
+
+/// Runs in a thread of its own, in which all that is unpredictable follows from the seed. It is the same every time for the
+/// first run of a process; what a process makes once and counts up, as the runtime does, makes a difference to later ones.
+pub fn run(plan: &Plan) -> Outcome {
+    collect_panics();
+    let plan = plan.clone();
+    let running = std::thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
+        entropy::seed(plan.seed);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime can be made");
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            let outcome = runtime.block_on(story(&plan));
+            drop(runtime);
+            outcome
+        }));
+        let mut outcome = told.unwrap_or_default();
+        if let Some(panic) = PANICS.take().first() {
+            let what = format!("something panicked: {panic}");
+            outcome.finding = Some(Finding { guarantee: Guarantee::NoLoss, what, conversation: None });
+        }
+        outcome
+    });
+    let running = running.expect("a thread can be started");
+    running.join().expect("what panics in the simulated servers is caught there")
+}
+
+const PEOPLE: usize = 5;
+
+async fn story(plan: &Plan) -> Outcome {
+    let town = Town::new(Dice::new(plan.seed));
+    let world = Arc::new(World::open(plan.world, &town, plan.plant).await);
+    let mut visitors: Vec<Visitor> =
+        (0..PEOPLE).map(|number| Visitor::new(&town, number, PEOPLE, is_forgetful(number))).collect();
+    if settle_in(&town, &mut visitors).await.is_none() {
+        town.auditor().find(Guarantee::NoLoss, None, "a server without trouble answers nobody".to_owned());
+    }
+    let mut devices = JoinSet::new();
+    let mut views = BTreeMap::new();
+    for (number, visitor) in visitors.iter().enumerate() {
+        let count = 1 + number % 2;
+        for device in 0..count {
+            let ids = visitor.conversations().to_vec();
+            let device = Device::new(&town, visitor.user.clone(), device, ids, is_forgetful(number));
+            let (done, watched) = watch::channel(BTreeMap::new());
+            views.insert(device.name().to_owned(), (visitor.user.clone(), watched));
+            devices.spawn(device.live(done));
+        }
+    }
+    let visiting: JoinSet<Visitor> = visitors.into_iter().map(Visitor::live).collect();
+    let breaking = tokio::spawn({
+        let (town, world, faults) = (Arc::clone(&town), Arc::clone(&world), plan.faults.clone());
+        async move { weather(&town, &world, &faults).await }
+    });
+    busy(&town, plan.busy).await;
+    town.trace.note("all", "it gets calm");
+    town.calm_down();
+    let mut visitors = visiting.join_all().await;
+    visitors.sort_by(|one, other| one.user.cmp(&other.user));
+    if breaking.await.is_err() {
+        town.auditor().find(Guarantee::NoLoss, None, "the weather panicked".to_owned());
+    }
+    if !town.is_broken() {
+        town.network.set_weather(5, 0);
+        world.heal().await;
+        close_the_books(&town, &mut visitors, &views).await;
+    }
+    town.end();
+    devices.shutdown().await;
+    let finding = town.auditor().finding().cloned();
+    if let Some(finding) = &finding {
+        town.trace.note("auditor", format_args!("{}: {}", finding.guarantee, finding.what));
+    }
+    Outcome {
+        finding,
+        simulated: town.trace.elapsed(),
+        trace: town.trace.take(),
+        faults: town.counts.faults.load(Ordering::SeqCst),
+        sends: town.counts.sends.load(Ordering::SeqCst),
+        connections: town.counts.connections.load(Ordering::SeqCst),
+        requests: town.counts.requests.load(Ordering::SeqCst),
+    }
+}
+
+/// Some have one device, which forgets where it stood; others have two, which do not.
+fn is_forgetful(person: usize) -> bool {
+    person.is_multiple_of(2) && person > 0
+}
+
+async fn busy(town: &Town, time: Duration) {
+    let end = tokio::time::Instant::now() + time;
+    while tokio::time::Instant::now() < end && !town.is_broken() {
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Conversations of two, a group of four, and one that people are let into later.
+async fn settle_in(town: &Town, visitors: &mut [Visitor]) -> Option<()> {
+    for (one, other) in [(0, 1), (1, 2), (3, 4), (0, 3)] {
+        let id = visitors[one].open(&json!({"kind": "direct", "peer": person(other).as_str()})).await?;
+        let_in(town, visitors, id, &[one, other], None);
+    }
+    let everybody: Vec<_> = (1..4).map(|number| person(number).to_string()).collect();
+    let id = visitors[0].open(&json!({"kind": "group", "title": "some", "members": everybody})).await?;
+    let_in(town, visitors, id, &[0, 1, 2, 3], None);
+    let id = visitors[1].open(&json!({"kind": "group", "title": "growing", "members": ["p2"]})).await?;
+    let_in(town, visitors, id, &[1, 2], Some(1));
+    Some(())
+}
+
+fn let_in(town: &Town, visitors: &mut [Visitor], id: ConversationId, members: &[usize], host: Option<usize>) {
+    let names: Vec<_> = members.iter().map(|member| person(*member).to_string()).collect();
+    town.trace.note("all", format_args!("{} is {}", short(id), names.join(", ")));
+    for member in members {
+        town.auditor().founded(id, &person(*member));
+        visitors[*member].belongs_to(id, host == Some(*member));
+    }
+}
+
+type Views = BTreeMap<String, (UserId, watch::Receiver<BTreeMap<ConversationId, u64>>)>;
+
+/// How long everybody has to come to the same view once nothing breaks any more.
+const SETTLING: Duration = Duration::from_secs(180);
+
+/// The end: every device has everything, and all that was ever said is in its place.
+async fn close_the_books(town: &Arc<Town>, visitors: &mut [Visitor], views: &Views) {
+    visitors.iter_mut().for_each(Visitor::be_quiet);
+    let end = tokio::time::Instant::now() + SETTLING;
+    loop {
+        let Some(heads) = read_everything(town, visitors).await else {
+            if !town.is_broken() {
+                let what = "nothing breaks any more, and history cannot be read".to_owned();
+                town.auditor().find(Guarantee::NoLoss, None, what);
+            }
+            return;
+        };
+        let behind = who_is_behind(town, &heads, views);
+        if town.is_broken() {
+            return;
+        }
+        match behind {
+            None => break,
+            Some((what, id)) if tokio::time::Instant::now() > end => {
+                return town.auditor().find(Guarantee::OnceInTheView, id, what);
+            }
+            Some(_) => sleep(Duration::from_secs(2)).await,
+        }
+    }
+    for visitor in visitors.iter_mut() {
+        let stored: Vec<_> = {
+            let auditor = town.auditor();
+            visitor.conversations().iter().map(|id| auditor.known_head(*id)).collect()
+        };
+        if let Some(answer) = visitor.surely("GET", "/v1/conversations?limit=50", None).await
+            && !visitor.check_inbox(&stored, &answer.body)
+        {
+            let what = format!("{} has a conversation that is not in its inbox", visitor.user);
+            town.auditor().find(Guarantee::NoLoss, None, what);
+        }
+        for id in visitor.conversations().to_vec() {
+            if let Some(answer) = visitor.surely("GET", &format!("/v1/conversations/{id}/status"), None).await
+            {
+                visitor.check_ticks(id, &answer.body);
+            }
+        }
+    }
+}
+
+/// Each conversation through the eyes of each member; the head of each.
+async fn read_everything(town: &Town, visitors: &mut [Visitor]) -> Option<BTreeMap<ConversationId, u64>> {
+    let mut heads = BTreeMap::new();
+    for visitor in visitors {
+        for id in visitor.conversations().to_vec() {
+            let history = visitor.history(id).await?;
+            town.auditor().whole_history(id, &history);
+            heads.insert(id, history.last().map_or(0, |(seq, _)| *seq));
+        }
+    }
+    Some(heads)
+}
+
+/// A device that has not got everything yet, or not got rid of all it had to say.
+fn who_is_behind(
+    town: &Town,
+    heads: &BTreeMap<ConversationId, u64>,
+    views: &Views,
+) -> Option<(String, Option<ConversationId>)> {
+    for (name, (user, view)) in views {
+        let view = view.borrow();
+        if view.is_empty() {
+            return Some((format!("{name} is not connected, or what it sends is not acknowledged"), None));
+        }
+        for (id, head) in heads {
+            let is_concerned = town.auditor().is_founder(*id, user);
+            let has = view.get(id).copied().unwrap_or(0);
+            if is_concerned && has < *head {
+                return Some((format!("{name} has {}:{has} and there is {head}", short(*id)), Some(*id)));
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,154 @@
+//! What everybody in a run shares.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bluetick_auth::{AuthSettings, Tokens};
+use bluetick_core::ports::Random;
+use bluetick_core::{ConversationId, UserId};
+use tokio::io::DuplexStream;
+
+use crate::audit::Auditor;
+use crate::clock::BEGINNING;
+use crate::dice::Dice;
+use crate::network::Network;
+use crate::trace::Trace;
+
+/// Where nodes are reached.
+pub trait Nodes: Send + Sync {
+    fn count(&self) -> usize;
+
+    /// A connection to a node that is up.
+    fn connect(&self, node: usize) -> Option<DuplexStream>;
+}
+
+pub struct Town {
+    pub dice: Dice,
+    pub trace: Trace,
+    pub network: Network,
+    pub tokens: Arc<Tokens>,
+    auditor: Mutex<Auditor>,
+    nodes: Mutex<Option<Arc<dyn Nodes>>>,
+    /// Nobody begins anything new, and nothing breaks any more.
+    calm: AtomicBool,
+    over: AtomicBool,
+    pub counts: Counts,
+}
+
+/// What was done, for the report.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub faults: AtomicU64,
+    pub sends: AtomicU64,
+    pub connections: AtomicU64,
+    pub requests: AtomicU64,
+}
+
+const SECRET: &str = "a secret that everybody in the simulation knows";
+const TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+
+impl Town {
+    pub fn new(dice: Dice) -> Arc<Town> {
+        let settings = AuthSettings {
+            hs256_secret: Some(SECRET.to_owned()),
+            max_token_ttl_seconds: TOKEN_TTL.as_secs(),
+            ..AuthSettings::default()
+        };
+        let tokens = Tokens::open(
+            &settings,
+            std::path::Path::new("/nonexistent"),
+            &SeededRandom::new(dice.of("keys")),
+        );
+        Arc::new(Town {
+            network: Network::new(dice.of("network")),
+            trace: Trace::begin(),
+            tokens: Arc::new(tokens.expect("a given secret needs no file")),
+            auditor: Mutex::new(Auditor::default()),
+            nodes: Mutex::default(),
+            calm: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            counts: Counts::default(),
+            dice,
+        })
+    }
+
+    pub fn open_for(&self, nodes: Arc<dyn Nodes>) {
+        *self.nodes.lock().expect("nobody panics while holding the nodes") = Some(nodes);
+    }
+
+    pub fn auditor(&self) -> MutexGuard<'_, Auditor> {
+        self.auditor.lock().expect("the auditor does not panic")
+    }
+
+    /// Something is wrong: the first finding counts, and ends the run.
+    pub fn is_broken(&self) -> bool {
+        self.auditor().finding().is_some()
+    }
+
+    pub fn calm_down(&self) {
+        self.calm.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::SeqCst)
+    }
+
+    pub fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    pub fn token(&self, user: &UserId) -> String {
+        self.tokens.mint(user, TOKEN_TTL, BEGINNING).expect("a token can be made for anybody").token
+    }
+
+    /// One that was good long ago.
+    pub fn expired_token(&self, user: &UserId) -> String {
+        let long_ago = BEGINNING.plus_millis(-48 * 3600 * 1000);
+        self.tokens
+            .mint(user, Duration::from_secs(1), long_ago)
+            .expect("a token can be made for anybody")
+            .token
+    }
+
+    /// A line to any node, if that one is up, and which one it is.
+    pub fn connect(&self, dice: &mut Dice) -> Option<(usize, DuplexStream)> {
+        let nodes = self.nodes.lock().expect("nobody panics while holding the nodes").clone()?;
+        let node = usize::try_from(dice.below(nodes.count() as u64)).unwrap_or(0);
+        let theirs = nodes.connect(node)?;
+        self.counts.connections.fetch_add(1, Ordering::SeqCst);
+        Some((node, self.network.lay(node, theirs)))
+    }
+}
+
+/// The port of what is unpredictable, by a seed.
+pub struct SeededRandom(Mutex<Dice>);
+
+impl SeededRandom {
+    pub fn new(dice: Dice) -> SeededRandom {
+        SeededRandom(Mutex::new(dice))
+    }
+}
+
+impl Random for SeededRandom {
+    fn fill(&self, bytes: &mut [u8]) {
+        let mut dice = self.0.lock().expect("nobody panics while throwing dice");
+        bytes
+            .chunks_mut(8)
+            .for_each(|chunk| chunk.copy_from_slice(&dice.throw().to_le_bytes()[..chunk.len()]));
+    }
+}
+
+/// A person by number.
+pub fn person(number: usize) -> UserId {
+    format!("p{number}").parse().expect("it is a name")
+}
+
+pub fn short(id: ConversationId) -> String {
+    let spelled = id.to_string();
+    spelled.chars().take(8).collect()
+}

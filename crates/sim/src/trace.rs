@@ -1,0 +1,38 @@
+//! What happened, line by line. The same seed gives the same lines, byte for byte.
+
+use std::fmt::Write;
+use std::sync::{Mutex, MutexGuard};
+
+use tokio::time::Instant;
+
+pub struct Trace {
+    began: Instant,
+    lines: Mutex<Vec<String>>,
+}
+
+impl Trace {
+    /// In a runtime whose clock is simulated.
+    pub fn begin() -> Trace {
+        Trace { began: Instant::now(), lines: Mutex::default() }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Vec<String>> {
+        self.lines.lock().expect("nobody panics while writing a line")
+    }
+
+    pub fn note(&self, who: &str, what: impl std::fmt::Display) {
+        let since = self.began.elapsed();
+        let mut line = String::new();
+        // Writing to a string does not fail.
+        let _ = write!(line, "{:>4}.{:03} {who:<9} {what}", since.as_secs(), since.subsec_millis());
+        self.lines().push(line);
+    }
+
+    pub fn elapsed(&self) -> std::time::Duration {
+        self.began.elapsed()
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.lines())
+    }
+}

@@ -1,0 +1,287 @@
+//! Somebody at a desk: reads pages, inboxes and ticks over HTTP, sends a message there now and then, lets people into
+//! groups, and tries doors that are closed to it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bluetick_core::{ConversationId, UserId};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::audit::{Boundaries, Seen};
+use crate::dice::Dice;
+use crate::http::{self, Answer};
+use crate::town::{Town, person, short};
+
+pub struct Visitor {
+    town: Arc<Town>,
+    pub user: UserId,
+    name: String,
+    dice: Dice,
+    token: String,
+    /// In which it is from their beginning on.
+    conversations: Vec<ConversationId>,
+    /// Those it may let people into.
+    groups: Vec<ConversationId>,
+    people: usize,
+    /// Its user's device relies on what the server owes it, and a message of one's own is owed to nobody.
+    sends_nothing: bool,
+    /// What it asks for is for the books alone, and would fill the trace.
+    is_quiet: bool,
+    number: u64,
+}
+
+const PAGE: usize = 20;
+
+impl Visitor {
+    pub fn new(town: &Arc<Town>, number: usize, people: usize, sends_nothing: bool) -> Visitor {
+        let user = person(number);
+        let name = format!("{user}/desk");
+        let (dice, token) = (town.dice.of(&name), town.token(&user));
+        let town = Arc::clone(town);
+        Visitor {
+            town,
+            user,
+            name,
+            dice,
+            token,
+            conversations: Vec::new(),
+            groups: Vec::new(),
+            people,
+            sends_nothing,
+            is_quiet: false,
+            number: 0,
+        }
+    }
+
+    pub fn belongs_to(&mut self, id: ConversationId, may_invite: bool) {
+        self.conversations.push(id);
+        if may_invite {
+            self.groups.push(id);
+        }
+    }
+
+    pub fn be_quiet(&mut self) {
+        self.is_quiet = true;
+    }
+
+    pub fn conversations(&self) -> &[ConversationId] {
+        &self.conversations
+    }
+
+    fn note(&self, what: impl std::fmt::Display) {
+        self.town.trace.note(&self.name, what);
+    }
+
+    async fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
+        let answer = http::call(&self.town, &mut self.dice, &self.token, method, path, body).await;
+        if !self.is_quiet {
+            self.note(format_args!(
+                "{method} {path}: {}",
+                answer.as_ref().map_or_else(|| "no answer".to_owned(), |answer| answer.status.to_string())
+            ));
+        }
+        answer
+    }
+
+    /// Tries until there is an answer that is not about trouble.
+    pub async fn surely(&mut self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
+        for _ in 0..200 {
+            if self.town.is_broken() {
+                return None;
+            }
+            match self.call(method, path, body).await {
+                Some(answer) if answer.is_done() || (answer.is_refused() && answer.status != 429) => {
+                    return Some(answer);
+                }
+                _ => sleep(Duration::from_millis(500)).await,
+            }
+        }
+        None
+    }
+
+    /// Opens a conversation, and returns its id.
+    pub async fn open(&mut self, body: &Value) -> Option<ConversationId> {
+        let answer = self.surely("POST", "/v1/conversations", Some(body)).await?;
+        answer.body["conversation_id"].as_str()?.parse().ok()
+    }
+
+    pub async fn live(mut self) -> Visitor {
+        while !self.town.is_calm() && !self.town.is_over() && !self.town.is_broken() {
+            sleep(self.dice.millis(100, 1_500)).await;
+            match self.dice.below(14) {
+                0..=2 => self.read_page().await,
+                3..=4 => self.read_inbox().await,
+                5..=6 => self.read_ticks().await,
+                7..=8 if !self.sends_nothing => self.send().await,
+                9 => self.invite().await,
+                10 => self.come_late().await,
+                11 if !self.sends_nothing => self.exaggerate().await,
+                _ => self.intrude().await,
+            }
+        }
+        self
+    }
+
+    async fn read_page(&mut self) {
+        let id = *self.dice.pick(&self.conversations);
+        let stored = self.town.auditor().stored_so_far(id);
+        let before = self.dice.one_in(2).then(|| self.dice.between(1, stored + 3));
+        let cursor = before.map(|before| format!("&before_seq={before}")).unwrap_or_default();
+        let path = format!("/v1/conversations/{id}/messages?limit={PAGE}{cursor}");
+        if let Some(answer) = self.call("GET", &path, None).await
+            && answer.is_done()
+        {
+            self.town.auditor().page(id, before, PAGE, stored, &answer.body);
+        }
+    }
+
+    async fn read_inbox(&mut self) {
+        let stored: Vec<_> = {
+            let auditor = self.town.auditor();
+            self.conversations.iter().map(|id| auditor.stored_so_far(*id)).collect()
+        };
+        if let Some(answer) = self.call("GET", "/v1/conversations?limit=50", None).await
+            && answer.is_done()
+        {
+            self.check_inbox(&stored, &answer.body);
+        }
+    }
+
+    /// Returns whether every conversation was there.
+    pub fn check_inbox(&self, stored: &[u64], body: &Value) -> bool {
+        let entries = body["conversations"].as_array().map_or(&[][..], Vec::as_slice);
+        let mut all = true;
+        for (id, stored) in self.conversations.iter().zip(stored) {
+            let spelled = id.to_string();
+            match entries.iter().find(|entry| entry["conversation_id"] == spelled.as_str()) {
+                Some(entry) => self.town.auditor().inbox_entry(*id, &self.user, *stored, entry),
+                None => all = false,
+            }
+        }
+        all
+    }
+
+    async fn read_ticks(&mut self) {
+        let id = *self.dice.pick(&self.conversations);
+        if let Some(answer) = self.call("GET", &format!("/v1/conversations/{id}/status"), None).await
+            && answer.is_done()
+        {
+            self.check_ticks(id, &answer.body);
+        }
+    }
+
+    pub fn check_ticks(&self, id: ConversationId, body: &Value) {
+        for member in body["members"].as_array().into_iter().flatten() {
+            let Some(user) = member["user_id"].as_str().and_then(|user| user.parse::<UserId>().ok()) else {
+                continue;
+            };
+            let told = Boundaries {
+                delivered: member["last_delivered_seq"].as_u64().unwrap_or(0),
+                read: member["last_read_seq"].as_u64().unwrap_or(0),
+            };
+            self.town.auditor().told(&self.name, id, &user, told);
+        }
+    }
+
+    async fn send(&mut self) {
+        let id = *self.dice.pick(&self.conversations);
+        self.number += 1;
+        self.town.counts.sends.fetch_add(1, Ordering::SeqCst);
+        let (message_id, content) =
+            (format!("{}.desk-{}", self.user, self.number), format!("by post {}", self.number));
+        self.town.auditor().attempted(id, &self.user, &message_id, &content);
+        let body = json!({"message_id": message_id, "content": content});
+        let path = format!("/v1/conversations/{id}/messages");
+        // Once more when there was no answer, and sometimes just so.
+        for _ in 0..=self.dice.below(3) {
+            if let Some(answer) = self.call("POST", &path, Some(&body)).await
+                && answer.is_done()
+                && let Some(seq) = answer.body["seq"].as_u64()
+            {
+                self.note(format_args!("is told that {message_id} is stored at {}:{seq}", short(id)));
+                self.town.auditor().acknowledged(id, &self.user, &message_id, seq);
+            }
+        }
+    }
+
+    /// Says that it has read more than there is.
+    async fn exaggerate(&mut self) {
+        let id = *self.dice.pick(&self.conversations);
+        let seq = self.town.auditor().stored_so_far(id) + self.dice.between(1, 5);
+        self.town.auditor().says(id, &self.user, Boundaries { delivered: seq, read: seq });
+        let body = json!({"seq": seq});
+        self.call("POST", &format!("/v1/conversations/{id}/read"), Some(&body)).await;
+    }
+
+    async fn invite(&mut self) {
+        if self.groups.is_empty() {
+            return;
+        }
+        let id = *self.dice.pick(&self.groups);
+        let guest = person(usize::try_from(self.dice.below(self.people as u64)).unwrap_or(0));
+        self.town.auditor().invited(id, &guest);
+        let body = json!({"members": [guest.as_str()]});
+        self.call("POST", &format!("/v1/conversations/{id}/members"), Some(&body)).await;
+    }
+
+    /// Asks for something of a conversation it is not in.
+    async fn intrude(&mut self) {
+        let closed: Vec<_> = {
+            let auditor = self.town.auditor();
+            let all = auditor.conversations();
+            all.into_iter().filter(|id| !auditor.may_see(*id, &self.user)).collect()
+        };
+        if closed.is_empty() {
+            return;
+        }
+        let id = *self.dice.pick(&closed);
+        let (what, method, path, body) = match self.dice.below(5) {
+            0 => ("read a page of it", "GET", "/messages?limit=5", None),
+            1 => ("read its ticks", "GET", "/status", None),
+            2 => ("see who is in it", "GET", "", None),
+            3 => ("move a tick of it", "POST", "/read", Some(json!({"seq": 1}))),
+            _ => {
+                let body = json!({"message_id": format!("{}-intruder", self.user), "content": "let me in"});
+                ("send to it", "POST", "/messages", Some(body))
+            }
+        };
+        let path = format!("/v1/conversations/{id}{path}");
+        if let Some(answer) = self.call(method, &path, body.as_ref()).await
+            && answer.is_done()
+            // Somebody may have asked for it to be let in meanwhile.
+            && !self.town.auditor().may_see(id, &self.user)
+        {
+            self.town.auditor().intruded(id, &self.user, what);
+        }
+    }
+
+    /// Comes with a token that has expired.
+    async fn come_late(&mut self) {
+        let token = self.town.expired_token(&self.user);
+        let answer = http::call(&self.town, &mut self.dice, &token, "GET", "/v1/conversations", None).await;
+        if let Some(answer) = answer
+            && answer.is_done()
+        {
+            let id = self.conversations[0];
+            self.town.auditor().intruded(id, &self.user, "read its inbox with a token that has expired");
+        }
+    }
+
+    /// Everything in a conversation, oldest first, as it is in the end.
+    pub async fn history(&mut self, id: ConversationId) -> Option<Vec<(u64, Seen)>> {
+        let mut history = Vec::new();
+        let mut after = 0;
+        loop {
+            let path = format!("/v1/conversations/{id}/messages?after_seq={after}&limit=100");
+            let answer = self.surely("GET", &path, None).await?;
+            let page = answer.body["messages"].as_array()?;
+            history.extend(page.iter().filter_map(Seen::read));
+            match answer.body["next_after_seq"].as_u64() {
+                Some(next) if next > after => after = next,
+                _ => return Some(history),
+            }
+        }
+    }
+}

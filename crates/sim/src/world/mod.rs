@@ -1,0 +1,56 @@
+//! The servers of a run, what they stand on, and what breaks.
+
+mod embedded;
+mod fleet;
+mod hints;
+mod neighbours;
+mod node;
+mod rows;
+
+use std::sync::Arc;
+
+pub use embedded::Embedded;
+pub use fleet::Fleet;
+
+use crate::faults::Fault;
+use crate::plant::Plant;
+use crate::town::Town;
+
+/// Which store the servers stand on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum WorldKind {
+    /// One server on the embedded store, on a disk that loses what was not synced.
+    Embedded,
+    /// Several servers on tables and hints that fail, forget and answer late.
+    Fleet,
+}
+
+pub enum World {
+    Embedded(Arc<Embedded>),
+    Fleet(Arc<Fleet>),
+}
+
+impl World {
+    pub async fn open(kind: WorldKind, town: &Arc<Town>, plant: Option<Plant>) -> World {
+        match kind {
+            WorldKind::Embedded => World::Embedded(Embedded::open(town, plant).await),
+            WorldKind::Fleet => World::Fleet(Fleet::open(town, plant).await),
+        }
+    }
+
+    /// One thing breaks, or is mended.
+    pub async fn suffer(&self, fault: Fault) {
+        match self {
+            World::Embedded(world) => world.suffer(fault).await,
+            World::Fleet(world) => world.suffer(fault).await,
+        }
+    }
+
+    /// Everything works again, and every node is up.
+    pub async fn heal(&self) {
+        match self {
+            World::Embedded(world) => world.heal().await,
+            World::Fleet(world) => world.heal().await,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! One server, whatever it stands on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_auth::{AdminKey, AdminSettings, Passwords};
+use bluetick_core::ports::{Fleet, Store};
+use bluetick_server::{
+    ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
+};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::clock::SimClock;
+use crate::dice::Dice;
+use crate::town::{SeededRandom, Town};
+
+/// Dropping it is a crash: everything that runs in it ends where it stands.
+pub struct Node {
+    pub server: Server,
+    /// What takes the steps of its hub and store.
+    pub steps: JoinSet<()>,
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+pub async fn serve(
+    town: &Town,
+    name: &str,
+    hub: Arc<Hub>,
+    metrics: Arc<Metrics>,
+    store: Arc<dyn Store>,
+    fleet: Arc<dyn Fleet>,
+    clock: Arc<SimClock>,
+) -> Node {
+    let random = Arc::new(SeededRandom::new(town.dice.of(&format!("random of {name}"))));
+    let admin = AdminSettings { key: Some("the-key-of-the-simulation".to_owned()) };
+    let admin_key = AdminKey::open(&admin, std::path::Path::new("/nonexistent"), random.as_ref());
+    let mut steps = JoinSet::new();
+    steps.spawn(deliver(Arc::clone(&hub), town.dice.of(&format!("hub of {name}"))));
+    let parts = ServerParts {
+        settings: ServerSettings { drain_seconds: 3, ..ServerSettings::default() },
+        limits: LimitSettings::default(),
+        signup: false,
+        token_ttl: DAY,
+        max_token_ttl: DAY,
+        store,
+        archive: Arc::new(NoArchive),
+        archive_schedule: ArchiveSchedule::default(),
+        fleet,
+        hub,
+        metrics,
+        tokens: Arc::clone(&town.tokens),
+        passwords: Arc::new(Passwords::new(random.clone())),
+        audit: Arc::new(bluetick_server::audit::Trail::off()),
+        admin_key: Arc::new(admin_key.expect("a given key needs no file")),
+        clock,
+        random,
+    };
+    Node { server: Server::start_without_listener(parts), steps }
+}
+
+/// What the hub did not deliver on the spot, it delivers a little later.
+async fn deliver(hub: Arc<Hub>, mut dice: Dice) {
+    loop {
+        sleep(dice.millis(1, 15)).await;
+        while hub.step() && !dice.one_in(4) {}
+    }
+}

@@ -1,0 +1,167 @@
+//! One node's way to the tables: late, without an answer, or with an answer that was lost after the deed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bluetick_store_cloud::rows::memory::MemoryRows;
+use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Scanned, Slice, Table, Written};
+use tokio::time::sleep;
+
+use crate::dice::Dice;
+use crate::plant::Plant;
+
+pub struct Way {
+    rows: Arc<MemoryRows>,
+    dice: Mutex<Dice>,
+    /// One in so many requests; 0: none.
+    pub refuses: AtomicU64,
+    pub loses_answers: AtomicU64,
+    pub acts_late: AtomicU64,
+    pub is_slow: AtomicU64,
+    /// Its node has crashed: nothing that is left of it gets anywhere any more.
+    pub is_dead: AtomicBool,
+    plant: Option<Plant>,
+}
+
+enum Fate {
+    Done,
+    /// Not done, and no answer.
+    Refused,
+    /// Done, and the answer lost.
+    Unanswered,
+    /// No answer, and done later.
+    Late(Duration),
+}
+
+fn no_answer() -> RowsError {
+    RowsError::NoAnswer("as the simulation wants it".to_owned())
+}
+
+impl Way {
+    pub fn new(rows: Arc<MemoryRows>, dice: Dice, plant: Option<Plant>) -> Way {
+        Way {
+            rows,
+            dice: Mutex::new(dice),
+            refuses: AtomicU64::new(0),
+            loses_answers: AtomicU64::new(0),
+            acts_late: AtomicU64::new(0),
+            is_slow: AtomicU64::new(0),
+            is_dead: AtomicBool::new(false),
+            plant,
+        }
+    }
+
+    pub fn heal(&self) {
+        for trouble in [&self.refuses, &self.loses_answers, &self.acts_late, &self.is_slow] {
+            trouble.store(0, Ordering::SeqCst);
+        }
+    }
+
+    fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
+        throw(&mut self.dice.lock().expect("nobody panics while throwing dice"))
+    }
+
+    fn happens(&self, one_in: &AtomicU64) -> bool {
+        let chances = one_in.load(Ordering::SeqCst);
+        chances > 0 && self.throw(|dice| dice.one_in(chances))
+    }
+
+    async fn take_time(&self) {
+        let is_slow = self.happens(&self.is_slow);
+        sleep(self.throw(|dice| if is_slow { dice.millis(200, 3_000) } else { dice.millis(0, 8) })).await;
+        if self.is_dead.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn ask(&self) -> Result<(), RowsError> {
+        self.take_time().await;
+        if self.happens(&self.refuses) { Err(no_answer()) } else { Ok(()) }
+    }
+
+    async fn fate(&self) -> Fate {
+        self.take_time().await;
+        if self.happens(&self.refuses) {
+            Fate::Refused
+        } else if self.happens(&self.acts_late) {
+            Fate::Late(self.throw(|dice| dice.millis(10, 3_000)))
+        } else if self.happens(&self.loses_answers) {
+            Fate::Unanswered
+        } else {
+            Fate::Done
+        }
+    }
+}
+
+#[async_trait]
+impl Rows for Way {
+    async fn get(&self, table: Table, key: &Key) -> Result<Option<Item>, RowsError> {
+        self.ask().await?;
+        self.rows.get(table, key).await
+    }
+
+    async fn get_many(&self, wanted: Vec<(Table, Key)>) -> Result<Vec<Option<Item>>, RowsError> {
+        self.ask().await?;
+        self.rows.get_many(wanted).await
+    }
+
+    async fn put(&self, table: Table, key: &Key, item: &Item, only: Only) -> Result<Written, RowsError> {
+        let is_void = item.find_text("content_type").is_some_and(|kind| **kind == *"void");
+        if self.plant == Some(Plant::LostVoid) && table == Table::Messages && is_void {
+            return Ok(Written::Done);
+        }
+        let only = match self.plant {
+            Some(Plant::Overwrite) if table == Table::Messages => Only::Always,
+            _ => only,
+        };
+        match self.fate().await {
+            Fate::Refused => Err(no_answer()),
+            Fate::Done => self.rows.put(table, key, item, only).await,
+            Fate::Unanswered => {
+                self.rows.put(table, key, item, only).await?;
+                Err(no_answer())
+            }
+            Fate::Late(by) => {
+                let (rows, key, item) = (Arc::clone(&self.rows), key.clone(), item.clone());
+                tokio::spawn(async move {
+                    sleep(by).await;
+                    rows.put(table, &key, &item, only).await
+                });
+                Err(no_answer())
+            }
+        }
+    }
+
+    async fn delete(&self, table: Table, key: &Key, only: Only) -> Result<Written, RowsError> {
+        match self.fate().await {
+            Fate::Done => self.rows.delete(table, key, only).await,
+            Fate::Refused | Fate::Late(_) => Err(no_answer()),
+            Fate::Unanswered => {
+                self.rows.delete(table, key, only).await?;
+                Err(no_answer())
+            }
+        }
+    }
+
+    async fn put_all(&self, rows: Vec<(Table, Key, Item)>) -> Result<(), RowsError> {
+        self.ask().await?;
+        self.rows.put_all(rows).await
+    }
+
+    async fn delete_all(&self, rows: Vec<(Table, Key)>) -> Result<(), RowsError> {
+        self.ask().await?;
+        self.rows.delete_all(rows).await
+    }
+
+    async fn query(&self, query: Query) -> Result<Slice, RowsError> {
+        self.ask().await?;
+        self.rows.query(query).await
+    }
+
+    async fn scan(&self, table: Table, after: Option<&Key>, limit: usize) -> Result<Scanned, RowsError> {
+        self.ask().await?;
+        self.rows.scan(table, after, limit).await
+    }
+}

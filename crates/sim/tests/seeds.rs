@@ -1,0 +1,60 @@
+//! A short run of the simulation, whether it is the same every time, and whether it finds what is wrong.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+use std::path::Path;
+
+use bluetick_sim::plant::Plant;
+use bluetick_sim::process::run_by;
+use bluetick_sim::run::{Outcome, Plan};
+use bluetick_sim::world::WorldKind;
+
+fn run(plan: &Plan) -> Outcome {
+    run_by(Path::new(env!("CARGO_BIN_EXE_bluetick-sim")), plan).unwrap()
+}
+
+fn hold(world: WorldKind, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let outcome = run(&Plan::new(seed, Some(world)));
+        assert!(outcome.sends > 0 && outcome.faults > 0, "seed {seed}: nothing has happened");
+        if let Some(finding) = outcome.finding {
+            let last = outcome.trace.iter().rev().take(40).rev().cloned().collect::<Vec<_>>().join("\n");
+            panic!(
+                "seed {seed} breaks {}: {}\n{last}\nagain: bluetick-sim --world {world:?} --seeds {seed}",
+                finding.guarantee, finding.what
+            );
+        }
+    }
+}
+
+#[test]
+fn one_server_on_a_bad_disk_keeps_every_guarantee() {
+    hold(WorldKind::Embedded, 1..16);
+}
+
+#[test]
+fn a_fleet_on_bad_tables_and_a_forgetful_redis_keeps_every_guarantee() {
+    hold(WorldKind::Fleet, 1..16);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_byte_for_byte_and_another_one_does_not() {
+    for world in [WorldKind::Embedded, WorldKind::Fleet] {
+        let (once, again) = (run(&Plan::new(7, Some(world))), run(&Plan::new(7, Some(world))));
+        assert!(once.trace.len() > 100, "{} lines", once.trace.len());
+        assert_eq!(once.trace.join("\n"), again.trace.join("\n"));
+        assert_ne!(once.trace, run(&Plan::new(8, Some(world))).trace);
+    }
+}
+
+/// No bug may hide for longer than this.
+const SEEDS: u64 = 20;
+
+#[test]
+fn every_planted_bug_is_found_soon_and_as_what_it_is() {
+    for plant in Plant::ALL {
+        let found = (1..=SEEDS).find_map(|seed| run(&Plan::planted(seed, plant)).finding);
+        let found = found.unwrap_or_else(|| panic!("{plant:?} was not found in {SEEDS} seeds"));
+        assert!(plant.breaks().contains(&found.guarantee), "{plant:?}: {found:?}");
+    }
+}

@@ -1,0 +1,178 @@
+//! What a backup consists of.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+/// Under which name it lies beside the parts.
+pub const MANIFEST: &str = "MANIFEST.json";
+const FORMAT: &str = "bluetick backup";
+const VERSION: u32 = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartKind {
+    Log,
+    Rows,
+    /// A secret.
+    Key,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    pub name: String,
+    pub kind: PartKind,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+impl Part {
+    pub fn of(name: String, kind: PartKind, bytes: &[u8]) -> Part {
+        Part { name, kind, bytes: bytes.len() as u64, sha256: sha256(bytes) }
+    }
+
+    /// Why these are not the bytes that were written.
+    pub fn problem_with(&self, bytes: &[u8]) -> Option<String> {
+        if bytes.len() as u64 != self.bytes {
+            return Some(format!("it has {} bytes instead of {}", bytes.len(), self.bytes));
+        }
+        (sha256(bytes) != self.sha256).then(|| "it is not what was written".to_owned())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub format: String,
+    pub version: u32,
+    /// Which bluetick wrote it.
+    pub program: String,
+    /// Milliseconds since the Unix epoch.
+    pub made_at: i64,
+    pub store: String,
+    pub epoch: u64,
+    /// The position of the tables, and the last batch of the log.
+    pub checkpoint: u64,
+    pub through: u64,
+    pub accounts: u64,
+    pub conversations: u64,
+    pub messages: u64,
+    pub archived_messages: u64,
+    /// Where the content of archived messages lies, in words. It is not in the backup.
+    pub archive: String,
+    pub damaged_rows: u64,
+    pub parts: Vec<Part>,
+    /// Of everything above.
+    pub sha256: String,
+}
+
+#[derive(Debug, Error)]
+pub enum ManifestError {
+    #[error("{MANIFEST} is damaged: {0}")]
+    Damaged(String),
+    #[error("{MANIFEST} has version {0}, this program knows {VERSION}; use a newer bluetick")]
+    TooNew(u32),
+}
+
+/// What every version has.
+#[derive(Deserialize)]
+struct Kind {
+    format: String,
+    version: u32,
+}
+
+impl Manifest {
+    pub const FORMAT: &str = FORMAT;
+    pub const VERSION: u32 = VERSION;
+
+    pub fn encode(mut self) -> Vec<u8> {
+        self.sha256 = self.own_sum();
+        self.text().into_bytes()
+    }
+
+    fn text(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a manifest is text and numbers") + "\n"
+    }
+
+    fn own_sum(&self) -> String {
+        sha256(Manifest { sha256: String::new(), ..self.clone() }.text().as_bytes())
+    }
+
+    pub fn read(bytes: &[u8]) -> Result<Manifest, ManifestError> {
+        let damaged = |error: serde_json::Error| ManifestError::Damaged(error.to_string());
+        let Kind { format, version } = serde_json::from_slice(bytes).map_err(damaged)?;
+        if format != FORMAT {
+            return Err(ManifestError::Damaged("it is not of a backup".to_owned()));
+        }
+        if version > VERSION {
+            return Err(ManifestError::TooNew(version));
+        }
+        let manifest: Manifest = serde_json::from_slice(bytes).map_err(damaged)?;
+        match manifest.sha256 == manifest.own_sum() {
+            true => Ok(manifest),
+            false => Err(ManifestError::Damaged("it does not match its checksum".to_owned())),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+
+    pub fn of_kind(&self, kind: PartKind) -> impl Iterator<Item = &Part> {
+        self.parts.iter().filter(move |part| part.kind == kind)
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            program: "0.1.0".to_owned(),
+            made_at: 1_767_225_600_000,
+            store: "0001020304050607".to_owned(),
+            epoch: 1,
+            checkpoint: 7,
+            through: 9,
+            accounts: 1,
+            conversations: 2,
+            messages: 3,
+            archived_messages: 0,
+            archive: String::new(),
+            damaged_rows: 0,
+            parts: vec![Part::of("rows-000001.part".to_owned(), PartKind::Rows, b"abc")],
+            sha256: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_manifest_comes_back_and_the_sums_are_those_of_sha256sum() {
+        let read = Manifest::read(&manifest().encode()).unwrap();
+        assert_eq!(read.parts[0].sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(Manifest { sha256: String::new(), ..read }, manifest());
+    }
+
+    #[test]
+    fn any_changed_byte_of_a_manifest_is_seen() {
+        let bytes = manifest().encode();
+        for at in 0..bytes.len() - 1 {
+            let mut changed = bytes.clone();
+            changed[at] = if changed[at] == b'7' { b'8' } else { b'7' };
+            let same = Manifest::read(&changed)
+                .is_ok_and(|read| Manifest { sha256: String::new(), ..read } != manifest());
+            assert!(!same, "byte {at} of {}", String::from_utf8_lossy(&changed));
+        }
+    }
+
+    #[test]
+    fn a_newer_one_is_refused_as_such() {
+        let newer = Manifest { version: VERSION + 1, ..manifest() }.encode();
+        assert!(matches!(Manifest::read(&newer), Err(ManifestError::TooNew(2))));
+    }
+}

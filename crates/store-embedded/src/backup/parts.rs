@@ -1,0 +1,140 @@
+//! The bytes of a part: rows or batches, compressed together.
+//!
+//! ```text
+//! version u8 | raw length u64 | zstd of: rows: (0, table) or (1, key, row) …    log: batch …     each with its length in front
+//! ```
+
+use crate::codec::{DecodeError, Reader, put_bytes};
+
+const VERSION: u8 = 1;
+const COMPRESSION_LEVEL: i32 = 1;
+/// A part is closed when it has as much.
+const PART_RAW_BYTES: usize = 8 << 20;
+/// A guard against a damaged length.
+const MAX_RAW_BYTES: u64 = 1 << 30;
+const TABLE: u8 = 0;
+const ROW: u8 = 1;
+
+/// Something that becomes a part.
+#[derive(Default)]
+pub struct Pack {
+    raw: Vec<u8>,
+    table: Option<&'static str>,
+}
+
+impl Pack {
+    pub fn row(&mut self, table: &'static str, key: &[u8], row: &[u8]) {
+        if self.table != Some(table) {
+            self.table = Some(table);
+            self.raw.push(TABLE);
+            put_bytes(&mut self.raw, table.as_bytes());
+        }
+        self.raw.push(ROW);
+        put_bytes(&mut self.raw, key);
+        put_bytes(&mut self.raw, row);
+    }
+
+    pub fn batch(&mut self, batch: &[u8]) {
+        put_bytes(&mut self.raw, batch);
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.raw.len() >= PART_RAW_BYTES
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// What was gathered, and an empty one to go on with.
+    pub fn take(&mut self) -> Vec<u8> {
+        let raw = std::mem::take(self).raw;
+        let mut part = vec![VERSION];
+        part.extend_from_slice(&(raw.len() as u64).to_le_bytes());
+        let packed = zstd::bulk::compress(&raw, COMPRESSION_LEVEL);
+        part.extend_from_slice(&packed.expect("a compressor needs memory only"));
+        part
+    }
+}
+
+/// What is in a part, before it is taken apart.
+pub fn unpack(part: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let mut reader = Reader(part);
+    match reader.u8()? {
+        VERSION => {}
+        value => return Err(DecodeError::Unknown { what: "version of a part", value: value.into() }),
+    }
+    let length = reader.u64()?;
+    if length > MAX_RAW_BYTES {
+        return Err(DecodeError::Malformed("a part's length"));
+    }
+    let length = usize::try_from(length).map_err(|_| DecodeError::Malformed("a part's length"))?;
+    let raw = zstd::bulk::decompress(reader.rest(), length);
+    raw.ok().filter(|raw| raw.len() == length).ok_or(DecodeError::Malformed("a compressed part"))
+}
+
+/// Gives each row to `visit`: table, key, row.
+pub fn rows<E: From<DecodeError>>(
+    raw: &[u8],
+    mut visit: impl FnMut(&str, &[u8], &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut reader = Reader(raw);
+    let mut table = None;
+    while !reader.is_empty() {
+        match reader.u8()? {
+            TABLE => table = Some(reader.str()?),
+            ROW => {
+                let table = table.ok_or(DecodeError::Malformed("a row without its table"))?;
+                visit(table, reader.bytes()?, reader.bytes()?)?;
+            }
+            value => return Err(DecodeError::Unknown { what: "kind of row", value: value.into() }.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The batches of a part.
+pub fn batches(raw: &[u8]) -> Result<Vec<Vec<u8>>, DecodeError> {
+    let (mut reader, mut all) = (Reader(raw), Vec::new());
+    while !reader.is_empty() {
+        all.push(reader.bytes()?.to_vec());
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_back_with_their_tables() {
+        let mut pack = Pack::default();
+        let all = [("meta", "a", "1"), ("chunks", "b", "2"), ("chunks", "c", "")];
+        for (table, key, row) in all {
+            pack.row(table, key.as_bytes(), row.as_bytes());
+        }
+        let raw = unpack(&pack.take()).unwrap();
+        assert!(pack.is_empty());
+        let mut back = Vec::new();
+        rows::<DecodeError>(&raw, |table, key, row| {
+            back.push((table.to_owned(), key.to_vec(), row.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+        let expected = all.map(|(table, key, row)| (table.to_owned(), key.into(), row.into()));
+        assert_eq!(back, expected);
+    }
+
+    #[test]
+    fn batches_come_back_and_nonsense_is_an_error() {
+        let mut pack = Pack::default();
+        pack.batch(b"one");
+        pack.batch(b"two");
+        let part = pack.take();
+        assert_eq!(batches(&unpack(&part).unwrap()).unwrap(), [b"one", b"two"]);
+        for end in 0..part.len() {
+            assert!(unpack(&part[..end]).is_err(), "{end}");
+        }
+        assert!(rows::<DecodeError>(&[1, 1, b'x', 0], |_, _, _| Ok(())).is_err());
+    }
+}

@@ -1,0 +1,318 @@
+//! Making a backup.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use bluetick_archive::{Depot, DepotPlace};
+use bluetick_core::ports::{ArchiveError, Backup, BackupReport, Progress, Stage};
+use bluetick_core::{Seq, StoreError};
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::manifest::{MANIFEST, Manifest, Part, PartKind};
+use super::parts::Pack;
+use super::{KEY_FILES, at_place};
+use crate::check::row_problem;
+use crate::codec::Reader;
+use crate::codec::event::{self, Event};
+use crate::log::{self, BatchNumber, LogError, Spares, StoreTag};
+use crate::store::EmbeddedStore;
+use crate::tables::{Snapshot, Tables};
+
+/// Parts that may wait for the place to take them.
+const PARTS_AHEAD: usize = 1;
+/// How often the walk over the rows asks whether it is to stop, and tells how far it is.
+const ROWS_BETWEEN_LOOKS: u64 = 1_000;
+
+struct Source {
+    tables: Arc<Tables>,
+    spares: Arc<Spares>,
+    log_directory: PathBuf,
+    tag: StoreTag,
+    stopping: Arc<AtomicBool>,
+    progress: Arc<dyn Progress>,
+    parts: mpsc::Sender<(PartKind, Bytes)>,
+}
+
+/// What was copied.
+#[derive(Default)]
+struct Copied {
+    checkpoint: BatchNumber,
+    through: BatchNumber,
+    accounts: u64,
+    conversations: u64,
+    messages: u64,
+    archived_messages: u64,
+    damaged_rows: u64,
+}
+
+impl From<LogError> for ArchiveError {
+    fn from(error: LogError) -> ArchiveError {
+        match error {
+            LogError::Damaged { .. } => StoreError::Damaged(error.to_string()).into(),
+            other => StoreError::Failed(other.to_string()).into(),
+        }
+    }
+}
+
+impl EmbeddedStore {
+    pub(crate) async fn make_backup(
+        &self,
+        backup: Backup,
+        progress: Arc<dyn Progress>,
+    ) -> Result<BackupReport, ArchiveError> {
+        let started = Instant::now();
+        let depot = self.depot_for(&backup).await?;
+        let _job = self.archivist.begin()?;
+        // What is in the tables need not be copied from the log. Where they cannot be written, the log has it.
+        if let Err(error) = self.archivist.checkpoint().await {
+            tracing::warn!(%error, "a backup goes without a checkpoint before it, and copies more of the log");
+        }
+        let (sender, mut receiver) = mpsc::channel(PARTS_AHEAD);
+        let source = Source {
+            tables: Arc::clone(&self.tables),
+            spares: Arc::clone(&self.spares),
+            log_directory: self.data_dir.join("log"),
+            tag: self.identity.tag,
+            stopping: self.archivist.stopping(),
+            progress: Arc::clone(&progress),
+            parts: sender,
+        };
+        let copying = tokio::task::spawn_blocking(move || source.copy());
+        let mut parts = Vec::new();
+        let mut put = Ok(());
+        while let Some((kind, bytes)) = receiver.recv().await {
+            let part = Part::of(name_of(kind, &parts), kind, &bytes);
+            put = depot.put(&part.name, &bytes).await.map_err(at_place);
+            if put.is_err() {
+                // Whoever copies finds nobody to give the next part to.
+                receiver.close();
+                break;
+            }
+            parts.push(part);
+        }
+        drop(receiver);
+        let copied = copying.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string()).into()));
+        put?;
+        let copied = copied?;
+        let with_keys = backup.keys.unwrap_or(depot.is_directory());
+        if with_keys {
+            self.put_keys(&depot, &mut parts).await?;
+        }
+        self.read_back(&depot, &parts, &*progress).await?;
+        let archive = self.archivist.vault.as_ref().map_or_else(String::new, |vault| vault.place());
+        let manifest = Manifest {
+            format: Manifest::FORMAT.to_owned(),
+            version: Manifest::VERSION,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            made_at: self.archivist.clock.now().millis(),
+            store: self.identity.tag.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+            epoch: self.identity.epoch.get(),
+            checkpoint: copied.checkpoint.0,
+            through: copied.through.0,
+            accounts: copied.accounts,
+            conversations: copied.conversations,
+            messages: copied.messages,
+            archived_messages: copied.archived_messages,
+            archive,
+            damaged_rows: copied.damaged_rows,
+            parts,
+            sha256: String::new(),
+        };
+        let (bytes, objects) = (manifest.bytes(), manifest.parts.len() as u64 + 1);
+        let encoded = Bytes::from(manifest.encode());
+        depot.put(MANIFEST, &encoded).await.map_err(at_place)?;
+        if depot.get(MANIFEST).await.map_err(at_place)? != encoded {
+            return Err(came_back_otherwise(MANIFEST));
+        }
+        Ok(BackupReport {
+            place: depot.place().to_string(),
+            accounts: copied.accounts,
+            conversations: copied.conversations,
+            messages: copied.messages,
+            archived_messages: copied.archived_messages,
+            objects,
+            bytes: bytes + encoded.len() as u64,
+            with_keys,
+            damaged_rows: copied.damaged_rows,
+            took: started.elapsed(),
+        })
+    }
+
+    /// The place, if there is nothing in it.
+    async fn depot_for(&self, backup: &Backup) -> Result<Depot, ArchiveError> {
+        let place: DepotPlace = backup.to.parse().map_err(ArchiveError::Refused)?;
+        if let DepotPlace::Directory(directory) = &place {
+            if !directory.is_absolute() {
+                return Err(ArchiveError::Refused("a directory is named by its whole path".to_owned()));
+            }
+            if lies_in(directory, &self.data_dir) {
+                let why = "a backup in the data directory itself would be lost with it";
+                return Err(ArchiveError::Refused(why.to_owned()));
+            }
+        }
+        let depot = Depot::open(&place, &self.archivist.settings, true).map_err(at_place)?;
+        match depot.is_empty().await.map_err(at_place)? {
+            true => Ok(depot),
+            false => Err(ArchiveError::Refused(format!(
+                "{place} is not empty; a backup goes to a place of its own, and none is written over"
+            ))),
+        }
+    }
+
+    async fn put_keys(&self, depot: &Depot, parts: &mut Vec<Part>) -> Result<(), ArchiveError> {
+        for name in KEY_FILES {
+            let bytes = match std::fs::read(self.data_dir.join(name)) {
+                Ok(bytes) => Bytes::from(bytes),
+                // It comes from the settings.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(StoreError::Failed(format!("{name}: {error}")).into()),
+            };
+            depot.put(name, &bytes).await.map_err(at_place)?;
+            if let DepotPlace::Directory(directory) = depot.place() {
+                keep_private(&directory.join(name))
+                    .map_err(|error| ArchiveError::Unavailable(format!("{name}: {error}")))?;
+            }
+            parts.push(Part::of(name.to_owned(), PartKind::Key, &bytes));
+        }
+        Ok(())
+    }
+
+    async fn read_back(
+        &self,
+        depot: &Depot,
+        parts: &[Part],
+        progress: &dyn Progress,
+    ) -> Result<(), ArchiveError> {
+        let stopping = self.archivist.stopping();
+        for (done, part) in parts.iter().enumerate() {
+            if stopping.load(Ordering::Relaxed) {
+                return Err(ArchiveError::Stopped);
+            }
+            let bytes = depot.get(&part.name).await.map_err(at_place)?;
+            if part.problem_with(&bytes).is_some() {
+                return Err(came_back_otherwise(&part.name));
+            }
+            progress.advanced(Stage::ReadingBack, done as u64 + 1, parts.len() as u64);
+        }
+        Ok(())
+    }
+}
+
+fn came_back_otherwise(name: &str) -> ArchiveError {
+    ArchiveError::Unavailable(format!("{name} came back otherwise than it was written; this is no backup"))
+}
+
+fn name_of(kind: PartKind, before: &[Part]) -> String {
+    let number = before.iter().filter(|part| part.kind == kind).count() + 1;
+    let kind = if kind == PartKind::Log { "log" } else { "rows" };
+    format!("{kind}-{number:06}.part")
+}
+
+fn keep_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+}
+
+/// Whether a path, which need not exist yet, lies in a directory or is it.
+fn lies_in(path: &Path, directory: &Path) -> bool {
+    let Ok(directory) = directory.canonicalize() else { return false };
+    let known = path.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
+    known.is_some_and(|known| known.starts_with(directory))
+}
+
+impl Source {
+    fn copy(self) -> Result<Copied, ArchiveError> {
+        // Before the position is read: what lies after it stays.
+        let held = self.spares.hold();
+        let engine = self.tables.current()?;
+        let space = engine.space()?;
+        let total = space.file_bytes.saturating_sub(space.free_bytes);
+        let snapshot = engine.snapshot()?;
+        let mut copied = Copied { checkpoint: snapshot.checkpoint()?, ..Copied::default() };
+        self.progress.advanced(Stage::Copying, 0, total);
+        self.copy_log(&snapshot, &mut copied)?;
+        drop(held);
+        copied.archived_messages = engine.cold_count()?.messages;
+        let (mut pack, mut seen, mut done) = (Pack::default(), 0, 0);
+        snapshot.rows(|table, key, row| {
+            if row_problem(table, key, row).is_some() {
+                copied.damaged_rows += 1;
+            }
+            match table {
+                "conversations" => {
+                    copied.conversations += 1;
+                    let id = key.try_into().ok().and_then(bluetick_core::ConversationId::from_bytes);
+                    let stored = id.and_then(|id| crate::codec::rows::read_conversation(row, id).ok());
+                    copied.messages += stored.map_or(0, |stored| stored.conversation.head.get());
+                }
+                "users" => copied.accounts += 1,
+                _ => {}
+            }
+            pack.row(table, key, row);
+            done += (key.len() + row.len()) as u64;
+            seen += 1;
+            if pack.is_full() {
+                self.give(PartKind::Rows, &mut pack)?;
+            }
+            if seen % ROWS_BETWEEN_LOOKS == 0 {
+                self.progress.advanced(Stage::Copying, done.min(total), total);
+                if self.stopping.load(Ordering::Relaxed) {
+                    return Err(ArchiveError::Stopped);
+                }
+            }
+            Ok(())
+        })?;
+        self.give(PartKind::Rows, &mut pack)?;
+        self.progress.advanced(Stage::Copying, total, total);
+        Ok(copied)
+    }
+
+    /// Batches after the position; and what they bring that the rows do not have.
+    fn copy_log(&self, snapshot: &Snapshot<'_>, copied: &mut Copied) -> Result<(), ArchiveError> {
+        let mut pack = Pack::default();
+        let (mut founded, mut joined) = (HashSet::new(), HashSet::new());
+        let end = log::copy(&self.log_directory, self.tag, copied.checkpoint, |frame, bytes| {
+            let mut reader = Reader(frame.payload);
+            let in_batch = |error: crate::codec::DecodeError| {
+                ArchiveError::from(StoreError::Damaged(format!(
+                    "batch {} of the log: {error}",
+                    frame.number.0
+                )))
+            };
+            while let Some(event) = event::next_event(&mut reader).map_err(in_batch)? {
+                match event {
+                    Event::Message { conversation, seq, .. } => {
+                        let stored = snapshot.conversation(conversation)?;
+                        let head = stored.map_or(Seq::ZERO, |stored| stored.conversation.head);
+                        copied.messages += u64::from(seq > head);
+                    }
+                    Event::Founded { conversation, .. } => {
+                        let is_new = snapshot.conversation(conversation.id)?.is_none();
+                        copied.conversations += u64::from(is_new && founded.insert(conversation.id));
+                    }
+                    Event::User(user) => {
+                        let is_new = snapshot.user(&user.id)?.is_none();
+                        copied.accounts += u64::from(is_new && joined.insert(user.id));
+                    }
+                    _ => {}
+                }
+            }
+            pack.batch(bytes);
+            if pack.is_full() { self.give(PartKind::Log, &mut pack) } else { Ok(()) }
+        })?;
+        copied.through = end.through;
+        self.give(PartKind::Log, &mut pack)
+    }
+
+    fn give(&self, kind: PartKind, pack: &mut Pack) -> Result<(), ArchiveError> {
+        if pack.is_empty() {
+            return Ok(());
+        }
+        // Nobody takes it where the one before could not be put; the reason is told there.
+        self.parts.blocking_send((kind, Bytes::from(pack.take()))).map_err(|_| ArchiveError::Stopped)
+    }
+}

@@ -1,0 +1,228 @@
+//! Looking through a store that nobody uses: every frame of the log, every page and row of the tables, and whether they
+//! agree. Nothing is changed and nothing is mended.
+//!
+//! What follows from a conversation (inbox, order, pending) is compared where the tables are all there is to say about it. A
+//! conversation that the log after the tables' position speaks of is written again by the next start, with all its rows, so
+//! of those only what becomes durable together is compared: places, members, heads.
+
+mod finding;
+mod people;
+mod replay;
+mod rooms;
+mod rows;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bluetick_core::ports::{Progress, Stage};
+pub use finding::{Finding, Findings};
+pub use rows::row_problem;
+use thiserror::Error;
+
+use crate::lock::{DataLock, LockError};
+use crate::log::{self, BatchNumber, LogFinding};
+use crate::tables::{Tables, TablesError, pages};
+
+pub struct CheckParts {
+    pub data_dir: PathBuf,
+    pub progress: Arc<dyn Progress>,
+}
+
+/// Why a store could not be looked through.
+#[derive(Debug, Error)]
+pub enum CheckError {
+    #[error("{}: {error}", directory.display())]
+    Lock { directory: PathBuf, error: LockError },
+    #[error("{}: there is no store here", .0.display())]
+    NoStore(PathBuf),
+    #[error("{}: a backup was being restored here, and that was not finished", .0.display())]
+    HalfRestored(PathBuf),
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Tables(TablesError),
+}
+
+/// What was looked at, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct CheckReport {
+    pub segments: u64,
+    pub batches: u64,
+    pub has_torn_end: bool,
+    pub pages: u64,
+    pub rows: u64,
+    pub conversations: u64,
+    pub messages: u64,
+    /// Of these, those whose content lies in the archive.
+    pub archived_messages: u64,
+    pub accounts: u64,
+    /// The first thousand.
+    pub findings: Vec<Finding>,
+    pub finding_count: u64,
+    pub took: Duration,
+}
+
+pub fn check(parts: CheckParts) -> Result<CheckReport, CheckError> {
+    let started = Instant::now();
+    let CheckParts { data_dir, progress } = parts;
+    let (tables, log) = (data_dir.join("tables"), data_dir.join("log"));
+    if data_dir.join(crate::backup::RESTORING).exists() {
+        return Err(CheckError::HalfRestored(data_dir));
+    }
+    if !tables.join("data.mdb").is_file() && !log.is_dir() {
+        return Err(CheckError::NoStore(data_dir));
+    }
+    let lock = DataLock::acquire(&data_dir);
+    let _lock = lock.map_err(|error| CheckError::Lock { directory: data_dir.clone(), error })?;
+    let mut check =
+        Check { data_dir, progress, findings: Findings::default(), report: CheckReport::default() };
+    check.whole(&tables, &log)?;
+    let Check { findings, mut report, .. } = check;
+    (report.findings, report.finding_count) = findings.into_parts();
+    report.took = started.elapsed();
+    Ok(report)
+}
+
+struct Check {
+    data_dir: PathBuf,
+    progress: Arc<dyn Progress>,
+    findings: Findings,
+    report: CheckReport,
+}
+
+impl Check {
+    fn whole(&mut self, tables: &Path, log: &Path) -> Result<(), CheckError> {
+        self.progress.advanced(Stage::Checking, 0, 0);
+        if !self.pages(&tables.join("data.mdb"))? {
+            // The engine cannot be trusted with such a file. The log can still be read.
+            return self.log_alone(log);
+        }
+        let opened = match Tables::open_sound(tables) {
+            Ok(opened) => opened,
+            Err(error) => {
+                let file = self.relative(&tables.join("data.mdb"));
+                self.findings.add(Finding::file(file, 0, error.to_string()));
+                return self.log_alone(log);
+            }
+        };
+        let engine = opened.current().map_err(CheckError::Tables)?;
+        let identity = match engine.identity() {
+            Ok(Some(identity)) => identity,
+            Ok(None) => {
+                let file = self.relative(&tables.join("data.mdb"));
+                self.findings.add(Finding::file(file, 0, "the tables belong to no store"));
+                return self.log_alone(log);
+            }
+            Err(error @ (TablesError::TooNew { .. } | TablesError::TooOld { .. })) => {
+                return Err(CheckError::Tables(error));
+            }
+            Err(error) => {
+                self.findings.add(Finding::row("meta", "identity", error.to_string()));
+                return self.log_alone(log);
+            }
+        };
+        let snapshot = engine.snapshot().map_err(CheckError::Tables)?;
+        let checkpoint = match snapshot.checkpoint() {
+            Ok(checkpoint) => checkpoint,
+            Err(error) => {
+                self.findings.add(Finding::row("meta", "checkpoint", error.to_string()));
+                return self.log_alone(log);
+            }
+        };
+        let mut replay = replay::Replay::new(&snapshot);
+        if engine.log_started().map_err(CheckError::Tables)?
+            && log::look_for_segments(log).is_ok_and(|any| !any)
+        {
+            self.findings.add(Finding::file("log".to_owned(), 0, "the log is gone"));
+        }
+        let data_dir = self.data_dir.clone();
+        let mut wrong = Vec::new();
+        let looked = log::look(
+            log,
+            Some(identity.tag),
+            checkpoint,
+            &mut |found| wrong.push(found),
+            &mut |frame, path, offset| {
+                replay.batch(&frame, &relative(&data_dir, path), offset);
+            },
+        );
+        let count = looked.map_err(|error| CheckError::Io { path: log.to_owned(), error })?;
+        self.tell_log(wrong);
+        (self.report.segments, self.report.batches) = (count.segments, count.batches);
+        self.report.has_torn_end = count.has_torn_end;
+        let unsettled = replay.end(&mut self.findings);
+        let total = snapshot.row_count().map_err(CheckError::Tables)?;
+        let mut look = rooms::Look {
+            snapshot: &snapshot,
+            fingerprinter: identity.fingerprinter,
+            unsettled: &unsettled,
+            findings: &mut self.findings,
+            report: &mut self.report,
+            progress: &*self.progress,
+            total,
+        };
+        look.all_rows().map_err(CheckError::Tables)?;
+        look.all_rooms().map_err(CheckError::Tables)?;
+        let cold = engine.cold_count();
+        look.cold_count(cold).map_err(CheckError::Tables)
+    }
+
+    /// Whether the engine may open the file.
+    fn pages(&mut self, path: &Path) -> Result<bool, CheckError> {
+        let before = self.findings.count();
+        let file = self.relative(path);
+        let findings = &mut self.findings;
+        let looked = pages::look(path, &mut |finding| {
+            findings.add(Finding::file(file.clone(), finding.offset, finding.what));
+            true
+        });
+        match looked {
+            Ok(count) => self.report.pages = count.used,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.findings.add(Finding::file(file, 0, "the tables are gone"));
+            }
+            Err(error) => return Err(CheckError::Io { path: path.to_owned(), error }),
+        }
+        Ok(self.findings.count() == before)
+    }
+
+    /// Where the tables cannot be used: whether the log is what was written, as far as it can be told without them.
+    fn log_alone(&mut self, log: &Path) -> Result<(), CheckError> {
+        let mut wrong = Vec::new();
+        // Which batches the tables have is not known; missing ones at the beginning are no finding then.
+        let looked = log::look(
+            log,
+            None,
+            BatchNumber(u64::MAX - 1),
+            &mut |found| wrong.push(found),
+            &mut |_, _, _| {},
+        );
+        match looked {
+            Ok(count) => (self.report.segments, self.report.batches) = (count.segments, count.batches),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.findings.add(Finding::file("log".to_owned(), 0, "the log is gone"));
+            }
+            Err(error) => return Err(CheckError::Io { path: log.to_owned(), error }),
+        }
+        wrong.retain(|found| found.path != log);
+        self.tell_log(wrong);
+        Ok(())
+    }
+
+    fn tell_log(&mut self, wrong: Vec<LogFinding>) {
+        for LogFinding { path, offset, what } in wrong {
+            let file = self.relative(&path);
+            self.findings.add(Finding::file(file, offset, what));
+        }
+    }
+
+    fn relative(&self, path: &Path) -> String {
+        relative(&self.data_dir, path)
+    }
+}
+
+fn relative(data_dir: &Path, path: &Path) -> String {
+    path.strip_prefix(data_dir).unwrap_or(path).display().to_string()
+}

@@ -1,0 +1,205 @@
+//! Every row by itself, and those that stand for something elsewhere: does that exist?
+
+use bluetick_core::ports::ColdCount;
+use bluetick_core::{ConversationId, Person, UserId};
+
+use super::finding::Finding;
+use super::rooms::Look;
+use super::rows::{first_conversation, key_text, row_problem};
+use crate::codec::archive::SegmentRow;
+use crate::codec::cold::ColdChunk;
+use crate::codec::{chunk, rows};
+use crate::tables::TablesError;
+
+impl Look<'_> {
+    pub fn all_rows(&mut self) -> Result<(), TablesError> {
+        // The last one whose row was looked for, and whether it is there: rows of one conversation lie side by side.
+        let mut last: Option<(ConversationId, bool)> = None;
+        let snapshot = self.snapshot;
+        snapshot.rows(|table, key, row| {
+            if table == "chunks" {
+                // Looked at with their conversation.
+                return self.belongs(table, key, &mut last);
+            }
+            self.looked_at(1);
+            if let Some(error) = row_problem(table, key, row) {
+                let finding = Finding::row(table, key_text(table, key), error.to_string());
+                let id = first_conversation(key).or_else(|_| rows::key_conversation(key));
+                let names_one =
+                    matches!(table, "conversations" | "members" | "inbox" | "pending" | "segments");
+                self.findings.add(match id {
+                    Ok(id) if names_one => finding.of(id),
+                    _ => finding,
+                });
+                return Ok(());
+            }
+            match table {
+                "members" => self.belongs(table, key, &mut last),
+                "inbox" => self.line(table, key, Some(row)),
+                "pending" => self.line(table, key, None),
+                "order" => self.place(key),
+                "users" => self.account(key, row),
+                "names" => self.name(key),
+                "segments" => self.segment(key, row),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// Whether a message or a member is of a conversation that exists.
+    fn belongs(
+        &mut self,
+        table: &'static str,
+        key: &[u8],
+        last: &mut Option<(ConversationId, bool)>,
+    ) -> Result<(), TablesError> {
+        let Ok(id) = first_conversation(key) else {
+            self.findings.add(Finding::row(table, key_text(table, key), "this is no key of this table"));
+            return Ok(());
+        };
+        if last.is_none_or(|(known, _)| known != id) {
+            // One that is damaged is there.
+            let is_there = !matches!(self.snapshot.conversation(id), Ok(None));
+            *last = Some((id, is_there));
+        }
+        if matches!(last, Some((_, false))) {
+            let finding = Finding::row(table, key_text(table, key), "there is no such conversation");
+            self.findings.add(finding.of(id));
+        }
+        Ok(())
+    }
+
+    /// A line of an inbox, or a pending row: its user is a member, and a line has its place in the order.
+    fn line(&mut self, table: &'static str, key: &[u8], line: Option<&[u8]>) -> Result<(), TablesError> {
+        let Ok(id) = rows::key_conversation(key) else { return Ok(()) };
+        if self.unsettled.heads.contains_key(&id) {
+            return Ok(());
+        }
+        let Some(user) = user_of(key) else {
+            self.findings
+                .add(Finding::row(table, key_text(table, key), "this is no key of this table").of(id));
+            return Ok(());
+        };
+        if matches!(self.snapshot.member(id, &user), Ok(None)) {
+            let what = "the user is no member of the conversation";
+            self.findings.add(Finding::row(table, key_text(table, key), what).of(id));
+        }
+        if let Some(line) = line.and_then(|line| rows::read_inbox(line).ok())
+            && !self.snapshot.has_order(&rows::order_key(&user, &line.place(id)))?
+        {
+            let what = "the line has no place in the order";
+            self.findings.add(Finding::row(table, key_text(table, key), what).of(id));
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, key: &[u8]) -> Result<(), TablesError> {
+        let Ok(place) = rows::read_place(key) else { return Ok(()) };
+        if self.unsettled.heads.contains_key(&place.id) {
+            return Ok(());
+        }
+        let line_key = key.len().checked_sub(25).and_then(|end| key.get(..end));
+        let line_key = line_key.map(|user| [user, place.id.as_bytes()].concat()).unwrap_or_default();
+        let line = self.snapshot.line_at(&line_key)?.map(rows::read_inbox);
+        let stands_for = match line {
+            Some(Ok(line)) => line.place(place.id) == place,
+            Some(Err(_)) => true,
+            None => false,
+        };
+        if !stands_for {
+            let what = "no line of the inbox has this place";
+            self.findings.add(Finding::row("order", key_text("order", key), what).of(place.id));
+        }
+        Ok(())
+    }
+
+    fn account(&mut self, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
+        self.report.accounts += 1;
+        let Ok(user) = rows::read_user_row(key, row) else { return Ok(()) };
+        if self.unsettled.users.contains(&user.id) {
+            return Ok(());
+        }
+        for name in rows::name_keys(&Person::from(&user)) {
+            if !self.snapshot.has_name(&name)? {
+                let what = "the account cannot be found by one of its names";
+                self.findings.add(Finding::row("users", user.id.as_str(), what));
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, key: &[u8]) -> Result<(), TablesError> {
+        let Ok((_, user)) = rows::read_name_key(key) else { return Ok(()) };
+        if self.unsettled.users.contains(&user) {
+            return Ok(());
+        }
+        let stands_for = match self.snapshot.user(&user) {
+            Ok(Some(user)) => rows::name_keys(&Person::from(&user)).iter().any(|name| name == key),
+            Ok(None) => false,
+            Err(_) => true,
+        };
+        if !stands_for {
+            self.findings.add(Finding::row("names", key_text("names", key), "no account has this name"));
+        }
+        Ok(())
+    }
+
+    /// A segment that no message refers to would be kept for ever.
+    fn segment(&mut self, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
+        let (Ok(id), Ok(first)) = (first_conversation(key), rows::chunk_first_seq(key)) else {
+            return Ok(());
+        };
+        let Ok(segment) = SegmentRow::read(row) else { return Ok(()) };
+        let count = segment.count();
+        self.report.archived_messages += count.messages;
+        let (mut refers, mut unread) = (false, false);
+        self.snapshot.chunks(id, first, |at, bytes| {
+            if at > segment.last || refers {
+                return Ok(false);
+            }
+            match chunk::Header::read(bytes).and_then(|header| {
+                if header.is_cold() { ColdChunk::read(&header).map(Some) } else { Ok(None) }
+            }) {
+                Ok(Some(cold)) => {
+                    refers |= cold.place.first == first && cold.place.revision == segment.revision
+                }
+                Ok(None) => {}
+                Err(_) => unread = true,
+            }
+            Ok(true)
+        })?;
+        if !refers && !unread {
+            let what = "no message refers to this segment of the archive";
+            self.findings.add(
+                Finding::row("segments", key_text("segments", key), what).of(id).at(first, segment.last),
+            );
+        }
+        Ok(())
+    }
+
+    pub fn cold_count(&mut self, said: Result<ColdCount, TablesError>) -> Result<(), TablesError> {
+        match said {
+            Ok(said) if said.messages == self.report.archived_messages => Ok(()),
+            Ok(said) => {
+                let found = self.report.archived_messages;
+                let what =
+                    format!("it says that {} messages lie in the archive, and {found} do", said.messages);
+                self.findings.add(Finding::row("meta", "cold count", what));
+                Ok(())
+            }
+            Err(error @ TablesError::Damaged { .. }) => {
+                self.findings.add(Finding::row("meta", "cold count", error.to_string()));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The user in a key that begins with one, and with the length of its name.
+fn user_of(key: &[u8]) -> Option<UserId> {
+    let user = rows::key_user(key).ok()?;
+    let (length, name) = user.split_first()?;
+    let fits = usize::from(*length) == name.len();
+    std::str::from_utf8(name).ok().filter(|_| fits)?.parse().ok()
+}

@@ -1,0 +1,111 @@
+//! What the log says after the position of the tables: does it follow from them? What a start would refuse is told.
+
+use std::collections::{HashMap, HashSet};
+
+use bluetick_core::{ConversationId, Seq, UserId};
+
+use super::finding::{Finding, Findings};
+use crate::codec::event::{self, Event};
+use crate::codec::record::Record;
+use crate::codec::{DecodeError, Reader};
+use crate::log::Frame;
+use crate::tables::Snapshot;
+
+pub struct Replay<'a> {
+    snapshot: &'a Snapshot<'a>,
+    /// The newest place of each conversation that was met; `None` where there is no such conversation.
+    heads: HashMap<ConversationId, Option<Seq>>,
+    users: HashSet<UserId>,
+    findings: Vec<Finding>,
+}
+
+/// Whose rows the next start writes again.
+#[derive(Default)]
+pub struct Unsettled {
+    pub heads: HashMap<ConversationId, Option<Seq>>,
+    pub users: HashSet<UserId>,
+}
+
+impl<'a> Replay<'a> {
+    pub fn new(snapshot: &'a Snapshot<'a>) -> Replay<'a> {
+        Replay { snapshot, heads: HashMap::new(), users: HashSet::new(), findings: Vec::new() }
+    }
+
+    pub fn end(self, findings: &mut Findings) -> Unsettled {
+        self.findings.into_iter().for_each(|finding| findings.add(finding));
+        Unsettled { heads: self.heads, users: self.users }
+    }
+
+    pub fn batch(&mut self, frame: &Frame<'_>, file: &str, offset: u64) {
+        let number = frame.number.0;
+        let mut reader = Reader(frame.payload);
+        let mut events = 0;
+        loop {
+            match event::next_event(&mut reader) {
+                Ok(None) => break,
+                Ok(Some(event)) => {
+                    events += 1;
+                    if let Err((conversation, seq, what)) = self.event(event) {
+                        let mut finding = Finding::file(file, offset, format!("batch {number}: {what}"));
+                        finding = conversation.map_or(finding.clone(), |id| finding.of(id));
+                        self.findings.push(seq.map_or(finding.clone(), |seq| finding.at(seq, seq)));
+                    }
+                }
+                Err(error) => {
+                    self.findings.push(Finding::file(file, offset, format!("batch {number}: {error}")));
+                    return;
+                }
+            }
+        }
+        if events != frame.events {
+            let what = format!("batch {number}: it has {events} events instead of {}", frame.events);
+            self.findings.push(Finding::file(file, offset, what));
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>) -> Result<(), (Option<ConversationId>, Option<Seq>, String)> {
+        match event {
+            Event::Message { conversation, seq, record } => {
+                let wrong = |what: String| (Some(conversation), Some(seq), what);
+                let decoded =
+                    Record::decode(record).map_err(|error: DecodeError| wrong(error.to_string()))?;
+                decoded.sender_id().map_err(|error| wrong(error.to_string()))?;
+                match self.head(conversation) {
+                    None => Err(wrong("there is no such conversation".to_owned())),
+                    // The tables have it.
+                    Some(head) if seq <= head => Ok(()),
+                    Some(head) if seq == head.next() => {
+                        self.heads.insert(conversation, Some(seq));
+                        Ok(())
+                    }
+                    Some(head) => Err(wrong(format!("{} comes next in this conversation", head.next()))),
+                }
+            }
+            Event::Founded { conversation, .. } => {
+                let head = self.head(conversation.id).unwrap_or(Seq::ZERO);
+                self.heads.insert(conversation.id, Some(head));
+                Ok(())
+            }
+            Event::Membership { conversation, .. } => self.exists(conversation),
+            Event::Marked { seat, .. } | Event::Preferred { seat, .. } => self.exists(seat.conversation),
+            Event::User(user) => {
+                self.users.insert(user.id);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn exists(&mut self, id: ConversationId) -> Result<(), (Option<ConversationId>, Option<Seq>, String)> {
+        match self.head(id) {
+            Some(_) => Ok(()),
+            None => Err((Some(id), None, "there is no such conversation".to_owned())),
+        }
+    }
+
+    fn head(&mut self, id: ConversationId) -> Option<Seq> {
+        let snapshot = self.snapshot;
+        let read = || snapshot.conversation(id).ok().flatten().map(|stored| stored.conversation.head);
+        *self.heads.entry(id).or_insert_with(read)
+    }
+}

@@ -1,0 +1,125 @@
+//! Copying what the log says after some batch, while it may be written on; and making a log of such a copy.
+//!
+//! Whoever copies holds the segments ([`super::Spares::hold`]) from before it reads the position.
+
+use std::path::Path;
+
+use super::frame::Frame;
+use super::segment::{self, FIRST_FRAME, SegmentHeader};
+use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
+use crate::disk::Disk;
+
+/// How far a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopiedLog {
+    /// The last batch in it; the one it begins after where it holds none.
+    pub through: BatchNumber,
+}
+
+/// Gives every batch after `after` that is durable by now to `visit`, with its bytes as they lie on the disk. One more may
+/// come, which is just being written: a restart would find it too.
+pub fn copy<E: From<LogError>>(
+    directory: &Path,
+    tag: StoreTag,
+    after: BatchNumber,
+    mut visit: impl FnMut(Frame<'_>, &[u8]) -> Result<(), E>,
+) -> Result<CopiedLog, E> {
+    let io_error = |path: &Path, error| LogError::Io { path: path.to_owned(), error };
+    let damaged =
+        |path: &Path, offset: u64, what: String| LogError::Damaged { path: path.to_owned(), offset, what };
+    let mut segments = Vec::new();
+    for (number, path) in segment::list(directory).map_err(|error| io_error(directory, error))? {
+        // One without a header is being begun, and holds nothing yet.
+        if let Some(header) = segment::read_header(&path)?.filter(|header| header.number == number) {
+            segments.push((path, header));
+        }
+    }
+    let mut expected = after.next();
+    for (position, (path, header)) in segments.iter().enumerate() {
+        let next_first = segments.get(position + 1).map(|(_, header)| header.first_batch);
+        if next_first.is_some_and(|first| first <= expected) {
+            continue;
+        }
+        if header.tag != tag {
+            return Err(damaged(path, 0, "the segment belongs to another store".to_owned()).into());
+        }
+        let mut number = header.first_batch;
+        if number > expected {
+            let what = format!("batches {} to {} are missing before it", expected.0, number.0 - 1);
+            return Err(damaged(path, 0, what).into());
+        }
+        let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
+        let mut offset = usize::try_from(FIRST_FRAME).expect("the first frame is near the beginning");
+        while next_first != Some(number) {
+            let frame = bytes.get(offset..).and_then(|rest| Frame::read(rest, tag));
+            let Some(frame) = frame.filter(|frame| frame.number == number) else {
+                if next_first.is_some() {
+                    let what = format!("batch {} cannot be read", number.0);
+                    return Err(damaged(path, offset as u64, what).into());
+                }
+                break;
+            };
+            let end = (offset + frame.length_on_disk()).min(bytes.len());
+            if number >= expected {
+                visit(frame, &bytes[offset..end])?;
+                expected = number.next();
+            }
+            offset = end;
+            number = number.next();
+        }
+    }
+    Ok(CopiedLog { through: BatchNumber(expected.0 - 1) })
+}
+
+/// Makes a log, in a directory that is there and empty, of batches in the form [`copy`] gives them. Durable when it returns.
+pub fn write_segments<E: From<LogError>>(
+    directory: &Path,
+    tag: StoreTag,
+    after: BatchNumber,
+    segment_bytes: u64,
+    batches: impl Iterator<Item = Result<Vec<u8>, E>>,
+) -> Result<CopiedLog, E> {
+    let disk = Disk::default();
+    let io_error = |path: &Path| {
+        let path = path.to_owned();
+        move |error| LogError::Io { path, error }
+    };
+    let mut open: Option<(std::fs::File, std::path::PathBuf, u64, u64)> = None;
+    let (mut number, mut expected) = (SegmentNumber(1), after.next());
+    let start = |number: SegmentNumber, first_batch: BatchNumber, room_for: u64| -> Result<_, LogError> {
+        let path = segment::path_of(directory, number);
+        let length = segment_bytes.max(FIRST_FRAME + room_for);
+        let file = disk.create_zeroed(&path, length).map_err(io_error(&path))?;
+        let header = SegmentHeader { number, tag, first_batch, length };
+        disk.write_at(&file, &header.encode(), 0).map_err(io_error(&path))?;
+        Ok((file, path, FIRST_FRAME, length))
+    };
+    for batch in batches {
+        let batch = batch?;
+        let frame = Frame::read(&batch, tag).filter(|frame| frame.number == expected);
+        if frame.is_none_or(|frame| frame.length_on_disk() != batch.len()) {
+            let what = format!("batch {} of the copy is not what was written", expected.0);
+            return Err(LogError::Damaged { path: directory.to_owned(), offset: 0, what }.into());
+        }
+        let bytes = batch.len() as u64;
+        let full = open.as_ref().is_none_or(|(_, _, offset, length)| offset + bytes > *length);
+        if full {
+            if let Some((file, path, _, _)) = open.take() {
+                disk.sync(&file).map_err(io_error(&path))?;
+                number = SegmentNumber(number.0 + 1);
+            }
+            open = Some(start(number, expected, bytes)?);
+        }
+        let Some((file, path, offset, _)) = &mut open else { unreachable!("a segment was just started") };
+        disk.write_at(file, &batch, *offset).map_err(io_error(path))?;
+        *offset += bytes;
+        expected = expected.next();
+    }
+    let (file, path, ..) = match open {
+        Some(open) => open,
+        None => start(number, expected, 0)?,
+    };
+    disk.sync(&file).map_err(io_error(&path))?;
+    disk.sync_directory(directory).map_err(io_error(directory))?;
+    Ok(CopiedLog { through: BatchNumber(expected.0 - 1) })
+}

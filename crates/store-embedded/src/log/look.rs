@@ -1,0 +1,123 @@
+//! Looking at every frame of every segment, and going on where one is damaged: for whoever wants to know all of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::frame::Frame;
+use super::scan::newer_frame_behind;
+use super::segment::{self, FIRST_FRAME, SegmentHeader};
+use super::{BatchNumber, LogError, StoreTag};
+
+/// Something that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFinding {
+    pub path: PathBuf,
+    pub offset: u64,
+    pub what: String,
+}
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCount {
+    pub segments: u64,
+    pub batches: u64,
+    /// The log ends in a batch that was not finished, of which nobody was told that it is stored.
+    pub has_torn_end: bool,
+}
+
+/// Tells everything that is wrong, and gives the batches after `checkpoint` to `visit` with the file and the offset where
+/// each lies. Nothing is changed. Without a tag, whatever the first segment has is taken for right.
+pub fn look(
+    directory: &Path,
+    tag: Option<StoreTag>,
+    checkpoint: BatchNumber,
+    tell: &mut dyn FnMut(LogFinding),
+    visit: &mut dyn FnMut(Frame<'_>, &Path, u64),
+) -> io::Result<LogCount> {
+    let mut count = LogCount::default();
+    let mut finding =
+        |path: &Path, offset: u64, what: String| tell(LogFinding { path: path.to_owned(), offset, what });
+    let files = segment::list(directory)?;
+    let mut headers: Vec<(&Path, Option<SegmentHeader>)> = Vec::new();
+    for (number, path) in &files {
+        let header = match segment::read_header(path) {
+            Ok(header) => header.filter(|header| header.number == *number),
+            Err(LogError::Io { error, .. }) => return Err(error),
+            Err(error) => {
+                finding(path, 0, error.to_string());
+                continue;
+            }
+        };
+        headers.push((path, header));
+    }
+    let tag = tag.or_else(|| headers.iter().find_map(|(_, header)| header.map(|header| header.tag)));
+    let Some(tag) = tag else {
+        for (path, _) in &headers {
+            finding(path, 0, "the header of the segment is damaged".to_owned());
+        }
+        return Ok(count);
+    };
+    let mut expected = BatchNumber::NONE;
+    let was_written_to = checkpoint > BatchNumber::NONE && headers.iter().all(|(_, header)| header.is_none());
+    for (position, (path, header)) in headers.iter().enumerate() {
+        let bytes = std::fs::read(path)?;
+        count.segments += 1;
+        let Some(header) = header else {
+            let is_last = position + 1 == headers.len();
+            // The crash may have come after it was taken from the spares and before its header was written.
+            if !is_last
+                || was_written_to
+                || newer_frame_behind(&bytes, 0, tag, BatchNumber(expected.0.saturating_sub(1)))
+            {
+                finding(path, 0, "the header of the segment is damaged".to_owned());
+            }
+            continue;
+        };
+        if header.tag != tag {
+            finding(path, 0, "the segment belongs to another store".to_owned());
+            continue;
+        }
+        if (bytes.len() as u64) < header.length {
+            let what =
+                format!("the file has lost its end: it had {} bytes and has {}", header.length, bytes.len());
+            finding(path, bytes.len() as u64, what);
+        }
+        let first = header.first_batch;
+        let needed = expected.max(checkpoint.next());
+        if expected != BatchNumber::NONE && first != expected
+            || expected == BatchNumber::NONE && first > needed
+        {
+            let from = if expected == BatchNumber::NONE { needed } else { expected };
+            finding(path, 0, format!("it begins with batch {}, and {} was to come", first.0, from.0));
+        }
+        expected = first;
+        let next_first =
+            headers[position + 1..].iter().find_map(|(_, header)| header.map(|next| next.first_batch));
+        let mut offset = usize::try_from(FIRST_FRAME).expect("the first frame is near the beginning");
+        while next_first != Some(expected) {
+            let frame = bytes.get(offset..).and_then(|rest| Frame::read(rest, tag));
+            let Some(frame) = frame.filter(|frame| frame.number == expected) else {
+                if next_first.is_some() || newer_frame_behind(&bytes, offset, tag, expected) {
+                    let known = if expected <= checkpoint { "; the tables have what it says" } else { "" };
+                    finding(path, offset as u64, format!("batch {} cannot be read{known}", expected.0));
+                    expected = next_first.unwrap_or(expected);
+                } else {
+                    count.has_torn_end =
+                        bytes.get(offset..).is_some_and(|rest| Frame::begins(rest, tag, expected));
+                }
+                break;
+            };
+            count.batches += 1;
+            if frame.number > checkpoint {
+                visit(frame, path, offset as u64);
+            }
+            offset += frame.length_on_disk();
+            expected = expected.next();
+        }
+    }
+    if expected <= checkpoint {
+        let what = format!("the log ends before batch {}, to which the tables are written", checkpoint.0);
+        finding(directory, 0, what);
+    }
+    Ok(count)
+}

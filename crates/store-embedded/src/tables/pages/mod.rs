@@ -1,0 +1,372 @@
+//! Looking at the pages of the tables' file, without the engine. The engine trusts what it finds: a page that points
+//! beyond the end of the file ends the process instead of the read. Here every page that is reached from the root is looked at
+//! first: its number, its bounds, the order of its keys, how many there are, and that nothing is used twice or both used
+//! and free. What the rows say is none of this file's business; they have checksums of their own.
+
+mod page;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use self::page::{
+    BRANCH, HEADER_BYTES, IN_OVERFLOW, IS_TREE, LEAF, MAGIC, META, META_BYTES, Meta, NO_PAGE, Node, OVERFLOW,
+    TREE_BYTES, Tree, VERSIONS, WHOLE_NUMBER_KEYS, in_order, nodes_of, u16_at, u32_at, u64_at,
+};
+use super::TablesError;
+
+/// A file up to this size is looked at whenever the store opens. A larger one takes too long: `bluetick check` does it.
+const LOOK_AT_START_BYTES: u64 = 256 << 20;
+
+/// Something that is not as the engine writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageFinding {
+    pub offset: u64,
+    pub what: String,
+}
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageCount {
+    pub used: u64,
+    pub free: u64,
+}
+
+/// Before the engine opens the file: the first thing that is wrong with it, if it is small enough to look.
+pub(super) fn look_at_start(directory: &Path) -> Result<(), TablesError> {
+    let path = directory.join("data.mdb");
+    let io = |error| TablesError::Io { path: path.clone(), error };
+    match path.metadata() {
+        Ok(metadata) if metadata.len() > LOOK_AT_START_BYTES => return Ok(()),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io(error)),
+    }
+    let mut first = None;
+    let ended = look(&path, &mut |finding| {
+        first.get_or_insert(finding);
+        false
+    });
+    match (first, ended) {
+        (Some(PageFinding { offset, what }), _) => Err(TablesError::DamagedPage { path, offset, what }),
+        (None, Err(error)) => Err(io(error)),
+        (None, Ok(_)) => Ok(()),
+    }
+}
+
+/// Tells what is wrong with the file, for as long as `tell` answers `true`.
+pub fn look(path: &Path, tell: &mut dyn FnMut(PageFinding) -> bool) -> io::Result<PageCount> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if length == 0 {
+        // The engine makes one of it.
+        return Ok(PageCount::default());
+    }
+    // Pages are met in any order, so that the kernel had better know.
+    let _advice = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::WillNeed);
+    let mut look =
+        Look { file, length, page_bytes: 0, last_page: 0, seen: Vec::new(), used: 0, tell, stopped: false };
+    look.whole()
+}
+
+struct Look<'a> {
+    file: File,
+    length: u64,
+    page_bytes: usize,
+    last_page: u64,
+    /// A bit for each page that something refers to.
+    seen: Vec<u64>,
+    used: u64,
+    tell: &'a mut dyn FnMut(PageFinding) -> bool,
+    stopped: bool,
+}
+
+/// What the leaves of a tree may hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    Rows,
+    Tables,
+    FreePages,
+}
+
+#[derive(Default)]
+struct Counted {
+    branch: u64,
+    leaf: u64,
+    overflow: u64,
+    entries: u64,
+}
+
+/// What a tree was found to hold besides rows.
+#[derive(Default)]
+struct Found {
+    tables: Vec<(String, u64, Tree)>,
+    free: Vec<(u64, Vec<u8>)>,
+}
+
+impl Look<'_> {
+    fn say(&mut self, offset: u64, what: impl Into<String>) {
+        if !self.stopped {
+            self.stopped = !(self.tell)(PageFinding { offset, what: what.into() });
+        }
+    }
+
+    fn whole(&mut self) -> io::Result<PageCount> {
+        let Some(meta) = self.metas()? else { return Ok(PageCount::default()) };
+        self.last_page = meta.last_page;
+        let pages = self.length / self.page_bytes as u64;
+        if meta.last_page >= pages {
+            let what =
+                format!("it has {pages} pages and says that it has {}", meta.last_page.saturating_add(1));
+            self.say(self.length, what);
+            self.last_page = pages - 1;
+        }
+        self.seen = vec![0; usize::try_from(self.last_page / 64 + 1).expect("a file's pages can be counted")];
+        self.mark(0, 2);
+        let mut found = Found::default();
+        self.tree("the list of tables", meta.main, Leaves::Tables, &mut found)?;
+        for (name, offset, tree) in std::mem::take(&mut found.tables) {
+            if tree.flags != 0 {
+                self.say(offset, format!("the table {name} has flags that no table has"));
+                continue;
+            }
+            self.tree(&format!("the table {name}"), tree, Leaves::Rows, &mut found)?;
+        }
+        self.tree("the list of free pages", meta.free, Leaves::FreePages, &mut found)?;
+        let used = self.used;
+        for (offset, pages) in found.free {
+            self.free_pages(offset, &pages);
+        }
+        Ok(PageCount { used, free: self.used - used })
+    }
+
+    /// The newer one of the two roots, if both are sound: the engine takes either by its number alone.
+    fn metas(&mut self) -> io::Result<Option<Meta>> {
+        let Some(first) = self.bytes(0, HEADER_BYTES + META_BYTES)? else {
+            self.say(0, "it is too short to hold tables");
+            return Ok(None);
+        };
+        let page_bytes = Meta::read(&first).page_bytes;
+        if !(512..=65_536).contains(&page_bytes) || !page_bytes.is_power_of_two() {
+            self.say(0, "its first page is damaged: no such size of a page");
+            return Ok(None);
+        }
+        self.page_bytes = page_bytes as usize;
+        let Some(second) = self.bytes(u64::from(page_bytes), HEADER_BYTES + META_BYTES)? else {
+            self.say(self.length, "it is too short to hold tables");
+            return Ok(None);
+        };
+        let mut metas = Vec::new();
+        for (number, bytes) in [(0, &first), (1, &second)] {
+            let offset = number * u64::from(page_bytes);
+            let (magic, version) = (u32_at(bytes, HEADER_BYTES), u32_at(bytes, HEADER_BYTES + 4));
+            let meta = Meta::read(bytes);
+            let sound = u64_at(bytes, 0) == number
+                && u16_at(bytes, 10) == META
+                && magic == MAGIC
+                && VERSIONS.contains(&version)
+                && meta.page_bytes == page_bytes
+                && meta.main.flags == 0
+                && meta.free.flags == WHOLE_NUMBER_KEYS
+                // They are written in turn.
+                && (meta.transaction == 0 || meta.transaction % 2 == number);
+            if !sound {
+                self.say(offset, "one of its two roots is damaged");
+                return Ok(None);
+            }
+            metas.push(meta);
+        }
+        if metas[0].transaction.abs_diff(metas[1].transaction) > 1 {
+            self.say(0, "its two roots are not of two transactions in a row: one of them is damaged");
+            return Ok(None);
+        }
+        Ok(metas.into_iter().max_by_key(|meta| meta.transaction))
+    }
+
+    fn bytes(&self, offset: u64, count: usize) -> io::Result<Option<Vec<u8>>> {
+        if offset.saturating_add(count as u64) > self.length {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; count];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(Some(bytes))
+    }
+
+    fn offset_of(&self, page: u64) -> u64 {
+        page.saturating_mul(self.page_bytes as u64)
+    }
+
+    /// Whether these pages are there and nothing else has them.
+    fn mark(&mut self, first: u64, count: u64) -> bool {
+        if count == 0 || first > self.last_page || count > self.last_page - first + 1 {
+            return false;
+        }
+        for page in first..first + count {
+            let (word, bit) = (usize::try_from(page / 64).unwrap_or(usize::MAX), 1 << (page % 64));
+            let Some(word) = self.seen.get_mut(word) else { return false };
+            if *word & bit != 0 {
+                return false;
+            }
+            *word |= bit;
+            self.used += 1;
+        }
+        true
+    }
+
+    fn tree(&mut self, name: &str, tree: Tree, leaves: Leaves, found: &mut Found) -> io::Result<()> {
+        let mut counted = Counted::default();
+        if tree.root != NO_PAGE {
+            // Pages yet to be looked at, with who refers to them, how deep they are and which keys they may hold.
+            type Bound = Option<Vec<u8>>;
+            let mut waiting: Vec<(u64, u64, u16, Bound, Bound)> = vec![(tree.root, 0, 1, None, None)];
+            while let Some((page, referrer, depth, from, to)) = waiting.pop() {
+                if self.stopped {
+                    return Ok(());
+                }
+                if !self.mark(page, 1) || page < 2 {
+                    let what = format!("{name}: page {page} is used twice, or is not there");
+                    self.say(self.offset_of(referrer), what);
+                    continue;
+                }
+                let offset = self.offset_of(page);
+                let Some(bytes) = self.bytes(offset, self.page_bytes)? else { continue };
+                let is_leaf = depth == tree.depth;
+                let expected = if is_leaf { LEAF } else { BRANCH };
+                if u64_at(&bytes, 0) != page || u16_at(&bytes, 10) != expected {
+                    self.say(offset, format!("{name}: page {page} is damaged: it is another page"));
+                    continue;
+                }
+                let Some(nodes) = nodes_of(&bytes) else {
+                    self.say(offset, format!("{name}: page {page} is damaged: its bounds are wrong"));
+                    continue;
+                };
+                let whole_numbers = leaves == Leaves::FreePages;
+                if !in_order(&nodes, from.as_deref(), to.as_deref(), is_leaf, whole_numbers) {
+                    self.say(offset, format!("{name}: page {page} is damaged: its keys are out of order"));
+                    continue;
+                }
+                if is_leaf {
+                    counted.leaf += 1;
+                    counted.entries += nodes.len() as u64;
+                    self.leaf(name, page, &nodes, leaves, &mut counted, found)?;
+                } else {
+                    counted.branch += 1;
+                    for (at, node) in nodes.iter().enumerate() {
+                        let from = if at == 0 { from.clone() } else { Some(node.key.to_vec()) };
+                        let to = nodes.get(at + 1).map(|next| next.key.to_vec()).or_else(|| to.clone());
+                        waiting.push((node.child(), page, depth + 1, from, to));
+                    }
+                }
+            }
+        }
+        let said = (tree.branch_pages, tree.leaf_pages, tree.overflow_pages, tree.entries);
+        if said != (counted.branch, counted.leaf, counted.overflow, counted.entries) {
+            let Counted { leaf, entries, .. } = counted;
+            let what = format!(
+                "{name}: its record says {} entries on {} pages, and {entries} on {leaf} were found",
+                tree.entries, tree.leaf_pages
+            );
+            self.say(self.offset_of(tree.root.min(self.last_page)), what);
+        }
+        Ok(())
+    }
+
+    fn leaf(
+        &mut self,
+        name: &str,
+        page: u64,
+        nodes: &[Node<'_>],
+        leaves: Leaves,
+        counted: &mut Counted,
+        found: &mut Found,
+    ) -> io::Result<()> {
+        let offset = self.offset_of(page);
+        for node in nodes {
+            let expected = if leaves == Leaves::Tables { IS_TREE } else { 0 };
+            let data = match node.flags {
+                IN_OVERFLOW if leaves != Leaves::Tables => {
+                    let first = u64_at(node.data, 0);
+                    match self.overflow(first, node.data_bytes, leaves == Leaves::FreePages)? {
+                        Some((pages, data)) => {
+                            counted.overflow += pages;
+                            data
+                        }
+                        None => {
+                            let what = format!(
+                                "{name}: a row on page {page} continues on pages that are not its own"
+                            );
+                            self.say(offset, what);
+                            continue;
+                        }
+                    }
+                }
+                flags if flags == expected => node.data.to_vec(),
+                _ => {
+                    self.say(offset, format!("{name}: page {page} is damaged: there is no such kind of row"));
+                    continue;
+                }
+            };
+            match leaves {
+                Leaves::Rows => {}
+                Leaves::Tables if data.len() == TREE_BYTES => {
+                    let name = String::from_utf8_lossy(node.key).trim_end_matches('\0').to_owned();
+                    found.tables.push((name, offset, Tree::read(&data)));
+                }
+                Leaves::Tables => {
+                    self.say(offset, format!("{name}: a record on page {page} has a wrong length"))
+                }
+                Leaves::FreePages => found.free.push((offset, data)),
+            }
+        }
+        Ok(())
+    }
+
+    /// How many pages a large row takes, and what is on them where that is wanted.
+    fn overflow(
+        &mut self,
+        first: u64,
+        data_bytes: usize,
+        wanted: bool,
+    ) -> io::Result<Option<(u64, Vec<u8>)>> {
+        let offset = self.offset_of(first);
+        if first < 2 || first > self.last_page {
+            return Ok(None);
+        }
+        let Some(header) = self.bytes(offset, HEADER_BYTES)? else { return Ok(None) };
+        let pages = u64::from(u32_at(&header, 12));
+        let needed = (HEADER_BYTES + data_bytes).div_ceil(self.page_bytes) as u64;
+        if u64_at(&header, 0) != first
+            || u16_at(&header, 10) != OVERFLOW
+            || pages < needed
+            || !self.mark(first, pages)
+        {
+            return Ok(None);
+        }
+        let data = match wanted {
+            true => self.bytes(offset + HEADER_BYTES as u64, data_bytes)?,
+            false => Some(Vec::new()),
+        };
+        Ok(data.map(|data| (pages, data)))
+    }
+
+    /// A page that is free and used would be written over.
+    fn free_pages(&mut self, offset: u64, listed: &[u8]) {
+        let count = u64_at(listed, 0);
+        let pages = listed.get(8..).unwrap_or_default().chunks_exact(8).map(|page| u64_at(page, 0));
+        if count > pages.len() as u64 {
+            return self.say(offset, "the list of free pages is shorter than it says");
+        }
+        for page in pages.take(usize::try_from(count).unwrap_or(usize::MAX)) {
+            // A page at the end may be free and not in the file.
+            if page > self.last_page {
+                self.say(offset, format!("page {page} is said to be free, and is not there"));
+            } else if !self.mark(page, 1) {
+                self.say(offset, format!("page {page} is said to be free, and is used"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

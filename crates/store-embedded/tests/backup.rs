@@ -1,0 +1,216 @@
+//! A backup is made while people write, restored elsewhere, and says what the store said at one moment.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod town;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bluetick_archive::{ArchiveSettings, Depot, DepotPlace};
+use bluetick_core::ports::{Archive, ArchiveError, Backup, BackupReport, NoProgress, Store};
+use bluetick_core::time::SystemClock;
+use bluetick_store_embedded::backup::{RestoreError, RestoreParts, Restored, restore};
+use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
+use tempfile::TempDir;
+use town::common::{direct, send, small, texts};
+use town::{fill, findings, open, words};
+
+async fn back_up(store: &EmbeddedStore, to: &Path) -> Result<BackupReport, ArchiveError> {
+    let backup = Backup { to: to.display().to_string(), keys: None };
+    Archive::backup(store, backup, Arc::new(NoProgress)).await
+}
+
+async fn bring_back(from: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
+    let place = DepotPlace::Directory(from.to_owned());
+    let depot = Depot::open(&place, &ArchiveSettings::default(), false).unwrap();
+    let data_dir = data_dir.to_owned();
+    let (clock, progress) = (Arc::new(SystemClock), Arc::new(NoProgress));
+    restore(RestoreParts { depot, data_dir, segment_bytes: 4 << 20, clock, progress }).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_restored_says_what_was_said_and_goes_on_in_another_epoch() {
+    let place = TempDir::new().unwrap();
+    let (live, to, back) =
+        (place.path().join("live"), place.path().join("backup"), place.path().join("back"));
+    std::fs::create_dir(&live).unwrap();
+    std::fs::write(live.join("token.key"), "a secret").unwrap();
+    let store = open(&live).unwrap();
+    let all = fill(&store).await;
+    let said = words(&store, &all).await.unwrap();
+    let report = back_up(&store, &to).await.unwrap();
+    let messages = said.values().map(|said| said.len() as u64).sum::<u64>();
+    assert_eq!((report.messages, report.conversations, report.accounts), (messages, all.len() as u64, 6));
+    assert!(report.archived_messages > 0 && report.with_keys && report.damaged_rows == 0, "{report:?}");
+    send(&store, all[0].0, "alice", "after the backup").await.unwrap();
+    let epoch = store.epoch();
+    store.close().await;
+    drop(store);
+
+    let restored = bring_back(&to, &back).await.unwrap();
+    assert_eq!(restored.manifest.messages, messages);
+    assert_eq!(std::fs::read_to_string(back.join("token.key")).unwrap(), "a secret");
+    assert_eq!(findings(&back), [""; 0]);
+    // The content of archived messages stays where it was.
+    std::fs::rename(live.join("archive"), back.join("archive")).unwrap();
+    let store = open(&back).unwrap();
+    assert!(store.epoch().get() > epoch.get());
+    assert_eq!(store.epoch(), restored.epoch);
+    assert_eq!(words(&store, &all).await.unwrap(), said);
+    let next = said[&all[0].0.to_string()].len() as u64 + 1;
+    assert_eq!(send(&store, all[0].0, "alice", "on another way").await.unwrap().get(), next);
+    assert_eq!(store.find_people(&bluetick_core::NamePrefix::new("ali").unwrap(), 9).await.unwrap().len(), 1);
+    store.close().await;
+}
+
+/// Ids in the backup are recognised, also those that are in its log only.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_torn_while_many_write() {
+    let place = TempDir::new().unwrap();
+    let store = Arc::new(EmbeddedStore::open(StoreParts::new(small(&place.path().join("live")))).unwrap());
+    let mut ids = Vec::new();
+    for number in 0..8 {
+        ids.push((direct(&*store, &format!("s{number}"), "hub").await, format!("s{number}")));
+    }
+    let (over, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let writers: Vec<_> = ids
+        .iter()
+        .cloned()
+        .map(|(id, name)| {
+            let (store, over, acknowledged) =
+                (Arc::clone(&store), Arc::clone(&over), Arc::clone(&acknowledged));
+            tokio::spawn(async move {
+                let mut number = 0;
+                while !over.load(Ordering::SeqCst) {
+                    send(&*store, id, &name, &format!("{name} {number}")).await.unwrap();
+                    number += 1;
+                    acknowledged.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    let mut rounds = Vec::new();
+    for round in 0..6 {
+        while acknowledged.load(Ordering::SeqCst) < (round + 1) * 300 {
+            tokio::task::yield_now().await;
+        }
+        let mut before = Vec::new();
+        for (id, _) in &ids {
+            before.push(texts(&*store, *id, "hub").await);
+        }
+        let to = place.path().join(format!("backup-{round}"));
+        back_up(&store, &to).await.unwrap();
+        rounds.push((to, before));
+    }
+    over.store(true, Ordering::SeqCst);
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    for (to, before) in rounds {
+        let back = to.with_extension("back");
+        let restored = bring_back(&to, &back).await.unwrap();
+        let again = EmbeddedStore::open(StoreParts::new(small(&back))).unwrap();
+        let mut messages = 0;
+        for ((id, name), before) in ids.iter().zip(before) {
+            let now = texts(&again, *id, "hub").await;
+            assert!(now.len() >= before.len() && now[..before.len()] == before[..], "{name} lost something");
+            let expected: Vec<String> = (0..now.len()).map(|number| format!("{name} {number}")).collect();
+            assert_eq!(now, expected);
+            // The last one is known, though it may be in the log only.
+            let last = now.len() as u64;
+            assert_eq!(send(&again, *id, name, &format!("{name} {}", last - 1)).await.unwrap().get(), last);
+            messages += last;
+        }
+        assert_eq!(restored.manifest.messages, messages);
+        again.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_is_not_empty_or_not_apart_is_refused() {
+    let place = TempDir::new().unwrap();
+    let live = place.path().join("live");
+    let store = open(&live).unwrap();
+    send(&store, direct(&store, "alice", "bob").await, "alice", "hello").await.unwrap();
+    let taken = place.path().join("taken");
+    std::fs::create_dir(&taken).unwrap();
+    std::fs::write(taken.join("mine"), "1").unwrap();
+    for wrong in [taken.clone(), live.join("backup"), "relative".into(), "ftp://x/y".into()] {
+        let refused = back_up(&store, &wrong).await;
+        assert!(matches!(refused, Err(ArchiveError::Refused(_))), "{}: {refused:?}", wrong.display());
+    }
+    assert_eq!(std::fs::read_dir(&taken).unwrap().count(), 1);
+    let to = place.path().join("to");
+    back_up(&store, &to).await.unwrap();
+    assert!(matches!(back_up(&store, &to).await, Err(ArchiveError::Refused(_))), "none is written over");
+    let refused = bring_back(&to, &taken).await;
+    assert!(matches!(refused, Err(RestoreError::NotEmpty(_))), "{refused:?}");
+    let refused = bring_back(&taken, &place.path().join("new")).await;
+    assert!(matches!(refused, Err(RestoreError::NoBackup(_))), "{refused:?}");
+    assert!(!place.path().join("new").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_backup_is_refused_with_the_name_of_the_part() {
+    let place = TempDir::new().unwrap();
+    let store = open(&place.path().join("live")).unwrap();
+    fill(&store).await;
+    let to = place.path().join("to");
+    back_up(&store, &to).await.unwrap();
+    let mut tried = 0;
+    for entry in std::fs::read_dir(&to).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        let whole = std::fs::read(entry.path()).unwrap();
+        let mut flipped = whole.clone();
+        flipped[whole.len() / 2] ^= 4;
+        for damaged in [flipped, whole[..whole.len() / 2].to_vec()] {
+            std::fs::write(entry.path(), damaged).unwrap();
+            let back = place.path().join(format!("back-{tried}"));
+            let refused = bring_back(&to, &back).await.unwrap_err();
+            assert!(refused.to_string().contains(&name), "{name}: {refused}");
+            // What was begun cannot be mistaken for a store.
+            if back.exists() {
+                assert!(matches!(open(&back), Err(OpenError::HalfRestored(_))));
+                assert!(matches!(bring_back(&to, &back).await, Err(RestoreError::Interrupted(_))));
+            }
+            tried += 1;
+        }
+        std::fs::remove_file(entry.path()).unwrap();
+        let refused = bring_back(&to, &place.path().join(format!("gone-{tried}"))).await.unwrap_err();
+        assert!(refused.to_string().contains(&name), "{name}: {refused}");
+        std::fs::write(entry.path(), whole).unwrap();
+    }
+    assert!(tried >= 4, "{tried}");
+    bring_back(&to, &place.path().join("back")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_row_is_copied_as_it_is_and_counted() {
+    let place = TempDir::new().unwrap();
+    let live = place.path().join("live");
+    let store = open(&live).unwrap();
+    let all = fill(&store).await;
+    store.close().await;
+    drop(store);
+    {
+        let tables = bluetick_store_embedded::tables::Tables::open(&live.join("tables")).unwrap();
+        let engine = tables.writing().unwrap();
+        let mut update = engine.update().unwrap();
+        let key = bluetick_store_embedded::tables::ChunkKey {
+            conversation: all[0].0,
+            first: bluetick_core::Seq::FIRST,
+        };
+        let mut chunk = update.chunk(key).unwrap().unwrap().to_vec();
+        *chunk.last_mut().unwrap() ^= 1;
+        update.put_chunk(all[0].0, key.first, &chunk).unwrap();
+        update.commit().unwrap();
+    }
+    let store = open(&live).unwrap();
+    let to = place.path().join("to");
+    assert_eq!(back_up(&store, &to).await.unwrap().damaged_rows, 1);
+    let back = place.path().join("back");
+    assert_eq!(bring_back(&to, &back).await.unwrap().manifest.damaged_rows, 1);
+    assert!(findings(&back)[0].contains("checksum"));
+}

@@ -1,0 +1,225 @@
+//! A store that is looked through: a sound one is sound, and whatever is planted is found and named.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod town;
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bluetick_core::ports::{NoProgress, Store};
+use bluetick_core::{ConversationId, Member, Role, Seq, Standing, User};
+use bluetick_store_embedded::check::{CheckError, CheckParts, check};
+use bluetick_store_embedded::codec::chunk::{Entry, Fingerprint, Packer};
+use bluetick_store_embedded::codec::record::encode_append;
+use bluetick_store_embedded::tables::{ChunkKey, Tables, TablesError, Update};
+use tempfile::TempDir;
+use town::common::{NOW, copy_of, message, send, user};
+use town::{closed, findings, look, open};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_was_closed_is_sound() {
+    let directory = TempDir::new().unwrap();
+    let (_, words) = closed(directory.path()).await;
+    let report = look(directory.path());
+    assert_eq!(report.findings, []);
+    let messages = words.values().map(|said| said.len() as u64).sum::<u64>();
+    assert_eq!((report.conversations, report.messages, report.accounts), (words.len() as u64, messages, 6));
+    assert!(report.archived_messages > 0 && report.segments > 0 && report.rows > 50, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_is_one_that_was_killed_at_any_moment() {
+    let directory = TempDir::new().unwrap();
+    let store = Arc::new(open(directory.path()).unwrap());
+    let all = town::fill(&store).await;
+    for round in 0..20 {
+        let writer = {
+            let (store, id) = (Arc::clone(&store), all[round % all.len()].0);
+            let reader = all[round % all.len()].1;
+            tokio::spawn(async move {
+                for number in 0..40 {
+                    send(&*store, id, reader, &format!("round {round} {number}")).await.unwrap();
+                }
+            })
+        };
+        let image = copy_of(directory.path());
+        assert_eq!(findings(image.path()), [""; 0], "round {round}");
+        writer.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_used_is_not_looked_at_and_one_that_is_not_there_neither() {
+    let directory = TempDir::new().unwrap();
+    let parts = || CheckParts { data_dir: directory.path().to_owned(), progress: Arc::new(NoProgress) };
+    assert!(matches!(check(parts()), Err(CheckError::NoStore(_))));
+    let store = open(directory.path()).unwrap();
+    assert!(matches!(check(parts()), Err(CheckError::Lock { .. })));
+    drop(store);
+    assert!(check(parts()).is_ok());
+}
+
+type Plant = fn(&mut Update<'_>, &[(ConversationId, &str)]) -> Result<(), TablesError>;
+
+fn packed(conversation: ConversationId, texts: &[&str], prints: Option<u32>) -> Vec<u8> {
+    let records: Vec<Vec<u8>> = texts
+        .iter()
+        .map(|text| {
+            let mut record = Vec::new();
+            encode_append(&mut record, &message(conversation, "alice", text));
+            record
+        })
+        .collect();
+    let fingerprint = Fingerprint(prints.unwrap_or(1));
+    let entries: Vec<Entry<'_>> = records.iter().map(|record| Entry { record, fingerprint }).collect();
+    let mut chunk = Vec::new();
+    Packer::default().pack(&entries, NOW, 0, &mut chunk);
+    chunk
+}
+
+fn stood(update: &mut Update<'_>, id: ConversationId, standing: Standing) -> Result<(), TablesError> {
+    let member = Member { user: user("bob"), role: Role::Member, joined_seq: Seq::new(1) };
+    update.put_member(id, &member, &standing)
+}
+
+/// Each with the words by which it is found.
+const PLANTS: [(&str, Plant); 11] = [
+    ("the messages before it are not there", |update, all| {
+        update.put_chunk(all[0].0, Seq::new(90), &packed(all[0].0, &["later"], None))
+    }),
+    ("there are messages beyond the head", |update, all| {
+        update.put_chunk(all[0].0, Seq::new(72), &packed(all[0].0, &["one more"], None))
+    }),
+    ("it lies over the one before it", |update, all| {
+        update.put_chunk(all[0].0, Seq::new(71), &packed(all[0].0, &["another", "and another"], None))
+    }),
+    ("its id is not the one that the header has", |update, all| {
+        update.put_chunk(all[0].0, Seq::new(72), &packed(all[0].0, &["one more"], Some(77)))
+    }),
+    ("it stands beyond the head", |update, all| {
+        stood(update, all[0].0, Standing { delivered: Seq::new(1000), ..Standing::default() })
+    }),
+    ("it has read what was not delivered to it", |update, all| {
+        stood(update, all[0].0, Standing { read: Seq::new(3), ..Standing::default() })
+    }),
+    ("what is pending is not what the member has yet to get", |update, all| {
+        stood(
+            update,
+            all[0].0,
+            Standing { delivered: Seq::new(9), acknowledged: Seq::new(9), ..Standing::default() },
+        )
+    }),
+    ("there is no such conversation", |update, _| {
+        let stray = ConversationId::group([9; 15]);
+        update.put_chunk(stray, Seq::new(1), &packed(stray, &["nowhere"], None))
+    }),
+    ("the line of a member is not there", |update, all| {
+        let member = Member { user: user("zoe"), role: Role::Member, joined_seq: Seq::new(1) };
+        update.put_member(all[4].0, &member, &Standing::default())
+    }),
+    ("the user is no member of the conversation", |update, all| {
+        let key = bluetick_store_embedded::codec::rows::inbox_key(&user("zoe"), all[4].0);
+        update.put_inbox(&bluetick_store_embedded::tables::InboxChange {
+            key,
+            head: Seq::new(101),
+            last_at: NOW,
+            shelf: bluetick_core::inbox::Shelf::Ordinary,
+            record: None,
+            pending_after: None,
+        })
+    }),
+    ("refers to a segment of the archive that is not known", |update, all| {
+        update.set_segment(ChunkKey { conversation: all[1].0, first: Seq::new(1) }, None)
+    }),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_does_not_fit_is_found_and_named() {
+    let sound = TempDir::new().unwrap();
+    let (all, _) = closed(sound.path()).await;
+    for (words, plant) in PLANTS {
+        let directory = copy_of(sound.path());
+        {
+            let tables = Tables::open(&directory.path().join("tables")).unwrap();
+            let engine = tables.writing().unwrap();
+            let mut update = engine.update().unwrap();
+            plant(&mut update, &all).unwrap();
+            update.commit().unwrap();
+        }
+        let found = findings(directory.path());
+        assert!(found.iter().any(|finding| finding.contains(words)), "{words}: {found:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_without_its_names_is_found() {
+    let directory = TempDir::new().unwrap();
+    closed(directory.path()).await;
+    let row = bluetick_store_embedded::codec::rows::user_row(&User {
+        id: user("alice"),
+        display_name: Some("Somebody else".into()),
+        password_hash: None,
+        created_at: NOW,
+    });
+    // What it is found by stays as it was: only the row is exchanged.
+    let image = TempDir::new().unwrap();
+    std::fs::create_dir(image.path().join("tables")).unwrap();
+    {
+        let tables = Tables::open(&directory.path().join("tables")).unwrap();
+        let engine = tables.current().unwrap();
+        bluetick_store_embedded::tables::fill::<TablesError>(
+            &image.path().join("tables"),
+            |filling| {
+                engine.snapshot()?.rows(|table, key, old| {
+                    let is_hers = table == "users" && key == b"alice";
+                    filling.put(table, key, if is_hers { &row } else { old })
+                })
+            },
+            |_| Ok(()),
+        )
+        .unwrap();
+    }
+    town::common::copy_into(&directory.path().join("log"), &{
+        let log = image.path().join("log");
+        std::fs::create_dir(&log).unwrap();
+        log
+    });
+    let found = findings(image.path());
+    assert!(
+        found.iter().any(|finding| finding.contains("cannot be found by one of its names")),
+        "{found:#?}"
+    );
+    assert!(found.iter().any(|finding| finding.contains("no account has this name")), "{found:#?}");
+}
+
+fn flip(path: &Path, offset: u64, bit: u64) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[byte[0] ^ 1 << bit], offset).unwrap();
+}
+
+/// Bits in the log: before the position of the tables and after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_batch_is_named_with_its_file_and_offset() {
+    let directory = TempDir::new().unwrap();
+    let store = open(directory.path()).unwrap();
+    town::fill(&store).await;
+    let image = copy_of(directory.path());
+    store.close().await;
+    drop(store);
+    let log = image.path().join("log");
+    let mut segments: Vec<_> = std::fs::read_dir(&log).unwrap().flatten().map(|entry| entry.path()).collect();
+    segments.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+    segments.sort();
+    assert_eq!(findings(image.path()), [""; 0]);
+    flip(segments.last().unwrap(), 4096 + 9, 3);
+    let found = findings(image.path());
+    assert!(found.iter().any(|finding| finding.contains(".log at byte 4096: batch")), "{found:#?}");
+    flip(segments.last().unwrap(), 4096 + 9, 3);
+    flip(segments.last().unwrap(), 9, 0);
+    let found = findings(image.path());
+    assert!(found.iter().any(|finding| finding.contains("header of the segment is damaged")), "{found:#?}");
+}

@@ -1,0 +1,241 @@
+//! Whatever happened, its bytes say it: events, rows and chunks of anything come back as they were written, and keys sort
+//! the way they are read.
+
+use bluetick_archive::FrameRef;
+use bluetick_core::inbox::{InboxPlace, Shelf};
+use bluetick_core::members::MembershipChange;
+use bluetick_core::{
+    ContentType, Conversation, ConversationId, Member, Members, MessageId, Preferences, Profile, Role, Seq,
+    Standing, Timestamp, User, UserId,
+};
+use bluetick_store_embedded::codec::chunk::{self, Entry, Fingerprint, Fingerprinter, Header, Packer};
+use bluetick_store_embedded::codec::cold::{self, ColdChunk, ColdPlace};
+use bluetick_store_embedded::codec::event::{self, Event, Seat};
+use bluetick_store_embedded::codec::record::Record;
+use bluetick_store_embedded::codec::{Reader, rows};
+use proptest::prelude::*;
+
+fn user() -> impl Strategy<Value = UserId> {
+    "[a-z0-9ü🥪._-]{1,20}".prop_map(|name| name.parse().expect("a good name"))
+}
+
+fn conversation_id() -> impl Strategy<Value = ConversationId> {
+    prop_oneof![
+        any::<[u8; 15]>().prop_map(ConversationId::group),
+        (user(), user()).prop_map(|(one, other)| ConversationId::direct(&one, &other)),
+    ]
+}
+
+fn seq() -> impl Strategy<Value = Seq> {
+    prop_oneof![0..300u64, 0..=Seq::MAX.get()].prop_map(Seq::new)
+}
+
+fn timestamp() -> impl Strategy<Value = Timestamp> {
+    any::<i64>().prop_map(Timestamp::from_millis)
+}
+
+fn member() -> impl Strategy<Value = Member> {
+    (user(), any::<bool>(), seq()).prop_map(|(user, admin, joined_seq)| Member {
+        user,
+        role: if admin { Role::Admin } else { Role::Member },
+        joined_seq,
+    })
+}
+
+fn preferences() -> impl Strategy<Value = Preferences> {
+    any::<[bool; 4]>().prop_map(|[muted, pinned, archived, hides_reads]| Preferences {
+        muted,
+        pinned,
+        archived,
+        hides_reads,
+    })
+}
+
+fn standing() -> impl Strategy<Value = Standing> {
+    (seq(), seq(), seq(), seq(), seq()).prop_map(|(delivered, read, shown_read, acknowledged, sent)| {
+        Standing { delivered, read, shown_read, acknowledged, sent, preferences: Preferences::default() }
+    })
+}
+
+fn conversation() -> impl Strategy<Value = Conversation> {
+    (conversation_id(), prop::option::of("[^ \\x00-\\x1f\\x7f][a-zü ]{0,20}"), user(), timestamp()).prop_map(
+        |(id, title, created_by, created_at)| Conversation {
+            id,
+            title: title.and_then(|title| title.parse().ok()),
+            created_by,
+            created_at,
+            head: Seq::ZERO,
+            last_at: created_at,
+        },
+    )
+}
+
+fn account() -> impl Strategy<Value = User> {
+    (user(), prop::option::of(".{0,20}"), prop::option::of(".{0,40}"), timestamp()).prop_map(
+        |(id, display_name, password_hash, created_at)| User {
+            id,
+            display_name: display_name.map(Into::into),
+            password_hash: password_hash.map(Into::into),
+            created_at,
+        },
+    )
+}
+
+fn profile() -> impl Strategy<Value = Profile> {
+    (prop::option::of(timestamp()), any::<bool>()).prop_map(|(last_seen_at, hides_presence)| Profile {
+        last_seen_at,
+        hides_presence,
+        ..Profile::default()
+    })
+}
+
+fn seat() -> impl Strategy<Value = Seat> {
+    (conversation_id(), user(), seq()).prop_map(|(conversation, user, joined_seq)| Seat {
+        conversation,
+        user,
+        joined_seq,
+    })
+}
+
+/// Everything the log can say but messages, whose records are bytes of their own.
+fn happening() -> impl Strategy<Value = Event<'static>> {
+    prop_oneof![
+        (conversation_id(), seq()).prop_map(|(conversation, seq)| Event::Message {
+            conversation,
+            seq,
+            record: b"record"
+        }),
+        (conversation(), prop::collection::vec(member(), 0..5)).prop_map(|(conversation, members)| {
+            Event::Founded { conversation, members: Members::from_unsorted(members) }
+        }),
+        (conversation_id(), member()).prop_map(|(conversation, member)| {
+            Event::Membership { conversation, change: MembershipChange::Joined(member) }
+        }),
+        (conversation_id(), user(), prop::option::of(user())).prop_map(|(conversation, user, new_admin)| {
+            Event::Membership { conversation, change: MembershipChange::Left { user, new_admin } }
+        }),
+        account().prop_map(Event::User),
+        (seat(), standing()).prop_map(|(seat, standing)| Event::Marked { seat, standing }),
+        (seat(), preferences()).prop_map(|(seat, preferences)| Event::Preferred { seat, preferences }),
+        (user(), profile()).prop_map(|(user, profile)| Event::Profile { user, profile }),
+    ]
+}
+
+fn put(out: &mut Vec<u8>, event: &Event<'_>) {
+    match event {
+        Event::Message { conversation, seq, record } => {
+            event::put_message(out, *conversation, *seq, record);
+        }
+        Event::Founded { conversation, members } => event::put_founded(out, conversation, members),
+        Event::Membership { conversation, change } => event::put_membership(out, *conversation, change),
+        Event::User(user) => event::put_user(out, user),
+        Event::Marked { seat, standing } => event::put_marked(out, seat, standing),
+        Event::Preferred { seat, preferences } => event::put_preferred(out, seat, *preferences),
+        Event::Profile { user, profile } => event::put_profile(out, user, profile),
+    }
+}
+
+fn records() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let record = (timestamp(), timestamp(), "[!-~]{1,40}", "(?s).{0,60}").prop_map(
+        |(received_at, timestamp, id, content)| {
+            let mut bytes = Vec::new();
+            Record {
+                received_at,
+                timestamp,
+                sender: "alice",
+                message_id: MessageId::from_stored(&id),
+                content_type: ContentType::Text,
+                content: &content,
+            }
+            .encode(&mut bytes);
+            bytes
+        },
+    );
+    prop::collection::vec(record, 1..=chunk::CAPACITY)
+}
+
+proptest! {
+    #[test]
+    fn whatever_happened_comes_back_in_order(events in prop::collection::vec(happening(), 0..12)) {
+        let mut batch = Vec::new();
+        events.iter().for_each(|event| put(&mut batch, event));
+        let mut reader = Reader(&batch);
+        for event in events {
+            prop_assert_eq!(event::next_event(&mut reader), Ok(Some(event)));
+        }
+        prop_assert_eq!(event::next_event(&mut reader), Ok(None));
+    }
+
+    #[test]
+    fn a_member_comes_back_with_where_it_stands(
+        id in conversation_id(), member in member(), standing in standing(), preferences in preferences(),
+    ) {
+        let standing = Standing { preferences, ..standing };
+        let row = rows::member_row(&member, &standing);
+        let key = rows::member_key(id, &member.user);
+        prop_assert_eq!(rows::read_member(&key, &row), Ok((member, standing)));
+    }
+
+    #[test]
+    fn keys_of_an_inbox_sort_as_it_is_read(
+        who in user(),
+        places in prop::collection::vec((0..3usize, any::<i64>(), any::<[u8; 15]>()), 2..12),
+    ) {
+        let mut places: Vec<_> = places
+            .into_iter()
+            .map(|(shelf, at, id)| InboxPlace {
+                shelf: Shelf::ALL[shelf],
+                last_at: Timestamp::from_millis(at),
+                id: ConversationId::group(id),
+            })
+            .collect();
+        places.sort();
+        let keys: Vec<_> = places.iter().map(|place| rows::order_key(&who, place)).collect();
+        prop_assert!(keys.is_sorted());
+        for (key, place) in keys.iter().zip(places) {
+            prop_assert_eq!(rows::read_place(key), Ok(place));
+        }
+    }
+
+}
+
+proptest! {
+    // Each packs a whole chunk twice.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn messages_in_a_chunk_come_back_and_what_stays_when_they_leave_fits_them(records in records(), first in 1..1_000u64) {
+        let hasher = Fingerprinter([7; 16]);
+        let entries: Vec<_> = records
+            .iter()
+            .zip(0..)
+            .map(|(record, number)| Entry { record, fingerprint: Fingerprint(number % 3) })
+            .collect();
+        let mut hot = Vec::new();
+        Packer::default().pack(&entries, Timestamp::from_millis(9), 5, &mut hot);
+        let header = Header::read(&hot).expect("packed a moment ago");
+        let unpacked = chunk::unpack(&header).expect("packed a moment ago");
+        prop_assert!(unpacked.records().eq(records.iter().map(Vec::as_slice)));
+
+        let stubs: Vec<_> =
+            records.iter().map(|record| cold::stub_of(record, &hasher).expect("a record")).collect();
+        let frame = FrameRef { offset: 53, length: 900, raw_length: 2_000, checksum: 7 };
+        let place = ColdPlace { first: Seq::new(1), last: Seq::new(5_000), revision: 1, frame, index: 3 };
+        let mut met = 0;
+        for (part_first, part) in cold::pack(Seq::new(first), &header, &place, &stubs) {
+            prop_assert_eq!(part_first, Seq::new(first + met as u64), "parts follow each other");
+            let part_header = Header::read(&part).expect("packed a moment ago");
+            let part = ColdChunk::read(&part_header).expect("packed a moment ago");
+            prop_assert_eq!(part.place.index as usize, 3 + met);
+            for (index, (stub, hash)) in part.cells().enumerate() {
+                let whole = Record::decode(&records[met]).expect("a record");
+                let left = Record::decode(stub).expect("a record");
+                prop_assert_eq!(&Record { content: whole.content, ..left }, &whole);
+                prop_assert_eq!(hash, hasher.of_content(whole.content));
+                prop_assert_eq!(part_header.notices_through(index), header.notices_through(met));
+                met += 1;
+            }
+        }
+        prop_assert_eq!(met, records.len());
+    }
+}

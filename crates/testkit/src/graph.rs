@@ -1,0 +1,138 @@
+//! Small graphs for the documents: panels below each other over one stretch of time, each with a scale of its own.
+
+use std::fmt::Write;
+
+/// Time runs from 0 to `seconds`.
+pub struct Graph {
+    pub seconds: f64,
+    pub panels: Vec<Panel>,
+    /// What happened meanwhile, behind the lines of every panel.
+    pub bands: Vec<Band>,
+}
+
+pub struct Panel {
+    pub lines: Vec<Line>,
+    /// The scale reaches at least this far, so that noise near zero looks like noise.
+    pub least_top: f64,
+}
+
+pub struct Line {
+    pub name: String,
+    pub colour: &'static str,
+    /// Second and value.
+    pub points: Vec<(f64, f64)>,
+}
+
+pub struct Band {
+    pub from: f64,
+    pub until: f64,
+    pub name: String,
+}
+
+const WIDTH: f64 = 720.0;
+const LEFT: f64 = 48.0;
+const RIGHT: f64 = 12.0;
+const PANEL: f64 = 120.0;
+/// Above each panel, for its name.
+const HEAD: f64 = 30.0;
+const FOOT: f64 = 28.0;
+/// From one label below the graph to the next, in seconds: the first that leaves room for them.
+const LABEL_STEPS: [u64; 8] = [5, 10, 30, 60, 120, 300, 600, 1_800];
+const MOST_LABELS: u64 = 16;
+/// More than a line can show apart.
+const MOST_POINTS: usize = 360;
+/// About the width of a letter.
+const LETTER: f64 = 6.0;
+
+impl Graph {
+    pub fn svg(&self) -> String {
+        let height = self.panels.len() as f64 * (HEAD + PANEL) + FOOT;
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
+             font-size=\"11\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
+        );
+        for (number, panel) in self.panels.iter().enumerate() {
+            self.panel(&mut svg, number as f64 * (HEAD + PANEL) + HEAD, panel);
+        }
+        let total = self.seconds as u64;
+        let step = LABEL_STEPS.into_iter().find(|step| total / step < MOST_LABELS).unwrap_or(3_600);
+        for second in (0..=total).step_by(step as usize) {
+            let label = if step < 60 { format!("{second} s") } else { format!("{} min", second / 60) };
+            text(&mut svg, (self.x(second as f64), height - 10.0), "middle", "#555555", &label);
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    fn x(&self, second: f64) -> f64 {
+        LEFT + (WIDTH - LEFT - RIGHT) * second / self.seconds
+    }
+
+    fn panel(&self, svg: &mut String, top: f64, panel: &Panel) {
+        let bottom = top + PANEL;
+        for band in &self.bands {
+            let (from, until) = (self.x(band.from), self.x(band.until));
+            let width = until - from;
+            writeln!(
+                svg,
+                "<rect x=\"{from:.1}\" y=\"{top}\" width=\"{width:.1}\" height=\"{PANEL}\" fill=\"#f0e6d2\"/>"
+            )
+            .unwrap();
+            text(svg, (f64::midpoint(from, until), top + 12.0), "middle", "#806020", &band.name);
+        }
+        let values = panel.lines.iter().flat_map(|line| &line.points).map(|(_, value)| *value);
+        let highest = values.fold(panel.least_top, f64::max);
+        let unit = 10_f64.powf(highest.log10().floor());
+        let most = (highest / unit).ceil() * unit;
+        let y = |value: f64| bottom - PANEL * value / most;
+        for value in [0.0, most / 2.0, most] {
+            let (right, at) = (WIDTH - RIGHT, y(value));
+            writeln!(svg, "<path d=\"M{LEFT} {at:.1}H{right}\" stroke=\"#dddddd\"/>").unwrap();
+            let label = if most < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") };
+            text(svg, (LEFT - 6.0, at + 4.0), "end", "#555555", &label);
+        }
+        let mut name_at = LEFT;
+        for line in &panel.lines {
+            let points = thinned(&line.points);
+            let points =
+                points.iter().map(|(second, value)| format!("{:.1},{:.1}", self.x(*second), y(*value)));
+            let points = points.collect::<Vec<_>>().join(" ");
+            let colour = line.colour;
+            writeln!(
+                svg,
+                "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>"
+            )
+            .unwrap();
+            text(svg, (name_at, top - 8.0), "start", colour, &line.name);
+            name_at += LETTER * (line.name.chars().count() as f64 + 3.0);
+        }
+    }
+}
+
+/// Of many points, the highest of each few: what stands out stays.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let few = points.len().div_ceil(MOST_POINTS).max(1);
+    let highest = |few: &[(f64, f64)]| few.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1));
+    points.chunks(few).filter_map(highest).collect()
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, colour: &str, text: &str) {
+    writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{colour}\">{text}</text>")
+        .unwrap();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_graph_of_an_hour_shows_every_line_in_few_points_and_its_time_in_minutes() {
+        let points: Vec<(f64, f64)> = (0..3_600).map(|second| (f64::from(second), 3.0)).collect();
+        let line = |name: &str| Line { name: name.to_owned(), colour: "#000000", points: points.clone() };
+        let panel = Panel { lines: vec![line("median"), line("slowest")], least_top: 1.0 };
+        let svg = Graph { seconds: 3_600.0, panels: vec![panel], bands: Vec::new() }.svg();
+        assert_eq!(svg.matches("<polyline").count(), 2);
+        assert!(svg.contains(">60 min<") && svg.contains(">slowest<"), "{svg}");
+        assert!(svg.len() < 25_000, "{} bytes", svg.len());
+    }
+}

@@ -1,0 +1,131 @@
+//! Whether something that is measured once a second stays flat.
+//!
+//! The trend is the median of the slopes between all pairs of moments (Theil–Sen): a saw-tooth, a burst or a spike does
+//! not move it, something that is kept for each message or connection does. What is judged is by how much it grew along
+//! that trend in the time after warm-up, and that is held against an allowance for what caches and the allocator still
+//! do by then, plus a share of the whole for each hour. A rate alone would not do: in a minute, a quarter of a megabyte
+//! of noise is a rate of many megabytes an hour.
+
+use std::fmt;
+
+/// One moment: second, and what was measured.
+pub type Sample = (f64, f64);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowance {
+    /// Growth that is no leak, however long the run.
+    pub absolute: f64,
+    /// And this share of the median in an hour.
+    pub share_an_hour: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flatness {
+    pub median: f64,
+    /// Along the trend, from the end of the warm-up to the end.
+    pub growth: f64,
+    pub allowed: f64,
+    pub seconds: f64,
+}
+
+/// The beginning that is not judged: caches fill, the first checkpoint and the first segments come.
+const WARM_UP_SHARE: f64 = 1.0 / 3.0;
+/// Long runs are judged by the medians of this many stretches.
+const MOST_STRETCHES: usize = 600;
+const SECONDS_AN_HOUR: f64 = 3_600.0;
+
+impl Flatness {
+    /// None where there is too little to say anything.
+    pub fn of(samples: &[Sample], allowance: Allowance) -> Option<Flatness> {
+        let (begin, end) = (samples.first()?.0, samples.last()?.0);
+        let warm = begin + (end - begin) * WARM_UP_SHARE;
+        let judged: Vec<Sample> = samples.iter().copied().filter(|(second, _)| *second >= warm).collect();
+        if judged.len() < 3 {
+            return None;
+        }
+        let stretch = judged.len().div_ceil(MOST_STRETCHES);
+        let stretches: Vec<Sample> = judged.chunks(stretch).map(middle).collect();
+        let mut slopes = Vec::with_capacity(stretches.len() * stretches.len() / 2);
+        for (at, (second, value)) in stretches.iter().enumerate() {
+            let later = stretches[at + 1..].iter().filter(|(then, _)| then > second);
+            slopes.extend(later.map(|(then, value_then)| (value_then - value) / (then - second)));
+        }
+        let seconds = judged.last()?.0 - judged.first()?.0;
+        let median = median(judged.iter().map(|(_, value)| *value).collect());
+        let growth = self::median(slopes) * seconds;
+        let hours = seconds / SECONDS_AN_HOUR;
+        let allowed = allowance.absolute + allowance.share_an_hour * median * hours;
+        Some(Flatness { median, growth, allowed, seconds })
+    }
+
+    pub fn is_flat(&self) -> bool {
+        self.growth <= self.allowed
+    }
+}
+
+impl fmt::Display for Flatness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Flatness { median, growth, allowed, seconds } = self;
+        write!(f, "median {median:.1}, trend {growth:+.1} in {seconds:.0} s, allowed +{allowed:.1}")
+    }
+}
+
+fn middle(stretch: &[Sample]) -> Sample {
+    (
+        median(stretch.iter().map(|(second, _)| *second).collect()),
+        median(stretch.iter().map(|(_, value)| *value).collect()),
+    )
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let at = values.len() / 2;
+    *values.select_nth_unstable_by(at, f64::total_cmp).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWANCE: Allowance = Allowance { absolute: 4.0, share_an_hour: 0.1 };
+
+    fn judged(seconds: u32, value: impl Fn(f64) -> f64) -> Flatness {
+        let samples: Vec<Sample> =
+            (0..seconds).map(|second| (f64::from(second), value(f64::from(second)))).collect();
+        Flatness::of(&samples, ALLOWANCE).unwrap()
+    }
+
+    #[test]
+    fn a_saw_tooth_that_warms_up_and_has_spikes_is_flat() {
+        let saw = |second: f64| {
+            let warming = 30.0 * (-second / 5.0).exp();
+            let spike = if second % 17.0 == 0.0 { 40.0 } else { 0.0 };
+            100.0 - warming + second % 7.0 + spike
+        };
+        for seconds in [60, 600, 3_600] {
+            let flatness = judged(seconds, saw);
+            assert!(flatness.is_flat(), "{seconds} s: {flatness}");
+        }
+    }
+
+    #[test]
+    fn a_leak_below_the_noise_of_a_second_is_found_when_it_goes_on() {
+        let leak = |second: f64| 100.0 + second % 7.0 + 0.01 * second;
+        assert!(judged(60, leak).is_flat(), "nobody sees that in a minute");
+        let flatness = judged(3_600, leak);
+        assert!(!flatness.is_flat() && (flatness.growth - 24.0).abs() < 1.0, "{flatness}");
+    }
+
+    #[test]
+    fn a_large_leak_is_found_in_a_minute_and_shrinking_is_no_leak() {
+        assert!(!judged(60, |second| 100.0 + second).is_flat());
+        assert!(judged(60, |second| 100.0 - second).is_flat());
+    }
+
+    #[test]
+    fn too_little_says_nothing() {
+        assert_eq!(Flatness::of(&[(0.0, 1.0), (1.0, 1.0)], ALLOWANCE), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! The judgement, when nothing is on its way any more: every history whole, every device up to date, ticks within what was
+//! said, unread exact.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::ledger::{Breach, Found, Shown};
+use super::life::Life;
+use super::{Happened, World};
+use crate::crowd::Scene;
+use crate::device::Boundaries;
+use crate::dice::Dice;
+use crate::http::request_until_answered;
+use crate::names::{ConversationName, UserName};
+
+/// What was found to be true.
+#[derive(Clone, Copy, Debug)]
+pub struct Verdict {
+    pub happened: Happened,
+    /// In all conversations, compared one by one.
+    pub messages: u64,
+    pub seats: u64,
+    pub unread: u64,
+    /// What the checker kept for it.
+    pub ledger_bytes: usize,
+}
+
+/// Panics with what is wrong.
+pub async fn judge(scene: &Arc<Scene>, world: &Arc<World>, lives: &[Life], dice: &mut Dice) -> Verdict {
+    let heads = histories(scene, world).await;
+    for life in lives {
+        for (conversation, end) in life.ends() {
+            let head = heads[conversation];
+            let breach = Breach::NotUpToDate { writer: life.writer, end, head };
+            assert!(end == head, "{}", Found { conversation: conversation.clone(), breach });
+        }
+    }
+    let court = Court { scene, world, heads: &heads };
+    let standing = court.ticks(dice).await;
+    let unread = court.inboxes(&standing).await;
+    let happened = lives.iter().fold(Happened::default(), |sum, life| sum.and(life.happened));
+    Verdict {
+        happened,
+        messages: heads.values().sum(),
+        seats: standing.len() as u64,
+        unread,
+        ledger_bytes: world.ledger.bytes(),
+    }
+}
+
+/// Reads every conversation from first to last, several at a time. Returns their heads.
+async fn histories(scene: &Arc<Scene>, world: &Arc<World>) -> BTreeMap<ConversationName, u64> {
+    const AT_ONCE: usize = 4;
+    let mut plans = (0..scene.plans.len()).collect::<Vec<_>>();
+    let (mut reading, mut heads) = (JoinSet::new(), BTreeMap::new());
+    loop {
+        while let Some(number) = (reading.len() < AT_ONCE).then(|| plans.pop()).flatten() {
+            reading.spawn(history(Arc::clone(scene), number, Arc::clone(world)));
+        }
+        match reading.join_next().await {
+            Some(read) => {
+                let (conversation, head) = read.unwrap();
+                heads.insert(conversation, head);
+            }
+            None => return heads,
+        }
+    }
+}
+
+async fn history(scene: Arc<Scene>, number: usize, world: Arc<World>) -> (ConversationName, u64) {
+    let plan = &scene.plans[number];
+    let conversation = plan.name.clone();
+    let found = |breach| Found { conversation: conversation.clone(), breach };
+    let mut reader = world.ledger.reader(conversation.clone());
+    loop {
+        let path = format!("/v1/conversations/{conversation}/messages?after_seq={}&limit=100", reader.head());
+        let page = ask(&world, &scene, plan.witness(), "GET", &path, None).await;
+        for message in page["messages"].as_array().into_iter().flatten() {
+            let shown = Shown::of_json(message).unwrap_or_else(|| panic!("a message: {message}"));
+            reader.next(shown).map_err(found).unwrap_or_else(|found| panic!("{found}"));
+        }
+        if page["next_after_seq"].is_null() {
+            let head = reader.end().map_err(found).unwrap_or_else(|found| panic!("{found}"));
+            return (conversation, head);
+        }
+    }
+}
+
+struct Court<'a> {
+    scene: &'a Scene,
+    world: &'a World,
+    heads: &'a BTreeMap<ConversationName, u64>,
+}
+
+type Standing = BTreeMap<(ConversationName, UserName), Boundaries>;
+
+impl Court<'_> {
+    /// Everybody stands between what was told about it and what its devices said. Then everybody says once more how far it
+    /// has come, and that is where it stands.
+    async fn ticks(&self, dice: &mut Dice) -> Standing {
+        let mut standing = Standing::new();
+        for plan in &self.scene.plans {
+            let (room, head) = (&plan.name, self.heads[&plan.name]);
+            let mut expected = BTreeMap::new();
+            for (user, found) in self.statuses(room, plan.witness()).await {
+                let (least, most) = self.world.ledger.bounds(room, &user);
+                let breach = Breach::TickOutOfBounds { of: user.clone(), found, least, most };
+                let within = found.covers(least) && most.covers(found);
+                assert!(within, "{}", Found { conversation: room.clone(), breach });
+                let read = dice.between(most.read.max(self.world.ledger.last_own(room, &user)), head);
+                let now = Boundaries { delivered: head, read };
+                self.mark(room, &user, "delivered", head).await;
+                assert_eq!(
+                    self.mark(room, &user, "read", read).await,
+                    now,
+                    "{user} in {room} after its last marks"
+                );
+                expected.insert(user.clone(), now);
+                standing.insert((room.clone(), user), now);
+            }
+            let found = self.statuses(room, plan.witness()).await;
+            assert_eq!(found, expected, "the status of {room}");
+        }
+        standing
+    }
+
+    async fn statuses(&self, room: &ConversationName, reader: &UserName) -> BTreeMap<UserName, Boundaries> {
+        let path = format!("/v1/conversations/{room}/status");
+        let answer = ask(self.world, self.scene, reader, "GET", &path, None).await;
+        let member = |member: &Value| {
+            let user = UserName::new(member["user_id"].as_str().expect("a name"));
+            (user, Boundaries::from_json(member).expect("both boundaries"))
+        };
+        answer["members"].as_array().expect("a status lists members").iter().map(member).collect()
+    }
+
+    async fn mark(&self, room: &ConversationName, user: &UserName, kind: &str, seq: u64) -> Boundaries {
+        let path = format!("/v1/conversations/{room}/{kind}");
+        let answer = ask(self.world, self.scene, user, "POST", &path, Some(&json!({"seq": seq}))).await;
+        Boundaries::from_json(&answer).expect("a mark is answered with both boundaries")
+    }
+
+    /// Every conversation of everybody is there once, with its head and exactly what is unread. Returns the sum.
+    async fn inboxes(&self, standing: &Standing) -> u64 {
+        let mut sum = 0;
+        for user in self.scene.tokens.keys() {
+            let mut found = BTreeMap::new();
+            let mut cursor = String::new();
+            loop {
+                let path = format!("/v1/conversations?limit=20{cursor}");
+                let page = ask(self.world, self.scene, user, "GET", &path, None).await;
+                for entry in page["conversations"].as_array().into_iter().flatten() {
+                    let room = ConversationName::new(entry["conversation_id"].as_str().expect("an id"));
+                    let numbers = (entry["last_seq"].as_u64(), entry["unread"].as_u64());
+                    let before = found.insert(room, numbers);
+                    assert!(before.is_none(), "the inbox of {user} has a conversation twice: {entry}");
+                }
+                let Some(next) = page["next_cursor"].as_str() else { break };
+                cursor = format!("&cursor={next}");
+            }
+            let seats = standing.iter().filter(|((_, of), _)| of == user);
+            let expected: BTreeMap<_, _> = seats
+                .map(|(seat, stands)| {
+                    let unread = self.world.ledger.unread(seat, stands.read);
+                    sum += unread;
+                    (seat.0.clone(), (Some(self.heads[&seat.0]), Some(unread)))
+                })
+                .collect();
+            assert_eq!(found, expected, "the inbox of {user}: head and unread of each conversation");
+        }
+        sum
+    }
+}
+
+async fn ask(
+    world: &World,
+    scene: &Scene,
+    user: &UserName,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> Value {
+    let answer = request_until_answered(&world.address, method, path, &scene.tokens[user], body).await;
+    let (status, answer) = answer.expect("the server is there");
+    assert!(status < 300, "{user}: {method} {path}: {status} {answer}");
+    answer
+}

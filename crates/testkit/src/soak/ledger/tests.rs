@@ -1,0 +1,163 @@
+//! Planted bugs: each kind of lie is found, and the truth is not taken for one.
+
+use super::*;
+
+const ALICE: Writer = Writer(0);
+const BOB: Writer = Writer(1);
+
+struct World {
+    ledger: Ledger,
+    room: ConversationName,
+    /// As the server has it: who wrote, and what.
+    stored: Vec<MessageName>,
+}
+
+fn user(writer: Writer) -> UserName {
+    UserName::new(["alice", "bob"][writer.0 as usize])
+}
+
+impl World {
+    /// Alice and Bob say three things each, in turn; all of it is stored, acknowledged and shown.
+    fn new() -> World {
+        let room = ConversationName::new("room");
+        let ledger = Ledger::new([room.clone()].into_iter(), vec![user(ALICE), user(BOB)]);
+        let mut world = World { ledger, room, stored: Vec::new() };
+        for writer in [ALICE, BOB, ALICE, BOB, ALICE, BOB] {
+            let name = world.ledger.attempt(&world.room, writer);
+            world.stored.push(name);
+            let seq = world.stored.len() as u64;
+            world.ledger.acknowledged(&world.room, name, seq).unwrap();
+            assert_eq!(world.show(seq, name), Ok(Some(name)));
+        }
+        world
+    }
+
+    fn show(&self, seq: u64, name: MessageName) -> Result<Option<MessageName>, Breach> {
+        let (message_id, content) = (name.id(), name.content());
+        let owner = user(name.writer);
+        let sender = owner.as_str();
+        self.ledger.shown(
+            &self.room,
+            Shown { seq, sender, message_id: &message_id, content: &content, is_notice: false },
+        )
+    }
+
+    /// What is said of the history as it is stored.
+    fn verdict(&self) -> Result<u64, Breach> {
+        let mut reader = self.ledger.reader(self.room.clone());
+        for (at, name) in self.stored.iter().enumerate() {
+            let (message_id, content) = (name.id(), name.content());
+            let owner = user(name.writer);
+            let (seq, sender) = (at as u64 + 1, owner.as_str());
+            reader.next(Shown {
+                seq,
+                sender,
+                message_id: &message_id,
+                content: &content,
+                is_notice: false,
+            })?;
+        }
+        reader.end()
+    }
+}
+
+#[test]
+fn the_truth_is_no_breach_and_costs_eight_bytes_a_message() {
+    let world = World::new();
+    assert_eq!(world.verdict(), Ok(6));
+    assert!(world.ledger.bytes() <= 8 * 8, "{}", world.ledger.bytes());
+}
+
+#[test]
+fn an_acknowledged_message_that_is_gone_is_missed() {
+    let mut world = World::new();
+    world.stored.pop();
+    assert_eq!(world.verdict(), Err(Breach::Lost { seq: 6, head: 5 }));
+}
+
+#[test]
+fn a_message_acknowledged_and_never_shown_is_missed_too() {
+    let world = World::new();
+    let name = world.ledger.attempt(&world.room, ALICE);
+    world.ledger.acknowledged(&world.room, name, 7).unwrap();
+    assert_eq!(world.verdict(), Err(Breach::Lost { seq: 7, head: 6 }));
+}
+
+#[test]
+fn a_message_stored_twice_is_noticed() {
+    let mut world = World::new();
+    world.stored.push(world.stored[5]);
+    let expected = Breach::NotNext { seq: 7, writer: BOB, expected: 4, found: 3 };
+    assert_eq!(world.verdict(), Err(expected));
+}
+
+#[test]
+fn a_place_that_holds_something_else_than_was_shown_is_noticed() {
+    let mut world = World::new();
+    world.stored.swap(0, 1);
+    let (before, now) = (Some(world.stored[1]), Some(world.stored[0]));
+    assert_eq!(world.verdict(), Err(Breach::Changed { seq: 1, before, now }));
+}
+
+#[test]
+fn a_later_message_before_an_earlier_one_of_the_same_writer_is_noticed() {
+    let mut world = World::new();
+    let (first, second) =
+        (world.ledger.attempt(&world.room, ALICE), world.ledger.attempt(&world.room, ALICE));
+    world.stored.extend([second, first]);
+    let expected = Breach::NotNext { seq: 7, writer: ALICE, expected: 4, found: 5 };
+    assert_eq!(world.verdict(), Err(expected));
+}
+
+#[test]
+fn what_nobody_sent_and_what_was_changed_on_the_way_are_noticed() {
+    let world = World::new();
+    let never_sent = MessageName { writer: BOB, number: 4 };
+    assert!(matches!(world.show(7, never_sent), Err(Breach::Invented { seq: 7, .. })));
+    let name = world.stored[0];
+    let (message_id, content) = (name.id(), name.content());
+    let cut =
+        Shown { seq: 1, sender: "alice", message_id: &message_id, content: &content[..2], is_notice: false };
+    assert!(matches!(world.ledger.shown(&world.room, cut), Err(Breach::Altered { seq: 1, .. })));
+    let of_bob =
+        Shown { seq: 1, sender: "bob", message_id: &message_id, content: &content, is_notice: false };
+    assert!(matches!(world.ledger.shown(&world.room, of_bob), Err(Breach::Altered { seq: 1, .. })));
+}
+
+#[test]
+fn a_hole_in_the_history_is_noticed() {
+    let world = World::new();
+    let mut reader = world.ledger.reader(world.room.clone());
+    let (message_id, content) = (world.stored[1].id(), world.stored[1].content());
+    let second =
+        Shown { seq: 2, sender: "bob", message_id: &message_id, content: &content, is_notice: false };
+    assert_eq!(reader.next(second), Err(Breach::Hole { after: 0, then: 2 }));
+}
+
+#[test]
+fn unread_is_what_others_wrote_above_what_is_read() {
+    let world = World::new();
+    let unread = |writer, read| world.ledger.unread(&(world.room.clone(), user(writer)), read);
+    assert_eq!((unread(ALICE, 0), unread(ALICE, 3), unread(BOB, 5), unread(BOB, 4)), (3, 2, 0, 1));
+}
+
+#[test]
+fn ticks_lie_between_what_was_told_and_what_was_said() {
+    let world = World::new();
+    let claim = Boundaries { delivered: 6, read: 6 };
+    world.ledger.claim(&world.room, &user(ALICE), claim);
+    world.ledger.told(&world.room, &user(ALICE), Boundaries { delivered: 6, read: 2 });
+    let (least, most) = world.ledger.bounds(&world.room, &user(ALICE));
+    // Her last words, at 5, read what came before them.
+    assert_eq!((least, most), (Boundaries { delivered: 6, read: 4 }, claim));
+}
+
+#[test]
+fn an_id_has_one_spelling() {
+    for id in ["w1n2", "w0n1"] {
+        assert_eq!(MessageName::of_id(id).unwrap().id(), id);
+    }
+    for id in ["w1n02", "w+1n2", "w1", "n1", "", "w1n2 "] {
+        assert_eq!(MessageName::of_id(id), None, "{id}");
+    }
+}

@@ -1,0 +1,215 @@
+//! One device through the whole run: what it has, what it still has to send, when it is there and when it is away.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::World;
+use super::ledger::{Breach, Found, MessageName, Writer};
+use crate::client::{Situation, Socket, stopped};
+use crate::dice::Dice;
+use crate::names::{ConversationName, UserName};
+
+/// How much happened, so that a test can insist that it was something.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Happened {
+    pub connections: u64,
+    pub cuts: u64,
+    pub closes: u64,
+    pub abandoned: u64,
+    /// Connections that ended without the device's doing.
+    pub lost: u64,
+    pub long_absences: u64,
+    pub received: u64,
+    pub acknowledged: u64,
+    pub resends: u64,
+    pub duplicates: u64,
+    pub statuses: u64,
+    pub marks: u64,
+    pub old_pages: u64,
+    pub inbox_pages: u64,
+    pub backlog_frames: u64,
+    /// Due, and not written because too much was waiting already.
+    pub left_unwritten: u64,
+}
+
+impl Happened {
+    pub fn and(self, other: Happened) -> Happened {
+        Happened {
+            connections: self.connections + other.connections,
+            cuts: self.cuts + other.cuts,
+            closes: self.closes + other.closes,
+            abandoned: self.abandoned + other.abandoned,
+            lost: self.lost + other.lost,
+            long_absences: self.long_absences + other.long_absences,
+            received: self.received + other.received,
+            acknowledged: self.acknowledged + other.acknowledged,
+            resends: self.resends + other.resends,
+            duplicates: self.duplicates + other.duplicates,
+            statuses: self.statuses + other.statuses,
+            marks: self.marks + other.marks,
+            old_pages: self.old_pages + other.old_pages,
+            inbox_pages: self.inbox_pages + other.inbox_pages,
+            backlog_frames: self.backlog_frames + other.backlog_frames,
+            left_unwritten: self.left_unwritten + other.left_unwritten,
+        }
+    }
+}
+
+/// What a device has of a conversation: everything from the first place up to here, seen in order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct View {
+    pub end: u64,
+}
+
+/// A message on its way.
+pub(super) struct Attempt {
+    pub conversation: ConversationName,
+    pub name: MessageName,
+    /// What the device had when it wrote it.
+    pub after_seq: u64,
+    /// Where the device was connected by then.
+    pub due: Option<Instant>,
+    pub tried: bool,
+}
+
+/// Why a connection is over.
+pub(super) enum Ended {
+    Lost,
+    Broken(Found),
+}
+
+pub struct Life {
+    pub writer: Writer,
+    pub user: UserName,
+    pub happened: Happened,
+    pub(super) token: String,
+    pub(super) views: BTreeMap<ConversationName, View>,
+    pub(super) rooms: Vec<ConversationName>,
+    pub(super) outbox: VecDeque<Attempt>,
+    pub(super) world: Arc<World>,
+    pub(super) dice: Dice,
+    pub(super) next_due: Instant,
+    /// Sockets it has walked away from without a word.
+    abandoned: VecDeque<Socket>,
+}
+
+/// Messages that may wait in an outbox while a device is away.
+const MOST_WAITING: usize = 2_000;
+const MOST_ABANDONED: usize = 2;
+/// Longer than anything takes on a server that is alive.
+const SETTLING: Duration = Duration::from_secs(300);
+
+impl Life {
+    pub(super) fn new(
+        writer: Writer,
+        user: UserName,
+        token: String,
+        rooms: Vec<ConversationName>,
+        world: Arc<World>,
+        mut dice: Dice,
+    ) -> Life {
+        let views = rooms.iter().map(|room| (room.clone(), View::default())).collect();
+        let first = world.between_sends.mul_f64(dice.below(1_000) as f64 / 1e3);
+        Life {
+            writer,
+            user,
+            happened: Happened::default(),
+            token,
+            views,
+            rooms,
+            outbox: VecDeque::new(),
+            world,
+            dice,
+            next_due: Instant::now() + first,
+            abandoned: VecDeque::new(),
+        }
+    }
+
+    /// How far it has come in each conversation.
+    pub fn ends(&self) -> impl Iterator<Item = (&ConversationName, u64)> {
+        self.views.iter().map(|(conversation, view)| (conversation, view.end))
+    }
+
+    pub(super) async fn live(mut self, mut situation: watch::Receiver<Situation>) -> (Life, Option<Found>) {
+        self.next_due =
+            Instant::now() + self.world.between_sends.mul_f64(self.dice.below(1_000) as f64 / 1e3);
+        while !situation.borrow().stop {
+            let away_ms = match self.spell(&mut situation).await {
+                Ok(()) if self.dice.one_in(5) => {
+                    self.happened.long_absences += 1;
+                    self.dice.between(5_000, 20_000)
+                }
+                Ok(()) => self.dice.between(20, 500),
+                Err(Ended::Lost) => {
+                    self.happened.lost += 1;
+                    self.dice.between(20, 500)
+                }
+                Err(Ended::Broken(found)) => return (self, Some(found)),
+            };
+            let until = Instant::now() + Duration::from_millis(away_ms);
+            let _either = timeout_at(until, stopped(&mut situation)).await;
+            self.write_what_is_due(false);
+        }
+        self.abandoned.clear();
+        (self, None)
+    }
+
+    /// The device writes whether it is connected or not; what it writes while it is away goes when it is back.
+    pub(super) fn write_what_is_due(&mut self, is_connected: bool) {
+        let now = Instant::now();
+        while self.next_due <= now {
+            let due = self.next_due;
+            self.next_due += self.world.between_sends;
+            if self.outbox.len() >= MOST_WAITING {
+                self.happened.left_unwritten += 1;
+                continue;
+            }
+            let Some(conversation) = self.dice.pick(&self.rooms).cloned() else { return };
+            let name = self.world.ledger.attempt(&conversation, self.writer);
+            let after_seq = self.views[&conversation].end;
+            let due = is_connected.then_some(due);
+            self.outbox.push_back(Attempt { conversation, name, after_seq, due, tried: false });
+        }
+    }
+
+    /// The end of a spell: a good-bye, a cut, or a socket that is simply not looked at any more.
+    pub(super) async fn part(&mut self, mut socket: Socket) {
+        match self.dice.below(5) {
+            0 => {
+                self.happened.closes += 1;
+                let _gone = timeout_at(Instant::now() + Duration::from_secs(1), socket.close(None)).await;
+            }
+            1 => {
+                self.happened.abandoned += 1;
+                if self.abandoned.len() == MOST_ABANDONED {
+                    self.abandoned.pop_front();
+                }
+                self.abandoned.push_back(socket);
+            }
+            _ => self.happened.cuts += 1,
+        }
+    }
+
+    /// Sends what waits and gets what it misses, from a server that has nothing else to do.
+    pub(super) async fn settle(mut self) -> (Life, Option<Found>) {
+        let deadline = Instant::now() + SETTLING;
+        // Nobody writes anything new.
+        self.next_due = deadline + SETTLING;
+        loop {
+            match timeout_at(deadline, self.settle_once()).await {
+                Ok(Ok(())) => return (self, None),
+                Ok(Err(Ended::Lost)) => sleep(Duration::from_millis(200)).await,
+                Ok(Err(Ended::Broken(found))) => return (self, Some(found)),
+                Err(_) => {
+                    let waiting = self.outbox.len();
+                    let stuck = format!("{} is stuck with {waiting} messages unanswered", self.user);
+                    return (self, Some(Found::anywhere(Breach::Misspoken(stuck))));
+                }
+            }
+        }
+    }
+}

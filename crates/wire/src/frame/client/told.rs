@@ -1,0 +1,27 @@
+//! A frame in words, to be compared with another.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// Everything in a frame, whichever reader made it.
+pub(crate) fn told(frame: &ClientFrame<'_>) -> String {
+    match frame {
+        ClientFrame::Send(send) => {
+            let SendFrame { conversation_id, message_id, content, content_type, timestamp, retry, after_seq } =
+                send;
+            format!(
+                "send {conversation_id:?} {message_id:?} {content:?} {content_type:?} {timestamp:?} {retry:?} {after_seq:?}"
+            )
+        }
+        ClientFrame::Mark(kind, MarkFrame { conversation_id, seq }) => {
+            format!("{kind:?} {conversation_id:?} {seq}")
+        }
+        ClientFrame::Hello(Hello { token, device_id, positions }) => {
+            let positions = positions.as_ref().map(|positions| positions.iter().collect::<BTreeMap<_, _>>());
+            format!("hello {token:?} {device_id:?} {positions:?}")
+        }
+        ClientFrame::Typing(TypingFrame { conversation_id }) => format!("typing {conversation_id:?}"),
+        ClientFrame::Ping => "ping".into(),
+    }
+}

@@ -1,0 +1,3 @@
+#![no_main]
+
+bluetick_fuzz::target!("bodies");

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Keeps few of many inputs: those with a name of their own, which once broke something, and then again and again the one
+that reaches most that none before it does, up to a number.
+
+    keep.py TARGET KEPT FOUND
+"""
+
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+MOST_FILES = 14
+MOST_BYTES = 4_096
+
+
+def broke_something(file):
+    return not re.fullmatch("[0-9a-f]{16}|seed-.*", file.name)
+
+
+def reached(target, files):
+    """By each file, the places of the program that it reaches."""
+    with tempfile.TemporaryDirectory() as directory:
+        directory = pathlib.Path(directory)
+        inputs, merged, control = directory / "inputs", directory / "merged", directory / "control"
+        inputs.mkdir()
+        merged.mkdir()
+        for number, file in enumerate(files):
+            shutil.copy(file, inputs / f"{number:06}")
+        command = [target, "-merge=1", f"-merge_control_file={control}", merged, inputs]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(directory)})
+        lines = control.read_text().splitlines()
+    count = int(lines[0])
+    names = [pathlib.Path(line).name for line in lines[2 : 2 + count]]
+    places = {}
+    for line in lines[2 + count :]:
+        kind, number, *rest = line.split()
+        if kind in ("FT", "COV"):
+            places.setdefault(files[int(names[int(number)])], set()).update((kind, place) for place in rest)
+    return places
+
+
+def main():
+    target, kept, found = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+    stays = [(file.name, file.read_bytes()) for file in sorted(kept.iterdir()) if broke_something(file)]
+    files = [file for file in sorted(kept.iterdir()) if not broke_something(file)] + sorted(found.iterdir())
+    files = [file for file in files if file.stat().st_size <= MOST_BYTES]
+    # Small inputs are read by people.
+    files.sort(key=lambda file: file.stat().st_size)
+    left = reached(target.resolve(), files)
+    chosen, covered = [], set()
+    while left and len(chosen) < MOST_FILES:
+        best = max(left, key=lambda file: (len(left[file] - covered), -file.stat().st_size))
+        if not left[best] - covered:
+            break
+        covered |= left.pop(best)
+        chosen.append((best.name if best.parent == kept else None, best.read_bytes()))
+    shutil.rmtree(kept)
+    kept.mkdir()
+    for name, content in stays + chosen:
+        (kept / (name or hashlib.sha256(content).hexdigest()[:16])).write_bytes(content)
+    print(f"{kept}: {len(stays) + len(chosen)} of {len(stays) + len(files)} kept")
+
+
+if __name__ == "__main__":
+    main()
