@@ -162,11 +162,7 @@ impl Drop for Squad {
     }
 }
 
-fn work(
-    attack: Attack,
-    orders: &Arc<Orders>,
-    stopped: oneshot::Receiver<()>,
-) -> Result<Spent, BenchError> {
+fn work(attack: Attack, orders: &Arc<Orders>, stopped: oneshot::Receiver<()>) -> Result<Spent, BenchError> {
     rustix::process::nice(LOWEST_PRIORITY).map_err(client_failed)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(client_failed)?;
