@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use bluetick_core::{ConversationId, UserId};
+use bluetick_core::ConversationId;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
@@ -15,7 +15,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::audit::{Finding, Guarantee};
-use crate::device::Device;
+use crate::books::close;
+use crate::device::{Device, Report};
 use crate::dice::Dice;
 use crate::entropy;
 use crate::faults::{Fault, weather};
@@ -118,14 +119,14 @@ async fn story(plan: &Plan) -> Outcome {
         town.auditor().find(Guarantee::NoLoss, None, "a server without trouble answers nobody".to_owned());
     }
     let mut devices = JoinSet::new();
-    let mut views = BTreeMap::new();
+    let mut reports = BTreeMap::new();
     for (number, visitor) in visitors.iter().enumerate() {
         let count = 1 + number % 2;
         for device in 0..count {
             let ids = visitor.conversations().to_vec();
             let device = Device::new(&town, visitor.user.clone(), device, ids, is_forgetful(number));
-            let (done, watched) = watch::channel(BTreeMap::new());
-            views.insert(device.name().to_owned(), (visitor.user.clone(), watched));
+            let (done, watched) = watch::channel(Report::default());
+            reports.insert(device.name().to_owned(), (visitor.user.clone(), watched));
             devices.spawn(device.live(done));
         }
     }
@@ -145,7 +146,7 @@ async fn story(plan: &Plan) -> Outcome {
     if !town.is_broken() {
         town.network.set_weather(5, 0);
         world.heal().await;
-        close_the_books(&town, &mut visitors, &views).await;
+        close(&town, &mut visitors, &reports).await;
     }
     town.end();
     devices.shutdown().await;
@@ -197,88 +198,4 @@ fn let_in(town: &Town, visitors: &mut [Visitor], id: ConversationId, members: &[
         town.auditor().founded(id, &person(*member));
         visitors[*member].belongs_to(id, host == Some(*member));
     }
-}
-
-type Views = BTreeMap<String, (UserId, watch::Receiver<BTreeMap<ConversationId, u64>>)>;
-
-/// How long everybody has to come to the same view once nothing breaks any more.
-const SETTLING: Duration = Duration::from_secs(180);
-
-/// The end: every device has everything, and all that was ever said is in its place.
-async fn close_the_books(town: &Arc<Town>, visitors: &mut [Visitor], views: &Views) {
-    visitors.iter_mut().for_each(Visitor::be_quiet);
-    let end = tokio::time::Instant::now() + SETTLING;
-    loop {
-        let Some(heads) = read_everything(town, visitors).await else {
-            if !town.is_broken() {
-                let what = "nothing breaks any more, and history cannot be read".to_owned();
-                town.auditor().find(Guarantee::NoLoss, None, what);
-            }
-            return;
-        };
-        let behind = who_is_behind(town, &heads, views);
-        if town.is_broken() {
-            return;
-        }
-        match behind {
-            None => break,
-            Some((what, id)) if tokio::time::Instant::now() > end => {
-                return town.auditor().find(Guarantee::OnceInTheView, id, what);
-            }
-            Some(_) => sleep(Duration::from_secs(2)).await,
-        }
-    }
-    for visitor in visitors.iter_mut() {
-        let stored: Vec<_> = {
-            let auditor = town.auditor();
-            visitor.conversations().iter().map(|id| auditor.known_head(*id)).collect()
-        };
-        if let Some(answer) = visitor.surely("GET", "/v1/conversations?limit=50", None).await
-            && !visitor.check_inbox(&stored, &answer.body)
-        {
-            let what = format!("{} has a conversation that is not in its inbox", visitor.user);
-            town.auditor().find(Guarantee::NoLoss, None, what);
-        }
-        for id in visitor.conversations().to_vec() {
-            if let Some(answer) = visitor.surely("GET", &format!("/v1/conversations/{id}/status"), None).await
-            {
-                visitor.check_ticks(id, &answer.body);
-            }
-        }
-    }
-}
-
-/// Each conversation through the eyes of each member; the head of each.
-async fn read_everything(town: &Town, visitors: &mut [Visitor]) -> Option<BTreeMap<ConversationId, u64>> {
-    let mut heads = BTreeMap::new();
-    for visitor in visitors {
-        for id in visitor.conversations().to_vec() {
-            let history = visitor.history(id).await?;
-            town.auditor().whole_history(id, &history);
-            heads.insert(id, history.last().map_or(0, |(seq, _)| *seq));
-        }
-    }
-    Some(heads)
-}
-
-/// A device that has not got everything yet, or not got rid of all it had to say.
-fn who_is_behind(
-    town: &Town,
-    heads: &BTreeMap<ConversationId, u64>,
-    views: &Views,
-) -> Option<(String, Option<ConversationId>)> {
-    for (name, (user, view)) in views {
-        let view = view.borrow();
-        if view.is_empty() {
-            return Some((format!("{name} is not connected, or what it sends is not acknowledged"), None));
-        }
-        for (id, head) in heads {
-            let is_concerned = town.auditor().is_founder(*id, user);
-            let has = view.get(id).copied().unwrap_or(0);
-            if is_concerned && has < *head {
-                return Some((format!("{name} has {}:{has} and there is {head}", short(*id)), Some(*id)));
-            }
-        }
-    }
-    None
 }

@@ -3,7 +3,7 @@
 use bluetick_core::{ConversationId, UserId};
 use serde_json::Value;
 
-use super::{Auditor, Guarantee};
+use super::{Auditor, Guarantee, Moment};
 
 /// A message as somebody was shown it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +36,12 @@ impl Seen {
 impl Auditor {
     /// A client is about to send this, for the first time or again.
     pub fn attempted(&mut self, id: ConversationId, sender: &UserId, message_id: &str, content: &str) {
+        let now = self.moment();
         let known = self.known(id);
-        known.attempts.insert((sender.clone(), message_id.to_owned()), content.to_owned());
+        known
+            .attempts
+            .entry((sender.clone(), message_id.to_owned()))
+            .or_insert_with(|| (content.to_owned(), now));
     }
 
     /// A client was told that its message is stored.
@@ -45,7 +49,7 @@ impl Auditor {
         let known = self.known(id);
         known.acknowledged = known.acknowledged.max(seq);
         let key = (sender.clone(), message_id.to_owned());
-        let Some(content) = known.attempts.get(&key).cloned() else {
+        let Some((content, _)) = known.attempts.get(&key).cloned() else {
             let what = format!("{sender} was told that {message_id} is stored, which it never sent");
             return self.find(Guarantee::NoOverwrite, Some(id), what);
         };
@@ -75,6 +79,13 @@ impl Auditor {
             None => {}
         }
         known.cells.insert(seq, seen.clone());
+        if let Some((user, _)) = known.owed.remove(&seq)
+            && !(seen.is_sent() && seen.sender == user.as_str())
+        {
+            let what = format!("{user} was said to have all below {seq} before any device said so: {seen:?}");
+            return self.find(Guarantee::DeliveredByDevice, Some(id), what);
+        }
+        let known = self.known(id);
         if !seen.is_sent() {
             return;
         }
@@ -82,9 +93,15 @@ impl Auditor {
             return self.find(Guarantee::NoOverwrite, Some(id), format!("{seq} is by nobody: {seen:?}"));
         };
         let key = (sender, seen.message_id.clone());
-        if known.attempts.get(&key) != Some(&seen.content) {
+        let attempt = known.attempts.get(&key).filter(|(content, _)| *content == seen.content);
+        let Some(attempted) = attempt.map(|(_, moment)| *moment) else {
             let what = format!("{seq} says what {} never sent: {seen:?}", seen.sender);
             return self.find(Guarantee::NoOverwrite, Some(id), what);
+        };
+        if let Some((tick, _)) = known.claims.range(seq..).find(|(_, told)| **told < attempted) {
+            let what =
+                format!("a tick was told at {tick} before anybody had sent what is at {seq}: {seen:?}");
+            return self.find(Guarantee::TicksForward, Some(id), what);
         }
         if let Some(before) = known.places.insert(key, seq)
             && before != seq
@@ -126,8 +143,9 @@ impl Auditor {
         }
     }
 
-    /// The whole history, read at the end by somebody who is in the conversation from its beginning on.
-    pub fn whole_history(&mut self, id: ConversationId, history: &[(u64, Seen)]) {
+    /// The whole history, read at the end by somebody who is in the conversation from its beginning on, and when that was
+    /// begun.
+    pub fn whole_history(&mut self, id: ConversationId, history: &[(u64, Seen)], begun: Moment) {
         for (expected, (seq, seen)) in (1..).zip(history) {
             if *seq != expected {
                 return self.find(Guarantee::Dense, Some(id), format!("in the end {expected} is missing"));
@@ -139,7 +157,18 @@ impl Auditor {
         let lost = known.cells.range(head + 1..).next().map(|(seq, seen)| (*seq, seen.clone()));
         if let Some((seq, seen)) = lost {
             let what = format!("{seq} was shown or acknowledged and is gone: {seen:?}");
-            self.find(Guarantee::NoLoss, Some(id), what);
+            return self.find(Guarantee::NoLoss, Some(id), what);
+        }
+        let claims = known.claims.range(head + 1..);
+        let claim = claims.filter(|(_, told)| **told < begun).map(|(tick, _)| *tick).next();
+        if let Some(tick) = claim {
+            let what = format!("a tick was told at {tick}, and there is nothing above {head}");
+            return self.find(Guarantee::TicksForward, Some(id), what);
+        }
+        let owed = known.owed.iter().find(|(_, (_, told))| *told < begun);
+        if let Some((seq, (user, _))) = owed {
+            let what = format!("{user} was said to have all below {seq}, and nobody said so");
+            self.find(Guarantee::DeliveredByDevice, Some(id), what);
         }
     }
 
