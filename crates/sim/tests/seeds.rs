@@ -38,6 +38,14 @@ fn a_fleet_on_bad_tables_and_a_forgetful_redis_keeps_every_guarantee() {
 }
 
 #[test]
+fn a_run_in_which_nothing_happens_keeps_every_guarantee_too() {
+    for world in [WorldKind::Embedded, WorldKind::Fleet] {
+        let outcome = run(&Plan { busy: std::time::Duration::ZERO, ..Plan::new(1, Some(world)) });
+        assert!(outcome.finding.is_none() && outcome.sends == 0, "{:?}", outcome.finding);
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace_byte_for_byte_and_another_one_does_not() {
     for world in [WorldKind::Embedded, WorldKind::Fleet] {
         let (once, again) = (run(&Plan::new(7, Some(world))), run(&Plan::new(7, Some(world))));
