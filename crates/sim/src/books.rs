@@ -147,7 +147,7 @@ async fn who_knows_less(town: &Town, visitors: &mut [Visitor], reports: &Reports
                 if said.delivered > own.delivered || said.read > own.read {
                     return lost(format!("a device of {user} said {said:?} and the server knows {own:?}"));
                 }
-                if let Some(what) = what_is_not_known(town, id, report, &is) {
+                if let Some(what) = what_is_not_known(town, id, user, report, &is) {
                     return lost(format!("a device of {user} {what}"));
                 }
             }
@@ -156,9 +156,17 @@ async fn who_knows_less(town: &Town, visitors: &mut [Visitor], reports: &Reports
     None
 }
 
-fn what_is_not_known(town: &Town, id: ConversationId, report: &Report, is: &Standings) -> Option<String> {
+fn what_is_not_known(
+    town: &Town,
+    id: ConversationId,
+    own: &UserId,
+    report: &Report,
+    is: &Standings,
+) -> Option<String> {
     let auditor = town.auditor();
     let settled = is.iter().filter(|(user, _)| !auditor.has_started_again(id, user));
+    // A device is not told what it said itself, and of what was refused it does not know which.
+    let settled = settled.filter(|(user, _)| report.was_heard || *user != own);
     settled.into_iter().find_map(|(user, is)| {
         let knows = report.ticks.get(&(id, user.clone())).copied().unwrap_or_default();
         let is_known = auditor.are_alike(id, user, knows, *is);

@@ -20,6 +20,7 @@ use crate::device::{Device, Report};
 use crate::dice::Dice;
 use crate::entropy;
 use crate::faults::{Fault, weather};
+use crate::lodger::Lodger;
 use crate::plant::Plant;
 use crate::town::{Town, person, short};
 use crate::visitor::Visitor;
@@ -131,6 +132,8 @@ async fn story(plan: &Plan) -> Outcome {
         }
     }
     let visiting: JoinSet<Visitor> = visitors.into_iter().map(Visitor::live).collect();
+    let lodging = Lodger::new(&town, PEOPLE, plan.world == WorldKind::Embedded);
+    let lodging = tokio::spawn(lodging.live());
     let breaking = tokio::spawn({
         let (town, world, faults) = (Arc::clone(&town), Arc::clone(&world), plan.faults.clone());
         async move { weather(&town, &world, &faults).await }
@@ -143,10 +146,14 @@ async fn story(plan: &Plan) -> Outcome {
     if breaking.await.is_err() {
         town.auditor().find(Guarantee::NoLoss, None, "the weather panicked".to_owned());
     }
+    let mut lodger = lodging.await.expect("what panics is told by the runtime's thread");
     if !town.is_broken() {
         town.network.set_weather(5, 0);
         world.heal().await;
         close(&town, &mut visitors, &reports).await;
+        if !town.is_broken() {
+            lodger.close().await;
+        }
     }
     town.end();
     devices.shutdown().await;

@@ -28,7 +28,7 @@ impl Device {
                 self.note(format_args!("is told that {} is gone", short(id)));
                 self.drop_out(id);
             }
-            ("error", _) => self.refused(&frame),
+            ("error", _) => self.refused(connection, &frame),
             _ => {}
         }
         Ok(())
@@ -43,11 +43,12 @@ impl Device {
         self.sent.retain(|sent| sent.conversation != id);
     }
 
-    fn refused(&mut self, frame: &Value) {
+    fn refused(&mut self, connection: &mut Connection, frame: &Value) {
         self.note(format_args!("is refused: {} {}", frame["code"], frame["message_id"]));
         let Some(id) = frame["message_id"].as_str() else {
             // Of what it said of all conversations something was not taken: it is said again.
             self.views.values_mut().for_each(|view| view.said = Boundaries::default());
+            connection.was_heard = false;
             return;
         };
         // Somebody has taken it out of the conversation meanwhile.

@@ -62,6 +62,8 @@ struct Connection {
     caught_up: bool,
     /// How far the others are.
     questions: Questions,
+    /// Nothing that it said of how far it has come was refused.
+    was_heard: bool,
 }
 
 /// The connection is over.
@@ -144,7 +146,8 @@ impl Device {
             return None;
         }
         let name = format!("{} on connection {}", self.name, self.connections);
-        Some(Connection { socket, name, shown, caught_up: false, questions: Questions::none() })
+        let questions = Questions::none();
+        Some(Connection { socket, name, shown, caught_up: false, questions, was_heard: true })
     }
 
     fn positions(&self) -> String {
@@ -189,6 +192,7 @@ impl Device {
             true => Report {
                 views: self.views.iter().map(|(id, view)| (*id, Has::from(view))).collect(),
                 ticks: self.ticks.clone(),
+                was_heard: connection.was_heard,
             },
             false => Report::default(),
         };

@@ -41,6 +41,8 @@ pub struct Report {
     pub views: BTreeMap<ConversationId, Has>,
     /// How far everybody is, as far as it knows.
     pub ticks: BTreeMap<(ConversationId, UserId), Boundaries>,
+    /// All that it said on this connection was taken, as far as it knows.
+    pub was_heard: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -130,6 +130,9 @@ impl CommitListener for Rigged {
                 self.last().insert((*conversation, user.clone()), *shown);
             }
         }
+        if self.plant == Plant::SessionStaysOpen {
+            batch.retain(|change| !matches!(change, Change::Revoked { .. }));
+        }
         if self.plant == Plant::TickLost {
             batch.retain(|change| !matches!(change, Change::Moved(_)) || !self.goes_wrong());
         }

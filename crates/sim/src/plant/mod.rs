@@ -50,10 +50,14 @@ pub enum Plant {
     HeardOutside,
     /// Something else under an id that was used before is taken for the same.
     ConflictTaken,
+    /// A token that was revoked is good all the same.
+    TokenStaysGood,
+    /// What a token had opened that is revoked stays open.
+    SessionStaysOpen,
 }
 
 impl Plant {
-    pub const ALL: [Plant; 19] = [
+    pub const ALL: [Plant; 21] = [
         Plant::AckBeforeSync,
         Plant::SeqReused,
         Plant::Overwrite,
@@ -73,6 +77,8 @@ impl Plant {
         Plant::BeginningLost,
         Plant::HeardOutside,
         Plant::ConflictTaken,
+        Plant::TokenStaysGood,
+        Plant::SessionStaysOpen,
     ];
 
     /// Where it can grow.
@@ -108,7 +114,9 @@ impl Plant {
             Plant::DedupeForgottenAtRestart | Plant::ConflictTaken => &[Guarantee::NoDuplicate],
             Plant::UnreadOffByOne => &[Guarantee::UnreadExact],
             Plant::DeliveredWithoutDevice => &[Guarantee::DeliveredByDevice],
-            Plant::PageForAnybody | Plant::HeardOutside => &[Guarantee::Private],
+            Plant::PageForAnybody | Plant::HeardOutside | Plant::TokenStaysGood | Plant::SessionStaysOpen => {
+                &[Guarantee::Private]
+            }
         }
     }
 }
@@ -123,6 +131,7 @@ pub fn rig_listener(plant: Option<Plant>, listener: Arc<dyn CommitListener>) -> 
             | Plant::PushOutOfOrder
             | Plant::PushLost
             | Plant::HeardOutside
+            | Plant::SessionStaysOpen
             | Plant::DeliveredWithoutDevice),
         ) => Arc::new(listener::Rigged::new(plant, listener)),
         _ => listener,
@@ -140,7 +149,8 @@ pub fn rig_store(plant: Option<Plant>, store: Arc<dyn Store>) -> Arc<dyn Store> 
             | Plant::TickPastHead
             | Plant::MarkLost
             | Plant::BeginningLost
-            | Plant::ConflictTaken),
+            | Plant::ConflictTaken
+            | Plant::TokenStaysGood),
         ) => Arc::new(store::Rigged::new(plant, store)),
         _ => store,
     }

@@ -11,7 +11,8 @@ use bluetick_core::ports::{
 };
 use bluetick_core::{
     Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
-    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Refusal, Seq, StoreError, User, UserId,
+    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Refusal, Revocations, Seq, StoreError, User,
+    UserId,
 };
 
 use super::Plant;
@@ -188,7 +189,11 @@ impl Store for Rigged {
     }
 
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
-        self.store.profile(user).await
+        let profile = self.store.profile(user).await?;
+        Ok(match self.plant {
+            Plant::TokenStaysGood => Profile { revocations: Revocations::default(), ..profile },
+            _ => profile,
+        })
     }
 
     async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError> {

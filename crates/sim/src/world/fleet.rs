@@ -243,6 +243,7 @@ impl Fleet {
                 let by = i64::try_from(by).unwrap_or(0) - 3_600_000;
                 self.with_any(|place| {
                     self.note(format_args!("the clock of {} is moved by {by} ms", place.name));
+                    self.town.counts.clocks_set.fetch_add(1, Ordering::SeqCst);
                     place.clock.jump(by);
                 });
             }
