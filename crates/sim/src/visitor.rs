@@ -305,7 +305,7 @@ impl Visitor {
         }
     }
 
-    /// Asks for something of a conversation it is not in.
+    /// Asks for something of a conversation it is not in. It may be let in at this very moment, and then it is not in vain.
     async fn intrude(&mut self) {
         let closed: Vec<_> = {
             let auditor = self.town.auditor();
@@ -320,9 +320,14 @@ impl Visitor {
             0 => ("read a page of it", "GET", "/messages?limit=5", None),
             1 => ("read its ticks", "GET", "/status", None),
             2 => ("see who is in it", "GET", "", None),
-            3 => ("move a tick of it", "POST", "/read", Some(json!({"seq": 1}))),
+            3 => {
+                self.town.auditor().says(id, &self.user, Boundaries { delivered: 1, read: 1 });
+                ("move a tick of it", "POST", "/read", Some(json!({"seq": 1})))
+            }
             _ => {
-                let body = json!({"message_id": format!("{}-intruder", self.user), "content": "let me in"});
+                let (message_id, content) = (format!("{}-intruder", self.user), "let me in");
+                self.town.auditor().attempted(id, &self.user, &message_id, content);
+                let body = json!({"message_id": message_id, "content": content});
                 ("send to it", "POST", "/messages", Some(body))
             }
         };

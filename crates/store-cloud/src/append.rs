@@ -296,6 +296,9 @@ impl Engine {
     ) -> Result<bool, StoreError> {
         let Some(cell) = self.cell(append.conversation, seq).await? else { return Ok(false) };
         if is_same(&cell, append) {
+            // It may have been written without Redis, which then has not heard of the id.
+            self.ledgers.storing(append.conversation, seq);
+            self.note_fallback(append.conversation).await?;
             let known = self.known_now(append.conversation).await?;
             let (content_type, content) = (cell.message.content_type.clone(), cell.message.content.clone());
             let stored = Append { content_type, content, ..append.clone() };

@@ -116,8 +116,11 @@ impl Engine {
         for (id, rows) in ids.iter().zip(rows.chunks(3)) {
             let [Some(room), Some(member), status] = rows else { continue };
             if room.find_text("intent").is_some() {
-                if let Ok((row, member)) = self.membership(*id, user).await {
-                    members.push((row, member, status.clone()));
+                match self.membership(*id, user).await {
+                    Ok((row, member)) => members.push((row, member, status.clone())),
+                    Err(StoreError::Refused(_)) => {}
+                    // Nobody is told that they are out because somebody could not be asked.
+                    Err(error) => return Err(error),
                 }
             } else if !member.find_flag("left") {
                 let member = decode_member(user.clone(), member);

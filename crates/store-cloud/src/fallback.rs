@@ -175,6 +175,8 @@ impl Engine {
                 Ok(Placed::Done) => {
                     ledger.note(&cell);
                     drop(ledger);
+                    // Once more: whoever told Redis meanwhile did not find it yet.
+                    self.ledgers.storing(id, seq);
                     // Redis may be away from this node alone. Others who do not hear of the id at once could give it a
                     // second place.
                     self.note_fallback(id).await?;

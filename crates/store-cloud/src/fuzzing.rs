@@ -119,6 +119,9 @@ fn read_news(news: &news::Item) {
         news::Item::Revoked { void, .. } => {
             let _ = read_revocations(void);
         }
-        news::Item::Joined { .. } | news::Item::Preferred { .. } | news::Item::Typing { .. } => {}
+        news::Item::Joined { .. }
+        | news::Item::Preferred { .. }
+        | news::Item::Typing { .. }
+        | news::Item::Missed => {}
     }
 }

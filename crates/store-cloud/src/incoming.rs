@@ -34,13 +34,7 @@ impl Engine {
     async fn hear(self: &Arc<Engine>, news: News) {
         let bytes = match news {
             News::From(_, bytes) => bytes,
-            News::Lost => {
-                tracing::info!("news from other nodes were lost; everybody connected here is checked");
-                self.local.trouble();
-                self.mending.say_who_is_here();
-                self.repair.notify_one();
-                return;
-            }
+            News::Lost => return self.hear_that_news_were_lost(),
         };
         let items: Vec<serde_json::Value> = match serde_json::from_slice(&bytes) {
             Ok(items) => items,
@@ -55,6 +49,13 @@ impl Engine {
                 self.repair.notify_one();
             }
         }
+    }
+
+    fn hear_that_news_were_lost(&self) {
+        tracing::info!("news from other nodes were lost; everybody connected here is checked");
+        self.local.trouble();
+        self.mending.say_who_is_here();
+        self.repair.notify_one();
     }
 
     async fn hear_item(self: &Arc<Engine>, item: Item) -> Result<(), StoreError> {
@@ -86,6 +87,10 @@ impl Engine {
                     let revocations = read_revocations(&void);
                     self.listener.changed(vec![Change::Revoked { user, revocations }]);
                 }
+                Ok(())
+            }
+            Item::Missed => {
+                self.hear_that_news_were_lost();
                 Ok(())
             }
             Item::Typing { conversation, user } => {

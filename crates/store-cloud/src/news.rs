@@ -30,6 +30,8 @@ pub(crate) enum Item {
         user: String,
     },
     Presence(PresenceNews),
+    /// Something before this was lost.
+    Missed,
     /// As the row has it.
     Revoked {
         user: String,

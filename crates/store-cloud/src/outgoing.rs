@@ -1,13 +1,15 @@
 //! News on their way to other nodes: gathered by node while the last batch is under way.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bluetick_core::ports::{Change, Whisper};
 use bluetick_core::{ConversationId, Members, Seq, UserId};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::NodeId;
 use crate::append::LARGE;
@@ -23,23 +25,29 @@ pub(crate) struct Outgoing {
     waiting: Mutex<HashMap<NodeId, Vec<Item>>>,
     /// What found no room.
     dropped: Mutex<Vec<Item>>,
+    /// Nodes that news were lost to. Redis may be away from this node alone, so that they notice nothing: they are told
+    /// as soon as they can be.
+    unheard: Mutex<HashSet<NodeId>>,
     more: Notify,
     emptied: Notify,
     is_sending: std::sync::atomic::AtomicBool,
 }
 
-/// News that may wait for one node. Above, they are dropped: the node finds out by itself, from the gaps.
+/// News that may wait for one node. Above, they are dropped, and the node is told that they were.
 const MOST_WAITING: usize = 100_000;
 /// In one batch.
 const MOST_AT_ONCE: usize = 500;
+/// Until a node is told again that it has missed something.
+const TOLD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Outgoing {
     fn put(&self, node: NodeId, item: Item) {
         let mut waiting = self.waiting.lock().expect("nothing panics while it holds the lock");
-        let items = waiting.entry(node).or_default();
+        let items = waiting.entry(node.clone()).or_default();
         if items.len() < MOST_WAITING {
             items.push(item);
         } else {
+            self.unheard().insert(node);
             self.dropped.lock().expect("nothing panics while it holds the lock").push(item);
         }
         drop(waiting);
@@ -57,6 +65,18 @@ impl Outgoing {
         batches
     }
 
+    fn unheard(&self) -> MutexGuard<'_, HashSet<NodeId>> {
+        self.unheard.lock().expect("nothing panics while it holds the lock")
+    }
+
+    /// Nodes that are to be told that they have missed something, and are there to be told.
+    fn put_unheard(&self, living: &[NodeId]) {
+        let unheard = std::mem::take(&mut *self.unheard());
+        for node in unheard.into_iter().filter(|node| living.contains(node)) {
+            self.put(node, Item::Missed);
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.waiting.lock().expect("nothing panics while it holds the lock").is_empty()
             && !self.is_sending.load(std::sync::atomic::Ordering::SeqCst)
@@ -68,7 +88,7 @@ impl Outgoing {
             if self.is_empty() {
                 return;
             }
-            let _soon = tokio::time::timeout(std::time::Duration::from_millis(50), emptied).await;
+            let _soon = timeout(Duration::from_millis(50), emptied).await;
         }
     }
 }
@@ -81,7 +101,14 @@ pub(crate) async fn run(engine: Arc<Engine>) {
         if batches.is_empty() {
             outgoing.is_sending.store(false, std::sync::atomic::Ordering::SeqCst);
             outgoing.emptied.notify_waiters();
-            outgoing.more.notified().await;
+            let nobody_missed_anything = outgoing.unheard().is_empty();
+            match nobody_missed_anything {
+                true => outgoing.more.notified().await,
+                false if timeout(TOLD_AGAIN, outgoing.more.notified()).await.is_err() => {
+                    outgoing.put_unheard(&engine.others_living());
+                }
+                false => {}
+            }
             continue;
         }
         let dropped = std::mem::take(&mut *outgoing.dropped.lock().expect("no panic under the lock"));
@@ -92,8 +119,9 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                 engine.counters.news_sent.add(items.len() as u64);
                 let news = serde_json::to_vec(&items).expect("news hold strings and numbers only");
                 if let Err(away) = engine.neighbours.send(&node, Bytes::from(news)).await {
-                    tracing::debug!(%node, %away, "news were lost; the node finds out by itself");
+                    tracing::debug!(%node, %away, "news were lost; the node is told when it can be");
                     engine.owe_what_is_lost(&items).await;
+                    engine.outgoing.unheard().insert(node);
                 }
             }
         });

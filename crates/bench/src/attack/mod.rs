@@ -56,8 +56,6 @@ const USUAL_LIMITS: [(&str, &str); 5] = [
 const BODY_BYTES: usize = 100;
 /// What one honest sender may have unanswered.
 const OUTSTANDING: usize = 256;
-/// How long attackers are at work before it is measured: by then their connections are there.
-const DEPLOYING: Duration = Duration::from_secs(2);
 /// Between an attack and the next quiet phase.
 const REST: Duration = Duration::from_secs(1);
 /// Attackers have accounts and talk with each other.
@@ -121,7 +119,7 @@ async fn measure(bench: &AttackBench) -> Result<Report, BenchError> {
             quiet.push(outcome);
             step(&format!("round {round}: {}", attack.title()));
             let squad = Squad::send(*attack, Arc::clone(&field))?;
-            tokio::time::sleep(DEPLOYING).await;
+            squad.deploy().await?;
             let phase = offer(load, bench.seconds, back, &received, &server, &bench.directory).await;
             let spent = squad.call_back()?;
             let (outcome, back) = phase?;

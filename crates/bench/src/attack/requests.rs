@@ -27,14 +27,14 @@ async fn ask_again_and_again(orders: &Orders, number: usize, mut request: impl F
 async fn asked(stream: &mut TcpStream, request: &str, orders: &Orders) -> Option<()> {
     orders.turn().await;
     stream.write_all(request.as_bytes()).await.ok()?;
-    orders.acted();
     // Answers are short: what comes at once is all of it.
     let mut answer = [0; 4_096];
-    let count = stream.read(&mut answer).await.ok().filter(|count| *count > 0)?;
-    if !answer[..count].starts_with(b"HTTP/1.1 200") {
+    let answered = stream.read(&mut answer).await.ok().filter(|count| *count > 0);
+    if answered.is_some_and(|count| !answer[..count].starts_with(b"HTTP/1.1 200")) {
         orders.refused();
     }
-    Some(())
+    orders.acted();
+    answered.map(drop)
 }
 
 /// Another name each time, so that no limit of one account is met.

@@ -31,6 +31,9 @@ pub struct Field {
 }
 
 const LOWEST_PRIORITY: i32 = 19;
+/// How long attackers are at work before it is measured: by then their connections are there.
+const DEPLOYING: Duration = Duration::from_secs(2);
+const GIVE_UP: Duration = Duration::from_secs(60);
 const SOURCES: u32 = 8;
 
 impl Field {
@@ -104,6 +107,7 @@ impl Spent {
 
 /// Attackers at work. Dropping it calls them back, too.
 pub struct Squad {
+    orders: Arc<Orders>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<Result<Spent, BenchError>>>,
 }
@@ -111,9 +115,32 @@ pub struct Squad {
 impl Squad {
     pub fn send(attack: Attack, field: Arc<Field>) -> Result<Squad, BenchError> {
         let (stop, stopped) = oneshot::channel();
+        let orders = Arc::new(Orders {
+            field,
+            started: Instant::now(),
+            per_second: attack.per_second(),
+            turns: AtomicU64::new(0),
+            acts: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+        });
+        let theirs = Arc::clone(&orders);
         let thread = std::thread::Builder::new().name("attackers".to_owned());
-        let thread = thread.spawn(move || work(attack, field, stopped)).map_err(client_failed)?;
-        Ok(Squad { stop: Some(stop), thread: Some(thread) })
+        let thread = thread.spawn(move || work(attack, &theirs, stopped)).map_err(client_failed)?;
+        Ok(Squad { orders, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Waits until they are at work. With the lowest priority that may take a while on a busy machine; what is measured
+    /// before would be called an attack and be none.
+    pub async fn deploy(&self) -> Result<(), BenchError> {
+        tokio::time::sleep(DEPLOYING).await;
+        let deadline = Instant::now() + GIVE_UP;
+        while self.orders.acts.load(Ordering::Relaxed) == 0 {
+            if Instant::now() > deadline {
+                return Err(client_failed("the attackers have not done anything for a minute"));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
     }
 
     /// They drop everything.
@@ -135,20 +162,12 @@ impl Drop for Squad {
     }
 }
 
-fn work(attack: Attack, field: Arc<Field>, stopped: oneshot::Receiver<()>) -> Result<Spent, BenchError> {
+fn work(attack: Attack, orders: &Arc<Orders>, stopped: oneshot::Receiver<()>) -> Result<Spent, BenchError> {
     rustix::process::nice(LOWEST_PRIORITY).map_err(client_failed)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(client_failed)?;
-    let orders = Arc::new(Orders {
-        field,
-        started: Instant::now(),
-        per_second: attack.per_second(),
-        turns: AtomicU64::new(0),
-        acts: AtomicU64::new(0),
-        refusals: AtomicU64::new(0),
-    });
     runtime.block_on(async {
-        let mut attackers = attackers(attack, &orders);
+        let mut attackers = attackers(attack, orders);
         tokio::select! {
             _ = stopped => {}
             () = async { while attackers.join_next().await.is_some() {} } => {}
