@@ -102,10 +102,12 @@ impl Device {
         // What it has and was not asked for again may lie between.
         let through = shown.into_iter().chain(has).max();
         // A forgetful one has told nobody what it has; where it sent something itself, the ack that tells the place may
-        // come later than what lies above. In the end it must have everything, too.
+        // come later than what lies above. Whoever is being taken out is not shown what was said just before any more, and is
+        // told all the same where its own messages are. In the end they must have everything, too.
+        let is_sure = !self.forgetful && !self.town.auditor().has_started_again(id, &self.user);
         if let Some(through) = through
             && seq > through + 1
-            && !self.forgetful
+            && is_sure
         {
             let what = format!("{} has {through} and was shown {seq} next", connection.name);
             return self.town.auditor().find(Guarantee::OnceInTheView, Some(id), what);

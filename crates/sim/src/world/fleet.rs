@@ -205,6 +205,10 @@ impl Fleet {
                 self.note(format_args!("Redis fails {} one time in {often}", place.name));
                 place.wire.fails.store(often, Ordering::SeqCst);
             }),
+            Fault::RedisActsLate => self.with_any(|place| {
+                self.note(format_args!("Redis acts late for {} one time in {often}", place.name));
+                place.wire.acts_late.store(often, Ordering::SeqCst);
+            }),
             Fault::CounterSetBack => {
                 let all = self.town.auditor().conversations();
                 if !all.is_empty() {
