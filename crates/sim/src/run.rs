@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -61,6 +61,8 @@ pub struct Outcome {
     pub sends: u64,
     pub connections: u64,
     pub requests: u64,
+    /// How many threads the runtime started besides. What they do is not by the seed, so there must not be any.
+    pub threads: u64,
 }
 
 thread_local! {
@@ -91,7 +93,15 @@ pub fn run(plan: &Plan) -> Outcome {
     let plan = plan.clone();
     let running = std::thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
         entropy::seed(plan.seed);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let threads = Arc::new(AtomicU64::new(0));
+        let started = Arc::clone(&threads);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .on_thread_start(move || {
+                started.fetch_add(1, Ordering::SeqCst);
+            })
+            .build();
         let runtime = runtime.expect("a runtime can be made");
         let told = catch_unwind(AssertUnwindSafe(|| {
             let outcome = runtime.block_on(story(&plan));
@@ -99,6 +109,7 @@ pub fn run(plan: &Plan) -> Outcome {
             outcome
         }));
         let mut outcome = told.unwrap_or_default();
+        outcome.threads = threads.load(Ordering::SeqCst);
         if let Some(panic) = PANICS.take().first() {
             let what = format!("something panicked: {panic}");
             outcome.finding = Some(Finding { guarantee: Guarantee::NoLoss, what, conversation: None });
@@ -169,6 +180,7 @@ async fn story(plan: &Plan) -> Outcome {
         sends: town.counts.sends.load(Ordering::SeqCst),
         connections: town.counts.connections.load(Ordering::SeqCst),
         requests: town.counts.requests.load(Ordering::SeqCst),
+        threads: 0,
     }
 }
 
