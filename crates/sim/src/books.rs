@@ -77,7 +77,7 @@ async fn read_everything(town: &Town, visitors: &mut [Visitor]) -> Option<BTreeM
     let mut heads = BTreeMap::new();
     for visitor in visitors.iter_mut() {
         for id in visitor.conversations().to_vec() {
-            let begun = town.auditor().moment();
+            let begun = town.auditor().begins_to_read(id);
             let history = visitor.history(id).await?;
             town.auditor().whole_history(id, &history, begun);
             heads.insert(id, history.last().map_or(0, |(seq, _)| *seq));

@@ -14,6 +14,13 @@ pub struct Seen {
     pub content_type: String,
 }
 
+/// What was known when somebody began to read a history. What came meanwhile need not be in it.
+#[derive(Clone, Copy)]
+pub struct Begun {
+    at: Moment,
+    newest: u64,
+}
+
 impl Seen {
     /// From a `message` frame or a line of a page.
     pub fn read(message: &Value) -> Option<(u64, Seen)> {
@@ -143,9 +150,14 @@ impl Auditor {
         }
     }
 
-    /// The whole history, read at the end by somebody who is in the conversation from its beginning on, and when that was
-    /// begun.
-    pub fn whole_history(&mut self, id: ConversationId, history: &[(u64, Seen)], begun: Moment) {
+    /// Somebody begins to read the history.
+    pub fn begins_to_read(&mut self, id: ConversationId) -> Begun {
+        let newest = self.known(id).cells.last_key_value().map_or(0, |(seq, _)| *seq);
+        Begun { at: self.moment(), newest }
+    }
+
+    /// The whole history, read at the end by somebody who is in the conversation from its beginning on.
+    pub fn whole_history(&mut self, id: ConversationId, history: &[(u64, Seen)], begun: Begun) {
         for (expected, (seq, seen)) in (1..).zip(history) {
             if *seq != expected {
                 return self.find(Guarantee::Dense, Some(id), format!("in the end {expected} is missing"));
@@ -154,18 +166,23 @@ impl Auditor {
         }
         let head = history.last().map_or(0, |(seq, _)| *seq);
         let known = self.known(id);
-        let lost = known.cells.range(head + 1..).next().map(|(seq, seen)| (*seq, seen.clone()));
+        let lost = known
+            .cells
+            .range(head + 1..)
+            .take_while(|(seq, _)| **seq <= begun.newest)
+            .next()
+            .map(|(seq, seen)| (*seq, seen.clone()));
         if let Some((seq, seen)) = lost {
             let what = format!("{seq} was shown or acknowledged and is gone: {seen:?}");
             return self.find(Guarantee::NoLoss, Some(id), what);
         }
         let claims = known.claims.range(head + 1..);
-        let claim = claims.filter(|(_, told)| **told < begun).map(|(tick, _)| *tick).next();
+        let claim = claims.filter(|(_, told)| **told < begun.at).map(|(tick, _)| *tick).next();
         if let Some(tick) = claim {
             let what = format!("a tick was told at {tick}, and there is nothing above {head}");
             return self.find(Guarantee::TicksForward, Some(id), what);
         }
-        let owed = known.owed.iter().find(|(_, (_, told))| *told < begun);
+        let owed = known.owed.iter().find(|(_, (_, told))| *told < begun.at);
         if let Some((seq, (user, _))) = owed {
             let what = format!("{user} was said to have all below {seq}, and nobody said so");
             self.find(Guarantee::DeliveredByDevice, Some(id), what);

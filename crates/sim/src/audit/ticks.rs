@@ -205,7 +205,7 @@ mod tests {
         stores(&mut auditor, id, 0, 1);
         auditor.says(id, &person(1), to(5, 5));
         auditor.told("somebody", id, &person(1), to(2, 2));
-        let begun = auditor.moment();
+        let begun = auditor.begins_to_read(id);
         let seen = Seen {
             sender: "p0".to_owned(),
             message_id: "m1".to_owned(),
