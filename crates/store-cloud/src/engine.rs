@@ -25,6 +25,7 @@ use crate::local::Local;
 use crate::memberships::Memberships;
 use crate::mend::Mending;
 use crate::neighbours::Neighbours;
+use crate::outage::Outage;
 use crate::outgoing::Outgoing;
 use crate::rooms::Rooms;
 use crate::rows::{Rows, RowsError};
@@ -74,6 +75,7 @@ pub(crate) struct Engine {
     pub told: Told,
     pub flush: Flush,
     pub ledgers: Ledgers,
+    pub outage: Outage,
     pub local: Local,
     pub outgoing: Outgoing,
     pub mending: Mending,
@@ -151,6 +153,7 @@ impl CloudStore {
             told: Told::default(),
             flush: Flush::default(),
             ledgers: Ledgers::default(),
+            outage: Outage::default(),
             local: Local::default(),
             outgoing: Outgoing::default(),
             mending: Mending::default(),
@@ -170,6 +173,7 @@ impl CloudStore {
         keep_running(&mut tasks, &engine, crate::incoming::run);
         keep_running(&mut tasks, &engine, crate::heart::run);
         keep_running(&mut tasks, &engine, crate::heart::feel);
+        keep_running(&mut tasks, &engine, crate::outage::run);
         keep_running(&mut tasks, &engine, crate::mend::run);
         keep_running(&mut tasks, &engine, crate::repair::run);
         keep_running(&mut tasks, &engine, crate::revoked::run);

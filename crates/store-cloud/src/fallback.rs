@@ -11,7 +11,7 @@ use std::time::Duration;
 use bluetick_core::ports::{Append, Appended};
 use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, decide};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::append::{Way, heard, is_same};
 use crate::cells::{Cell, Placed};
@@ -24,23 +24,11 @@ use crate::seeding::SeedError;
 pub(crate) struct Ledgers {
     ledgers: Mutex<HashMap<ConversationId, Arc<tokio::sync::Mutex<Ledger>>>>,
     unnoted: Mutex<HashMap<ConversationId, Unnoted>>,
-    away: Mutex<Option<Away>>,
+    /// When Redis did not answer last, here or, as it has been told, somewhere.
+    away: Mutex<Option<Instant>>,
     /// There is something to tell Redis.
     pub more: Notify,
 }
-
-/// Redis did not answer.
-#[derive(Clone, Copy)]
-struct Away {
-    since: Instant,
-    last: Instant,
-}
-
-/// A failure so long after the last one is another outage.
-const CALM: Duration = Duration::from_secs(3);
-
-/// Between two looks whether Redis is back.
-const NEXT_LOOK: Duration = Duration::from_millis(50);
 
 /// What Redis does not know of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,21 +65,14 @@ impl Ledgers {
     }
 
     pub fn was_away(&self) {
-        let mut away = self.away.lock().expect("nothing panics while it holds the lock");
-        let now = Instant::now();
-        let since = away.filter(|away| away.last.elapsed() < CALM).map_or(now, |away| away.since);
-        *away = Some(Away { since, last: now });
+        *self.away.lock().expect("nothing panics while it holds the lock") = Some(Instant::now());
     }
 
     /// Redis was away a moment ago. What other nodes have stored without it may not be known there yet, so that an id
     /// could be given a second place.
     pub fn is_unsure(&self, grace: Duration) -> bool {
         let away = *self.away.lock().expect("nothing panics while it holds the lock");
-        away.is_some_and(|away| away.last.elapsed() < grace)
-    }
-
-    fn away_since(&self) -> Option<Instant> {
-        self.away.lock().expect("nothing panics while it holds the lock").map(|away| away.since)
+        away.is_some_and(|last| last.elapsed() < grace)
     }
 
     pub fn has_unnoted(&self, id: ConversationId) -> bool {
@@ -131,7 +112,7 @@ impl Engine {
         append: Append,
     ) -> Result<Appended, StoreError> {
         let id = append.conversation;
-        self.until_all_have_noticed(id).await;
+        self.until_all_have_noticed(id).await?;
         self.counters.fallback_sends.add(1);
         let known = self.known_now(id).await?;
         known.member(&append.sender)?;
@@ -208,17 +189,6 @@ impl Engine {
             }
         }
         Err(StoreError::NoAnswer("no place could be had in time".into()))
-    }
-
-    /// Returns when Redis has been away for long enough, or is not: then it can be told at once what is stored.
-    async fn until_all_have_noticed(&self, id: ConversationId) {
-        let since = self.ledgers.away_since();
-        while since.is_some_and(|since| since.elapsed() < self.settings.patience())
-            && self.hints.glance(id).await.is_err()
-        {
-            self.ledgers.was_away();
-            sleep(NEXT_LOOK.min(self.settings.patience())).await;
-        }
     }
 
     /// Redis is back: it is told what was stored without it.

@@ -63,6 +63,8 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                 }
                 was_away = true;
                 engine.ledgers.was_away();
+                let sayer = Arc::clone(&engine);
+                tokio::spawn(async move { sayer.say_again_that_redis_is_away().await });
                 engine.counters.hints_away.set(1);
                 // Nobody brings news meanwhile.
                 engine.local.trouble();

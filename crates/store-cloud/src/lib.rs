@@ -29,6 +29,7 @@ mod memberships;
 mod mend;
 pub mod neighbours;
 mod news;
+mod outage;
 mod outgoing;
 mod pending;
 mod people;
