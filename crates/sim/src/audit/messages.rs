@@ -3,7 +3,7 @@
 use bluetick_core::{ConversationId, UserId};
 use serde_json::Value;
 
-use super::{Auditor, Guarantee, Moment};
+use super::{Auditor, Guarantee, Known, Moment};
 
 /// A message as somebody was shown it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,27 @@ impl Seen {
     /// Somebody's message: no notice, no void.
     pub fn is_sent(&self) -> bool {
         self.content_type != "system" && self.content_type != "void"
+    }
+}
+
+impl Known {
+    /// A tick that was told before this moment, at a place above all that was there then, all places being known now. What
+    /// was sent by then, or is of a time that is not known, may have been there. A place below may be filled later.
+    fn tick_ahead(&self, before: Moment) -> Option<String> {
+        let was_there = |seen: &Seen, told: Moment| {
+            let sender = seen.sender.parse::<UserId>().ok().filter(|_| seen.is_sent());
+            let Some(sender) = sender else { return true };
+            self.attempts.get(&(sender, seen.message_id.clone())).is_none_or(|(_, sent)| *sent < told)
+        };
+        let ahead = self
+            .claims
+            .iter()
+            .filter(|(_, told)| **told < before)
+            .find(|(tick, told)| !self.cells.range(**tick..).any(|(_, seen)| was_there(seen, **told)));
+        ahead.map(|(tick, _)| {
+            let seen = self.cells.get(tick);
+            format!("a tick was told at {tick} before anybody had sent what is there or above: {seen:?}")
+        })
     }
 }
 
@@ -101,14 +122,9 @@ impl Auditor {
         };
         let key = (sender, seen.message_id.clone());
         let attempt = known.attempts.get(&key).filter(|(content, _)| *content == seen.content);
-        let Some(attempted) = attempt.map(|(_, moment)| *moment) else {
+        if attempt.is_none() {
             let what = format!("{seq} says what {} never sent: {seen:?}", seen.sender);
             return self.find(Guarantee::NoOverwrite, Some(id), what);
-        };
-        if let Some((tick, _)) = known.claims.range(seq..).find(|(_, told)| **told < attempted) {
-            let what =
-                format!("a tick was told at {tick} before anybody had sent what is at {seq}: {seen:?}");
-            return self.find(Guarantee::TicksForward, Some(id), what);
         }
         if let Some(before) = known.places.insert(key, seq)
             && before != seq
@@ -176,10 +192,7 @@ impl Auditor {
             let what = format!("{seq} was shown or acknowledged and is gone: {seen:?}");
             return self.find(Guarantee::NoLoss, Some(id), what);
         }
-        let claims = known.claims.range(head + 1..);
-        let claim = claims.filter(|(_, told)| **told < begun.at).map(|(tick, _)| *tick).next();
-        if let Some(tick) = claim {
-            let what = format!("a tick was told at {tick}, and there is nothing above {head}");
+        if let Some(what) = known.tick_ahead(begun.at) {
             return self.find(Guarantee::TicksForward, Some(id), what);
         }
         let owed = known.owed.iter().find(|(_, (_, told))| *told < begun.at);

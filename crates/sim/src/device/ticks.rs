@@ -15,6 +15,8 @@ use crate::town::short;
 
 /// An answer to the question how far the members of a conversation are, and what had been told when it was asked.
 pub struct Asked {
+    /// Questions are answered in any order.
+    question: u64,
     id: ConversationId,
     before: Standings,
     /// `None`: it is not for this user to know.
@@ -72,19 +74,19 @@ impl Device {
                     }
                 };
                 // Nobody waits for it any more: the connection is over.
-                let _ = asking.send(Asked { id, before, members });
+                let _ = asking.send(Asked { question, id, before, members });
                 return;
             }
         });
     }
 
     pub(super) fn hear_answers(&mut self, connection: &mut Connection) {
-        while let Ok(Asked { id, before, members }) = connection.questions.answers.try_recv() {
+        while let Ok(Asked { question, id, before, members }) = connection.questions.answers.try_recv() {
             connection.questions.open -= 1;
             let members = members.as_ref().and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             for (user, now) in members.iter().filter_map(standing) {
                 self.learn(id, &user, now);
-                let name = format!("{}, who asked,", self.name);
+                let name = format!("{}, with question {question:x},", self.name);
                 self.town.auditor().answered(&name, id, &user, &before, now);
             }
         }
