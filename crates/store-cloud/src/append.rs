@@ -29,6 +29,9 @@ const TOLD_AGAIN_MS: i64 = 600_000;
 /// A write that is under way is done or given up by then, with room for clocks that differ.
 pub(crate) const WRITES_TAKE_MS: i64 = 20_000;
 
+/// Nearly all of them by then.
+const LATE_WRITES_MS: i64 = 4_000;
+
 /// Places whose write got no answer, by what was to be written there: whoever tries again here begins with that place,
 /// whatever Redis knows by then.
 #[derive(Default)]
@@ -183,6 +186,9 @@ impl Engine {
                     return Err(refusal.into());
                 }
             }
+            if append.retry_after.is_some() && !place.known {
+                self.until_late_writes_are_done(&place).await;
+            }
             if let Some(cell) = self.stored_meanwhile(&append, &place).await? {
                 // The place was handed out for nothing.
                 self.close_hole(id, place.seq).await?;
@@ -208,6 +214,17 @@ impl Engine {
             }
         }
         Err(StoreError::NoAnswer("no place could be had in time".into()))
+    }
+
+    /// Redis has forgotten the conversation a moment ago, and the earlier attempt may be on its way to a place that it was
+    /// given before. Whoever tries again waits for that, so as not to be stored beside it.
+    async fn until_late_writes_are_done(&self, place: &Place) {
+        let since = self.clock.now().millis().saturating_sub(place.seeded_at.millis());
+        let left = LATE_WRITES_MS.saturating_sub(since);
+        // Clocks of nodes may differ by more than anybody should wait.
+        if (1..=LATE_WRITES_MS).contains(&left) {
+            sleep(Duration::from_millis(left.unsigned_abs())).await;
+        }
     }
 
     /// Redis has forgotten the conversation a moment ago. Whoever told it again did not see what was being written just

@@ -247,7 +247,11 @@ impl Engine {
         let engine = Arc::clone(self);
         tokio::spawn(async move {
             let living = engine.others_living();
-            let Ok(found) = engine.hints.whereabouts(id, &users).await else { return };
+            let Ok(found) = engine.hints.whereabouts(id, &users).await else {
+                // It goes to nobody, and anybody may have somebody who waits for it.
+                engine.outgoing.unheard().extend(living);
+                return engine.outgoing.more.notify_one();
+            };
             let nodes: HashSet<_> = found.into_iter().flat_map(|touched| touched.nodes).collect();
             for node in nodes.into_iter().filter(|node| living.contains(node)) {
                 engine.outgoing.put(node, item.clone());

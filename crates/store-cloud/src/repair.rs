@@ -3,14 +3,16 @@
 //! What was is read from the inbox rows, which every living node writes within a moment. After the death of a node, whose
 //! rows nobody writes, Redis tells in which conversations it may have been writing.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::{ConversationId, InboxFilter, Seq, StoreError, Timestamp, UserId};
+use bluetick_core::ports::Moved;
+use bluetick_core::{Boundaries, ConversationId, InboxFilter, Seq, StoreError, Timestamp, UserId};
 use tokio::time::sleep;
 
 use crate::NodeId;
+use crate::append::LARGE;
 use crate::engine::Engine;
 use crate::rooms::Arrival;
 
@@ -49,14 +51,16 @@ pub(crate) async fn run(engine: Arc<Engine>) {
 impl Engine {
     async fn repair_everybody(self: &Arc<Engine>) {
         let since = self.lately();
+        // What is active lately by the times of messages may be something else by the clock of this node.
+        let mut active: BTreeSet<_> = self.rooms.used_within(USED_LATELY).into_iter().collect();
         for user in self.local.everybody() {
-            if let Err(error) = self.repair_user(&user, since).await {
-                tracing::debug!(%error, "somebody connected here could not be checked yet");
+            match self.repair_user(&user, since).await {
+                Ok(conversations) => active.extend(conversations),
+                Err(error) => tracing::debug!(%error, "somebody connected here could not be checked yet"),
             }
             sleep(PACE).await;
         }
-        // What is active lately by the times of messages may be something else by the clock of this node.
-        for id in self.rooms.used_within(USED_LATELY) {
+        for id in active {
             if let Err(error) = self.repair_followed(id).await {
                 tracing::debug!(conversation = %id, %error, "a conversation could not be checked yet");
             }
@@ -70,14 +74,47 @@ impl Engine {
             self.counters.repairs.add(1);
             self.catch_up_to(id, head).await?;
         }
+        self.tell_standings(id).await
+    }
+
+    /// Tells how far everybody has come, as far as that is news here. Of a large group nobody is told one by one.
+    async fn tell_standings(self: &Arc<Engine>, id: ConversationId) -> Result<(), StoreError> {
+        let known = match self.known(id).await {
+            Ok(known) if known.members.len() <= LARGE => known,
+            Ok(_) | Err(StoreError::Refused(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if !known.members.iter().any(|member| self.local.is_here(&member.user)) {
+            return Ok(());
+        }
+        let standings = self.everybodys_standings(&known).await?;
+        for (member, standing) in known.members.iter().zip(standings) {
+            let moved = Moved {
+                conversation: id,
+                user: member.user.clone(),
+                members: Arc::clone(&known.members),
+                own: standing.own(),
+                shown: Some(standing.shown()),
+                unread: None,
+                origin: None,
+            };
+            if moved.own != Boundaries::default() {
+                self.hear_moved(moved).await;
+            }
+        }
         Ok(())
     }
 
-    async fn repair_user(self: &Arc<Engine>, user: &UserId, since: Timestamp) -> Result<(), StoreError> {
-        for id in self.active_lately(user, since).await? {
-            self.repair_conversation(id, user).await?;
+    async fn repair_user(
+        self: &Arc<Engine>,
+        user: &UserId,
+        since: Timestamp,
+    ) -> Result<Vec<ConversationId>, StoreError> {
+        let active = self.active_lately(user, since).await?;
+        for id in &active {
+            self.repair_conversation(*id, user).await?;
         }
-        Ok(())
+        Ok(active)
     }
 
     /// In which conversations of the user something was said since then.
@@ -151,6 +188,13 @@ impl Engine {
         for id in conversations {
             if let Err(error) = self.take_care_of(id).await {
                 tracing::debug!(%node, %error, "a conversation of a dead node could not be checked yet");
+            }
+            sleep(PACE).await;
+        }
+        // Ticks that it stored and told nobody: of these Redis knows nothing.
+        for id in self.rooms.used_within(USED_LATELY) {
+            if let Err(error) = self.tell_standings(id).await {
+                tracing::debug!(%node, %error, "the ticks of a dead node could not be checked yet");
             }
             sleep(PACE).await;
         }

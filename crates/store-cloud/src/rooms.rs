@@ -31,9 +31,8 @@ struct State {
     announced: Seq,
     /// When something was told last; `None` before anything was.
     announced_at: Option<Instant>,
-    /// Somebody connected here has everything up to where it began, so all above is new, whatever a clock said when it
-    /// was stored.
-    is_followed: bool,
+    /// Somebody connected here has everything up to here, so all above is new, whatever a clock said when it was stored.
+    followed_above: Option<Seq>,
     /// What was announced a while ago, and what was a moment ago.
     settled: Seq,
     settling: (Seq, Instant),
@@ -139,7 +138,7 @@ impl Rooms {
             let state = State {
                 announced: settled,
                 announced_at: None,
-                is_followed: false,
+                followed_above: None,
                 settled,
                 settling: (settled, Instant::now()),
                 waiting: BTreeMap::new(),
@@ -158,7 +157,7 @@ impl Rooms {
         let room = self.room_or_new(id, head, head.next());
         let mut state = room.lock();
         state.used = Instant::now();
-        state.is_followed |= state.announced >= head;
+        state.followed_above = Some(state.followed_above.map_or(head, |above| above.min(head)));
     }
 
     /// Up to where this node has told; `None` of a conversation it does not follow.
@@ -214,8 +213,8 @@ impl State {
     /// Returns what is to be told next.
     fn skip_long_ago(&mut self, found: &BTreeMap<Seq, Cell>, long_ago: Timestamp) -> Seq {
         while self.announced_at.is_none()
-            && !self.is_followed
             && let Some(cell) = found.get(&self.announced.next())
+            && self.followed_above.is_none_or(|above| cell.seq() <= above)
             && cell.message.received_at < long_ago
             && !self.is_expected(cell)
             && !self.waiting.contains_key(&cell.seq())

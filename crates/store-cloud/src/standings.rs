@@ -187,11 +187,17 @@ impl Engine {
     /// The newest place each has written to lately, as Redis says, or the rows where it has forgotten or is away: what was
     /// sent before it went stands in no status row yet.
     async fn last_sent(&self, id: ConversationId, users: &[UserId]) -> Result<Vec<Seq>, StoreError> {
-        if let Ok(Some(sent)) = self.hints.sent(id, users).await {
-            return Ok(sent);
-        }
+        let hinted = self.hints.sent(id, users).await.ok().flatten();
+        // Redis may not have been told yet of what was stored without it.
+        let is_unsure =
+            self.ledgers.is_unsure(2 * self.settings.return_grace()) || self.ledgers.has_unnoted(id);
+        let hinted = match hinted {
+            Some(sent) if !is_unsure => return Ok(sent),
+            other => other.unwrap_or_else(|| vec![Seq::ZERO; users.len()]),
+        };
         let recent = self.recent(id).await?;
-        Ok(users.iter().map(|user| recent.sent.get(user).copied().unwrap_or_default()).collect())
+        let newest = |user| recent.sent.get(user).copied().unwrap_or_default();
+        Ok(users.iter().zip(hinted).map(|(user, hinted)| newest(user).max(hinted)).collect())
     }
 
     /// Where the sender of the message that is about to stand at `seq` stood before.
