@@ -161,10 +161,6 @@ async fn story(plan: &Plan) -> Outcome {
     if !town.is_broken() {
         town.network.set_weather(5, 0);
         world.heal().await;
-        // News from node to node that get lost while Redis is away are not told again.
-        if plan.world == WorldKind::Fleet {
-            town.lose_no_more_ticks();
-        }
         close(&town, &mut visitors, &reports).await;
         if !town.is_broken() {
             lodger.close().await;

@@ -33,8 +33,6 @@ pub struct Town {
     /// Nobody begins anything new, and nothing breaks any more.
     calm: AtomicBool,
     over: AtomicBool,
-    /// Nothing is broken any more, in a world that does not tell again which ticks got lost meanwhile.
-    ticks_were_lost: AtomicBool,
     pub counts: Counts,
 }
 
@@ -74,7 +72,6 @@ impl Town {
             nodes: Mutex::default(),
             calm: AtomicBool::new(false),
             over: AtomicBool::new(false),
-            ticks_were_lost: AtomicBool::new(false),
             counts: Counts::default(),
             dice,
         })
@@ -99,15 +96,6 @@ impl Town {
 
     pub fn is_calm(&self) -> bool {
         self.calm.load(Ordering::SeqCst)
-    }
-
-    /// From here on every tick arrives. Devices ask for those before.
-    pub fn lose_no_more_ticks(&self) {
-        self.ticks_were_lost.store(true, Ordering::SeqCst);
-    }
-
-    pub fn ticks_were_lost(&self) -> bool {
-        self.ticks_were_lost.load(Ordering::SeqCst)
     }
 
     pub fn end(&self) {

@@ -64,7 +64,6 @@ struct Connection {
     questions: Questions,
     /// Nothing that it said of how far it has come was refused.
     was_heard: bool,
-    has_asked_again: bool,
 }
 
 /// The connection is over.
@@ -147,15 +146,8 @@ impl Device {
             return None;
         }
         let name = format!("{} on connection {}", self.name, self.connections);
-        Some(Connection {
-            socket,
-            name,
-            shown,
-            caught_up: false,
-            questions: Questions::none(),
-            was_heard: true,
-            has_asked_again: false,
-        })
+        let questions = Questions::none();
+        Some(Connection { socket, name, shown, caught_up: false, questions, was_heard: true })
     }
 
     fn positions(&self) -> String {
@@ -278,10 +270,6 @@ impl Device {
     async fn act_calmly(&mut self, connection: &mut Connection) -> Result<(), Over> {
         if !connection.caught_up {
             return Ok(());
-        }
-        if self.town.ticks_were_lost() && !connection.has_asked_again {
-            connection.has_asked_again = true;
-            self.conversations.clone().into_iter().for_each(|id| self.ask(connection, id));
         }
         // An answer may have been an error; what is not acknowledged is sent until it is.
         for index in 0..self.outbox.len() {
