@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use bluetick_core::{ConversationId, UserId};
+use bluetick_core::ConversationId;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
@@ -15,10 +15,12 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::audit::{Finding, Guarantee};
-use crate::device::Device;
+use crate::books::close;
+use crate::device::{Device, Report};
 use crate::dice::Dice;
 use crate::entropy;
 use crate::faults::{Fault, weather};
+use crate::lodger::Lodger;
 use crate::plant::Plant;
 use crate::town::{Town, person, short};
 use crate::visitor::Visitor;
@@ -59,6 +61,8 @@ pub struct Outcome {
     pub sends: u64,
     pub connections: u64,
     pub requests: u64,
+    /// How many threads the runtime started besides. What they do is not by the seed, so there must not be any.
+    pub threads: u64,
 }
 
 thread_local! {
@@ -89,7 +93,15 @@ pub fn run(plan: &Plan) -> Outcome {
     let plan = plan.clone();
     let running = std::thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
         entropy::seed(plan.seed);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let threads = Arc::new(AtomicU64::new(0));
+        let started = Arc::clone(&threads);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .on_thread_start(move || {
+                started.fetch_add(1, Ordering::SeqCst);
+            })
+            .build();
         let runtime = runtime.expect("a runtime can be made");
         let told = catch_unwind(AssertUnwindSafe(|| {
             let outcome = runtime.block_on(story(&plan));
@@ -97,6 +109,7 @@ pub fn run(plan: &Plan) -> Outcome {
             outcome
         }));
         let mut outcome = told.unwrap_or_default();
+        outcome.threads = threads.load(Ordering::SeqCst);
         if let Some(panic) = PANICS.take().first() {
             let what = format!("something panicked: {panic}");
             outcome.finding = Some(Finding { guarantee: Guarantee::NoLoss, what, conversation: None });
@@ -118,18 +131,20 @@ async fn story(plan: &Plan) -> Outcome {
         town.auditor().find(Guarantee::NoLoss, None, "a server without trouble answers nobody".to_owned());
     }
     let mut devices = JoinSet::new();
-    let mut views = BTreeMap::new();
+    let mut reports = BTreeMap::new();
     for (number, visitor) in visitors.iter().enumerate() {
         let count = 1 + number % 2;
         for device in 0..count {
             let ids = visitor.conversations().to_vec();
             let device = Device::new(&town, visitor.user.clone(), device, ids, is_forgetful(number));
-            let (done, watched) = watch::channel(BTreeMap::new());
-            views.insert(device.name().to_owned(), (visitor.user.clone(), watched));
+            let (done, watched) = watch::channel(Report::default());
+            reports.insert(device.name().to_owned(), (visitor.user.clone(), watched));
             devices.spawn(device.live(done));
         }
     }
     let visiting: JoinSet<Visitor> = visitors.into_iter().map(Visitor::live).collect();
+    let lodging = Lodger::new(&town, PEOPLE, plan.world == WorldKind::Embedded);
+    let lodging = tokio::spawn(lodging.live());
     let breaking = tokio::spawn({
         let (town, world, faults) = (Arc::clone(&town), Arc::clone(&world), plan.faults.clone());
         async move { weather(&town, &world, &faults).await }
@@ -142,10 +157,14 @@ async fn story(plan: &Plan) -> Outcome {
     if breaking.await.is_err() {
         town.auditor().find(Guarantee::NoLoss, None, "the weather panicked".to_owned());
     }
+    let mut lodger = lodging.await.expect("what panics is told by the runtime's thread");
     if !town.is_broken() {
         town.network.set_weather(5, 0);
         world.heal().await;
-        close_the_books(&town, &mut visitors, &views).await;
+        close(&town, &mut visitors, &reports).await;
+        if !town.is_broken() {
+            lodger.close().await;
+        }
     }
     town.end();
     devices.shutdown().await;
@@ -161,6 +180,7 @@ async fn story(plan: &Plan) -> Outcome {
         sends: town.counts.sends.load(Ordering::SeqCst),
         connections: town.counts.connections.load(Ordering::SeqCst),
         requests: town.counts.requests.load(Ordering::SeqCst),
+        threads: 0,
     }
 }
 
@@ -197,88 +217,4 @@ fn let_in(town: &Town, visitors: &mut [Visitor], id: ConversationId, members: &[
         town.auditor().founded(id, &person(*member));
         visitors[*member].belongs_to(id, host == Some(*member));
     }
-}
-
-type Views = BTreeMap<String, (UserId, watch::Receiver<BTreeMap<ConversationId, u64>>)>;
-
-/// How long everybody has to come to the same view once nothing breaks any more.
-const SETTLING: Duration = Duration::from_secs(180);
-
-/// The end: every device has everything, and all that was ever said is in its place.
-async fn close_the_books(town: &Arc<Town>, visitors: &mut [Visitor], views: &Views) {
-    visitors.iter_mut().for_each(Visitor::be_quiet);
-    let end = tokio::time::Instant::now() + SETTLING;
-    loop {
-        let Some(heads) = read_everything(town, visitors).await else {
-            if !town.is_broken() {
-                let what = "nothing breaks any more, and history cannot be read".to_owned();
-                town.auditor().find(Guarantee::NoLoss, None, what);
-            }
-            return;
-        };
-        let behind = who_is_behind(town, &heads, views);
-        if town.is_broken() {
-            return;
-        }
-        match behind {
-            None => break,
-            Some((what, id)) if tokio::time::Instant::now() > end => {
-                return town.auditor().find(Guarantee::OnceInTheView, id, what);
-            }
-            Some(_) => sleep(Duration::from_secs(2)).await,
-        }
-    }
-    for visitor in visitors.iter_mut() {
-        let stored: Vec<_> = {
-            let auditor = town.auditor();
-            visitor.conversations().iter().map(|id| auditor.known_head(*id)).collect()
-        };
-        if let Some(answer) = visitor.surely("GET", "/v1/conversations?limit=50", None).await
-            && !visitor.check_inbox(&stored, &answer.body)
-        {
-            let what = format!("{} has a conversation that is not in its inbox", visitor.user);
-            town.auditor().find(Guarantee::NoLoss, None, what);
-        }
-        for id in visitor.conversations().to_vec() {
-            if let Some(answer) = visitor.surely("GET", &format!("/v1/conversations/{id}/status"), None).await
-            {
-                visitor.check_ticks(id, &answer.body);
-            }
-        }
-    }
-}
-
-/// Each conversation through the eyes of each member; the head of each.
-async fn read_everything(town: &Town, visitors: &mut [Visitor]) -> Option<BTreeMap<ConversationId, u64>> {
-    let mut heads = BTreeMap::new();
-    for visitor in visitors {
-        for id in visitor.conversations().to_vec() {
-            let history = visitor.history(id).await?;
-            town.auditor().whole_history(id, &history);
-            heads.insert(id, history.last().map_or(0, |(seq, _)| *seq));
-        }
-    }
-    Some(heads)
-}
-
-/// A device that has not got everything yet, or not got rid of all it had to say.
-fn who_is_behind(
-    town: &Town,
-    heads: &BTreeMap<ConversationId, u64>,
-    views: &Views,
-) -> Option<(String, Option<ConversationId>)> {
-    for (name, (user, view)) in views {
-        let view = view.borrow();
-        if view.is_empty() {
-            return Some((format!("{name} is not connected, or what it sends is not acknowledged"), None));
-        }
-        for (id, head) in heads {
-            let is_concerned = town.auditor().is_founder(*id, user);
-            let has = view.get(id).copied().unwrap_or(0);
-            if is_concerned && has < *head {
-                return Some((format!("{name} has {}:{has} and there is {head}", short(*id)), Some(*id)));
-            }
-        }
-    }
-    None
 }

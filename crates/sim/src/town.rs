@@ -43,9 +43,13 @@ pub struct Counts {
     pub sends: AtomicU64,
     pub connections: AtomicU64,
     pub requests: AtomicU64,
+    /// How often a clock was set.
+    pub clocks_set: AtomicU64,
 }
 
 const SECRET: &str = "a secret that everybody in the simulation knows";
+/// The operator's.
+pub const ADMIN_KEY: &str = "the-key-of-the-simulation";
 const TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Town {

@@ -1,5 +1,5 @@
 //! Somebody at a desk: reads pages, inboxes and ticks over HTTP, sends a message there now and then, lets people into
-//! groups, and tries doors that are closed to it.
+//! groups and takes them out, leaves, and tries doors that are closed to it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,8 @@ use bluetick_core::{ConversationId, UserId};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::audit::{Boundaries, Seen};
+use crate::audit::{Boundaries, Guarantee, Seen, Standings};
+use crate::device::standing;
 use crate::dice::Dice;
 use crate::http::{self, Answer};
 use crate::town::{Town, person, short};
@@ -22,7 +23,7 @@ pub struct Visitor {
     token: String,
     /// In which it is from their beginning on.
     conversations: Vec<ConversationId>,
-    /// Those it may let people into.
+    /// Those it may let people into, and take them out of.
     groups: Vec<ConversationId>,
     people: usize,
     /// Its user's device relies on what the server owes it, and a message of one's own is owed to nobody.
@@ -110,7 +111,7 @@ impl Visitor {
     pub async fn live(mut self) -> Visitor {
         while !self.town.is_calm() && !self.town.is_over() && !self.town.is_broken() {
             sleep(self.dice.millis(100, 1_500)).await;
-            match self.dice.below(14) {
+            match self.dice.below(18) {
                 0..=2 => self.read_page().await,
                 3..=4 => self.read_inbox().await,
                 5..=6 => self.read_ticks().await,
@@ -118,6 +119,9 @@ impl Visitor {
                 9 => self.invite().await,
                 10 => self.come_late().await,
                 11 if !self.sends_nothing => self.exaggerate().await,
+                12 => self.take_out().await,
+                13 => self.leave().await,
+                14 => self.look_around().await,
                 _ => self.intrude().await,
             }
         }
@@ -165,24 +169,29 @@ impl Visitor {
 
     async fn read_ticks(&mut self) {
         let id = *self.dice.pick(&self.conversations);
+        let before = self.town.auditor().told_so_far(id);
         if let Some(answer) = self.call("GET", &format!("/v1/conversations/{id}/status"), None).await
             && answer.is_done()
         {
-            self.check_ticks(id, &answer.body);
+            self.check_ticks(id, &before, &answer.body);
         }
     }
 
-    pub fn check_ticks(&self, id: ConversationId, body: &Value) {
-        for member in body["members"].as_array().into_iter().flatten() {
-            let Some(user) = member["user_id"].as_str().and_then(|user| user.parse::<UserId>().ok()) else {
-                continue;
-            };
-            let told = Boundaries {
-                delivered: member["last_delivered_seq"].as_u64().unwrap_or(0),
-                read: member["last_read_seq"].as_u64().unwrap_or(0),
-            };
-            self.town.auditor().told(&self.name, id, &user, told);
+    /// Where everybody is. `before` is what had been told when it was asked for.
+    fn check_ticks(&self, id: ConversationId, before: &Standings, body: &Value) -> Standings {
+        let members = body["members"].as_array().into_iter().flatten();
+        let standings: Standings = members.filter_map(standing).collect();
+        for (user, now) in &standings {
+            self.town.auditor().answered(&self.name, id, user, before, *now);
         }
+        standings
+    }
+
+    /// Where everybody is in the end.
+    pub async fn standings(&mut self, id: ConversationId) -> Option<Standings> {
+        let before = self.town.auditor().told_so_far(id);
+        let answer = self.surely("GET", &format!("/v1/conversations/{id}/status"), None).await?;
+        answer.is_done().then(|| self.check_ticks(id, &before, &answer.body))
     }
 
     async fn send(&mut self) {
@@ -202,7 +211,22 @@ impl Visitor {
             {
                 self.note(format_args!("is told that {message_id} is stored at {}:{seq}", short(id)));
                 self.town.auditor().acknowledged(id, &self.user, &message_id, seq);
+                if self.dice.one_in(2) {
+                    self.contradict(id, &message_id).await;
+                }
             }
+        }
+    }
+
+    /// Sends something else under an id that is stored: the first one counts.
+    async fn contradict(&mut self, id: ConversationId, message_id: &str) {
+        let body = json!({"message_id": message_id, "content": "something else"});
+        let path = format!("/v1/conversations/{id}/messages");
+        if let Some(answer) = self.call("POST", &path, Some(&body)).await
+            && answer.is_done()
+        {
+            let what = format!("{message_id} was stored, and something else under that id was taken as well");
+            self.town.auditor().find(Guarantee::NoDuplicate, Some(id), what);
         }
     }
 
@@ -221,9 +245,64 @@ impl Visitor {
         }
         let id = *self.dice.pick(&self.groups);
         let guest = person(usize::try_from(self.dice.below(self.people as u64)).unwrap_or(0));
-        self.town.auditor().invited(id, &guest);
+        self.town.auditor().invites(id, &guest);
         let body = json!({"members": [guest.as_str()]});
-        self.call("POST", &format!("/v1/conversations/{id}/members"), Some(&body)).await;
+        let answer = self.call("POST", &format!("/v1/conversations/{id}/members"), Some(&body)).await;
+        if answer.is_some_and(|answer| answer.is_done() || answer.is_refused()) {
+            self.town.auditor().invitation_was_answered(id, &guest);
+        }
+    }
+
+    /// Takes a guest out of a group.
+    async fn take_out(&mut self) {
+        if self.groups.is_empty() {
+            return;
+        }
+        let id = *self.dice.pick(&self.groups);
+        let guest = person(usize::try_from(self.dice.below(self.people as u64)).unwrap_or(0));
+        if !self.town.auditor().is_founder(id, &guest) {
+            self.remove(id, &guest).await;
+        }
+    }
+
+    /// Leaves a group into which somebody let it.
+    async fn leave(&mut self) {
+        if let Some(id) = self.pick_visited() {
+            let user = self.user.clone();
+            self.remove(id, &user).await;
+        }
+    }
+
+    async fn remove(&mut self, id: ConversationId, user: &UserId) {
+        let begun = self.town.auditor().removes(id, user);
+        let answer = self.call("DELETE", &format!("/v1/conversations/{id}/members/{user}"), None).await;
+        // It was out before, where there is no such member.
+        if answer.is_some_and(|answer| answer.is_done() || answer.status == 404) {
+            self.town.auditor().removed(id, user, begun);
+        }
+    }
+
+    /// A conversation it may have been let into later.
+    fn pick_visited(&mut self) -> Option<ConversationId> {
+        let visited: Vec<_> = {
+            let auditor = self.town.auditor();
+            let all = auditor.conversations().into_iter();
+            all.filter(|id| auditor.may_see(*id, &self.user) && !auditor.is_founder(*id, &self.user))
+                .collect()
+        };
+        (!visited.is_empty()).then(|| *self.dice.pick(&visited))
+    }
+
+    /// Reads a page of a conversation into which it was let later, if it was.
+    async fn look_around(&mut self) {
+        let Some(id) = self.pick_visited() else { return };
+        let path = format!("/v1/conversations/{id}/messages?limit={PAGE}");
+        if let Some(answer) = self.call("GET", &path, None).await
+            && answer.is_done()
+        {
+            let page = answer.body["messages"].as_array().into_iter().flatten().filter_map(Seen::read);
+            page.for_each(|(seq, seen)| self.town.auditor().showed(id, &self.user, seq, &seen));
+        }
     }
 
     /// Asks for something of a conversation it is not in. It may be let in at this very moment, and then it is not in vain.

@@ -14,11 +14,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct WebSocket {
     line: DuplexStream,
     read: Vec<u8>,
+    closed_with: Option<u16>,
 }
 
 impl WebSocket {
     pub async fn open(line: DuplexStream) -> Option<WebSocket> {
-        let mut socket = WebSocket { line, read: Vec::new() };
+        let mut socket = WebSocket { line, read: Vec::new(), closed_with: None };
         timeout(PATIENCE, socket.shake_hands()).await.ok()??;
         Some(socket)
     }
@@ -75,12 +76,21 @@ impl WebSocket {
                 match opcode {
                     TEXT => return String::from_utf8(payload).ok(),
                     PING if !self.write(PONG, &payload).await => return None,
-                    CLOSE => return None,
+                    CLOSE => {
+                        let code = payload.first_chunk().map(|code| u16::from_be_bytes(*code));
+                        self.closed_with = code;
+                        return None;
+                    }
                     _ => {}
                 }
             }
             self.read_more().await?;
         }
+    }
+
+    /// What the server said when it closed the connection; `None` where it did not say anything, or is still there.
+    pub fn close_code(&self) -> Option<u16> {
+        self.closed_with
     }
 
     fn take_frame(&mut self) -> Option<(u8, Vec<u8>)> {

@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
+use bluetick_sim::faults::Fault;
 use bluetick_sim::plant::Plant;
 use bluetick_sim::process::run_by;
 use bluetick_sim::run::{Outcome, Plan};
@@ -35,6 +38,30 @@ fn one_server_on_a_bad_disk_keeps_every_guarantee() {
 #[test]
 fn a_fleet_on_bad_tables_and_a_forgetful_redis_keeps_every_guarantee() {
     hold(WorldKind::Fleet, 1..16);
+}
+
+#[test]
+fn servers_that_are_told_to_stop_start_no_threads_and_leave_the_trace_as_it_is() {
+    for world in [WorldKind::Embedded, WorldKind::Fleet] {
+        let faults = BTreeSet::from([Fault::Restart, Fault::LineCut]);
+        let busy = Duration::from_secs(60);
+        let plan = |seed| Plan { faults: faults.clone(), busy, ..Plan::new(seed, Some(world)) };
+        for seed in 1..4 {
+            let (once, again) = (run(&plan(seed)), run(&plan(seed)));
+            let stops = once.trace.iter().filter(|line| line.ends_with("is told to stop")).count();
+            assert!(stops > 0, "seed {seed}: nobody was told to stop");
+            assert_eq!(once.threads, 0, "seed {seed}: what threads do is not by the seed");
+            assert_eq!(once.trace.join("\n"), again.trace.join("\n"), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_run_in_which_nothing_happens_keeps_every_guarantee_too() {
+    for world in [WorldKind::Embedded, WorldKind::Fleet] {
+        let outcome = run(&Plan { busy: Duration::ZERO, ..Plan::new(1, Some(world)) });
+        assert!(outcome.finding.is_none() && outcome.sends == 0, "{:?}", outcome.finding);
+    }
 }
 
 #[test]

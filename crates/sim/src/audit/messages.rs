@@ -3,7 +3,7 @@
 use bluetick_core::{ConversationId, UserId};
 use serde_json::Value;
 
-use super::{Auditor, Guarantee};
+use super::{Auditor, Guarantee, Known, Moment};
 
 /// A message as somebody was shown it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,13 @@ pub struct Seen {
     pub message_id: String,
     pub content: String,
     pub content_type: String,
+}
+
+/// What was known when somebody began to read a history. What came meanwhile need not be in it.
+#[derive(Clone, Copy)]
+pub struct Begun {
+    at: Moment,
+    newest: u64,
 }
 
 impl Seen {
@@ -33,11 +40,36 @@ impl Seen {
     }
 }
 
+impl Known {
+    /// A tick that was told before this moment, at a place above all that was there then, all places being known now. What
+    /// was sent by then, or is of a time that is not known, may have been there. A place below may be filled later.
+    fn tick_ahead(&self, before: Moment) -> Option<String> {
+        let was_there = |seen: &Seen, told: Moment| {
+            let sender = seen.sender.parse::<UserId>().ok().filter(|_| seen.is_sent());
+            let Some(sender) = sender else { return true };
+            self.attempts.get(&(sender, seen.message_id.clone())).is_none_or(|(_, sent)| *sent < told)
+        };
+        let ahead = self
+            .claims
+            .iter()
+            .filter(|(_, told)| **told < before)
+            .find(|(tick, told)| !self.cells.range(**tick..).any(|(_, seen)| was_there(seen, **told)));
+        ahead.map(|(tick, _)| {
+            let seen = self.cells.get(tick);
+            format!("a tick was told at {tick} before anybody had sent what is there or above: {seen:?}")
+        })
+    }
+}
+
 impl Auditor {
     /// A client is about to send this, for the first time or again.
     pub fn attempted(&mut self, id: ConversationId, sender: &UserId, message_id: &str, content: &str) {
+        let now = self.moment();
         let known = self.known(id);
-        known.attempts.insert((sender.clone(), message_id.to_owned()), content.to_owned());
+        known
+            .attempts
+            .entry((sender.clone(), message_id.to_owned()))
+            .or_insert_with(|| (content.to_owned(), now));
     }
 
     /// A client was told that its message is stored.
@@ -45,7 +77,7 @@ impl Auditor {
         let known = self.known(id);
         known.acknowledged = known.acknowledged.max(seq);
         let key = (sender.clone(), message_id.to_owned());
-        let Some(content) = known.attempts.get(&key).cloned() else {
+        let Some((content, _)) = known.attempts.get(&key).cloned() else {
             let what = format!("{sender} was told that {message_id} is stored, which it never sent");
             return self.find(Guarantee::NoOverwrite, Some(id), what);
         };
@@ -75,6 +107,13 @@ impl Auditor {
             None => {}
         }
         known.cells.insert(seq, seen.clone());
+        if let Some((user, _)) = known.owed.remove(&seq)
+            && !(seen.is_sent() && seen.sender == user.as_str())
+        {
+            let what = format!("{user} was said to have all below {seq} before any device said so: {seen:?}");
+            return self.find(Guarantee::DeliveredByDevice, Some(id), what);
+        }
+        let known = self.known(id);
         if !seen.is_sent() {
             return;
         }
@@ -82,7 +121,8 @@ impl Auditor {
             return self.find(Guarantee::NoOverwrite, Some(id), format!("{seq} is by nobody: {seen:?}"));
         };
         let key = (sender, seen.message_id.clone());
-        if known.attempts.get(&key) != Some(&seen.content) {
+        let attempt = known.attempts.get(&key).filter(|(content, _)| *content == seen.content);
+        if attempt.is_none() {
             let what = format!("{seq} says what {} never sent: {seen:?}", seen.sender);
             return self.find(Guarantee::NoOverwrite, Some(id), what);
         }
@@ -126,8 +166,14 @@ impl Auditor {
         }
     }
 
+    /// Somebody begins to read the history.
+    pub fn begins_to_read(&mut self, id: ConversationId) -> Begun {
+        let newest = self.known(id).cells.last_key_value().map_or(0, |(seq, _)| *seq);
+        Begun { at: self.moment(), newest }
+    }
+
     /// The whole history, read at the end by somebody who is in the conversation from its beginning on.
-    pub fn whole_history(&mut self, id: ConversationId, history: &[(u64, Seen)]) {
+    pub fn whole_history(&mut self, id: ConversationId, history: &[(u64, Seen)], begun: Begun) {
         for (expected, (seq, seen)) in (1..).zip(history) {
             if *seq != expected {
                 return self.find(Guarantee::Dense, Some(id), format!("in the end {expected} is missing"));
@@ -136,10 +182,23 @@ impl Auditor {
         }
         let head = history.last().map_or(0, |(seq, _)| *seq);
         let known = self.known(id);
-        let lost = known.cells.range(head + 1..).next().map(|(seq, seen)| (*seq, seen.clone()));
+        let lost = known
+            .cells
+            .range(head + 1..)
+            .take_while(|(seq, _)| **seq <= begun.newest)
+            .next()
+            .map(|(seq, seen)| (*seq, seen.clone()));
         if let Some((seq, seen)) = lost {
             let what = format!("{seq} was shown or acknowledged and is gone: {seen:?}");
-            self.find(Guarantee::NoLoss, Some(id), what);
+            return self.find(Guarantee::NoLoss, Some(id), what);
+        }
+        if let Some(what) = known.tick_ahead(begun.at) {
+            return self.find(Guarantee::TicksForward, Some(id), what);
+        }
+        let owed = known.owed.iter().find(|(_, (_, told))| *told < begun.at);
+        if let Some((seq, (user, _))) = owed {
+            let what = format!("{user} was said to have all below {seq}, and nobody said so");
+            self.find(Guarantee::DeliveredByDevice, Some(id), what);
         }
     }
 

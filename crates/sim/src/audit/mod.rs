@@ -1,19 +1,22 @@
 //! The auditor: it sees what clients see and knows what they said, and nothing of the servers. Whatever contradicts one of
 //! the ten guarantees of the design is a finding; the first one ends the run.
 
+mod members;
 mod messages;
 mod ticks;
 mod unread;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bluetick_core::{ConversationId, UserId};
 use serde::{Deserialize, Serialize};
 
+use members::Membership;
+pub use members::Notice;
 pub use messages::Seen;
-pub use ticks::Boundaries;
 use ticks::Ticks;
+pub use ticks::{Boundaries, Standings};
 
 /// The guarantees, by their numbers in the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -60,11 +63,9 @@ pub struct Finding {
 pub struct Auditor {
     finding: Option<Finding>,
     conversations: BTreeMap<ConversationId, Known>,
-    /// Who may be let in, from the moment somebody asks for it.
-    may_see: BTreeSet<(ConversationId, UserId)>,
-    /// Who is in a conversation from its beginning on.
-    founders: BTreeSet<(ConversationId, UserId)>,
+    members: BTreeMap<(ConversationId, UserId), Membership>,
     ticks: Ticks,
+    now: Moment,
 }
 
 /// What is known of a conversation.
@@ -74,11 +75,19 @@ struct Known {
     cells: BTreeMap<u64, Seen>,
     /// Where each text of a sender is, wherever that was said: an ack, a push or a page.
     places: BTreeMap<(UserId, String), u64>,
-    /// What was attempted, and with what content.
-    attempts: BTreeMap<(UserId, String), String>,
+    /// What was attempted, with what content, and when that was first.
+    attempts: BTreeMap<(UserId, String), (String, Moment)>,
     /// The newest place of which a client was told that it is stored.
     acknowledged: u64,
+    /// Ticks at places that nobody had seen yet, and when they were first told. All up to there was stored by then.
+    claims: BTreeMap<u64, Moment>,
+    /// Whose message has to turn out to be in a place, since it alone accounts for a tick that was told, and when that was.
+    owed: BTreeMap<u64, (UserId, Moment)>,
 }
+
+/// What the auditor was told one after the other, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
 
 impl Auditor {
     pub fn finding(&self) -> Option<&Finding> {
@@ -90,27 +99,14 @@ impl Auditor {
         self.finding.get_or_insert(Finding { guarantee, what, conversation });
     }
 
+    /// A moment of its own, later than all before.
+    pub fn moment(&mut self) -> Moment {
+        self.now.0 += 1;
+        self.now
+    }
+
     fn known(&mut self, id: ConversationId) -> &mut Known {
         self.conversations.entry(id).or_default()
-    }
-
-    /// Somebody asks for this person to be let in.
-    pub fn invited(&mut self, id: ConversationId, user: &UserId) {
-        self.may_see.insert((id, user.clone()));
-    }
-
-    pub fn founded(&mut self, id: ConversationId, user: &UserId) {
-        self.known(id);
-        self.invited(id, user);
-        self.founders.insert((id, user.clone()));
-    }
-
-    pub fn may_see(&self, id: ConversationId, user: &UserId) -> bool {
-        self.may_see.contains(&(id, user.clone()))
-    }
-
-    pub fn is_founder(&self, id: ConversationId, user: &UserId) -> bool {
-        self.founders.contains(&(id, user.clone()))
     }
 
     pub fn conversations(&self) -> Vec<ConversationId> {

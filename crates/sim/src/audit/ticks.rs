@@ -1,6 +1,6 @@
-//! Ticks: forward only, read implies delivered, and nothing that no device said.
+//! Ticks: forward only, read implies delivered, none ahead of the head, and nothing that no device said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bluetick_core::{ConversationId, UserId};
 
@@ -12,6 +12,19 @@ pub struct Boundaries {
     pub read: u64,
 }
 
+impl Boundaries {
+    pub fn further(self, other: Boundaries) -> Boundaries {
+        Boundaries { delivered: self.delivered.max(other.delivered), read: self.read.max(other.read) }
+    }
+
+    fn is_behind(self, other: Boundaries) -> bool {
+        self.delivered < other.delivered || self.read < other.read
+    }
+}
+
+/// The boundaries of the members of a conversation.
+pub type Standings = BTreeMap<UserId, Boundaries>;
+
 #[derive(Default)]
 pub struct Ticks {
     /// The furthest that any device of somebody said, from the moment it said so. A message of one's own says that all
@@ -19,18 +32,53 @@ pub struct Ticks {
     said: BTreeMap<(ConversationId, UserId), Boundaries>,
     /// What each observer was told last of somebody.
     told: BTreeMap<(String, ConversationId, UserId), Boundaries>,
+    /// The furthest that anybody was told.
+    furthest: BTreeMap<ConversationId, Standings>,
+    /// Whoever was taken out of a conversation and let in again starts again.
+    start_again: BTreeSet<(ConversationId, UserId)>,
 }
 
 impl Auditor {
     /// A device is about to say how far it has come.
     pub fn says(&mut self, id: ConversationId, user: &UserId, said: Boundaries) {
         let before = self.ticks.said.entry((id, user.clone())).or_default();
-        before.delivered = before.delivered.max(said.delivered).max(said.read);
-        before.read = before.read.max(said.read);
+        *before = before.further(Boundaries { delivered: said.delivered.max(said.read), ..said });
     }
 
-    /// `observer` was told how far somebody has come. An observer is somebody to whom time goes one way: a connection, or
-    /// one person who asks one question after the other.
+    /// Somebody may be out of the conversation from now on, and start again one day.
+    pub fn starts_again(&mut self, id: ConversationId, user: &UserId) {
+        self.ticks.start_again.insert((id, user.clone()));
+    }
+
+    pub fn has_started_again(&self, id: ConversationId, user: &UserId) -> bool {
+        self.ticks.start_again.contains(&(id, user.clone()))
+    }
+
+    /// What an answer to a question that is asked now may not be behind: whatever anybody was told is durable.
+    pub fn told_so_far(&self, id: ConversationId) -> Standings {
+        self.ticks.furthest.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// `observer` asked how far somebody has come when `before` had been told, and got an answer.
+    pub fn answered(
+        &mut self,
+        observer: &str,
+        id: ConversationId,
+        user: &UserId,
+        before: &Standings,
+        now: Boundaries,
+    ) {
+        let before = before.get(user).copied().unwrap_or_default();
+        if now.is_behind(before) && !self.has_started_again(id, user) {
+            let what =
+                format!("{observer} asked about {user} and got {now:?}; somebody knew {before:?} before");
+            return self.find(Guarantee::TicksForward, Some(id), what);
+        }
+        self.told(observer, id, user, now);
+    }
+
+    /// `observer` was told how far somebody has come. An observer is somebody to whom time goes one way: a device, whatever
+    /// connections it has one after the other, or one person who asks one question after the other.
     pub fn told(&mut self, observer: &str, id: ConversationId, user: &UserId, now: Boundaries) {
         if now.read > now.delivered {
             let what = format!(
@@ -41,18 +89,44 @@ impl Auditor {
         }
         let key = (observer.to_owned(), id, user.clone());
         let before = self.ticks.told.insert(key, now).unwrap_or_default();
-        if now.delivered < before.delivered || now.read < before.read {
+        if now.is_behind(before) && !self.has_started_again(id, user) {
             let what = format!("{observer} was told of {user} first {before:?} and then {now:?}");
             return self.find(Guarantee::TicksForward, Some(id), what);
         }
+        let furthest = self.ticks.furthest.entry(id).or_default().entry(user.clone()).or_default();
+        *furthest = furthest.further(now);
+        self.claim(id, now.delivered);
+        self.account_for(observer, id, user, now);
+    }
+
+    /// What is delivered is stored, also where nobody has seen it yet: it will turn out whether it was.
+    fn claim(&mut self, id: ConversationId, tick: u64) {
+        let now = self.moment();
+        let known = self.known(id);
+        if tick > 0 && !known.cells.contains_key(&tick) {
+            known.claims.entry(tick).or_insert(now);
+        }
+    }
+
+    /// A device said so, or a message of its own, also while nobody has seen yet where that is: then it is in the next
+    /// place, as will turn out.
+    fn account_for(&mut self, observer: &str, id: ConversationId, user: &UserId, now: Boundaries) {
         let said = self.ticks.said.get(&(id, user.clone())).copied().unwrap_or_default();
         let own = self.own_newest(id, user).saturating_sub(1);
-        let most = Boundaries { delivered: said.delivered.max(own), read: said.read.max(own) };
-        // A message of its own says so too, also while nobody has seen yet where it is.
-        if (now.delivered > most.delivered || now.read > most.read) && !self.has_message_on_its_way(id, user)
-        {
-            let what = format!("{observer} was told of {user} {now:?}; its devices said {most:?} at most");
-            self.find(Guarantee::DeliveredByDevice, Some(id), what);
+        let most = said.further(Boundaries { delivered: own, read: own });
+        let is_on_its_way = self.has_message_on_its_way(id, user);
+        let moment = self.moment();
+        for (now, most) in [(now.delivered, most.delivered), (now.read, most.read)] {
+            if now <= most {
+                continue;
+            }
+            let known = self.known(id);
+            if is_on_its_way && !known.cells.contains_key(&(now + 1)) {
+                known.owed.entry(now + 1).or_insert_with(|| (user.clone(), moment));
+                continue;
+            }
+            let what = format!("{observer} was told of {user} {now}; its devices said {most} at most");
+            return self.find(Guarantee::DeliveredByDevice, Some(id), what);
         }
     }
 
@@ -71,5 +145,134 @@ impl Auditor {
         let own =
             known.places.range((user.clone(), String::new())..).take_while(|((sender, _), _)| sender == user);
         own.map(|(_, seq)| *seq).max().unwrap_or(0)
+    }
+
+    /// Whether there is nothing between two boundaries of somebody but messages of its own: it is not told to anybody that
+    /// one has read what one wrote.
+    pub fn are_alike(&self, id: ConversationId, user: &UserId, knows: Boundaries, is: Boundaries) -> bool {
+        let Some(known) = self.conversations.get(&id) else { return knows == is };
+        let reaches = |knows: u64, is: u64| {
+            let is_own = |seq| {
+                known.cells.get(&seq).is_some_and(|seen| seen.is_sent() && seen.sender == user.as_str())
+            };
+            knows <= is && (knows + 1..=is).all(is_own)
+        };
+        reaches(knows.delivered, is.delivered) && reaches(knows.read, is.read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Seen;
+    use crate::town::person;
+
+    fn group() -> (Auditor, ConversationId) {
+        let id = ConversationId::group([7; 15]);
+        let mut auditor = Auditor::default();
+        (0..3).for_each(|number| auditor.founded(id, &person(number)));
+        (auditor, id)
+    }
+
+    fn stores(auditor: &mut Auditor, id: ConversationId, sender: usize, seq: u64) {
+        let message_id = format!("m{seq}");
+        auditor.attempted(id, &person(sender), &message_id, "text");
+        auditor.acknowledged(id, &person(sender), &message_id, seq);
+    }
+
+    fn to(delivered: u64, read: u64) -> Boundaries {
+        Boundaries { delivered, read }
+    }
+
+    fn guarantee(auditor: &Auditor) -> Option<Guarantee> {
+        auditor.finding().map(|finding| finding.guarantee)
+    }
+
+    /// Everything is read, all by the first person.
+    fn reads_all(auditor: &mut Auditor, id: ConversationId, head: u64) {
+        let begun = auditor.begins_to_read(id);
+        let seen = |seq| Seen {
+            sender: "p0".to_owned(),
+            message_id: format!("m{seq}"),
+            content: "text".to_owned(),
+            content_type: "text".to_owned(),
+        };
+        let history: Vec<_> = (1..=head).map(|seq| (seq, seen(seq))).collect();
+        auditor.whole_history(id, &history, begun);
+    }
+
+    #[test]
+    fn a_tick_above_all_there_was_is_found_though_a_device_said_so() {
+        let (mut auditor, id) = group();
+        stores(&mut auditor, id, 0, 1);
+        auditor.says(id, &person(1), to(5, 5));
+        auditor.told("somebody", id, &person(1), to(3, 3));
+        assert_eq!(guarantee(&auditor), None, "2 and 3 may be stored, and nobody has seen them yet");
+        (2..=4).for_each(|seq| stores(&mut auditor, id, 0, seq));
+        reads_all(&mut auditor, id, 4);
+        assert_eq!(guarantee(&auditor), Some(Guarantee::TicksForward), "nobody had sent them");
+    }
+
+    #[test]
+    fn a_tick_above_the_last_message_is_found_in_the_end() {
+        let (mut auditor, id) = group();
+        stores(&mut auditor, id, 0, 1);
+        auditor.says(id, &person(1), to(5, 5));
+        auditor.told("somebody", id, &person(1), to(2, 2));
+        reads_all(&mut auditor, id, 1);
+        assert_eq!(guarantee(&auditor), Some(Guarantee::TicksForward));
+    }
+
+    #[test]
+    fn a_tick_below_what_was_on_its_way_is_none_above_all_there_was() {
+        let (mut auditor, id) = group();
+        auditor.attempted(id, &person(0), "m2", "text");
+        auditor.says(id, &person(1), to(5, 5));
+        auditor.told("somebody", id, &person(1), to(1, 1));
+        // A place below may be filled later.
+        (1..=2).for_each(|seq| stores(&mut auditor, id, 0, seq));
+        reads_all(&mut auditor, id, 2);
+        assert!(auditor.finding().is_none(), "{:?}", auditor.finding());
+    }
+
+    #[test]
+    fn a_message_without_a_place_accounts_for_the_tick_just_below_it_and_for_no_other() {
+        let (mut auditor, id) = group();
+        (1..=3).for_each(|seq| stores(&mut auditor, id, 0, seq));
+        auditor.attempted(id, &person(1), "on its way", "text");
+        auditor.told("somebody", id, &person(1), to(3, 3));
+        assert!(auditor.finding().is_none(), "it may be at 4: {:?}", auditor.finding());
+        auditor.told("somebody else", id, &person(1), to(2, 2));
+        assert_eq!(guarantee(&auditor), Some(Guarantee::DeliveredByDevice), "3 is not its message");
+    }
+
+    #[test]
+    fn a_tick_that_a_message_was_to_account_for_is_found_when_another_one_has_its_place() {
+        let (mut auditor, id) = group();
+        stores(&mut auditor, id, 0, 1);
+        auditor.attempted(id, &person(1), "on its way", "text");
+        auditor.told("somebody", id, &person(1), to(1, 1));
+        stores(&mut auditor, id, 0, 2);
+        assert_eq!(guarantee(&auditor), Some(Guarantee::DeliveredByDevice));
+    }
+
+    #[test]
+    fn an_answer_that_is_behind_what_somebody_else_was_told_before_is_found() {
+        let (mut auditor, id) = group();
+        (1..=3).for_each(|seq| stores(&mut auditor, id, 0, seq));
+        auditor.says(id, &person(1), to(3, 0));
+        auditor.told("somebody", id, &person(1), to(3, 0));
+        let before = auditor.told_so_far(id);
+        auditor.answered("somebody else", id, &person(1), &before, to(2, 0));
+        assert_eq!(guarantee(&auditor), Some(Guarantee::TicksForward));
+    }
+
+    #[test]
+    fn boundaries_are_alike_where_only_messages_of_its_own_lie_between() {
+        let (mut auditor, id) = group();
+        [0, 1, 1, 0].into_iter().zip(1..).for_each(|(sender, seq)| stores(&mut auditor, id, sender, seq));
+        assert!(auditor.are_alike(id, &person(1), to(1, 1), to(3, 3)));
+        assert!(!auditor.are_alike(id, &person(1), to(1, 1), to(4, 3)), "4 is another's");
+        assert!(!auditor.are_alike(id, &person(1), to(4, 4), to(3, 3)), "nobody knows more than there is");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::ports::{Change, CommitListener, Committed, Moved, Whisper};
-use bluetick_core::{Boundaries, ConversationId, UserId};
+use bluetick_core::{Boundaries, ConversationId, Members, UserId};
 
 use super::Plant;
 
@@ -16,6 +16,8 @@ pub struct Rigged {
     held: Mutex<Option<Committed>>,
     /// What was told last of somebody.
     last: Mutex<BTreeMap<(ConversationId, UserId), Boundaries>>,
+    /// The largest that each group ever was.
+    crowds: Mutex<BTreeMap<ConversationId, Arc<Members>>>,
 }
 
 /// One in so many goes wrong, so that a run gets somewhere before.
@@ -23,7 +25,14 @@ const SELDOM: u64 = 25;
 
 impl Rigged {
     pub fn new(plant: Plant, listener: Arc<dyn CommitListener>) -> Rigged {
-        Rigged { plant, listener, told: AtomicU64::new(0), held: Mutex::default(), last: Mutex::default() }
+        Rigged {
+            plant,
+            listener,
+            told: AtomicU64::new(0),
+            held: Mutex::default(),
+            last: Mutex::default(),
+            crowds: Mutex::default(),
+        }
     }
 
     fn goes_wrong(&self) -> bool {
@@ -32,6 +41,21 @@ impl Rigged {
 
     fn last(&self) -> MutexGuard<'_, BTreeMap<(ConversationId, UserId), Boundaries>> {
         self.last.lock().expect("nobody panics while holding it")
+    }
+
+    /// Everybody who was ever in it, more or less.
+    fn crowd(&self, committed: &Committed) -> Arc<Members> {
+        let mut crowds = self.crowds.lock().expect("nobody panics while holding it");
+        let crowd =
+            crowds.entry(committed.message.conversation).or_insert_with(|| Arc::clone(&committed.members));
+        if committed.members.len() >= crowd.len() {
+            *crowd = Arc::clone(&committed.members);
+        }
+        Arc::clone(crowd)
+    }
+
+    fn is_first(&self, moved: &Moved) -> bool {
+        !self.last().contains_key(&(moved.conversation, moved.user.clone()))
     }
 
     /// One is kept back until the next of its conversation has been told.
@@ -60,6 +84,9 @@ impl CommitListener for Rigged {
         match self.plant {
             Plant::PushOutOfOrder => batch = self.swap(batch),
             Plant::PushLost => batch.retain(|_| !self.goes_wrong()),
+            Plant::HeardOutside => {
+                batch.iter_mut().for_each(|committed| committed.members = self.crowd(committed));
+            }
             _ => {}
         }
         let mut delivered = Vec::new();
@@ -88,10 +115,26 @@ impl CommitListener for Rigged {
     }
 
     fn changed(&self, mut batch: Vec<Change>) {
+        if self.plant == Plant::TicksBehindAtRestart {
+            for change in &mut batch {
+                if let Change::Moved(moved) = change
+                    && self.is_first(moved)
+                    && let Some(shown) = &mut moved.shown
+                {
+                    *shown = Boundaries { delivered: shown.delivered.minus(3), read: shown.read.minus(3) };
+                }
+            }
+        }
         for change in &batch {
             if let Change::Moved(Moved { conversation, user, shown: Some(shown), .. }) = change {
                 self.last().insert((*conversation, user.clone()), *shown);
             }
+        }
+        if self.plant == Plant::SessionStaysOpen {
+            batch.retain(|change| !matches!(change, Change::Revoked { .. }));
+        }
+        if self.plant == Plant::TickLost {
+            batch.retain(|change| !matches!(change, Change::Moved(_)) || !self.goes_wrong());
         }
         if self.plant == Plant::TicksGoBack {
             for change in &mut batch {

@@ -36,10 +36,28 @@ pub enum Plant {
     DeliveredWithoutDevice,
     /// A page is given to whoever asks.
     PageForAnybody,
+    /// Somebody who says that it has read more than there is, is taken at its word.
+    TickPastHead,
+    /// What is told first of somebody after a restart is less than what was told before.
+    TicksBehindAtRestart,
+    /// That somebody has moved is not told.
+    TickLost,
+    /// What a device says is answered and forgotten.
+    MarkLost,
+    /// A device is not sent the beginning of a conversation that is new to it.
+    BeginningLost,
+    /// Whoever was taken out of a group hears what is said there.
+    HeardOutside,
+    /// Something else under an id that was used before is taken for the same.
+    ConflictTaken,
+    /// A token that was revoked is good all the same.
+    TokenStaysGood,
+    /// What a token had opened that is revoked stays open.
+    SessionStaysOpen,
 }
 
 impl Plant {
-    pub const ALL: [Plant; 12] = [
+    pub const ALL: [Plant; 21] = [
         Plant::AckBeforeSync,
         Plant::SeqReused,
         Plant::Overwrite,
@@ -52,6 +70,15 @@ impl Plant {
         Plant::UnreadOffByOne,
         Plant::DeliveredWithoutDevice,
         Plant::PageForAnybody,
+        Plant::TickPastHead,
+        Plant::TicksBehindAtRestart,
+        Plant::TickLost,
+        Plant::MarkLost,
+        Plant::BeginningLost,
+        Plant::HeardOutside,
+        Plant::ConflictTaken,
+        Plant::TokenStaysGood,
+        Plant::SessionStaysOpen,
     ];
 
     /// Where it can grow.
@@ -74,16 +101,22 @@ impl Plant {
             Plant::Overwrite => {
                 &[Guarantee::NoOverwrite, Guarantee::NoDuplicate, Guarantee::NoLoss, Guarantee::Dense]
             }
-            Plant::TicksGoBack => &[Guarantee::TicksForward],
+            Plant::TicksGoBack
+            | Plant::TickPastHead
+            | Plant::TicksBehindAtRestart
+            | Plant::TickLost
+            | Plant::MarkLost => &[Guarantee::TicksForward],
             Plant::PushOutOfOrder => &[Guarantee::Order, Guarantee::OnceInTheView],
-            Plant::PushLost | Plant::MissedPending => &[Guarantee::OnceInTheView],
+            Plant::PushLost | Plant::MissedPending | Plant::BeginningLost => &[Guarantee::OnceInTheView],
             Plant::LostVoid => {
                 &[Guarantee::Dense, Guarantee::NoDuplicate, Guarantee::OnceInTheView, Guarantee::NoOverwrite]
             }
-            Plant::DedupeForgottenAtRestart => &[Guarantee::NoDuplicate],
+            Plant::DedupeForgottenAtRestart | Plant::ConflictTaken => &[Guarantee::NoDuplicate],
             Plant::UnreadOffByOne => &[Guarantee::UnreadExact],
             Plant::DeliveredWithoutDevice => &[Guarantee::DeliveredByDevice],
-            Plant::PageForAnybody => &[Guarantee::Private],
+            Plant::PageForAnybody | Plant::HeardOutside | Plant::TokenStaysGood | Plant::SessionStaysOpen => {
+                &[Guarantee::Private]
+            }
         }
     }
 }
@@ -93,8 +126,12 @@ pub fn rig_listener(plant: Option<Plant>, listener: Arc<dyn CommitListener>) -> 
     match plant {
         Some(
             plant @ (Plant::TicksGoBack
+            | Plant::TicksBehindAtRestart
+            | Plant::TickLost
             | Plant::PushOutOfOrder
             | Plant::PushLost
+            | Plant::HeardOutside
+            | Plant::SessionStaysOpen
             | Plant::DeliveredWithoutDevice),
         ) => Arc::new(listener::Rigged::new(plant, listener)),
         _ => listener,
@@ -105,7 +142,15 @@ pub fn rig_listener(plant: Option<Plant>, listener: Arc<dyn CommitListener>) -> 
 pub fn rig_store(plant: Option<Plant>, store: Arc<dyn Store>) -> Arc<dyn Store> {
     match plant {
         Some(
-            plant @ (Plant::SeqReused | Plant::MissedPending | Plant::UnreadOffByOne | Plant::PageForAnybody),
+            plant @ (Plant::SeqReused
+            | Plant::MissedPending
+            | Plant::UnreadOffByOne
+            | Plant::PageForAnybody
+            | Plant::TickPastHead
+            | Plant::MarkLost
+            | Plant::BeginningLost
+            | Plant::ConflictTaken
+            | Plant::TokenStaysGood),
         ) => Arc::new(store::Rigged::new(plant, store)),
         _ => store,
     }

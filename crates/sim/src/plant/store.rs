@@ -11,7 +11,8 @@ use bluetick_core::ports::{
 };
 use bluetick_core::{
     Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
-    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Refusal, Seq, StoreError, User, UserId,
+    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Refusal, Revocations, Seq, StoreError, User,
+    UserId,
 };
 
 use super::Plant;
@@ -22,13 +23,16 @@ pub struct Rigged {
     asked: AtomicU64,
     /// Somebody who may read the conversation.
     readers: Mutex<BTreeMap<ConversationId, UserId>>,
+    /// How far somebody says to be who is not.
+    boasts: Mutex<BTreeMap<(ConversationId, UserId), Seq>>,
 }
 
 const SELDOM: u64 = 12;
 
 impl Rigged {
     pub fn new(plant: Plant, store: Arc<dyn Store>) -> Rigged {
-        Rigged { plant, store, asked: AtomicU64::new(0), readers: Mutex::default() }
+        let asked = AtomicU64::new(0);
+        Rigged { plant, store, asked, readers: Mutex::default(), boasts: Mutex::default() }
     }
 
     fn goes_wrong(&self, plant: Plant) -> bool {
@@ -39,10 +43,25 @@ impl Rigged {
 #[async_trait]
 impl Store for Rigged {
     async fn append(&self, append: Append) -> Result<Accepted, StoreError> {
-        let accepted = self.store.append(append).await?;
+        let received_at = append.received_at;
+        let accepted = self.store.append(append).await;
         let reused = self.goes_wrong(Plant::SeqReused);
+        let is_taken = self.plant == Plant::ConflictTaken;
+        let take = move |refused| match refused {
+            StoreError::Refused(Refusal::MessageIdReused { first_seq }) if is_taken => {
+                Ok(Appended { seq: first_seq, received_at, duplicate: true })
+            }
+            error => Err(error),
+        };
+        let accepted = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                let taken = take(error)?;
+                return Ok(Box::pin(async move { Ok(taken) }));
+            }
+        };
         Ok(Box::pin(async move {
-            let appended = accepted.await?;
+            let appended = accepted.await.or_else(take)?;
             let seq =
                 if reused && appended.seq > Seq::FIRST { appended.seq.previous() } else { appended.seq };
             Ok(Appended { seq, ..appended })
@@ -78,7 +97,13 @@ impl Store for Rigged {
     }
 
     async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
+        let named: Vec<_> = positions.iter().map(|position| position.conversation).collect();
         let mut missed = self.store.behind(user, positions).await?;
+        if self.plant == Plant::BeginningLost {
+            let new = missed.behind.iter_mut().filter(|behind| !named.contains(&behind.conversation));
+            new.filter(|behind| behind.after == Seq::ZERO).for_each(|behind| behind.after = Seq::FIRST);
+            missed.behind.retain(|behind| behind.after < behind.head);
+        }
         if !missed.behind.is_empty() && self.goes_wrong(Plant::MissedPending) {
             missed.behind.pop();
         }
@@ -126,11 +151,29 @@ impl Store for Rigged {
     }
 
     async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
-        self.store.mark(mark).await
+        if mark.origin.is_some() && self.goes_wrong(Plant::MarkLost) {
+            return Ok(Boundaries { delivered: mark.seq, read: mark.seq });
+        }
+        let (whose, seq) = ((mark.conversation, mark.user.clone()), mark.seq);
+        let reached = self.store.mark(mark).await?;
+        if reached.delivered < seq {
+            self.boasts.lock().expect("nobody panics while holding it").insert(whose, seq);
+        }
+        Ok(reached)
     }
 
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
-        self.store.statuses(id, reader).await
+        let mut statuses = self.store.statuses(id, reader).await?;
+        if self.plant == Plant::TickPastHead {
+            let boasts = self.boasts.lock().expect("nobody panics while holding it");
+            for member in &mut statuses.members {
+                let boast = boasts.get(&(id, member.user.clone())).copied().unwrap_or_default();
+                let is = member.boundaries;
+                member.boundaries =
+                    Boundaries { delivered: is.delivered.max(boast), read: is.read.max(boast) };
+            }
+        }
+        Ok(statuses)
     }
 
     async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
@@ -146,7 +189,11 @@ impl Store for Rigged {
     }
 
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
-        self.store.profile(user).await
+        let profile = self.store.profile(user).await?;
+        Ok(match self.plant {
+            Plant::TokenStaysGood => Profile { revocations: Revocations::default(), ..profile },
+            _ => profile,
+        })
     }
 
     async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError> {

@@ -216,6 +216,7 @@ impl Embedded {
                 let by = i64::try_from(by).unwrap_or(0) - i64::try_from(hour).unwrap_or(0);
                 self.note(format_args!("has its clock moved by {by} ms"));
                 self.off_ms.fetch_add(by, Ordering::SeqCst);
+                self.town.counts.clocks_set.fetch_add(1, Ordering::SeqCst);
                 self.clock.jump(by);
             }
             _ => {}
@@ -249,6 +250,7 @@ impl Embedded {
             }
             sleep(std::time::Duration::from_millis(100)).await;
         }
+        self.town.counts.clocks_set.fetch_add(1, Ordering::SeqCst);
         self.clock.set_right();
         self.note("has no more trouble");
     }

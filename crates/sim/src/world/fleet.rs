@@ -205,6 +205,10 @@ impl Fleet {
                 self.note(format_args!("Redis fails {} one time in {often}", place.name));
                 place.wire.fails.store(often, Ordering::SeqCst);
             }),
+            Fault::RedisActsLate => self.with_any(|place| {
+                self.note(format_args!("Redis acts late for {} one time in {often}", place.name));
+                place.wire.acts_late.store(often, Ordering::SeqCst);
+            }),
             Fault::CounterSetBack => {
                 let all = self.town.auditor().conversations();
                 if !all.is_empty() {
@@ -243,6 +247,7 @@ impl Fleet {
                 let by = i64::try_from(by).unwrap_or(0) - 3_600_000;
                 self.with_any(|place| {
                     self.note(format_args!("the clock of {} is moved by {by} ms", place.name));
+                    self.town.counts.clocks_set.fetch_add(1, Ordering::SeqCst);
                     place.clock.jump(by);
                 });
             }

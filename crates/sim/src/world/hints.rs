@@ -1,4 +1,5 @@
-//! One node's way to Redis: it takes time, fails before or after the deed, and is away for this node alone.
+//! One node's way to Redis: it takes time, fails before or after the deed, does it seconds later, and is away for this
+//! node alone.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,8 @@ pub struct Wire {
     dice: Mutex<Dice>,
     /// One in so many calls; 0: none. Half of those that fail were carried out.
     pub fails: AtomicU64,
+    /// One in so many deeds is done seconds after the node was told that it is not.
+    pub acts_late: AtomicU64,
     pub is_away: AtomicBool,
     /// Its node has crashed: nothing that is left of it gets anywhere any more.
     pub is_dead: AtomicBool,
@@ -30,6 +33,7 @@ impl Wire {
             hints,
             dice: Mutex::new(dice),
             fails: AtomicU64::new(0),
+            acts_late: AtomicU64::new(0),
             is_away: AtomicBool::new(false),
             is_dead: AtomicBool::new(false),
             all_away,
@@ -38,6 +42,7 @@ impl Wire {
 
     pub fn heal(&self) {
         self.fails.store(0, Ordering::SeqCst);
+        self.acts_late.store(0, Ordering::SeqCst);
         self.is_away.store(false, Ordering::SeqCst);
     }
 
@@ -62,6 +67,26 @@ impl Wire {
         let answer = call.await;
         if fails { Err(away()) } else { answer }
     }
+
+    /// The same of what changes something.
+    pub async fn deed<T: Send + 'static>(
+        &self,
+        deed: impl Future<Output = Result<T, Away>> + Send + 'static,
+    ) -> Result<T, Away> {
+        let chances = self.acts_late.load(Ordering::SeqCst);
+        if chances == 0 || self.is_cut() || !self.throw(|dice| dice.one_in(chances)) {
+            return self.pass(deed).await;
+        }
+        let by = self.throw(|dice| dice.millis(10, 5_000));
+        self.pass(async move {
+            tokio::spawn(async move {
+                sleep(by).await;
+                deed.await
+            });
+            Err(away())
+        })
+        .await
+    }
 }
 
 fn away() -> Away {
@@ -71,11 +96,15 @@ fn away() -> Away {
 #[async_trait]
 impl Hints for Wire {
     async fn reserve(&self, reserve: &Reserve) -> Result<Reserved, Away> {
-        self.pass(self.hints.reserve(reserve)).await
+        let hints = self.hints.clone();
+        let reserve = reserve.clone();
+        self.deed(async move { hints.reserve(&reserve).await }).await
     }
 
     async fn seed(&self, seed: &Seed) -> Result<(), Away> {
-        self.pass(self.hints.seed(seed)).await
+        let hints = self.hints.clone();
+        let seed = seed.clone();
+        self.deed(async move { hints.seed(&seed).await }).await
     }
 
     async fn glance(&self, conversation: ConversationId) -> Result<Option<Glance>, Away> {
@@ -87,11 +116,14 @@ impl Hints for Wire {
     }
 
     async fn members_changed(&self, conversation: ConversationId, version: u64) -> Result<(), Away> {
-        self.pass(self.hints.members_changed(conversation, version)).await
+        let hints = self.hints.clone();
+        self.deed(async move { hints.members_changed(conversation, version).await }).await
     }
 
     async fn registry_changed(&self, conversation: ConversationId, copy: &RegistryCopy) -> Result<(), Away> {
-        self.pass(self.hints.registry_changed(conversation, copy)).await
+        let hints = self.hints.clone();
+        let copy = copy.clone();
+        self.deed(async move { hints.registry_changed(conversation, &copy).await }).await
     }
 
     async fn touch(
@@ -100,7 +132,9 @@ impl Hints for Wire {
         at: Timestamp,
         users: &[UserId],
     ) -> Result<Vec<Touched>, Away> {
-        self.pass(self.hints.touch(conversation, at, users)).await
+        let hints = self.hints.clone();
+        let users = users.to_vec();
+        self.deed(async move { hints.touch(conversation, at, &users).await }).await
     }
 
     async fn whereabouts(
@@ -117,7 +151,9 @@ impl Hints for Wire {
         conversation: ConversationId,
         pending: bool,
     ) -> Result<(), Away> {
-        self.pass(self.hints.set_pending(user, conversation, pending)).await
+        let hints = self.hints.clone();
+        let user = user.clone();
+        self.deed(async move { hints.set_pending(&user, conversation, pending).await }).await
     }
 
     async fn shelve(
@@ -126,7 +162,9 @@ impl Hints for Wire {
         conversation: ConversationId,
         place: Option<(Shelf, Timestamp)>,
     ) -> Result<(), Away> {
-        self.pass(self.hints.shelve(user, conversation, place)).await
+        let hints = self.hints.clone();
+        let user = user.clone();
+        self.deed(async move { hints.shelve(&user, conversation, place).await }).await
     }
 
     async fn inbox(
@@ -140,18 +178,51 @@ impl Hints for Wire {
     }
 
     async fn fill_inbox(&self, user: &UserId, places: &[InboxPlace]) -> Result<(), Away> {
-        self.pass(self.hints.fill_inbox(user, places)).await
+        let hints = self.hints.clone();
+        let user = user.clone();
+        let places = places.to_vec();
+        self.deed(async move { hints.fill_inbox(&user, &places).await }).await
     }
 
     async fn connect(&self, user: &UserId, node: &NodeId) -> Result<(), Away> {
-        self.pass(self.hints.connect(user, node)).await
+        let hints = self.hints.clone();
+        let user = user.clone();
+        let node = node.clone();
+        self.deed(async move { hints.connect(&user, &node).await }).await
     }
 
     async fn disconnect(&self, user: &UserId, node: &NodeId) -> Result<(), Away> {
-        self.pass(self.hints.disconnect(user, node)).await
+        let hints = self.hints.clone();
+        let user = user.clone();
+        let node = node.clone();
+        self.deed(async move { hints.disconnect(&user, &node).await }).await
     }
 
     async fn recently_reserved(&self, since: Timestamp) -> Result<Vec<ConversationId>, Away> {
         self.pass(self.hints.recently_reserved(since)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_done_late_is_done_when_the_caller_was_told_that_it_is_not() {
+        let wire = Wire::new(MemoryHints::default(), Arc::default(), Dice::new(7));
+        let conversation = ConversationId::group([7; 15]);
+        let user: UserId = "alice".parse().unwrap();
+        wire.acts_late.store(1, Ordering::SeqCst);
+        assert!(wire.connect(&user, &NodeId::new("node-1".to_owned())).await.is_err());
+        let users = [user];
+        let nodes = async || {
+            let all = wire.whereabouts(conversation, &users).await.unwrap();
+            all.iter().map(|touched| touched.nodes.len()).sum::<usize>()
+        };
+        assert_eq!(nodes().await, 0);
+        sleep(Duration::from_secs(6)).await;
+        assert_eq!(nodes().await, 1);
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::clock::SimClock;
 use crate::dice::Dice;
-use crate::town::{SeededRandom, Town};
+use crate::town::{ADMIN_KEY, SeededRandom, Town};
 
 /// Dropping it is a crash: everything that runs in it ends where it stands.
 pub struct Node {
@@ -34,7 +34,7 @@ pub async fn serve(
     clock: Arc<SimClock>,
 ) -> Node {
     let random = Arc::new(SeededRandom::new(town.dice.of(&format!("random of {name}"))));
-    let admin = AdminSettings { key: Some("the-key-of-the-simulation".to_owned()) };
+    let admin = AdminSettings { key: Some(ADMIN_KEY.to_owned()) };
     let admin_key = AdminKey::open(&admin, std::path::Path::new("/nonexistent"), random.as_ref());
     let mut steps = JoinSet::new();
     steps.spawn(deliver(Arc::clone(&hub), town.dice.of(&format!("hub of {name}"))));

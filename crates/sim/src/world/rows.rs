@@ -95,6 +95,37 @@ impl Way {
     }
 }
 
+impl Way {
+    /// What is written when many are, and not all.
+    fn some_of<T>(&self, rows: Vec<T>) -> Vec<T> {
+        let mut some = rows;
+        some.retain(|_| self.throw(|dice| !dice.one_in(3)));
+        some
+    }
+
+    /// Done now or in a while; in any case nobody hears of it.
+    async fn sooner_or_later<Deed>(
+        &self,
+        fate: Fate,
+        deed: impl FnOnce(Arc<MemoryRows>) -> Deed,
+    ) -> Result<(), RowsError>
+    where
+        Deed: Future<Output = Result<(), RowsError>> + Send + 'static,
+    {
+        let deed = deed(Arc::clone(&self.rows));
+        match fate {
+            Fate::Late(by) => {
+                tokio::spawn(async move {
+                    sleep(by).await;
+                    deed.await
+                });
+            }
+            _ => deed.await?,
+        }
+        Err(no_answer())
+    }
+}
+
 #[async_trait]
 impl Rows for Way {
     async fn get(&self, table: Table, key: &Key) -> Result<Option<Item>, RowsError> {
@@ -136,23 +167,41 @@ impl Rows for Way {
 
     async fn delete(&self, table: Table, key: &Key, only: Only) -> Result<Written, RowsError> {
         match self.fate().await {
+            Fate::Refused => Err(no_answer()),
             Fate::Done => self.rows.delete(table, key, only).await,
-            Fate::Refused | Fate::Late(_) => Err(no_answer()),
             Fate::Unanswered => {
                 self.rows.delete(table, key, only).await?;
+                Err(no_answer())
+            }
+            Fate::Late(by) => {
+                let (rows, key) = (Arc::clone(&self.rows), key.clone());
+                tokio::spawn(async move {
+                    sleep(by).await;
+                    rows.delete(table, &key, only).await
+                });
                 Err(no_answer())
             }
         }
     }
 
     async fn put_all(&self, rows: Vec<(Table, Key, Item)>) -> Result<(), RowsError> {
-        self.ask().await?;
-        self.rows.put_all(rows).await
+        let fate = self.fate().await;
+        let some = match fate {
+            Fate::Refused => return Err(no_answer()),
+            Fate::Done => return self.rows.put_all(rows).await,
+            Fate::Unanswered | Fate::Late(_) => self.some_of(rows),
+        };
+        self.sooner_or_later(fate, |rows| async move { rows.put_all(some).await }).await
     }
 
     async fn delete_all(&self, rows: Vec<(Table, Key)>) -> Result<(), RowsError> {
-        self.ask().await?;
-        self.rows.delete_all(rows).await
+        let fate = self.fate().await;
+        let some = match fate {
+            Fate::Refused => return Err(no_answer()),
+            Fate::Done => return self.rows.delete_all(rows).await,
+            Fate::Unanswered | Fate::Late(_) => self.some_of(rows),
+        };
+        self.sooner_or_later(fate, |rows| async move { rows.delete_all(some).await }).await
     }
 
     async fn query(&self, query: Query) -> Result<Slice, RowsError> {
@@ -163,5 +212,56 @@ impl Rows for Way {
     async fn scan(&self, table: Table, after: Option<&Key>, limit: usize) -> Result<Scanned, RowsError> {
         self.ask().await?;
         self.rows.scan(table, after, limit).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<(Table, Key, Item)> {
+        (0..30).map(|number| (Table::Members, Key::text("all", number), Item::new().versioned(1))).collect()
+    }
+
+    async fn found(way: &Way) -> usize {
+        let wanted = rows().into_iter().map(|(table, key, _)| (table, key)).collect();
+        way.rows.get_many(wanted).await.unwrap().into_iter().flatten().count()
+    }
+
+    fn way() -> Way {
+        Way::new(Arc::default(), Dice::new(7), None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_rows_that_get_no_answer_are_written_and_deleted_in_part() {
+        let way = way();
+        way.loses_answers.store(1, Ordering::SeqCst);
+        assert!(way.put_all(rows()).await.is_err());
+        let written = found(&way).await;
+        assert!(written > 0 && written < 30, "{written}");
+        way.heal();
+        way.put_all(rows()).await.unwrap();
+        assert_eq!(found(&way).await, 30);
+        way.loses_answers.store(1, Ordering::SeqCst);
+        let keys = rows().into_iter().map(|(table, key, _)| (table, key)).collect();
+        assert!(way.delete_all(keys).await.is_err());
+        let left = found(&way).await;
+        assert!(left > 0 && left < 30, "{left}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_done_late_is_done_when_the_caller_was_told_that_it_is_not() {
+        let way = way();
+        way.acts_late.store(1, Ordering::SeqCst);
+        assert!(way.put_all(rows()).await.is_err());
+        assert_eq!(found(&way).await, 0);
+        sleep(Duration::from_secs(4)).await;
+        assert!(found(&way).await > 0);
+        let (table, key, item) = rows().remove(0);
+        way.rows.put(table, &key, &item, Only::Always).await.unwrap();
+        assert!(way.delete(table, &key, Only::Always).await.is_err());
+        assert!(way.rows.get(table, &key).await.unwrap().is_some());
+        sleep(Duration::from_secs(4)).await;
+        assert!(way.rows.get(table, &key).await.unwrap().is_none());
     }
 }

@@ -1,15 +1,24 @@
 //! Somebody's device: it keeps what it was sent, sends, says how far it has come, and loses its connection.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod hearing;
+mod ticks;
+mod view;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bluetick_core::{ConversationId, UserId};
 use serde_json::{Value, json};
+use ticks::Questions;
+pub use ticks::standing;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use view::View;
+pub use view::{Has, Report};
 
-use crate::audit::{Boundaries, Guarantee, Seen};
+use crate::audit::Boundaries;
 use crate::dice::Dice;
 use crate::town::{Town, short};
 use crate::websocket::WebSocket;
@@ -23,32 +32,15 @@ pub struct Device {
     forgetful: bool,
     conversations: Vec<ConversationId>,
     views: BTreeMap<ConversationId, View>,
+    /// How far everybody is, since it was connected.
+    ticks: BTreeMap<(ConversationId, UserId), Boundaries>,
+    /// Once it is calm, it says of everything that it has read it.
+    reads_in_the_end: bool,
     outbox: VecDeque<Unsent>,
     /// What was acknowledged lately, to be sent again.
     sent: Vec<Unsent>,
     number: u64,
     connections: u64,
-}
-
-/// What a device has of a conversation: from some place on all of it up to the last, and some above.
-#[derive(Default)]
-struct View {
-    last: u64,
-    above: BTreeSet<u64>,
-    said: Boundaries,
-}
-
-impl View {
-    fn from(first: u64) -> View {
-        View { last: first, ..View::default() }
-    }
-
-    fn add(&mut self, seq: u64) {
-        self.above.insert(seq);
-        while self.above.first().is_some_and(|first| *first <= self.last + 1) {
-            self.last = self.last.max(self.above.pop_first().unwrap_or(0));
-        }
-    }
 }
 
 #[derive(Clone)]
@@ -64,11 +56,14 @@ struct Unsent {
 /// One connection as the device sees it.
 struct Connection {
     socket: WebSocket,
-    /// For ticks, time goes one way on a connection.
-    observer: String,
+    name: String,
     /// The newest place it was shown of each conversation.
     shown: BTreeMap<ConversationId, u64>,
     caught_up: bool,
+    /// How far the others are.
+    questions: Questions,
+    /// Nothing that it said of how far it has come was refused.
+    was_heard: bool,
 }
 
 /// The connection is over.
@@ -83,15 +78,17 @@ impl Device {
         forgetful: bool,
     ) -> Device {
         let name = format!("{user}/{number}");
-        let dice = town.dice.of(&name);
+        let mut dice = town.dice.of(&name);
         Device {
             town: Arc::clone(town),
             user,
             name,
+            reads_in_the_end: dice.one_in(2),
             dice,
             forgetful,
+            views: conversations.iter().map(|id| (*id, View::from_the_beginning())).collect(),
             conversations,
-            views: BTreeMap::new(),
+            ticks: BTreeMap::new(),
             outbox: VecDeque::new(),
             sent: Vec::new(),
             number: 0,
@@ -103,10 +100,11 @@ impl Device {
         &self.name
     }
 
-    pub async fn live(mut self, done: tokio::sync::watch::Sender<BTreeMap<ConversationId, u64>>) {
+    pub async fn live(mut self, done: watch::Sender<Report>) {
         while !self.town.is_over() && !self.town.is_broken() {
             if let Some(connection) = self.connect().await {
                 let Over = self.converse(connection, &done).await;
+                done.send_replace(Report::default());
                 self.note("is disconnected");
             }
             let pause = if self.town.is_calm() { 200 } else { 3_000 };
@@ -132,8 +130,14 @@ impl Device {
         };
         self.note(format_args!("connects to {node}, at {}", self.positions()));
         // Saying where it stands is saying what it has.
+        self.ticks.clear();
+        for view in self.views.values_mut() {
+            view.said = Boundaries::default();
+        }
         for (id, last) in &shown {
-            self.town.auditor().says(*id, &self.user, Boundaries { delivered: *last, read: 0 });
+            let said = Boundaries { delivered: *last, read: 0 };
+            self.town.auditor().says(*id, &self.user, said);
+            self.knows_itself(*id, said);
         }
         let hello = json!({
             "type": "hello", "token": self.town.token(&self.user), "device_id": self.name, "positions": positions
@@ -141,8 +145,9 @@ impl Device {
         if !socket.say(&hello.to_string()).await {
             return None;
         }
-        let observer = format!("{} on connection {}", self.name, self.connections);
-        Some(Connection { socket, observer, shown, caught_up: false })
+        let name = format!("{} on connection {}", self.name, self.connections);
+        let questions = Questions::none();
+        Some(Connection { socket, name, shown, caught_up: false, questions, was_heard: true })
     }
 
     fn positions(&self) -> String {
@@ -153,11 +158,7 @@ impl Device {
         views.collect::<Vec<_>>().join(" ")
     }
 
-    async fn converse(
-        &mut self,
-        mut connection: Connection,
-        done: &tokio::sync::watch::Sender<BTreeMap<ConversationId, u64>>,
-    ) -> Over {
+    async fn converse(&mut self, mut connection: Connection, done: &watch::Sender<Report>) -> Over {
         for index in 0..self.outbox.len() {
             let unsent = self.outbox[index].clone();
             if self.send(&mut connection, &unsent).await.is_err() {
@@ -176,20 +177,30 @@ impl Device {
                 Ok(None) => Err(Over),
                 Err(_) => self.act(&mut connection).await,
             };
-            // A device whose outbox is empty shows how far it has come.
-            let views = match self.outbox.is_empty() && connection.caught_up {
-                true => self.views.iter().map(|(id, view)| (*id, view.last)).collect(),
-                false => BTreeMap::new(),
-            };
-            done.send_if_modified(|before| {
-                let is_new = *before != views;
-                *before = views;
-                is_new
-            });
+            self.hear_answers(&mut connection);
+            self.show(&connection, done);
             if went_on.is_err() {
                 return Over;
             }
         }
+    }
+
+    /// A device whose outbox is empty shows how far it has come.
+    fn show(&self, connection: &Connection, done: &watch::Sender<Report>) {
+        let is_done = self.outbox.is_empty() && connection.caught_up && connection.questions.are_answered();
+        let report = match is_done {
+            true => Report {
+                views: self.views.iter().map(|(id, view)| (*id, Has::from(view))).collect(),
+                ticks: self.ticks.clone(),
+                was_heard: connection.was_heard,
+            },
+            false => Report::default(),
+        };
+        done.send_if_modified(|before| {
+            let is_new = *before != report;
+            *before = report;
+            is_new
+        });
     }
 
     async fn send(&self, connection: &mut Connection, unsent: &Unsent) -> Result<(), Over> {
@@ -269,7 +280,11 @@ impl Device {
         if !self.outbox.is_empty() {
             sleep(Duration::from_millis(300)).await;
         }
-        self.mark(connection, false).await
+        self.mark(connection, false).await?;
+        if self.reads_in_the_end {
+            self.mark(connection, true).await?;
+        }
+        Ok(())
     }
 
     /// Says of every conversation how far it has come, where that is news.
@@ -280,10 +295,11 @@ impl Device {
             let said = if read { view.said.read } else { view.said.delivered };
             let last = view.last;
             if last > said {
-                self.boundaries(connection, id, last, read).await?;
+                let now = Boundaries { delivered: last, read: if read { last } else { 0 } };
+                self.boundaries(connection, id, now).await?;
+                self.knows_itself(id, now);
                 let said = &mut self.views.get_mut(&id).expect("it was there just now").said;
-                said.delivered = said.delivered.max(last);
-                said.read = if read { last } else { said.read };
+                *said = said.further(now);
             }
         }
         Ok(())
@@ -293,142 +309,11 @@ impl Device {
         &self,
         connection: &mut Connection,
         id: ConversationId,
-        seq: u64,
-        read: bool,
+        said: Boundaries,
     ) -> Result<(), Over> {
-        let kind = if read { "read" } else { "delivered" };
-        let said = Boundaries { delivered: seq, read: if read { seq } else { 0 } };
+        let (kind, seq) = if said.read > 0 { ("read", said.read) } else { ("delivered", said.delivered) };
         self.town.auditor().says(id, &self.user, said);
         self.note(format_args!("says {kind} {}:{seq}", short(id)));
         self.say(connection, &json!({"type": kind, "conversation_id": id.to_string(), "seq": seq})).await
-    }
-
-    async fn heard(&mut self, connection: &mut Connection, text: &str) -> Result<(), Over> {
-        let Ok(frame) = serde_json::from_str::<Value>(text) else {
-            self.town.auditor().find(Guarantee::Order, None, format!("{} heard no JSON: {text}", self.name));
-            return Err(Over);
-        };
-        let id = frame["conversation_id"].as_str().and_then(|id| id.parse::<ConversationId>().ok());
-        match (frame["type"].as_str().unwrap_or_default(), id) {
-            ("message", Some(id)) => self.message(connection, id, &frame),
-            ("ack", Some(id)) => self.acknowledged(connection, id, &frame),
-            ("status", Some(id)) => self.status(connection, id, &frame),
-            ("caught_up", _) => {
-                self.note("is caught up");
-                connection.caught_up = true;
-            }
-            ("gone", Some(id)) => {
-                self.note(format_args!("is told that {} is gone", short(id)));
-                self.views.remove(&id);
-                self.conversations.retain(|other| *other != id);
-                self.outbox.retain(|unsent| unsent.conversation != id);
-            }
-            ("error", _) => self.refused(&frame),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn refused(&mut self, frame: &Value) {
-        self.note(format_args!("is refused: {} {}", frame["code"], frame["message_id"]));
-        // Somebody has taken it out of the conversation meanwhile.
-        if frame["code"] == "not_a_member"
-            && let Some(id) = frame["message_id"].as_str()
-        {
-            self.outbox.retain(|unsent| unsent.message_id != id);
-        }
-    }
-
-    fn message(&mut self, connection: &mut Connection, id: ConversationId, frame: &Value) {
-        let Some((seq, seen)) = Seen::read(frame) else {
-            let what = format!("{} was sent half a message: {frame}", self.name);
-            return self.town.auditor().find(Guarantee::Order, Some(id), what);
-        };
-        self.note(format_args!("is shown {}:{seq} {}", short(id), seen.message_id));
-        let mut auditor = self.town.auditor();
-        if !auditor.may_see(id, &self.user) {
-            return auditor.intruded(id, &self.user, "hear a message of it");
-        }
-        auditor.saw(id, seq, &seen);
-        drop(auditor);
-        self.place(connection, id, seq);
-    }
-
-    /// The connection has come to this place of the conversation.
-    fn place(&mut self, connection: &mut Connection, id: ConversationId, seq: u64) {
-        let shown = connection.shown.insert(id, seq);
-        if let Some(before) = shown
-            && seq <= before
-        {
-            let what = format!("{} was shown {seq} after {before}", connection.observer);
-            return self.town.auditor().find(Guarantee::Order, Some(id), what);
-        }
-        let has = self.views.get(&id).map(|view| view.last);
-        // What it has and was not asked for again may lie between.
-        let through = shown.into_iter().chain(has).max();
-        // A forgetful one has told nobody what it has; where it sent something itself, the ack that tells the place may
-        // come later than what lies above. In the end it must have everything, too.
-        if let Some(through) = through
-            && seq > through + 1
-            && !self.forgetful
-        {
-            let what = format!("{} has {through} and was shown {seq} next", connection.observer);
-            return self.town.auditor().find(Guarantee::OnceInTheView, Some(id), what);
-        }
-        self.views.entry(id).or_insert_with(|| View::from(seq)).add(seq);
-        if !self.conversations.contains(&id) {
-            self.conversations.push(id);
-        }
-    }
-
-    fn acknowledged(&mut self, connection: &mut Connection, id: ConversationId, frame: &Value) {
-        let (Some(message_id), Some(seq)) = (frame["message_id"].as_str(), frame["seq"].as_u64()) else {
-            let what = format!("{} was sent half an ack: {frame}", self.name);
-            return self.town.auditor().find(Guarantee::NoLoss, Some(id), what);
-        };
-        let duplicate = frame["duplicate"].as_bool().unwrap_or_default();
-        self.note(format_args!(
-            "is told that {message_id} is stored at {}:{seq}{}",
-            short(id),
-            if duplicate { " already" } else { "" }
-        ));
-        self.town.auditor().acknowledged(id, &self.user, message_id, seq);
-        let mut was_tried_before = false;
-        if let Some(index) = self.outbox.iter().position(|unsent| unsent.message_id == message_id)
-            && let Some(stored) = self.outbox.remove(index)
-        {
-            was_tried_before = stored.attempts > 1;
-            self.sent.push(stored);
-        }
-        // The ack of a message that was stored before comes besides the message itself, which is sent only to those who say
-        // that they do not have it.
-        // So does the first ack of one whose earlier attempt was stored and got no answer, where the device has it.
-        let has = self.views.get(&id).map_or(0, |view| view.last);
-        match duplicate || (was_tried_before && seq <= has) {
-            false => self.place(connection, id, seq),
-            true if self.forgetful => self.views.entry(id).or_insert_with(|| View::from(seq)).add(seq),
-            true => {}
-        }
-    }
-
-    fn status(&mut self, connection: &mut Connection, id: ConversationId, frame: &Value) {
-        let Some(user) = frame["user_id"].as_str().and_then(|user| user.parse::<UserId>().ok()) else {
-            return;
-        };
-        let told = Boundaries {
-            delivered: frame["last_delivered_seq"].as_u64().unwrap_or(0),
-            read: frame["last_read_seq"].as_u64().unwrap_or(0),
-        };
-        self.note(format_args!(
-            "is told that {user} has {}:{} and read {}",
-            short(id),
-            told.delivered,
-            told.read
-        ));
-        let mut auditor = self.town.auditor();
-        if !auditor.may_see(id, &self.user) {
-            return auditor.intruded(id, &self.user, "hear a tick of it");
-        }
-        auditor.told(&connection.observer, id, &user, told);
     }
 }

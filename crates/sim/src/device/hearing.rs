@@ -1,0 +1,156 @@
+//! What a device hears, and what it makes of it.
+
+use bluetick_core::ConversationId;
+use serde_json::Value;
+
+use super::view::View;
+use super::{Connection, Device, Over};
+use crate::audit::{Boundaries, Guarantee, Notice, Seen};
+use crate::town::short;
+
+impl Device {
+    pub(super) async fn heard(&mut self, connection: &mut Connection, text: &str) -> Result<(), Over> {
+        let Ok(frame) = serde_json::from_str::<Value>(text) else {
+            self.town.auditor().find(Guarantee::Order, None, format!("{} heard no JSON: {text}", self.name));
+            return Err(Over);
+        };
+        let id = frame["conversation_id"].as_str().and_then(|id| id.parse::<ConversationId>().ok());
+        match (frame["type"].as_str().unwrap_or_default(), id) {
+            ("message", Some(id)) => self.message(connection, id, &frame),
+            ("ack", Some(id)) => self.acknowledged(connection, id, &frame),
+            ("status", Some(id)) => self.status(id, &frame),
+            ("caught_up", _) => {
+                self.note("is caught up");
+                connection.caught_up = true;
+                self.conversations.clone().into_iter().for_each(|id| self.ask(connection, id));
+            }
+            ("gone", Some(id)) => {
+                self.note(format_args!("is told that {} is gone", short(id)));
+                self.drop_out(id);
+            }
+            ("error", _) => self.refused(connection, &frame),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Its user is not in the conversation any more.
+    fn drop_out(&mut self, id: ConversationId) {
+        self.views.remove(&id);
+        self.ticks.retain(|(of, _), _| *of != id);
+        self.conversations.retain(|other| *other != id);
+        self.outbox.retain(|unsent| unsent.conversation != id);
+        self.sent.retain(|sent| sent.conversation != id);
+    }
+
+    fn refused(&mut self, connection: &mut Connection, frame: &Value) {
+        self.note(format_args!("is refused: {} {}", frame["code"], frame["message_id"]));
+        let Some(id) = frame["message_id"].as_str() else {
+            // Of what it said of all conversations something was not taken: it is said again.
+            self.views.values_mut().for_each(|view| view.said = Boundaries::default());
+            connection.was_heard = false;
+            return;
+        };
+        // Somebody has taken it out of the conversation meanwhile.
+        if frame["code"] == "conversation_not_found" {
+            self.outbox.retain(|unsent| unsent.message_id != id);
+        }
+    }
+
+    fn message(&mut self, connection: &mut Connection, id: ConversationId, frame: &Value) {
+        let Some((seq, seen)) = Seen::read(frame) else {
+            let what = format!("{} was sent half a message: {frame}", self.name);
+            return self.town.auditor().find(Guarantee::Order, Some(id), what);
+        };
+        self.note(format_args!("is shown {}:{seq} {}", short(id), seen.message_id));
+        let mut auditor = self.town.auditor();
+        if !auditor.was_let_in(id, &self.user) {
+            return auditor.intruded(id, &self.user, "hear a message of it");
+        }
+        auditor.showed(id, &self.user, seq, &seen);
+        drop(auditor);
+        match seen.notice() {
+            Some(Notice::Joined(user)) if user == self.user => self.join(connection, id, seq),
+            Some(Notice::Left(user)) if user == self.user => {
+                connection.shown.insert(id, seq);
+                self.drop_out(id);
+            }
+            _ => self.place(connection, id, seq),
+        }
+    }
+
+    /// Its user was let in at this place. What it may have of an earlier time ends there.
+    fn join(&mut self, connection: &mut Connection, id: ConversationId, seq: u64) {
+        let before = connection.shown.get(&id).copied().max(self.views.get(&id).map(|view| view.last));
+        if before.is_none_or(|before| before < seq) {
+            connection.shown.remove(&id);
+            self.drop_out(id);
+        }
+        self.place(connection, id, seq);
+    }
+
+    /// The connection has come to this place of the conversation.
+    fn place(&mut self, connection: &mut Connection, id: ConversationId, seq: u64) {
+        let shown = connection.shown.insert(id, seq);
+        if let Some(before) = shown
+            && seq <= before
+        {
+            let what = format!("{} was shown {seq} after {before}", connection.name);
+            return self.town.auditor().find(Guarantee::Order, Some(id), what);
+        }
+        let has = self.views.get(&id).map(|view| view.last);
+        // What it has and was not asked for again may lie between.
+        let through = shown.into_iter().chain(has).max();
+        // A forgetful one has told nobody what it has; where it sent something itself, the ack that tells the place may
+        // come later than what lies above. Whoever is being taken out is not shown what was said just before any more, and is
+        // told all the same where its own messages are. In the end they must have everything, too.
+        let is_sure = !self.forgetful && !self.town.auditor().has_started_again(id, &self.user);
+        if let Some(through) = through
+            && seq > through + 1
+            && is_sure
+        {
+            let what = format!("{} has {through} and was shown {seq} next", connection.name);
+            return self.town.auditor().find(Guarantee::OnceInTheView, Some(id), what);
+        }
+        self.views.entry(id).or_insert_with(|| View::from(seq)).add(seq);
+        if !self.conversations.contains(&id) {
+            self.conversations.push(id);
+            self.ask(connection, id);
+        }
+    }
+
+    fn acknowledged(&mut self, connection: &mut Connection, id: ConversationId, frame: &Value) {
+        let (Some(message_id), Some(seq)) = (frame["message_id"].as_str(), frame["seq"].as_u64()) else {
+            let what = format!("{} was sent half an ack: {frame}", self.name);
+            return self.town.auditor().find(Guarantee::NoLoss, Some(id), what);
+        };
+        let duplicate = frame["duplicate"].as_bool().unwrap_or_default();
+        self.note(format_args!(
+            "is told that {message_id} is stored at {}:{seq}{}",
+            short(id),
+            if duplicate { " already" } else { "" }
+        ));
+        self.town.auditor().acknowledged(id, &self.user, message_id, seq);
+        let mut was_tried_before = false;
+        if let Some(index) = self.outbox.iter().position(|unsent| unsent.message_id == message_id)
+            && let Some(stored) = self.outbox.remove(index)
+        {
+            was_tried_before = stored.attempts > 1;
+            self.sent.push(stored);
+        }
+        // The ack of a message that was stored before comes besides the message itself, which is sent only to those who say
+        // that they do not have it.
+        // So does the first ack of one whose earlier attempt was stored and got no answer, where the device has it.
+        let has = self.views.get(&id).map_or(0, |view| view.last);
+        match duplicate || (was_tried_before && seq <= has) {
+            false => self.place(connection, id, seq),
+            // It may be out of the conversation meanwhile.
+            true if self.forgetful => {
+                if let Some(view) = self.views.get_mut(&id) {
+                    view.add(seq);
+                }
+            }
+            true => {}
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! How far the others are. A connection tells what moves; what moved before is asked for, as a client does that comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bluetick_core::{ConversationId, UserId};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::{Connection, Device};
+use crate::audit::{Boundaries, Standings};
+use crate::http;
+use crate::town::short;
+
+/// An answer to the question how far the members of a conversation are, and what had been told when it was asked.
+pub struct Asked {
+    /// Questions are answered in any order.
+    question: u64,
+    id: ConversationId,
+    before: Standings,
+    /// `None`: it is not for this user to know.
+    members: Option<Value>,
+}
+
+/// How somebody stands, in an answer or a frame.
+pub fn standing(said: &Value) -> Option<(UserId, Boundaries)> {
+    let user = said["user_id"].as_str()?.parse().ok()?;
+    let boundaries = Boundaries {
+        delivered: said["last_delivered_seq"].as_u64().unwrap_or(0),
+        read: said["last_read_seq"].as_u64().unwrap_or(0),
+    };
+    Some((user, boundaries))
+}
+
+/// What a connection has asked for.
+pub struct Questions {
+    answers: mpsc::UnboundedReceiver<Asked>,
+    asking: mpsc::UnboundedSender<Asked>,
+    open: usize,
+}
+
+impl Questions {
+    pub fn none() -> Questions {
+        let (asking, answers) = mpsc::unbounded_channel();
+        Questions { answers, asking, open: 0 }
+    }
+
+    pub fn are_answered(&self) -> bool {
+        self.open == 0
+    }
+}
+
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl Device {
+    /// Beside the connection, which is heard meanwhile; until there is an answer, or the connection is over.
+    pub(super) fn ask(&mut self, connection: &mut Connection, id: ConversationId) {
+        connection.questions.open += 1;
+        let (town, asking) = (Arc::clone(&self.town), connection.questions.asking.clone());
+        let question = self.dice.throw();
+        let (token, mut dice) = (town.token(&self.user), self.dice.of(&format!("question {question}")));
+        tokio::spawn(async move {
+            while !asking.is_closed() && !town.is_over() {
+                let before = town.auditor().told_so_far(id);
+                let path = format!("/v1/conversations/{id}/status");
+                let answer = http::call(&town, &mut dice, &token, "GET", &path, None).await;
+                let members = match answer {
+                    Some(answer) if answer.is_done() => Some(answer.body["members"].clone()),
+                    Some(answer) if answer.status == 404 => None,
+                    _ => {
+                        sleep(PAUSE).await;
+                        continue;
+                    }
+                };
+                // Nobody waits for it any more: the connection is over.
+                let _ = asking.send(Asked { question, id, before, members });
+                return;
+            }
+        });
+    }
+
+    pub(super) fn hear_answers(&mut self, connection: &mut Connection) {
+        while let Ok(Asked { question, id, before, members }) = connection.questions.answers.try_recv() {
+            connection.questions.open -= 1;
+            let members = members.as_ref().and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            for (user, now) in members.iter().filter_map(standing) {
+                self.learn(id, &user, now);
+                let name = format!("{}, with question {question:x},", self.name);
+                self.town.auditor().answered(&name, id, &user, &before, now);
+            }
+        }
+    }
+
+    fn learn(&mut self, id: ConversationId, user: &UserId, now: Boundaries) {
+        let known = self.ticks.entry((id, user.clone())).or_default();
+        *known = known.further(now);
+    }
+
+    /// It said so itself, and is not told.
+    pub(super) fn knows_itself(&mut self, id: ConversationId, said: Boundaries) {
+        self.learn(id, &self.user.clone(), said);
+    }
+
+    pub(super) fn status(&mut self, id: ConversationId, frame: &Value) {
+        let Some((user, told)) = standing(frame) else { return };
+        self.note(format_args!(
+            "is told that {user} has {}:{} and read {}",
+            short(id),
+            told.delivered,
+            told.read
+        ));
+        self.learn(id, &user, told);
+        let mut auditor = self.town.auditor();
+        if !auditor.was_let_in(id, &self.user) {
+            return auditor.intruded(id, &self.user, "hear a tick of it");
+        }
+        auditor.told(&self.name, id, &user, told);
+    }
+}

@@ -1,0 +1,178 @@
+//! Somebody who is given a key, is logged out or logs out, and tries the old key again: a token that was revoked opens
+//! nothing, and what it had opened is closed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bluetick_core::UserId;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::audit::Guarantee;
+use crate::dice::Dice;
+use crate::http::{self, Answer};
+use crate::town::{ADMIN_KEY, Town, person};
+use crate::websocket::WebSocket;
+
+pub struct Lodger {
+    town: Arc<Town>,
+    user: UserId,
+    dice: Dice,
+    /// One server hears of every revocation at once; in a fleet the others may hear of it later.
+    is_alone: bool,
+    void: Vec<Void>,
+}
+
+/// What was revoked for sure.
+struct Void {
+    token: String,
+    /// What it had opened.
+    socket: Option<WebSocket>,
+}
+
+/// A key that is good, and how often a clock had been set when it was made.
+struct Fresh {
+    token: String,
+    clocks_set: u64,
+}
+
+/// A connection whose token is revoked is closed when it looks around next; its line may be stuck.
+const CLOSING: Duration = Duration::from_secs(20);
+/// In a fleet that is well, nothing that is void is good for longer.
+const HEARD_EVERYWHERE: Duration = Duration::from_secs(16);
+
+const REVOKED: u16 = 4402;
+/// The server ends, or fails on this connection.
+const OTHER_ENDS: [u16; 2] = [1011, 1012];
+
+impl Lodger {
+    pub fn new(town: &Arc<Town>, number: usize, is_alone: bool) -> Lodger {
+        let dice = town.dice.of("lodger");
+        Lodger { town: Arc::clone(town), user: person(number), dice, is_alone, void: Vec::new() }
+    }
+
+    fn note(&self, what: impl std::fmt::Display) {
+        self.town.trace.note("lodger", what);
+    }
+
+    async fn call(&mut self, token: &str, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
+        http::call(&self.town, &mut self.dice, token, method, path, body).await
+    }
+
+    pub async fn live(mut self) -> Lodger {
+        while !self.town.is_calm() && !self.town.is_over() && !self.town.is_broken() {
+            sleep(self.dice.millis(500, 6_000)).await;
+            let Some(fresh) = self.get_a_key().await else { continue };
+            let socket = self.go_in(&fresh.token).await;
+            sleep(self.dice.millis(0, 1_000)).await;
+            if self.is_logged_out(&fresh).await {
+                self.note("has a void key");
+                self.void.push(Void { token: fresh.token, socket });
+                if self.is_alone {
+                    self.try_void_keys().await;
+                }
+            }
+        }
+        self
+    }
+
+    /// Of the server itself, which makes it so that no earlier revocation is about it.
+    async fn get_a_key(&mut self) -> Option<Fresh> {
+        let clocks_set = self.town.counts.clocks_set.load(Ordering::SeqCst);
+        let body = json!({"user_id": self.user.as_str(), "ttl_s": 80_000});
+        let answer = self.call(ADMIN_KEY, "POST", "/v1/tokens", Some(&body)).await?;
+        let token = answer.body["token"].as_str()?.to_owned();
+        Some(Fresh { token, clocks_set })
+    }
+
+    async fn go_in(&mut self, token: &str) -> Option<WebSocket> {
+        let (_, line) = self.town.connect(&mut self.dice)?;
+        let mut socket = WebSocket::open(line).await?;
+        let hello = json!({"type": "hello", "token": token, "device_id": "lodger"});
+        if !socket.say(&hello.to_string()).await {
+            return None;
+        }
+        let heard = timeout(CLOSING, socket.hear()).await.ok()??;
+        heard.contains("welcome").then_some(socket)
+    }
+
+    /// Whether the token is void for sure.
+    async fn is_logged_out(&mut self, fresh: &Fresh) -> bool {
+        let (how, everywhere) = (self.dice.below(3), json!({"everywhere": true}));
+        let sessions = format!("/v1/users/{}/sessions", self.user);
+        let answer = match how {
+            0 => self.call(&fresh.token, "POST", "/v1/logout", None).await,
+            1 => self.call(&fresh.token, "POST", "/v1/logout", Some(&everywhere)).await,
+            _ => self.call(ADMIN_KEY, "DELETE", &sessions, None).await,
+        };
+        // The operator makes void what was issued until now, which is for clocks to say that agree.
+        let clocks_set = self.town.counts.clocks_set.load(Ordering::SeqCst);
+        let clocks_agree = match self.is_alone {
+            true => clocks_set == fresh.clocks_set,
+            false => clocks_set == 0,
+        };
+        answer.is_some_and(|answer| answer.is_done()) && (how < 2 || clocks_agree)
+    }
+
+    async fn try_void_keys(&mut self) {
+        for index in 0..self.void.len() {
+            if let Some(socket) = self.void[index].socket.take() {
+                self.is_shown_out(socket).await;
+            }
+            let token = self.void[index].token.clone();
+            let answer = self.call(&token, "GET", "/v1/conversations", None).await;
+            if answer.is_some_and(|answer| answer.is_done()) {
+                return self.find("read its inbox with a token that was revoked".to_owned());
+            }
+        }
+        if let Some(void) = self.void.last() {
+            let token = void.token.clone();
+            if self.go_in(&token).await.is_some() {
+                self.find("was welcomed with a token that was revoked".to_owned());
+            }
+        }
+    }
+
+    async fn is_shown_out(&mut self, mut socket: WebSocket) {
+        let ends = async { while socket.hear().await.is_some() {} };
+        if timeout(CLOSING, ends).await.is_err() {
+            return self.find("stays connected with a token that was revoked".to_owned());
+        }
+        // `None`: the line was cut.
+        let code = socket.close_code();
+        self.note(format_args!("is shown out: {code:?}"));
+        if let Some(code) = code
+            && code != REVOKED
+            && !OTHER_ENDS.contains(&code)
+        {
+            self.find(format!("had a token that was revoked, and its connection was closed with {code}"));
+        }
+    }
+
+    fn find(&self, what: String) {
+        self.town.auditor().find(Guarantee::Private, None, format!("{} {what}", self.user));
+    }
+
+    /// In the end every node has heard of everything, and whoever comes with a new key is let in.
+    pub async fn close(&mut self) {
+        sleep(HEARD_EVERYWHERE).await;
+        for _ in 0..4 {
+            self.try_void_keys().await;
+        }
+        for _ in 0..20 {
+            let fresh = self.get_a_key().await;
+            if let Some(Fresh { token, .. }) = fresh
+                && let Some(answer) = self.call(&token, "GET", "/v1/conversations", None).await
+                && answer.status != 429
+            {
+                if !answer.is_done() {
+                    self.find(format!("has a new token and is answered {}", answer.status));
+                }
+                return;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+        self.find("cannot get a new token".to_owned());
+    }
+}
