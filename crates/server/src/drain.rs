@@ -34,8 +34,8 @@ pub(crate) struct Lifecycle {
     sent_away: AtomicU64,
 }
 
-/// WebSockets and calls on their way to the door, which owns all connections. At most one for each connection that has its
-/// place there, since each waits for what it handed over.
+/// WebSockets and calls on their way to the door, which owns all connections. At most one for each place there, which
+/// each of them keeps.
 pub(crate) type Newcomers = mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
 
 /// Sooner, the next server may not listen yet.

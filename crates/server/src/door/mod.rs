@@ -87,10 +87,10 @@ pub(crate) async fn accept(
                             continue;
                         }
                     };
-                    let place = Place { _at_the_door: place, _of_its_address: address };
+                    let place = Place::new(place, address);
+                    let (phase, service) = (app.lifecycle.watch(), service.for_guest(peer, place.clone()));
                     let newcomer = Newcomer { arrival, place, partings: partings.clone() };
                     let headers_time = seconds(app.limits.headers_seconds);
-                    let (phase, service) = (app.lifecycle.watch(), service.for_peer(peer));
                     connections.spawn(serve(newcomer, certificates.clone(), service, phase, headers_time));
                 }
                 Err(error) => {
@@ -186,9 +186,18 @@ async fn serve(
 /// A place at the door, and what takes it.
 type Guest = (Wire, Place);
 
-/// Held for as long as there is a connection.
-struct Place {
+/// Held for as long as there is a connection, or a call of it that goes on without it.
+#[derive(Clone)]
+pub(crate) struct Place(#[expect(dead_code, reason = "held for its drop")] Arc<Held>);
+
+struct Held {
     _at_the_door: OwnedSemaphorePermit,
     /// `None` where its address is not counted.
     _of_its_address: Option<AddressPlace>,
+}
+
+impl Place {
+    fn new(at_the_door: OwnedSemaphorePermit, of_its_address: Option<AddressPlace>) -> Place {
+        Place(Arc::new(Held { _at_the_door: at_the_door, _of_its_address: of_its_address }))
+    }
 }

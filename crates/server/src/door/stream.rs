@@ -126,7 +126,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let at_the_door = Arc::new(tokio::sync::Semaphore::new(1)).acquire_owned().await.unwrap();
-        let place = Place { _at_the_door: at_the_door, _of_its_address: None };
+        let place = Place::new(at_the_door, None);
         (DoorStream::new(Wire::Tcp(stream), place, Partings::new()), client)
     }
 

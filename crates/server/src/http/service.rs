@@ -19,13 +19,14 @@ use tower_service::Service;
 
 use super::cors;
 use crate::app::App;
+use crate::door::Place;
 use crate::problem::Problem;
 
 #[derive(Clone)]
 pub(crate) struct HttpService {
     router: Router,
     app: Arc<App>,
-    peer: Option<Peer>,
+    guest: Option<(Peer, Place)>,
 }
 
 /// The other end of the connection: a client, or the proxy in front of this server.
@@ -33,13 +34,13 @@ pub(crate) struct HttpService {
 pub(crate) struct Peer(pub SocketAddr);
 
 impl HttpService {
-    pub fn for_peer(&self, peer: SocketAddr) -> HttpService {
-        HttpService { peer: Some(Peer(peer)), ..self.clone() }
+    pub fn for_guest(&self, peer: SocketAddr, place: Place) -> HttpService {
+        HttpService { guest: Some((Peer(peer), place)), ..self.clone() }
     }
 }
 
 pub(crate) fn service(router: Router<Arc<App>>, app: Arc<App>) -> HttpService {
-    HttpService { router: router.with_state(Arc::clone(&app)), app, peer: None }
+    HttpService { router: router.with_state(Arc::clone(&app)), app, guest: None }
 }
 
 impl hyper::service::Service<Request<Incoming>> for HttpService {
@@ -48,17 +49,18 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let HttpService { router, app, peer } = self.clone();
-        if let Some(peer) = peer {
+        let HttpService { router, app, guest } = self.clone();
+        let place = guest.map(|(peer, place)| {
             request.extensions_mut().insert(peer);
-        }
+            place
+        });
         Box::pin(async move {
             let origin = cors::allowed_origin(request.headers(), &app.settings.allowed_origins);
             let preflight = cors::preflight(&request, origin.as_ref());
             let mut response = match preflight {
                 Some(answer) => answer,
                 None if request.method().is_safe() => answer(router, request).await,
-                None => to_its_end(&app, router, request).await,
+                None => to_its_end(&app, router, request, place).await,
             };
             if let Some(code) = response.extensions().get::<ErrorCode>() {
                 app.metrics.rejected(*code);
@@ -87,11 +89,18 @@ async fn answer(mut router: Router, request: Request<Incoming>) -> Response<Body
 }
 
 /// What changes something is not given up halfway because nobody waits for the answer any more, as everything is that
-/// a connection does by itself. The door owns it, and waits for it when the server stops.
-async fn to_its_end(app: &App, router: Router, request: Request<Incoming>) -> Response<Body> {
+/// a connection does by itself. The door owns it, and waits for it when the server stops. It keeps the place of its
+/// connection, so that nobody has more of them under way by hanging up.
+async fn to_its_end(
+    app: &App,
+    router: Router,
+    request: Request<Incoming>,
+    place: Option<Place>,
+) -> Response<Body> {
     let (told, answered) = oneshot::channel();
     app.lifecycle.attend(Box::pin(async move {
         let _nobody_waits = told.send(answer(router, request).await);
+        drop(place);
     }));
     // Dropped only where the server is cut off, and the connection with it.
     answered.await.unwrap_or_else(|_| failed())

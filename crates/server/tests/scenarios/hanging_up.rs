@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bluetick_core::User;
+use bluetick_core::time::{Clock, SystemClock};
 use bluetick_server::audit::{AuditSettings, Trail};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,65 +23,43 @@ struct Scene {
 }
 
 impl Scene {
-    /// Alice has an account, and one address has one connection at a time.
+    /// Alice has an account, and one address has two connections at a time.
     async fn start() -> Scene {
         let (store, trail) = (RiggedStore::default(), tempfile::tempdir().unwrap());
         let mut setup = store.setup();
         setup.audit = Arc::new(Trail::new(&AuditSettings::default(), trail.path()));
-        setup.limits.connections_per_address = 1;
+        setup.limits.connections_per_address = 2;
         setup.settings.trusted_proxies = Vec::new();
         let world = setup.start().await;
-        let scene = Scene { store, world, trail };
-        let alice = json!({"user_id": "alice", "password": "correct horse"});
-        assert!(scene.asks("POST", "/v1/users", Some(alice)).await.starts_with("HTTP/1.1 201"));
-        scene
-    }
-
-    fn request(method: &str, path: &str, body: Option<Value>) -> String {
-        let body = body.map(|body| body.to_string()).unwrap_or_default();
-        format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {ADMIN_KEY}\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-    }
-
-    /// Asks until it is let in, which it is when the connection before it is gone.
-    async fn asks(&self, method: &str, path: &str, body: Option<Value>) -> String {
-        let request = Scene::request(method, path, body);
-        let asking = async {
-            loop {
-                let mut stream = TcpStream::connect(self.world.addr).await.unwrap();
-                let mut answer = String::new();
-                let is_sent = stream.write_all(request.as_bytes()).await.is_ok();
-                if is_sent && stream.read_to_string(&mut answer).await.is_ok() && !answer.is_empty() {
-                    return answer;
-                }
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(PATIENCE, asking).await.expect("it is let in some time")
+        // Not by a call, whose connection might not be gone yet.
+        let id = "alice".parse().unwrap();
+        let alice = User { id, display_name: None, password_hash: None, created_at: SystemClock.now() };
+        world.store.create_user(alice).await.unwrap();
+        Scene { store, world, trail }
     }
 
     /// Begins to set a password and is gone before that is done, and the server has seen it go.
     async fn sets_a_password_and_hangs_up(&self) {
         self.store.hold_updates(true);
-        let request =
-            Scene::request("PUT", "/v1/users/alice/password", Some(json!({"password": "battery staple"})));
+        let before = self.store.updates.load(Ordering::SeqCst);
+        let body = json!({"password": "battery staple"}).to_string();
+        let request = format!(
+            "PUT /v1/users/alice/password HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN_KEY}\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(self.world.addr).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
         let begun = async {
-            while self.store.updates.load(Ordering::SeqCst) == 0 {
-                let mut stream = TcpStream::connect(self.world.addr).await.unwrap();
-                let _turned_away = stream.write_all(request.as_bytes()).await;
-                for _ in 0..100 {
-                    if self.store.updates.load(Ordering::SeqCst) > 0 {
-                        break;
-                    }
-                    sleep(Duration::from_millis(5)).await;
-                }
+            while self.store.updates.load(Ordering::SeqCst) == before {
+                sleep(Duration::from_millis(5)).await;
             }
         };
         timeout(PATIENCE, begun).await.expect("the store is asked to change the user");
-        self.asks("GET", "/healthz", None).await;
+        stream.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        let closed = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+        assert_eq!(closed.expect("the server lets go of it").unwrap(), 0, "without an answer");
     }
 
     fn ends_of_the_act(&self) -> Vec<String> {
@@ -95,7 +75,7 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_hangs_up_while_a_password_is_set_has_set_it_with_all_that_follows() {
     let scene = Scene::start().await;
-    let before = scene.world.person("alice").token;
+    let alice = scene.world.person("alice");
     scene.sets_a_password_and_hangs_up().await;
     scene.store.hold_updates(false);
     let ended = async {
@@ -104,12 +84,21 @@ async fn who_hangs_up_while_a_password_is_set_has_set_it_with_all_that_follows()
         }
     };
     timeout(PATIENCE, ended).await.expect("its end is written down");
-    let me = "GET /v1/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer ";
-    let mut stream = TcpStream::connect(scene.world.addr).await.unwrap();
-    stream.write_all(format!("{me}{before}\r\n\r\n").as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.contains("token_revoked"), "{answer}");
+    alice.get("/v1/me").await.refused(401, "token_revoked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_has_more_calls_under_way_by_hanging_up() {
+    let scene = Scene::start().await;
+    scene.sets_a_password_and_hangs_up().await;
+    scene.sets_a_password_and_hangs_up().await;
+    let mut third = TcpStream::connect(scene.world.addr).await.unwrap();
+    // Turned away at the door, politely or not.
+    let _reset = third.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let mut answer = Vec::new();
+    let _reset = timeout(PATIENCE, third.read_to_end(&mut answer)).await.expect("it is not kept waiting");
+    assert!(answer.is_empty(), "both places of the address are taken");
+    scene.store.hold_updates(false);
 }
 
 #[tokio::test(flavor = "multi_thread")]

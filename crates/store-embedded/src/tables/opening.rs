@@ -1,0 +1,112 @@
+//! Opening the engine: as it is meant to be, or for readers alone where the disk cannot be written to.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use heed::{Env, EnvFlags, EnvOpenOptions, WithoutTls};
+
+use super::{Engine, Table, TablesError};
+
+/// Address space, not disk: the file grows as it is filled.
+const MAP_BYTES: usize = 1 << 40;
+/// Where address space is short (`ulimit -v`, valgrind) there is less of it, and no less than this.
+const LEAST_MAP_BYTES: usize = 1 << 34;
+const MAX_READERS: u32 = 2048;
+
+impl Engine {
+    pub(super) fn open(directory: &Path) -> Result<Engine, TablesError> {
+        let env = Engine::env(directory, EnvFlags::NO_READ_AHEAD)?;
+        let mut txn = env.write_txn()?;
+        let tables = Engine::with(|name| Ok(env.create_database(&mut txn, Some(name))?), &env, false)?;
+        txn.commit()?;
+        Ok(tables)
+    }
+
+    /// For readers alone where the disk cannot be written to.
+    pub(super) fn open_for_reading_at_least(directory: &Path) -> Result<Engine, TablesError> {
+        match Engine::open(directory) {
+            Err(error) if error.is_of_a_read_only_disk() => {
+                let env = Engine::env(directory, EnvFlags::NO_READ_AHEAD | EnvFlags::READ_ONLY)?;
+                let txn = env.read_txn()?;
+                let found = |name| env.open_database(&txn, Some(name))?.ok_or(TablesError::Closed);
+                let tables = Engine::with(found, &env, true)?;
+                // Otherwise what was opened is forgotten with it.
+                txn.commit()?;
+                Ok(tables)
+            }
+            opened => opened,
+        }
+    }
+
+    fn with(
+        mut table: impl FnMut(&'static str) -> Result<Table, TablesError>,
+        env: &Env<WithoutTls>,
+        is_read_only: bool,
+    ) -> Result<Engine, TablesError> {
+        Ok(Engine {
+            env: env.clone(),
+            is_read_only,
+            meta: table("meta")?,
+            conversations: table("conversations")?,
+            members: table("members")?,
+            chunks: table("chunks")?,
+            inbox: table("inbox")?,
+            order: table("order")?,
+            pending: table("pending")?,
+            users: table("users")?,
+            profiles: table("profiles")?,
+            names: table("names")?,
+            segments: table("segments")?,
+            progress: table("progress")?,
+            erasures: table("erasures")?,
+        })
+    }
+
+    fn env(directory: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>, TablesError> {
+        let mut map_bytes = MAP_BYTES;
+        let env = loop {
+            match Engine::map(directory, map_bytes, flags) {
+                Err(heed::Error::Io(error)) if map_bytes > LEAST_MAP_BYTES && is_out_of_space(&error) => {
+                    map_bytes /= 2;
+                }
+                mapped => break mapped?,
+            }
+        };
+        if map_bytes < MAP_BYTES {
+            tracing::warn!(map_bytes, "address space is short: the tables can grow to this and no further");
+        }
+        check_length(&env, directory)?;
+        Ok(env)
+    }
+
+    #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
+    fn map(directory: &Path, map_bytes: usize, flags: EnvFlags) -> Result<Env<WithoutTls>, heed::Error> {
+        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        options.map_size(map_bytes).max_dbs(16).max_readers(MAX_READERS);
+        // SAFETY: one flag changes how the kernel reads ahead and nothing else: pages are read at random, and without it a
+        // cold page of history costs hundreds of kilobytes. The other lets nobody write.
+        unsafe { options.flags(flags) };
+        // SAFETY: the data directory is locked by this process (see lock.rs) and opened once in it, so nobody changes
+        // or shortens the mapped file while it is in use. It is opened again only after it was closed.
+        unsafe { options.open(directory) }
+    }
+}
+
+/// The kernel lacks memory to give, valgrind calls the request invalid.
+fn is_out_of_space(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::InvalidInput)
+}
+
+/// A file that lost its end would be noticed by a crash in the middle of a read. Better now.
+fn check_length(env: &Env<WithoutTls>, directory: &Path) -> Result<(), TablesError> {
+    let path = directory.join("data.mdb");
+    let found = match path.metadata() {
+        Ok(metadata) => metadata.len(),
+        Err(error) => return Err(TablesError::Io { path, error }),
+    };
+    let expected = (env.info().last_page_number as u64 + 1) * rustix::param::page_size() as u64;
+    if found < expected {
+        return Err(TablesError::Truncated { path, found, expected });
+    }
+    Ok(())
+}
