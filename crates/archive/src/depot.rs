@@ -2,6 +2,7 @@
 //! region, endpoint and keys that the archive would use.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::path::{Path as FilePath, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -78,6 +79,17 @@ impl Depot {
         matches!(self.place, DepotPlace::Directory(_))
     }
 
+    /// Whether it is a directory into which more than its owner may look. One that was made here is not.
+    pub fn is_open_to_others(&self) -> bool {
+        use std::os::unix::fs::PermissionsExt;
+        match &self.place {
+            DepotPlace::Directory(root) => {
+                std::fs::metadata(root).is_ok_and(|root| root.permissions().mode() & 0o077 != 0)
+            }
+            DepotPlace::Bucket { .. } => false,
+        }
+    }
+
     /// Whether nothing at all is there.
     pub async fn is_empty(&self) -> Result<bool, VaultError> {
         if let DepotPlace::Directory(root) = &self.place {
@@ -92,8 +104,12 @@ impl Depot {
         Ok(first.map_err(|error| self.remote.failed(&error))?.is_none())
     }
 
-    /// Writes an object that is not there yet; durable when it returns.
+    /// Writes an object that is not there yet; durable when it returns. A file is for its owner's eyes alone.
     pub async fn put(&self, name: &str, bytes: &Bytes) -> Result<(), VaultError> {
+        if self.is_directory() {
+            let (file, bytes) = (name.to_owned(), bytes.clone());
+            return self.remote.on_directory(move |root| put_file(root, &file, &bytes)).await.map(drop);
+        }
         let path = self.remote.path(name);
         match self.remote.write(&path, bytes, PutMode::Create).await? {
             Ok(()) => {}
@@ -110,14 +126,33 @@ impl Depot {
             },
             Err(error) => return Err(self.remote.failed(&error)),
         }
-        let settled = self.remote.on_directory(move |root| crate::staging::settle_put(root, path.as_ref()));
-        settled.await.map(drop)
+        Ok(())
     }
 
     /// A whole object.
     pub async fn get(&self, name: &str) -> Result<Bytes, VaultError> {
         self.remote.whole(&self.remote.path(name), name).await
     }
+}
+
+/// Under another name first, so that nobody takes half of it for the whole.
+fn put_file(root: &FilePath, name: &str, bytes: &[u8]) -> io::Result<u64> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let (draft, path) = (root.join(format!(".{name}.new")), root.join(name));
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    // A link and no renaming: that would take the place of one that is there.
+    let linked = std::fs::hard_link(&draft, &path);
+    std::fs::remove_file(&draft)?;
+    match linked {
+        // As much as to say that an earlier attempt got there.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && std::fs::read(&path)? == bytes => {}
+        other => other.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?,
+    }
+    engine::sync_directory(root)?;
+    Ok(0)
 }
 
 fn open_directory(root: &FilePath, make: bool) -> Result<Engine, VaultError> {
@@ -166,5 +201,26 @@ mod tests {
         assert!(depot.put("one", &Bytes::from_static(b"2")).await.is_err());
         assert_eq!(depot.get("one").await.unwrap(), "1");
         assert!(!depot.is_empty().await.unwrap());
+        assert_eq!(std::fs::read_dir(root.path().join("new")).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[tokio::test]
+    async fn what_is_put_into_a_directory_is_for_its_owner_alone_also_where_the_directory_is_not() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let mode = |path: &FilePath| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let open = |path: &FilePath| {
+            Depot::open(&DepotPlace::Directory(path.to_owned()), &ArchiveSettings::default(), true).unwrap()
+        };
+        let made = root.path().join("made");
+        assert!(!open(&made).is_open_to_others());
+        assert_eq!(mode(&made), 0o700);
+        let there = root.path().join("there");
+        std::fs::create_dir(&there).unwrap();
+        std::fs::set_permissions(&there, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let depot = open(&there);
+        assert!(depot.is_open_to_others());
+        depot.put("one", &Bytes::from_static(b"1")).await.unwrap();
+        assert_eq!((mode(&there), mode(&there.join("one"))), (0o755, 0o600));
     }
 }

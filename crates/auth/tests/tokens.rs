@@ -344,6 +344,26 @@ fn times_are_held_against_the_given_moment_and_the_leeway() {
     assert!(lenient.verify(&early, NOW).is_ok());
 }
 
+/// What was issued in the future could not be revoked until then.
+#[test]
+fn a_token_of_another_issuer_says_that_it_was_issued_a_minute_from_now_at_most() {
+    let world = World::new();
+    let (strict, lenient) =
+        (world.shared_secret(), world.tokens(&AuthSettings { leeway_seconds: 90, ..shared_secret() }));
+    let issued = |iat: i64| signed_with_secret(&json!({"sub": "alice", "exp": 1_800_003_600, "iat": iat}));
+    assert!(strict.verify(&issued(1_800_000_060), NOW).is_ok());
+    let ahead = issued(1_800_000_062);
+    assert_eq!(strict.verify(&ahead, NOW), Err(TokenError::NotYetValid));
+    assert!(strict.verify(&ahead, NOW.plus_millis(2_000)).is_ok(), "its time has come");
+    assert!(lenient.verify(&ahead, NOW).is_ok());
+    assert_eq!(lenient.verify(&issued(1_800_000_092), NOW), Err(TokenError::NotYetValid));
+    // Tokens of the server's own key are above what was revoked, wherever its clock went since.
+    let own = world.tokens(&AuthSettings::default());
+    let later = NOW.plus_millis(1_000_000);
+    let minted = own.mint_as_issued(&alice(), Duration::from_secs(60), NOW, later).unwrap();
+    assert!(own.verify(&minted.token, NOW).is_ok());
+}
+
 #[test]
 fn a_date_beyond_all_time_does_no_harm() {
     let world = World::new();

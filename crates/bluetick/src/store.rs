@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use bluetick_archive::{Vault, VaultError};
@@ -22,6 +23,7 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 
 use crate::failure::Failure;
+use crate::running::known;
 use crate::settings::{Engine, Settings};
 
 #[derive(Debug, Error)]
@@ -139,6 +141,14 @@ impl OpenStore {
         match self {
             OpenStore::Embedded(store) => store.announce(&address.to_string()),
             // Tools open the tables themselves.
+            OpenStore::Cloud(_) => Ok(()),
+        }
+    }
+
+    /// Says which certificate its server shows, for the same tools; `None` for none.
+    pub fn announce_certificate(&self, data_dir: &Path, certificate: Option<&[u8]>) -> io::Result<()> {
+        match self {
+            OpenStore::Embedded(_) => known::note(data_dir, certificate),
             OpenStore::Cloud(_) => Ok(()),
         }
     }

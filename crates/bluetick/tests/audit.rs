@@ -98,6 +98,7 @@ async fn a_server_writes_down_its_start_its_end_and_what_commands_ask_of_it() {
         "server.drain begun - by process",
     ];
     assert_eq!(said(&shell, 1), expected);
+    assert!(lines(&shell)[1]["who"]["command_line"]["uid"].is_number(), "whose command it was");
     assert!(!fs::read_to_string(shell.path(DATA).join("audit.log")).unwrap().contains("a-secret-of"));
     let again = launcher.start().await;
     let (status, _) = request(&again.address, "GET", "/v1/me", &token, None).await.unwrap();

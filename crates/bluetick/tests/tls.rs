@@ -231,24 +231,28 @@ async fn changed_files_are_noticed_and_those_that_are_no_pair_change_nothing() {
 }
 
 #[test]
-fn a_server_that_cannot_show_a_certificate_says_why_and_does_not_start() {
+fn a_server_that_cannot_show_a_certificate_says_why_and_does_not_start_as_config_check_does() {
     let shell = Shell::new();
     for name in ["one", "two"] {
         issue(shell.directory.path(), name);
     }
     shell.file("empty.pem", "");
     let refusal = |certificate: &str, key: &str| {
-        let mut command = shell.command(&["serve", "--listen", "127.0.0.1:0"]);
-        for (variable, value) in
-            [("BLUETICK_SERVER__TLS__CERTIFICATE_FILE", certificate), ("BLUETICK_SERVER__TLS__KEY_FILE", key)]
-        {
-            if !value.is_empty() {
-                command.env(variable, value);
-            }
-        }
-        let outcome = support::Outcome::of(command.output().unwrap());
+        let variables = [
+            ("BLUETICK_SERVER__TLS__CERTIFICATE_FILE", certificate),
+            ("BLUETICK_SERVER__TLS__KEY_FILE", key),
+        ];
+        let variables = variables.into_iter().filter(|(_, value)| !value.is_empty());
+        let run = |arguments: &[&str]| {
+            let output = shell.command(arguments).envs(variables.clone()).output();
+            support::Outcome::of(output.unwrap())
+        };
+        let checked = run(&["config", "check"]);
+        let outcome = run(&["serve", "--listen", "127.0.0.1:0"]);
         assert_eq!((outcome.code, outcome.stdout.as_str()), (2, ""), "{}", outcome.stderr);
-        outcome.stderr.lines().last().unwrap().to_owned()
+        let said = outcome.stderr.lines().last().unwrap().to_owned();
+        assert_eq!((checked.code, checked.stderr.lines().last()), (2, Some(said.as_str())));
+        said
     };
     for (certificate, key, sentence) in [
         ("one.pem", "", "server.tls.key_file, is not set"),
@@ -286,13 +290,79 @@ async fn the_tools_of_this_machine_find_a_server_with_tls_by_its_settings() {
     let refused = run(&["health", "--url", &url], &[("SSL_CERT_FILE", others.to_str().unwrap())]);
     assert!(refused.code == 1 && refused.stderr.contains("certificate"), "{}", refused.stderr);
 
-    fs::copy(shell.path("two.pem"), shell.path("other.pem")).unwrap();
-    shell.file("bluetick.toml", "[server.tls]\ncertificate_file = \"other.pem\"\nkey_file = \"shown.key\"\n");
+    // Without the settings they know it by what it wrote down, and by that alone.
+    fs::remove_file(shell.path("bluetick.toml")).unwrap();
+    assert!(run(&["user", "show", "carol"], &[]).printed().contains("carol"));
+    let der = "x509 -in two.pem -outform der -out bluetick-data/certificate.der";
+    openssl(shell.directory.path(), der);
     let other = run(&["user", "show", "carol"], &[]);
     assert!(other.code == 1 && other.stderr.contains("it shows another certificate"), "{}", other.stderr);
-    fs::remove_file(shell.path("bluetick.toml")).unwrap();
+    fs::remove_file(shell.path("bluetick-data/certificate.der")).unwrap();
     let without = run(&["user", "show", "carol"], &[]);
     assert!(without.code == 1 && without.stderr.contains("it speaks TLS"), "{}", without.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tools_of_this_machine_go_on_while_a_new_certificate_is_not_shown_yet() {
+    let world = World::start(&[("BLUETICK_SERVER__TLS__RELOAD_SECONDS", "0")]).await;
+    let (shell, address) = (&world.shell, world.process.address.clone());
+    shell.file("bluetick.toml", "[server.tls]\ncertificate_file = \"shown.pem\"\nkey_file = \"shown.key\"\n");
+    let run = |arguments: &[&str]| shell.run_with(("BLUETICK_SERVER__LISTEN", &address), arguments);
+    run(&["user", "add", "carol", "--generate"]).printed();
+    let all_work = || {
+        run(&["health"]).printed();
+        assert!(run(&["user", "show", "carol"]).printed().contains("carol"));
+    };
+    show(shell, "two", "two");
+    all_work();
+    fs::remove_file(shell.path("shown.pem")).unwrap();
+    all_work();
+    run(&["backup", "copy"]).printed();
+    show(shell, "two", "two");
+    world.hang_up();
+    world.wait_for_log("the certificate was read again").await;
+    all_work();
+    // Neither by the file that is there now: by what the server says that it shows.
+    show(shell, "one", "one");
+    let noted = async {
+        while run(&["user", "show", "carol"]).code != 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, noted).await.expect("the new certificate is written down");
+    all_work();
+}
+
+/// Writes another year over both days of `one.pem`, which makes it a bad certificate of the same key, and shows that.
+fn move_to_year(folder: &Path, year: &str) {
+    const UTC_TIME: [u8; 2] = [0x17, 13];
+    openssl(folder, "x509 -in one.pem -outform der -out moved.der");
+    let mut bytes = fs::read(folder.join("moved.der")).unwrap();
+    let first = bytes.windows(2).position(|two| two == UTC_TIME).unwrap();
+    for time in [first, first + 15] {
+        assert_eq!(bytes[time..time + 2], UTC_TIME);
+        bytes[time + 2..time + 4].copy_from_slice(year.as_bytes());
+    }
+    fs::write(folder.join("moved.der"), bytes).unwrap();
+    openssl(folder, "x509 -inform der -in moved.der -out shown.pem");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_is_out_of_date_is_taken_and_complained_about_in_the_log_and_by_config_check() {
+    let world = World::start(&[("BLUETICK_SERVER__TLS__RELOAD_SECONDS", "0")]).await;
+    let shell = &world.shell;
+    assert!(!world.launcher.log().contains("clients refuse it"), "{}", world.launcher.log());
+    shell.file("bluetick.toml", "[server.tls]\ncertificate_file = \"shown.pem\"\nkey_file = \"shown.key\"\n");
+    let check = || shell.run(&["config", "check"]);
+    assert_eq!(check().stderr, "");
+    for (year, complaint) in [("20", "has expired"), ("48", "is not valid yet")] {
+        move_to_year(shell.directory.path(), year);
+        world.hang_up();
+        world.wait_for_log(complaint).await;
+        let checked = check();
+        assert!(checked.stderr.contains(complaint), "{}", checked.stderr);
+        assert_eq!(checked.code, 0);
+    }
 }
 
 /// Nobody has to finish what they began: not a handshake, and not the reading of what they were sent.

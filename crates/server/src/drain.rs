@@ -34,8 +34,8 @@ pub(crate) struct Lifecycle {
     sent_away: AtomicU64,
 }
 
-/// WebSockets on their way to the door, which owns all connections. As many as there are handshakes, each of which is a
-/// connection that has its place there.
+/// WebSockets and calls on their way to the door, which owns all connections. At most one for each connection that has its
+/// place there, since each waits for what it handed over.
 pub(crate) type Newcomers = mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
 
 /// Sooner, the next server may not listen yet.
@@ -58,9 +58,10 @@ impl Lifecycle {
         (lifecycle, arriving)
     }
 
-    /// Hands a WebSocket to the door. Forgotten when that is gone.
-    pub fn attend(&self, websocket: BoxFuture<'static, ()>) {
-        let _ = self.newcomers.send(websocket);
+    /// Hands to the door what outlives the connection it came in on: a WebSocket, or a call that changes something.
+    /// Forgotten when the door is gone.
+    pub fn attend(&self, newcomer: BoxFuture<'static, ()>) {
+        let _ = self.newcomers.send(newcomer);
     }
 
     /// When the next client is to come back: each in the middle of the widest gap that is left, more or less, so that

@@ -69,7 +69,7 @@ pub mod settings;
 mod ws;
 
 pub use archivist::{ArchiveSchedule, Hours, InvalidHours, NoArchive};
-pub use door::TlsError;
+pub use door::{TlsError, tls_advice};
 pub use http::openapi_document;
 pub use hub::Hub;
 pub use limits::{InvalidNetwork, Network};

@@ -11,10 +11,11 @@ use bluetick_core::Chat;
 use bluetick_core::chat::ChatRules;
 use bluetick_core::ports::{Archive, Fleet, Random, Store};
 use bluetick_core::time::Clock;
+use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -68,8 +69,8 @@ pub struct Server {
     /// The supervisor of connections: the accept loop, which owns their tasks in turn.
     tasks: JoinSet<()>,
     workers: Workers,
-    /// What comes round by itself and stops at any point: the schedule of the archive, whose jobs go on without it, and
-    /// the look at the files of the certificate.
+    /// What comes round by itself and stops at any point: the schedule of the archive, whose jobs go on without it, the
+    /// look at the files of the certificate, and the count of wrong admin keys.
     turns: JoinSet<()>,
 }
 
@@ -85,13 +86,16 @@ pub enum StartError {
 /// However many devices come back at once, this many pages of what they missed are read at a time.
 const BACKLOG_PAGES: usize = 16;
 
+/// Wrong admin keys beyond those that are written down one by one are told as often.
+const FAILED_KEYS_EVERY: Duration = Duration::from_secs(60);
+
 /// A job of the archive ends soon after the store has closed.
 const LAST_JOB: Duration = Duration::from_secs(2);
 
 impl Server {
     /// Starts to listen on `settings.listen`, with TLS where `settings.tls` says so.
     pub async fn start(parts: ServerParts) -> Result<Server, StartError> {
-        let certificates = Certificates::open(&parts.settings.tls)?.map(Arc::new);
+        let certificates = Certificates::open(&parts.settings.tls, Arc::clone(&parts.clock))?.map(Arc::new);
         let listener = listen(&parts.settings.listen).await?;
         let local_addr = listener.local_addr()?;
         Ok(Server::run(parts, Some((listener, local_addr)), certificates))
@@ -119,6 +123,7 @@ impl Server {
         let workers = app.hub.start_workers(&app.chat, &app.whereabouts);
         let mut turns = JoinSet::new();
         turns.spawn(archivist::schedule(Arc::clone(&app.archivist), schedule, clock, random));
+        turns.spawn(tell_of_failed_keys(Arc::clone(&app)));
         if let Some(certificates) = &certificates {
             turns.spawn(Arc::clone(certificates).keep_fresh());
         }
@@ -139,6 +144,11 @@ impl Server {
     /// address. Once the server drains, the other end is closed as a socket is.
     pub fn connect_in_memory(&self, from: IpAddr) -> DuplexStream {
         self.side_door.connect(from)
+    }
+
+    /// The certificate that new connections are shown, in DER, and each that takes its place. `None` without TLS.
+    pub fn certificate(&self) -> Option<watch::Receiver<Arc<[u8]>>> {
+        self.certificates.as_ref().map(|certificates| certificates.watch())
     }
 
     /// Reads the files of the certificate again and shows what is new in them to new connections. Those that cannot be
@@ -192,6 +202,7 @@ impl Server {
         app.lifecycle.sockets_closed().await;
         self.workers.stop().await;
         self.turns.shutdown().await;
+        app.note_failed_keys().await;
         app.archivist.close();
         app.store.close().await;
         if timeout(LAST_JOB, app.archivist.jobs_ended()).await.is_err() {
@@ -206,6 +217,17 @@ impl Server {
 impl App {
     /// Writes down what the process was told to do, which it does whether that can be written down or not.
     async fn note(&self, act: Act, outcome: Outcome, reason: Option<String>) {
+        self.note_with(act, outcome, reason, Value::Null).await;
+    }
+
+    async fn note_failed_keys(&self) {
+        if let Some(left_out) = self.failed_keys.left_out() {
+            let detail = json!({"others_left_out": left_out});
+            self.note_with(Act::AdminKeyRefused, Outcome::Refused, None, detail).await;
+        }
+    }
+
+    async fn note_with(&self, act: Act, outcome: Outcome, reason: Option<String>, detail: Value) {
         let entry = Entry {
             at: self.clock.now(),
             act,
@@ -214,11 +236,18 @@ impl App {
             who: Who::this_process(),
             request_id: self.next_request_id(),
             reason,
-            detail: serde_json::Value::Null,
+            detail,
         };
         if let Err(error) = self.audit.write(&entry).await {
             tracing::error!(?act, %error, "this is not in the audit trail");
         }
+    }
+}
+
+async fn tell_of_failed_keys(app: Arc<App>) {
+    loop {
+        sleep(FAILED_KEYS_EVERY).await;
+        app.note_failed_keys().await;
     }
 }
 

@@ -141,7 +141,7 @@ pub struct LimitSettings {
     pub group_members: usize,
     /// Members that may be added in one call.
     pub members_per_call: usize,
-    /// Log-ins one user_id may try in a minute, whoever tries.
+    /// Log-ins one user_id may try in a minute, whoever tries; a third of them at once.
     pub logins_per_minute: u32,
     /// Log-ins and sign-ups one address may try in a minute, whoever for; a third of them at once.
     pub logins_per_address_per_minute: u32,

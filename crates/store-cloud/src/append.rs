@@ -45,7 +45,7 @@ const MOST_UNRESOLVED: usize = 100_000;
 /// More than these are left to whoever meets them next.
 const MOST_LOOKED_AFTER: usize = 10_000;
 /// A write without an answer is done soon, late or never.
-const LOOKS: [Duration; 2] = [Duration::from_secs(4), Duration::from_secs(20)];
+const LOOKS: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(4), Duration::from_secs(20)];
 
 impl Unresolved {
     fn keep(&self, id: ConversationId, key: MessageKey, place: Place) {
@@ -277,11 +277,17 @@ impl Engine {
             }
             Placed::Taken(_) => return Ok(None),
         }
-        self.stored(cell, known, touched, standing?, place.settled, Way::Usual).await.map(Some)
+        let settled = place.settled;
+        let stored = async { self.stored(cell, known, touched, standing?, settled, Way::Usual).await };
+        let stored = stored.await;
+        if stored.is_err() {
+            self.look_after(append, place.seq, settled);
+        }
+        stored.map(Some)
     }
 
-    /// Nobody knows whether it was stored, and whoever sent it may never ask again. If it was after all, or is yet,
-    /// those who are there hear of it all the same.
+    /// Nobody knows whether it was stored, or what follows from it was not done, and whoever sent it may never ask again.
+    /// If it was after all, or is yet, those who are there hear of it all the same.
     pub(crate) fn look_after(self: &Arc<Engine>, append: &Append, seq: Seq, settled: Seq) {
         let key = MessageKey::new(&append.sender, &append.message_id);
         if !self.unresolved.watch(append.conversation, key) {

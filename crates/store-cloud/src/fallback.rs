@@ -165,6 +165,9 @@ impl Engine {
                     let now = self.known_now(id).await?;
                     let known = if now.members.contains(&append.sender) { now } else { known };
                     let stored = self.stored(cell, &known, None, standing, settled, Way::WithoutHints).await;
+                    if stored.is_err() {
+                        self.look_after(&append, seq, settled);
+                    }
                     let appended = heard(&expectation, &message, stored.map(Some))?;
                     return Ok(appended.expect("it was stored"));
                 }

@@ -221,8 +221,12 @@ impl Engine {
         update: ProfileUpdate,
     ) -> Result<Profile, StoreError> {
         let _work = self.begin_write()?;
+        let mut announced = None;
         if let Some(revoke) = &update.revoke {
-            self.announce_revocation(&update.user, revoke).await?;
+            // With what is void already: a moment that lies before that says nothing by itself.
+            let void = self.profile_now(&update.user).await?.revocations.with(revoke);
+            self.announce_revocation(&update.user, revoke, &void).await?;
+            announced = void.through();
         }
         let before = self
             .update_row(&update.user, |row| {
@@ -231,7 +235,11 @@ impl Engine {
             })
             .await?;
         let profile = update.applied_to(decode_profile(&before));
-        if update.revoke.is_some() {
+        if let Some(revoke) = &update.revoke {
+            if announced < profile.revocations.through() {
+                // Another came in between, and what is void now reaches further than was said.
+                self.announce_revocation(&update.user, revoke, &profile.revocations).await?;
+            }
             let (user, revocations) = (update.user, profile.revocations.clone());
             self.tell_change(Change::Revoked { user, revocations });
         }

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-const NAME: &str = "LOCK";
+pub const NAME: &str = "LOCK";
 
 #[derive(Debug)]
 pub struct DataLock {

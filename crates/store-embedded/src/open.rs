@@ -391,13 +391,14 @@ impl Checkpointer {
                 }
                 Err(error) => {
                     tracing::error!(%error, "a checkpoint failed; the log keeps everything, and it is tried again");
-                    if !self.handover.failed(error.to_string(), CHECKPOINT_RETRY) {
-                        return false;
-                    }
+                    // At once: nobody can read from tables that have shut themselves off.
                     if error.needs_reopening()
                         && let Err(error) = self.tables.reopen()
                     {
                         tracing::error!(%error, "the tables could not be opened again; it is tried again");
+                    }
+                    if !self.handover.failed(error.to_string(), CHECKPOINT_RETRY) {
+                        return false;
                     }
                 }
             }

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bluetick_archive::{ArchiveSettings, Depot, DepotPlace};
 use bluetick_core::ports::{Archive, ArchiveError, Backup, BackupReport, NoProgress, Store};
-use bluetick_core::time::SystemClock;
-use bluetick_store_embedded::backup::{RestoreError, RestoreParts, Restored, restore};
+use bluetick_core::time::{ManualClock, SystemClock};
+use bluetick_store_embedded::backup::{MANIFEST, Manifest, RestoreError, RestoreParts, Restored, restore};
+use bluetick_store_embedded::lock::DataLock;
 use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
 use tempfile::TempDir;
-use town::common::{direct, send, small, texts};
+use town::common::{NOW, direct, send, small, texts};
 use town::{fill, findings, open, words};
 
 async fn back_up(store: &EmbeddedStore, to: &Path) -> Result<BackupReport, ArchiveError> {
@@ -111,7 +112,9 @@ async fn nothing_is_torn_while_many_write() {
     for (to, before) in rounds {
         let back = to.with_extension("back");
         let restored = bring_back(&to, &back).await.unwrap();
-        let again = EmbeddedStore::open(StoreParts::new(small(&back))).unwrap();
+        // Within the dedupe window of what was said.
+        let clock = Arc::new(ManualClock::at(NOW));
+        let again = EmbeddedStore::open(StoreParts { clock, ..StoreParts::new(small(&back)) }).unwrap();
         let mut messages = 0;
         for ((id, name), before) in ids.iter().zip(before) {
             let now = texts(&again, *id, "hub").await;
@@ -143,7 +146,8 @@ async fn a_place_that_is_not_empty_or_not_apart_is_refused() {
     }
     assert_eq!(std::fs::read_dir(&taken).unwrap().count(), 1);
     let to = place.path().join("to");
-    back_up(&store, &to).await.unwrap();
+    let report = back_up(&store, &to).await.unwrap();
+    assert!(!report.with_keys, "there were none to go along");
     assert!(matches!(back_up(&store, &to).await, Err(ArchiveError::Refused(_))), "none is written over");
     let refused = bring_back(&to, &taken).await;
     assert!(matches!(refused, Err(RestoreError::NotEmpty(_))), "{refused:?}");
@@ -170,11 +174,7 @@ async fn a_damaged_backup_is_refused_with_the_name_of_the_part() {
             let back = place.path().join(format!("back-{tried}"));
             let refused = bring_back(&to, &back).await.unwrap_err();
             assert!(refused.to_string().contains(&name), "{name}: {refused}");
-            // What was begun cannot be mistaken for a store.
-            if back.exists() {
-                assert!(matches!(open(&back), Err(OpenError::HalfRestored(_))));
-                assert!(matches!(bring_back(&to, &back).await, Err(RestoreError::Interrupted(_))));
-            }
+            assert!(!back.exists(), "nothing is left of it");
             tried += 1;
         }
         std::fs::remove_file(entry.path()).unwrap();
@@ -213,4 +213,52 @@ async fn a_damaged_row_is_copied_as_it_is_and_counted() {
     let back = place.path().join("back");
     assert_eq!(bring_back(&to, &back).await.unwrap().manifest.damaged_rows, 1);
     assert!(findings(&back)[0].contains("checksum"));
+}
+
+/// What a backup says of itself can be changed by whoever makes its checksum anew.
+fn rewrite(to: &Path, change: impl FnOnce(&mut Manifest)) {
+    let file = to.join(MANIFEST);
+    let mut manifest = Manifest::read(&std::fs::read(&file).unwrap()).unwrap();
+    change(&mut manifest);
+    std::fs::write(file, manifest.encode()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_that_fails_leaves_things_as_they_were_and_one_that_was_killed_is_told() {
+    let place = TempDir::new().unwrap();
+    let store = open(&place.path().join("live")).unwrap();
+    fill(&store).await;
+    let (to, back) = (place.path().join("to"), place.path().join("back"));
+    back_up(&store, &to).await.unwrap();
+    rewrite(&to, |manifest| manifest.epoch = u64::MAX);
+    let refused = bring_back(&to, &back).await;
+    assert!(matches!(refused, Err(RestoreError::Manifest(_))), "{refused:?}");
+    assert!(!back.exists());
+    std::fs::create_dir(&back).unwrap();
+    assert!(bring_back(&to, &back).await.is_err());
+    assert_eq!(std::fs::read_dir(&back).unwrap().count(), 0);
+    rewrite(&to, |manifest| manifest.epoch = 1);
+
+    let lock = DataLock::acquire(&back).unwrap();
+    let refused = bring_back(&to, &back).await;
+    assert!(matches!(refused, Err(RestoreError::Lock { .. })), "{refused:?}");
+    drop(lock);
+    bring_back(&to, &back).await.unwrap();
+    let killed = place.path().join("killed");
+    std::fs::create_dir_all(killed.join("restoring")).unwrap();
+    assert!(matches!(open(&killed), Err(OpenError::HalfRestored(_))));
+    assert!(matches!(bring_back(&to, &killed).await, Err(RestoreError::Interrupted(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_is_otherwise_damaged_than_it_says_is_not_sound() {
+    let place = TempDir::new().unwrap();
+    let store = open(&place.path().join("live")).unwrap();
+    fill(&store).await;
+    let (to, back) = (place.path().join("to"), place.path().join("back"));
+    back_up(&store, &to).await.unwrap();
+    rewrite(&to, |manifest| manifest.damaged_rows = 1);
+    let refused = bring_back(&to, &back).await;
+    assert!(matches!(refused, Err(RestoreError::NotSound(_))), "{refused:?}");
+    assert!(back.join("restoring").exists(), "for somebody to look at");
 }

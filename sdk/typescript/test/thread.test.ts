@@ -225,6 +225,31 @@ test("a window away from the end does not grow, and says how much lies beyond", 
   assert.deepEqual([thread.window.toSeq, thread.window.reachesHead, thread.newerCount, thread.haveSeq], [10, false, 11, 21]);
 });
 
+test("what is pushed before a newer page was asked for, or while it is on its way, is not passed over", () => {
+  const nine = Array.from({ length: 9 }, (_, index) => message(index + 1));
+  const page = (from: number, to: number) => ({
+    messages: Array.from({ length: to - from + 1 }, (_, index) => message(from + index)),
+    head_seq: to, next_before_seq: null, next_after_seq: null,
+  });
+  for (const isOnItsWay of [true, false]) {
+    const thread = threadWith({}, ...nine);
+    thread.timeline.trim(5, "older");
+    thread.isLoading = isOnItsWay;
+    thread.noteMessage(message(10));
+    thread.receive(message(10));
+    thread.isLoading = true;
+    // The server answered before the tenth.
+    thread.timeline.takeNewer(page(6, 9), Math.max(9, thread.headSeq));
+    thread.isLoading = false;
+    thread.settleEarly();
+    thread.touch();
+    assert.equal(thread.window.reachesHead, isOnItsWay, "nine is not the end");
+    thread.timeline.takeNewer(page(10, 10), Math.max(10, thread.headSeq));
+    thread.touch();
+    assert.deepEqual([seqs(thread), thread.window.reachesHead], [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], true]);
+  }
+});
+
 test("the array that is shown stays the same until something in it changed", () => {
   const thread = threadWith({}, message(1));
   const nobody = { waiting: () => [] };

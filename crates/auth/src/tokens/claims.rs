@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Claims, TokenError, Tokens};
 
+/// How far an issuer's clock may be ahead, also where nothing is allowed for at the ends of a token's life.
+const LEAST_ISSUER_LEEWAY_MS: i64 = 60_000;
+
 #[derive(Deserialize, Serialize)]
 pub struct SignedClaims {
     sub: String,
@@ -79,7 +82,11 @@ impl SignedClaims {
     pub fn check(self, print: TokenPrint, tokens: &Tokens, now: Timestamp) -> Result<Proven, TokenError> {
         let expires_at = self.exp.timestamp().plus_millis(tokens.leeway_ms);
         let not_before = self.nbf.map(|not_before| not_before.timestamp().plus_millis(-tokens.leeway_ms));
-        let valid = Validity { not_before, expires_at };
+        // A revocation voids what was issued until then, so nothing may say that it was issued later than it was. Tokens
+        // made here are stamped above what was revoked, which a clock that was set back leaves in the future.
+        let issued = self.iat.filter(|_| !tokens.keys.is_own()).map(NumericDate::timestamp);
+        let issued = issued.map(|issued| issued.plus_millis(-tokens.leeway_ms.max(LEAST_ISSUER_LEEWAY_MS)));
+        let valid = Validity { not_before: not_before.max(issued), expires_at };
         valid.check(now)?;
         if tokens.issuer.is_some() && self.iss != tokens.issuer {
             return Err(TokenError::WrongIssuer);

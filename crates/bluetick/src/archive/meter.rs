@@ -36,6 +36,7 @@ struct Drawn {
     stage: Option<(StageBody, Instant)>,
     at: Option<Instant>,
     is_on_screen: bool,
+    has_said_why: bool,
 }
 
 impl Meter {
@@ -66,13 +67,14 @@ impl Meter {
             return;
         }
         drawn.at = Some(now);
-        let columns = if self.way == Way::Bar { columns() } else { usize::MAX };
+        let columns = (self.way == Way::Bar).then(columns);
         let text = line(stage, done, total, now - began, columns);
         // Where nobody reads it, the job goes on all the same.
         let _unread = match self.way {
             Way::Bar => {
                 drawn.is_on_screen = true;
-                let text: String = text.chars().take(columns.saturating_sub(1)).collect();
+                let room = columns.unwrap_or(USUAL_COLUMNS).saturating_sub(1);
+                let text: String = text.chars().take(room).collect();
                 write!(io::stderr(), "\r\x1b[K{text}")
             }
             Way::Lines => writeln!(io::stderr(), "bluetick: {text}"),
@@ -91,6 +93,15 @@ impl Meter {
     pub fn say(&self, words: &str) {
         self.clear();
         eprintln!("bluetick: {words}");
+    }
+
+    /// Says why nothing happens, the first time it is asked to.
+    pub fn say_why_it_waits(&self, words: &str) {
+        let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
+        if !std::mem::replace(&mut drawn.has_said_why, true) {
+            drop(drawn);
+            self.say(words);
+        }
     }
 }
 
@@ -123,7 +134,8 @@ fn words(stage: StageBody) -> (&'static str, &'static str) {
     }
 }
 
-fn line(stage: StageBody, done: u64, total: u64, elapsed: Duration, columns: usize) -> String {
+/// With a bar where there are columns to draw it over.
+fn line(stage: StageBody, done: u64, total: u64, elapsed: Duration, columns: Option<usize>) -> String {
     let (doing, unit) = words(stage);
     let amount = |number| if unit.is_empty() { size(number) } else { count(number) };
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
@@ -137,6 +149,10 @@ fn line(stage: StageBody, done: u64, total: u64, elapsed: Duration, columns: usi
             text += &format!("  {} left", time(left));
         }
     }
+    let Some(columns) = columns else {
+        let percent = if total == 0 { 100 } else { u128::from(done) * 100 / u128::from(total) };
+        return format!("{doing}: {percent}%, {}", text.replace("  ", ", "));
+    };
     // Besides the words: two brackets, two spaces, and the last column, which stays free.
     let room = columns.saturating_sub(doing.len() + text.len() + 5);
     let bar_columns = room.clamp(*BAR_COLUMNS.start(), *BAR_COLUMNS.end());
@@ -151,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_line_says_what_is_done_how_far_how_fast_and_how_long_it_takes() {
-        let after = |stage, done, total, seconds| line(stage, done, total, Duration::from_secs(seconds), 100);
+        let after =
+            |stage, done, total, seconds| line(stage, done, total, Duration::from_secs(seconds), Some(100));
         for (said, expected) in [
             (
                 after(StageBody::Moving, 0, 0, 0),
@@ -175,8 +192,16 @@ mod tests {
     }
 
     #[test]
+    fn where_there_is_no_terminal_a_line_has_no_bar() {
+        let ten = Duration::from_secs(10);
+        let plain = |done, total| line(StageBody::Moving, done, total, ten, None);
+        assert_eq!(plain(250, 1_000), "moving old messages: 25%, 250/1,000 conversations, 25/s, 30 s left");
+        assert_eq!(plain(0, 0), "moving old messages: 100%, 0/0 conversations");
+    }
+
+    #[test]
     fn a_narrow_terminal_has_a_shorter_bar() {
-        let narrow = |columns| line(StageBody::Moving, 250, 1_000, Duration::from_secs(10), columns);
+        let narrow = |columns| line(StageBody::Moving, 250, 1_000, Duration::from_secs(10), Some(columns));
         assert_eq!(
             narrow(80),
             "moving old messages [####------------] 250/1,000 conversations  25/s  30 s left"

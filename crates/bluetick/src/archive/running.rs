@@ -16,6 +16,15 @@ use crate::stop_signals::StopSignals;
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// A backup that has to wait for its turn asks for it as often.
+const ASK_AGAIN_EVERY: Duration = Duration::from_millis(500);
+
+/// The server does one job at a time.
+enum Begun {
+    Job(String),
+    NotYet(Failure),
+}
+
 pub struct ServerDesk {
     server: RunningServer,
 }
@@ -39,7 +48,21 @@ impl ServerDesk {
             .map_err(|error| Failure::failed(format!("cannot wait: {error}")))?;
         runtime.block_on(async {
             let mut stop = StopSignals::listen()?;
-            let job_id = self.begin(task)?;
+            let job_id = loop {
+                match self.begin(task)? {
+                    Begun::Job(job_id) => break job_id,
+                    Begun::NotYet(_) if matches!(task, Task::Backup(_)) => {
+                        meter.say_why_it_waits("another job is under way in the server; the backup begins when it has ended");
+                    }
+                    Begun::NotYet(failure) => return Err(failure),
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(ASK_AGAIN_EVERY) => {}
+                    _signal = stop.next() => {
+                        return Err(Failure::failed("not waiting any longer; no backup was begun"));
+                    }
+                }
+            };
             loop {
                 tokio::select! {
                     () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -62,7 +85,7 @@ impl ServerDesk {
         })
     }
 
-    fn begin(&self, task: &Task) -> Result<String, Failure> {
+    fn begin(&self, task: &Task) -> Result<Begun, Failure> {
         let (path, body) = match task {
             Task::Run(request) => ("/v1/archive/run", said(request)),
             Task::Verify => ("/v1/archive/verify", json!({})),
@@ -72,10 +95,10 @@ impl ServerDesk {
         };
         let answer = self.server.call("POST", path, Some(&body))?;
         match (answer.status, answer.body["error"]["code"].as_str()) {
-            (202, _) => understood(answer.body).map(|JobBegunBody { job_id }| job_id),
-            (_, Some("archive_busy")) => Err(Failure::failed(
+            (202, _) => understood(answer.body).map(|JobBegunBody { job_id }| Begun::Job(job_id)),
+            (_, Some("archive_busy")) => Ok(Begun::NotYet(Failure::failed(
                 "another job of the archive is under way in the server; `bluetick archive status` shows it",
-            )),
+            ))),
             (_, Some("archive_off")) => {
                 Err(Failure::usage(format!("in the running server, {}", reason(&answer))))
             }

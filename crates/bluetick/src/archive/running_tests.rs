@@ -99,3 +99,22 @@ fn a_server_whose_archive_is_off_or_that_has_another_key_wants_other_settings() 
         assert_eq!(asked.join().unwrap(), ["POST /v1/archive/verify {}"]);
     }
 }
+
+#[test]
+fn a_backup_waits_for_the_job_before_it() {
+    let busy = || (409, refusal("archive_busy", "another job"));
+    let report = json!({
+        "place": "/safe", "accounts": 1, "conversations": 1, "messages": 7, "archived_messages": 0, "objects": 2,
+        "bytes": 9, "with_keys": false, "damaged_rows": 0, "took_ms": 2,
+    });
+    let (desk, asked) = scripted(vec![
+        busy(),
+        busy(),
+        (202, json!({"job_id": "7-1"})),
+        (200, job(json!({"kind": "backup", "finished_at": 9, "report": report}))),
+    ]);
+    let backup = Task::Backup(bluetick_wire::http::BackupRequest { to: "/safe".into(), keys: None });
+    let report = desk.carry_out(&backup, &Meter::new(true)).unwrap();
+    assert!(matches!(report, ReportBody::Backup(report) if report.messages == 7));
+    assert_eq!(asked.join().unwrap().len(), 4);
+}

@@ -1,5 +1,9 @@
 //! `bluetick backup`: copies everything to another place.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use bluetick_wire::http::BackupRequest;
 
 use super::archive::carry_out;
@@ -25,5 +29,17 @@ pub fn run(arguments: &BackupArgs) -> Result<(), Failure> {
         (_, true) => Some(false),
         _ => None,
     };
-    carry_out(&Task::Backup(BackupRequest { to, keys }), &arguments.places, arguments.output)
+    carry_out(&Task::Backup(BackupRequest { to: to.clone(), keys }), &arguments.places, arguments.output)?;
+    if let Some(mode) = open_mode(Path::new(&to)) {
+        eprintln!(
+            "bluetick: others may look into {to} (mode {mode:04o}); what is in it is for its owner alone"
+        );
+    }
+    Ok(())
+}
+
+/// The mode of a directory that was there before and is not its owner's alone.
+fn open_mode(directory: &Path) -> Option<u32> {
+    let mode = fs::metadata(directory).ok()?.permissions().mode() & 0o7777;
+    (mode & 0o077 != 0).then_some(mode)
 }

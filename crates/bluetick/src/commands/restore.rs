@@ -90,9 +90,10 @@ fn named(archive: &str) -> &str {
 
 fn failure(error: RestoreError) -> Failure {
     match error {
-        RestoreError::NoBackup(_) | RestoreError::NotEmpty(_) | RestoreError::Interrupted(_) => {
-            Failure::usage(error)
-        }
+        RestoreError::NoBackup(_)
+        | RestoreError::NotEmpty(_)
+        | RestoreError::Interrupted(_)
+        | RestoreError::Lock { .. } => Failure::usage(error),
         other => Failure::failed(other),
     }
 }

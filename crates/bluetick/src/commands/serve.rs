@@ -11,6 +11,7 @@ use bluetick_server::audit::{Act, Entry, Outcome, Trail, Who};
 use bluetick_server::{ArchiveSchedule, Hub, Metrics, Server, ServerParts, StartError};
 use serde_json::json;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use crate::banner::Banner;
 use crate::cli::ServeArgs;
@@ -60,10 +61,16 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
     // A closed standard output is no reason not to serve.
     let _unread = io::stdout().write_all(banner.as_bytes()).and_then(|()| io::stdout().flush());
 
+    let mut certificate = server.certificate();
     let name = loop {
         tokio::select! {
             name = stop.next() => break name,
             () = reload.next() => server.reload_certificates().await,
+            shown = next_certificate(&mut certificate) => {
+                if let Err(error) = store.announce_certificate(&settings.store.data_dir, Some(&shown)) {
+                    tracing::warn!(%error, "tools on this machine may not know the server by its new certificate");
+                }
+            }
         }
     };
     tracing::info!(signal = name, "stopping: finishing what was accepted; a second signal stops at once");
@@ -121,7 +128,10 @@ async fn start(
         StartError::Tls(error) => Failure::usage(error.to_string()),
     })?;
     let address = server.local_addr();
-    let announced = store.announce(address);
+    // Before the address, so that whoever finds that knows whom to expect there.
+    let certificate = server.certificate().map(|certificate| Arc::clone(&certificate.borrow()));
+    let announced =
+        store.announce_certificate(data_dir, certificate.as_deref()).and_then(|()| store.announce(address));
     announced.map_err(|error| Failure::failed(format!("cannot write to {}: {error}", data_dir.display())))?;
     tracing::info!(%address, data_dir = %data_dir.display(), version = env!("CARGO_PKG_VERSION"), "serving");
     let program = std::env::args().next().unwrap_or_else(|| "bluetick".into());
@@ -130,6 +140,16 @@ async fn start(
     let tls = settings.server.tls.is_on();
     let banner = Banner { address, tls, data_dir, program: &program, signup, mints, is_fleet };
     Ok((server, banner.text()))
+}
+
+/// The certificate that has taken the place of the one before. Never, where there is none.
+async fn next_certificate(certificate: &mut Option<watch::Receiver<Arc<[u8]>>>) -> Arc<[u8]> {
+    if let Some(shown) = certificate
+        && shown.changed().await.is_ok()
+    {
+        return Arc::clone(&shown.borrow_and_update());
+    }
+    std::future::pending().await
 }
 
 /// With which settings it starts; one that cannot write it down does not.

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bluetick_server::audit::CommandLine;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
@@ -53,7 +54,11 @@ impl Client {
 
     pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
         let body = body.map(Value::to_string).unwrap_or_default();
-        let authorization = self.admin_key.as_ref().map(|key| format!("authorization: Bearer {key}\r\n"));
+        // The server writes down what it does for whom, and knows no more than the key otherwise.
+        let authorization = self.admin_key.as_ref().map(|key| {
+            let whose = CommandLine::of_this_process().in_a_header();
+            format!("authorization: Bearer {key}\r\n{}: {whose}\r\n", CommandLine::HEADER)
+        });
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\n{}content-type: application/json\r\n\
              content-length: {}\r\nconnection: close\r\n\r\n{body}",

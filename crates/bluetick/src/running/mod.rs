@@ -1,11 +1,13 @@
 //! The server that is using the data directory, asked over HTTP with the admin key.
 
 mod http_client;
+pub mod known;
 pub mod trust;
 
 use std::net::SocketAddr;
 
 use bluetick_auth::AdminKey;
+use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
 pub use self::http_client::{Answer, Client};
@@ -28,10 +30,8 @@ impl RunningServer {
             ))
         })?;
         let client = Client::new(address, key);
-        let client = match &settings.server.tls.certificate_file {
-            Some(file) => client.with_tls(trust::shown_in(file)?, None),
-            None => client,
-        };
+        let known = certificates(settings)?;
+        let client = if known.is_empty() { client } else { client.with_tls(trust::shown(known)?, None) };
         Ok(RunningServer { client })
     }
 
@@ -39,6 +39,23 @@ impl RunningServer {
         self.client.call(method, path, body).map_err(|error| {
             Failure::failed(format!("the server on {} did not answer: {error}", self.client.address()))
         })
+    }
+}
+
+/// By which the server that uses the data directory is known: the one it says it shows, and the one it takes up at its
+/// next look. None where it speaks without TLS.
+fn certificates(settings: &Settings) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let data_dir = &settings.store.data_dir;
+    let noted = known::read(data_dir)
+        .map_err(|error| Failure::failed(format!("cannot read in {}: {error}", data_dir.display())))?;
+    let in_force = noted.map(CertificateDer::from);
+    let in_file = settings.server.tls.certificate_file.as_deref().map(trust::certificate_in);
+    match (in_force, in_file) {
+        (None, in_file) => Ok(in_file.transpose()?.into_iter().collect()),
+        // A file that is just being replaced is nothing to stop for.
+        (Some(in_force), in_file) => {
+            Ok([Some(in_force), in_file.and_then(Result::ok)].into_iter().flatten().collect())
+        }
     }
 }
 

@@ -11,19 +11,33 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 
 use crate::failure::Failure;
 
-/// Believes the server that shows the certificate in this file, the one it was started with, whatever name is in it: tools
-/// on the same machine know the server by its address, and its certificate by the settings they share.
-pub fn shown_in(certificate_file: &Path) -> Result<Arc<ClientConfig>, Failure> {
-    let shown = certificate_file.display();
-    let certificate = CertificateDer::from_pem_file(certificate_file).map_err(|error| {
+/// Believes the server that shows one of these certificates, whatever name is in it: tools on the same machine know the
+/// server by its address, and its certificate by what they share with it.
+pub fn shown(certificates: Vec<CertificateDer<'static>>) -> Result<Arc<ClientConfig>, Failure> {
+    by_sight(Some(certificates))
+}
+
+/// Believes whoever answers: for questions that carry no secret to an address of this machine, and whose answer
+/// nobody gains by forging.
+pub fn anyone() -> Result<Arc<ClientConfig>, Failure> {
+    by_sight(None)
+}
+
+/// The server's own certificate, the first in the file.
+pub fn certificate_in(certificate_file: &Path) -> Result<CertificateDer<'static>, Failure> {
+    let file = certificate_file.display();
+    CertificateDer::from_pem_file(certificate_file).map_err(|error| {
         Failure::usage(format!(
-            "the server speaks TLS, and its certificate cannot be read from {shown} \
+            "the server speaks TLS, and its certificate cannot be read from {file} \
              (server.tls.certificate_file): {error}"
         ))
-    })?;
+    })
+}
+
+fn by_sight(known: Option<Vec<CertificateDer<'static>>>) -> Result<Arc<ClientConfig>, Failure> {
     let provider = ring::default_provider();
-    let only = OnlyThis { certificate, algorithms: provider.signature_verification_algorithms };
-    let config = with(provider)?.dangerous().with_custom_certificate_verifier(Arc::new(only));
+    let verifier = BySight { known, algorithms: provider.signature_verification_algorithms };
+    let config = with(provider)?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     Ok(Arc::new(config.with_no_client_auth()))
 }
 
@@ -47,12 +61,13 @@ fn with(
 }
 
 #[derive(Debug)]
-struct OnlyThis {
-    certificate: CertificateDer<'static>,
+struct BySight {
+    /// `None`: whatever is shown will do.
+    known: Option<Vec<CertificateDer<'static>>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for OnlyThis {
+impl ServerCertVerifier for BySight {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -61,10 +76,10 @@ impl ServerCertVerifier for OnlyThis {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if *end_entity == self.certificate {
+        if self.known.as_ref().is_none_or(|known| known.iter().any(|known| known == end_entity)) {
             Ok(ServerCertVerified::assertion())
         } else {
-            let reason = "it shows another certificate than the one in server.tls.certificate_file";
+            let reason = "it shows another certificate than the server of this data directory";
             Err(Error::General(reason.into()))
         }
     }

@@ -98,7 +98,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "limits.password_checks_at_once",
         "Passwords checked at the same time; each takes about 20 MB and a core for a moment.",
     ),
-    ("limits.logins_per_minute", "Log-ins with one user_id within a minute, whoever tries."),
+    (
+        "limits.logins_per_minute",
+        "Log-ins with one user_id within a minute, whoever tries; a third of them at once.",
+    ),
     (
         "limits.logins_per_address_per_minute",
         "Log-ins and sign-ups from one address within a minute, whoever for; a third of them at once.",

@@ -93,13 +93,18 @@ static int path_of(int file, char *path, size_t room) {
 }
 
 static int refused(const char *path) {
-    if (!switches[READ_ONLY] || !below(path)) return 0;
+    if (switches[READ_ONLY] != 1 || !below(path)) return 0;
     errno = EROFS;
     return 1;
 }
 
+/* With 2 it becomes read-only when the tables' engine writes its root, which is what it cannot get over. */
 static int refused_file(int file) {
     char path[4096];
+    if (switches[READ_ONLY] == 2 && path_of(file, path, sizeof path) && below(path) &&
+        strstr(path, "/tables/data.mdb") && (fcntl(file, F_GETFL) & O_DSYNC)) {
+        switches[READ_ONLY] = 1;
+    }
     return switches[READ_ONLY] && path_of(file, path, sizeof path) && refused(path);
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bluetick_core::ports::EraseScope;
 use bluetick_core::{ConversationId, Timestamp, UserId};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 /// In the order in which they are written.
@@ -128,6 +128,9 @@ pub enum Who {
         /// What a proxy says; anybody can say it.
         #[serde(skip_serializing_if = "Option::is_none")]
         forwarded_for: Option<String>,
+        /// What the program says that asks; whoever has the key can say it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        command_line: Option<CommandLine>,
     },
     /// Over the network, with something else.
     Stranger {
@@ -137,25 +140,52 @@ pub enum Who {
         forwarded_for: Option<String>,
     },
     /// At the machine itself: somebody with the data directory in hand.
-    CommandLine {
-        uid: Option<u32>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        name: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        sudo_by: Option<String>,
-    },
+    CommandLine(CommandLine),
     /// The server's own process, told by a signal or by its start.
     Process { pid: u32 },
+}
+
+/// Whose command it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct CommandLine {
+    uid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sudo_by: Option<String>,
+}
+
+impl CommandLine {
+    /// The header in which a command that asks a running server says whose it is.
+    pub const HEADER: &str = "x-bluetick-command-line";
+    const NAME_LETTERS: usize = 64;
+
+    pub fn of_this_process() -> CommandLine {
+        use std::os::unix::fs::MetadataExt;
+        let named =
+            |variable: &str| std::env::var(variable).ok().map(|name| tame(&name, CommandLine::NAME_LETTERS));
+        let uid = std::fs::metadata("/proc/self").ok().map(|own| own.uid());
+        let name = named("USER").or_else(|| named("LOGNAME"));
+        CommandLine { uid, name, sudo_by: named("SUDO_USER") }
+    }
+
+    /// As the header says it.
+    pub fn in_a_header(&self) -> String {
+        serde_json::to_string(self).expect("a number and two names")
+    }
+
+    pub(crate) fn from_header(text: &str) -> Option<CommandLine> {
+        let CommandLine { uid, name, sudo_by } = serde_json::from_str(text).ok()?;
+        let tamed = |name: Option<String>| name.map(|name| tame(&name, CommandLine::NAME_LETTERS));
+        Some(CommandLine { uid, name: tamed(name), sudo_by: tamed(sudo_by) })
+    }
 }
 
 impl Who {
     /// Whoever runs this process.
     pub fn at_the_command_line() -> Who {
-        use std::os::unix::fs::MetadataExt;
-        let named = |variable: &str| std::env::var(variable).ok().map(|name| tame(&name, 64));
-        let uid = std::fs::metadata("/proc/self").ok().map(|own| own.uid());
-        let name = named("USER").or_else(|| named("LOGNAME"));
-        Who::CommandLine { uid, name, sudo_by: named("SUDO_USER") }
+        Who::CommandLine(CommandLine::of_this_process())
     }
 
     pub fn this_process() -> Who {
@@ -216,6 +246,7 @@ mod tests {
                 key: "0badcafe".into(),
                 peer: Some(([127, 0, 0, 1], 4_711).into()),
                 forwarded_for: None,
+                command_line: None,
             },
             request_id: "r1".into(),
             reason: None,
@@ -223,6 +254,19 @@ mod tests {
         };
         let line = r#"{"at":"2027-01-15T08:00:00.250Z","act":"user.revoke","outcome":"done","subject":{"user_id":"alice"},"who":{"by":"admin_key","key":"0badcafe","peer":"127.0.0.1:4711"},"request_id":"r1"}"#;
         assert_eq!(serde_json::to_string(&entry).unwrap(), line);
+    }
+
+    #[test]
+    fn whose_command_it_is_comes_through_a_header_and_nonsense_does_not() {
+        let who = CommandLine { uid: Some(1_000), name: Some("carol".into()), sudo_by: None };
+        assert_eq!(CommandLine::from_header(&who.in_a_header()), Some(who));
+        let tricky = CommandLine::from_header(r#"{"uid":0,"name":"a\nb\u001b"}"#).unwrap();
+        assert_eq!(tricky.name.as_deref(), Some("ab"));
+        for nonsense in ["", "root", "{\"uid\":-1}"] {
+            assert_eq!(CommandLine::from_header(nonsense), None, "{nonsense}");
+        }
+        let own = CommandLine::of_this_process().in_a_header();
+        assert!(own.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '), "{own}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How many wrong admin keys are written down: enough to see an attack, and not so many that it fills the trail.
 
+use std::num::NonZeroU64;
 use std::sync::Mutex;
 
 use bluetick_core::Timestamp;
@@ -33,6 +34,13 @@ impl FailedKeys {
         minute.written += 1;
         Some(std::mem::take(&mut minute.left_out))
     }
+
+    /// How many were left out and not told of yet. Asked now and then, and at the end: there may be no later one to tell it
+    /// with.
+    pub fn left_out(&self) -> Option<NonZeroU64> {
+        let mut minute = self.0.lock().expect("nothing panics while it holds the lock");
+        NonZeroU64::new(std::mem::take(&mut minute.left_out))
+    }
 }
 
 #[cfg(test)]
@@ -46,5 +54,8 @@ mod tests {
         assert!((0..10).all(|second| at(second * 1_000) == Some(0)));
         assert!((0..90).all(|_| at(59_999).is_none()));
         assert_eq!((at(60_000), at(60_000)), (Some(90), Some(0)));
+        assert_eq!(keys.left_out(), None);
+        assert_eq!((0..10).filter(|_| at(60_000).is_none()).count(), 2);
+        assert_eq!((keys.left_out(), keys.left_out()), (NonZeroU64::new(2), None));
     }
 }

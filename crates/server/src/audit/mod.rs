@@ -9,7 +9,7 @@ mod settings;
 mod trail;
 
 pub(crate) use entry::tame;
-pub use entry::{Act, Entry, Outcome, Subject, Who};
+pub use entry::{Act, CommandLine, Entry, Outcome, Subject, Who};
 pub(crate) use failed_keys::FailedKeys;
 pub use settings::AuditSettings;
 pub use trail::{Trail, Unwritten};

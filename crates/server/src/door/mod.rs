@@ -5,6 +5,7 @@ mod arrivals;
 mod certificates;
 mod parting;
 mod stream;
+mod validity;
 mod wire;
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::app::App;
 use crate::drain::{Newcomers, Phase, reached};
@@ -24,26 +25,28 @@ use crate::settings::seconds;
 use arrivals::Arrival;
 pub(crate) use arrivals::{Arrivals, SideDoor};
 pub(crate) use certificates::Certificates;
-pub use certificates::TlsError;
+pub use certificates::{TlsError, tls_advice};
 use parting::Partings;
 pub(crate) use stream::DoorStream;
 use wire::Wire;
 
 /// Plain HTTP connections besides the WebSockets. When all places are taken, newcomers wait in the kernel's queue.
 const HTTP_CONNECTIONS: usize = 4_096;
+/// Others that end meanwhile do not prolong it.
+const OUT_OF_FILES_PAUSE: Duration = Duration::from_millis(50);
 /// Headers of one request may take this much.
 const HEADER_BYTES: usize = 16 * 1024;
 
 /// Accepts until all accepted work is done, then waits for the connections it has. Whoever comes while the server
 /// drains is told so: a load balancer learns it from `/readyz`, on a connection of its own.
 ///
-/// It owns every connection: the HTTP ones, and the WebSockets they grow into.
+/// It owns every connection: the HTTP ones, the WebSockets they grow into, and the calls that go on without them.
 pub(crate) async fn accept(
     mut arrivals: Arrivals,
     certificates: Option<Arc<Certificates>>,
     app: Arc<App>,
     service: HttpService,
-    mut websockets: Newcomers,
+    mut newcomers: Newcomers,
 ) {
     let mut phase = app.lifecycle.watch();
     let places = match app.limits.connections {
@@ -53,12 +56,12 @@ pub(crate) async fn accept(
     let places = Arc::new(Semaphore::new(places));
     let partings = Partings::new();
     let mut connections = JoinSet::new();
-    let mut out_of_files = false;
+    // Until when none is accepted, since there were no files left. Waiting lets some be freed.
+    let mut pause_ends: Option<Instant> = None;
     loop {
         let accepted = async {
-            if out_of_files {
-                // Waiting lets some be freed.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+            if let Some(pause_ends) = pause_ends {
+                sleep_until(pause_ends).await;
             }
             let place =
                 Arc::clone(&places).acquire_owned().await.expect("the door never closes its semaphore");
@@ -66,16 +69,16 @@ pub(crate) async fn accept(
         };
         tokio::select! {
             // Always in this order, so that a simulation can repeat itself. None of them keeps the next from its turn:
-            // what ends, and what grows into a WebSocket, was let in before.
+            // what ends, what grows into a WebSocket and what a connection hands over was let in before.
             biased;
             () = reached(&mut phase, Phase::Closing) => break,
             Some(_) = connections.join_next() => {}
-            Some(websocket) = websockets.recv() => {
-                connections.spawn(websocket);
+            Some(newcomer) = newcomers.recv() => {
+                connections.spawn(newcomer);
             }
             (accepted, place) = accepted => match accepted {
                 Ok((arrival, peer)) => {
-                    out_of_files = false;
+                    pause_ends = None;
                     // Closed without a word: to say one costs more than to come again.
                     let address = match app.addresses.admit(peer.ip()) {
                         Ok(address) => address,
@@ -93,18 +96,22 @@ pub(crate) async fn accept(
                 Err(error) => {
                     // File descriptors, most likely.
                     tracing::warn!(%error, "cannot accept a connection");
-                    out_of_files = true;
+                    pause_ends = Some(Instant::now() + OUT_OF_FILES_PAUSE);
                 }
             },
         }
     }
     drop(arrivals);
     loop {
-        while let Ok(websocket) = websockets.try_recv() {
-            connections.spawn(websocket);
-        }
-        if connections.join_next().await.is_none() {
-            break;
+        tokio::select! {
+            // First those who come: once all have ended there is nobody left who could hand over another.
+            biased;
+            Some(newcomer) = newcomers.recv() => {
+                connections.spawn(newcomer);
+            }
+            ended = connections.join_next() => if ended.is_none() {
+                break;
+            },
         }
     }
     partings.finish().await;

@@ -12,7 +12,8 @@ const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("600");
 
 /// The origin of the request, if it is one of `allowed`.
 pub(super) fn allowed_origin(headers: &HeaderMap, allowed: &[String]) -> Option<HeaderValue> {
-    let origin = headers.get(header::ORIGIN)?;
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let origin = origins.next().filter(|_| origins.next().is_none())?;
     is_allowed(origin.to_str().ok()?, allowed).then(|| origin.clone())
 }
 

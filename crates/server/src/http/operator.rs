@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::extract::bearer;
 use super::service::Peer;
 use crate::app::App;
-use crate::audit::{Act, Entry, Outcome, Subject, Unwritten, Who, tame};
+use crate::audit::{Act, CommandLine, Entry, Outcome, Subject, Unwritten, Who, tame};
 use crate::problem::Problem;
 
 /// The operator, with the admin key.
@@ -36,7 +36,9 @@ impl FromRequestParts<Arc<App>> for Operator {
         let forwarded_for = text(&parts.headers, FORWARDED_FOR).map(|text| tame(text, FORWARDED_FOR_BYTES));
         if app.admin_key.matches(key) {
             let key = app.admin_key.fingerprint().to_owned();
-            return Ok(Operator { who: Who::AdminKey { key, peer, forwarded_for }, request_id });
+            let command_line = text(&parts.headers, CommandLine::HEADER).and_then(CommandLine::from_header);
+            let who = Who::AdminKey { key, peer, forwarded_for, command_line };
+            return Ok(Operator { who, request_id });
         }
         let stranger = Operator { who: Who::Stranger { peer, forwarded_for }, request_id };
         stranger.was_refused(app, parts).await;

@@ -14,6 +14,7 @@ use axum::response::IntoResponse;
 use bluetick_wire::ErrorCode;
 use futures_util::FutureExt;
 use hyper::body::Incoming;
+use tokio::sync::oneshot;
 use tower_service::Service;
 
 use super::cors;
@@ -47,23 +48,17 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let HttpService { mut router, app, peer } = self.clone();
+        let HttpService { router, app, peer } = self.clone();
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
         Box::pin(async move {
             let origin = cors::allowed_origin(request.headers(), &app.settings.allowed_origins);
             let preflight = cors::preflight(&request, origin.as_ref());
-            let answered = AssertUnwindSafe(async {
-                match preflight {
-                    Some(answer) => Ok(answer),
-                    None => router.call(request.map(Body::new)).await,
-                }
-            });
-            let mut response = match answered.catch_unwind().await {
-                Ok(Ok(response)) => response,
-                // The panic's text went to the log with its place, by the panic hook.
-                Err(_) => Problem::new(ErrorCode::Internal, "the server failed").into_response(),
+            let mut response = match preflight {
+                Some(answer) => answer,
+                None if request.method().is_safe() => answer(router, request).await,
+                None => to_its_end(&app, router, request).await,
             };
             if let Some(code) = response.extensions().get::<ErrorCode>() {
                 app.metrics.rejected(*code);
@@ -80,4 +75,28 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
             Ok(response)
         })
     }
+}
+
+async fn answer(mut router: Router, request: Request<Incoming>) -> Response<Body> {
+    let answered = AssertUnwindSafe(router.call(request.map(Body::new)));
+    match answered.catch_unwind().await {
+        Ok(Ok(response)) => response,
+        // The panic's text went to the log with its place, by the panic hook.
+        Err(_) => failed(),
+    }
+}
+
+/// What changes something is not given up halfway because nobody waits for the answer any more, as everything is that
+/// a connection does by itself. The door owns it, and waits for it when the server stops.
+async fn to_its_end(app: &App, router: Router, request: Request<Incoming>) -> Response<Body> {
+    let (told, answered) = oneshot::channel();
+    app.lifecycle.attend(Box::pin(async move {
+        let _nobody_waits = told.send(answer(router, request).await);
+    }));
+    // Dropped only where the server is cut off, and the connection with it.
+    answered.await.unwrap_or_else(|_| failed())
+}
+
+fn failed() -> Response<Body> {
+    Problem::new(ErrorCode::Internal, "the server failed").into_response()
 }

@@ -47,20 +47,8 @@ impl Bucket {
         let now_us = now.millis().saturating_mul(1_000);
         let mut full_at_us = self.full_at_us.load(Ordering::Relaxed);
         loop {
-            // A clock that was set back must not lock anybody out for longer than an empty bucket does.
-            let debt_us = (full_at_us.saturating_sub(now_us)).clamp(0, rate.capacity_us);
-            let after_us = debt_us + cost_us;
+            let after_us = debt_us(full_at_us, now_us, rate) + cost_us;
             if after_us > rate.capacity_us {
-                // Where the clock went back, the debt counts from now on, or it would stay the same until then.
-                let owed = now_us.saturating_add(debt_us);
-                if owed < full_at_us {
-                    let _ = self.full_at_us.compare_exchange(
-                        full_at_us,
-                        owed,
-                        Ordering::Relaxed,
-                        Ordering::Relaxed,
-                    );
-                }
                 let wait_us = u64::try_from(after_us - rate.capacity_us).unwrap_or(0);
                 return Err(Duration::from_micros(wait_us));
             }
@@ -78,9 +66,16 @@ impl Bucket {
     }
 
     /// Whether forgetting this bucket changes nothing.
-    pub fn is_full(&self, now: Timestamp) -> bool {
-        self.full_at_us.load(Ordering::Relaxed) <= now.millis().saturating_mul(1_000)
+    pub fn is_full(&self, rate: Rate, now: Timestamp) -> bool {
+        debt_us(self.full_at_us.load(Ordering::Relaxed), now.millis().saturating_mul(1_000), rate) == 0
     }
+}
+
+/// How far it is from full. More than it holds cannot be owed: then the clock was set back, and what was owed is not known
+/// any more. That is forgiven, since otherwise everybody would be refused at once, also who had asked for nothing.
+fn debt_us(full_at_us: i64, now_us: i64, rate: Rate) -> i64 {
+    let owed = full_at_us.saturating_sub(now_us).max(0);
+    if owed > rate.capacity_us { 0 } else { owed }
 }
 
 #[cfg(test)]
@@ -129,12 +124,23 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_by_a_year_costs_no_more_than_an_empty_bucket() {
-        let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
-        assert_eq!(taken(&bucket, rate, at(0)), 5);
+    fn a_clock_set_back_by_a_year_costs_nobody_anything() {
+        let rate = Rate::new(10, Duration::from_secs(1), 5);
         let year_ago = at(-365 * 24 * 3_600_000);
-        assert_eq!(bucket.take(rate, year_ago), Err(Duration::from_millis(100)));
-        assert_eq!(taken(&bucket, rate, year_ago.plus_millis(100)), 1);
-        assert_eq!(taken(&bucket, rate, year_ago.plus_millis(10_000)), 5);
+        for spent in 1..=5 {
+            let bucket = Bucket::default();
+            (0..spent).for_each(|_| bucket.take(rate, at(0)).unwrap());
+            assert!(bucket.is_full(rate, year_ago));
+            assert_eq!(taken(&bucket, rate, year_ago), 5);
+            assert!(!bucket.is_full(rate, year_ago));
+            assert_eq!(taken(&bucket, rate, year_ago.plus_millis(100)), 1);
+        }
+    }
+
+    #[test]
+    fn a_clock_set_back_by_a_moment_costs_that_moment_at_most() {
+        let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
+        bucket.take(rate, at(0)).unwrap();
+        assert_eq!(taken(&bucket, rate, at(-200)), 2);
     }
 }

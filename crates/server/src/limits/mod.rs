@@ -5,6 +5,7 @@ mod network;
 mod passwords;
 mod per_address;
 mod per_user;
+mod table;
 
 pub(crate) use bucket::Rate;
 pub use network::{InvalidNetwork, Network};

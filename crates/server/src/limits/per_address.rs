@@ -1,27 +1,25 @@
 //! How much may come from one address, whoever it is: connections held and opened, and log-ins tried. It is counted before
 //! anybody has said who they are.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue};
-use bluetick_core::Timestamp;
 use bluetick_core::time::Clock;
 use bluetick_wire::ErrorCode;
 
 use super::Rate;
 use super::bucket::Bucket;
 use super::network::{Household, Network};
+use super::table::Table;
 use crate::problem::Problem;
 use crate::settings::{LimitSettings, ServerSettings, at_most};
 
 /// Above this many addresses of which something is known, newcomers share one entry: memory stays bounded. Each takes about
 /// 100 bytes.
 const MAX_ADDRESSES: usize = 1 << 19;
-const FIRST_SWEEP: usize = 1 << 10;
 /// Whoever comes back all at once after a restart is let in for as long as this many seconds of the rate.
 const BURST_SECONDS: u32 = 4;
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -32,13 +30,7 @@ pub(crate) struct Addresses {
     logins: Rate,
     trusted_proxies: Vec<Network>,
     clock: Arc<dyn Clock>,
-    known: Mutex<Known>,
-    shared: Arc<Traffic>,
-}
-
-struct Known {
-    households: HashMap<Household, Arc<Traffic>>,
-    sweep_at: usize,
+    known: Table<Household, Traffic>,
 }
 
 #[derive(Default)]
@@ -48,12 +40,6 @@ struct Traffic {
     logins: Bucket,
     /// The operator has been told that there is too much of it.
     reported: AtomicBool,
-}
-
-impl Traffic {
-    fn is_forgettable(&self, now: Timestamp) -> bool {
-        self.connects.is_full(now) && self.logins.is_full(now)
-    }
 }
 
 /// One of the connections that an address may hold, until it is dropped.
@@ -98,8 +84,7 @@ impl Addresses {
             logins: Rate::new(per_minute, Duration::from_secs(60), per_minute.div_ceil(3)),
             trusted_proxies: settings.trusted_proxies.clone(),
             clock,
-            known: Mutex::new(Known { households: HashMap::new(), sweep_at: FIRST_SWEEP }),
-            shared: Arc::default(),
+            known: Table::new(MAX_ADDRESSES),
         }
     }
 
@@ -175,24 +160,10 @@ impl Addresses {
     }
 
     fn of(&self, address: IpAddr) -> Arc<Traffic> {
-        let household = Household::of(address);
-        let mut known = self.known.lock().expect("nothing panics while it holds the lock");
-        if let Some(traffic) = known.households.get(&household) {
-            return Arc::clone(traffic);
-        }
-        if known.households.len() >= known.sweep_at {
-            let now = self.clock.now();
-            known
-                .households
-                .retain(|_, traffic| Arc::strong_count(traffic) > 1 || !traffic.is_forgettable(now));
-            known.sweep_at = (known.households.len() * 2).clamp(FIRST_SWEEP, MAX_ADDRESSES);
-        }
-        if known.households.len() >= MAX_ADDRESSES {
-            return Arc::clone(&self.shared);
-        }
-        let traffic = Arc::<Traffic>::default();
-        known.households.insert(household, Arc::clone(&traffic));
-        traffic
+        let now = self.clock.now();
+        self.known.of(&Household::of(address), now, |traffic| {
+            traffic.connects.is_full(self.connects, now) && traffic.logins.is_full(self.logins, now)
+        })
     }
 }
 

@@ -1,7 +1,6 @@
 //! The buckets of each user: shared by all connections and calls of that user, forgotten when they are full again.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_core::time::Clock;
@@ -9,13 +8,13 @@ use bluetick_core::{Timestamp, UserId};
 
 use super::Rate;
 use super::bucket::Bucket;
+use super::table::Table;
 use crate::problem::Problem;
 use crate::settings::LimitSettings;
 
 /// Above this many users with a used bucket at a time, newcomers share one budget: memory stays bounded, and a
 /// crowd of made-up names limits itself.
 const MAX_BUDGETS: usize = 1 << 20;
-const FIRST_SWEEP: usize = 1 << 10;
 
 #[derive(Clone, Copy, Debug)]
 struct Rates {
@@ -34,21 +33,18 @@ struct Buckets {
 }
 
 impl Buckets {
-    fn is_full(&self, now: Timestamp) -> bool {
-        [&self.sends, &self.requests, &self.acks, &self.logins].iter().all(|bucket| bucket.is_full(now))
+    fn are_full(&self, rates: &Rates, now: Timestamp) -> bool {
+        self.sends.is_full(rates.sends, now)
+            && self.requests.is_full(rates.requests, now)
+            && self.acks.is_full(rates.acks, now)
+            && self.logins.is_full(rates.logins, now)
     }
 }
 
 pub(crate) struct Budgets {
     rates: Arc<Rates>,
     clock: Arc<dyn Clock>,
-    known: Mutex<Known>,
-    shared: Arc<Buckets>,
-}
-
-struct Known {
-    users: HashMap<UserId, Arc<Buckets>>,
-    sweep_at: usize,
+    known: Table<UserId, Buckets>,
 }
 
 /// What one user may still do. Cheap to keep for the life of a connection.
@@ -69,31 +65,13 @@ impl Budgets {
             acks: Rate::new(limits.acks_per_second, second, limits.acks_burst),
             logins: Rate::new(limits.logins_per_minute, Duration::from_secs(60), logins_burst),
         };
-        let known = Mutex::new(Known { users: HashMap::new(), sweep_at: FIRST_SWEEP });
-        Budgets { rates: Arc::new(rates), clock, known, shared: Arc::default() }
+        Budgets { rates: Arc::new(rates), clock, known: Table::new(MAX_BUDGETS) }
     }
 
     pub fn of(&self, user: &UserId) -> UserBudget {
-        let mut known = self.known.lock().expect("nothing panics while it holds the lock");
-        let buckets = match known.users.get(user) {
-            Some(buckets) => Arc::clone(buckets),
-            None => self.remember(&mut known, user),
-        };
+        let now = self.clock.now();
+        let buckets = self.known.of(user, now, |buckets| buckets.are_full(&self.rates, now));
         UserBudget { rates: Arc::clone(&self.rates), clock: Arc::clone(&self.clock), buckets }
-    }
-
-    fn remember(&self, known: &mut Known, user: &UserId) -> Arc<Buckets> {
-        if known.users.len() >= known.sweep_at {
-            let now = self.clock.now();
-            known.users.retain(|_, buckets| Arc::strong_count(buckets) > 1 || !buckets.is_full(now));
-            known.sweep_at = (known.users.len() * 2).clamp(FIRST_SWEEP, MAX_BUDGETS);
-        }
-        if known.users.len() >= MAX_BUDGETS {
-            return Arc::clone(&self.shared);
-        }
-        let buckets = Arc::<Buckets>::default();
-        known.users.insert(user.clone(), Arc::clone(&buckets));
-        buckets
     }
 }
 
@@ -156,12 +134,13 @@ mod tests {
     fn users_who_have_been_quiet_are_forgotten() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
         let budgets = budgets(&clock);
-        for number in 0..FIRST_SWEEP {
-            budgets.of(&user(&format!("user{number}"))).send().unwrap();
-        }
-        clock.advance_millis(60_000);
         let kept = budgets.of(&user("kept"));
+        for number in 0..20_000 {
+            budgets.of(&user(&format!("user{number}"))).send().unwrap();
+            clock.advance_millis(10);
+        }
+        assert!(budgets.known.len() <= 4_000, "{}", budgets.known.len());
+        assert!(budgets.known.knows(&user("kept")));
         kept.send().unwrap();
-        assert_eq!(budgets.known.lock().unwrap().users.len(), 1);
     }
 }

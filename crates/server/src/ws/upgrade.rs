@@ -123,8 +123,10 @@ fn tokens(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
 /// Browsers name the page a socket was opened by; other programs name none and have no cookies to be tricked with. A
 /// server with TLS has no page that came without: whoever is in between may have written that.
 fn origin_allowed(headers: &HeaderMap, allowed: &[String], tls: bool) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else { return true };
-    let Ok(origin) = origin.to_str() else { return false };
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let Some(origin) = origins.next() else { return true };
+    // Of two, nobody can tell which one counts for whoever stands before this server.
+    let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return false };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let same = |host: &str| {
         let page = origin.split_once("://").filter(|(scheme, _)| !tls || *scheme == "https");
@@ -168,5 +170,16 @@ mod tests {
         assert!(allowed_with(true, Some("https://chat.example.org:8080"), &[]));
         assert!(!allowed_with(true, Some("http://chat.example.org:8080"), &[]));
         assert!(allowed_with(true, Some("http://app.example"), &["http://app.example"]));
+    }
+
+    #[test]
+    fn two_origins_are_none() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_static("chat.example.org"));
+        let origin = HeaderValue::from_static("https://chat.example.org");
+        headers.insert(header::ORIGIN, origin.clone());
+        assert!(origin_allowed(&headers, &[], true));
+        headers.append(header::ORIGIN, origin);
+        assert!(!origin_allowed(&headers, &[], true));
     }
 }

@@ -12,6 +12,7 @@ mod delivery;
 mod documents;
 mod draining;
 mod fleet;
+mod hanging_up;
 mod harness;
 mod hostile;
 mod hostile_crowds;

@@ -24,6 +24,9 @@ pub struct RiggedStore {
     held: Arc<watch::Sender<bool>>,
     held_marks: Arc<watch::Sender<bool>>,
     held_pages: Arc<watch::Sender<bool>>,
+    held_updates: Arc<watch::Sender<bool>>,
+    /// How many users were to be changed.
+    pub updates: Arc<AtomicUsize>,
     pub appends: Arc<AtomicUsize>,
     pub marks: Arc<AtomicUsize>,
     pub pages_fail: Arc<AtomicBool>,
@@ -63,6 +66,11 @@ impl RiggedStore {
         self.held_pages.send_replace(held);
     }
 
+    /// While held, changes of users wait.
+    pub fn hold_updates(&self, held: bool) {
+        self.held_updates.send_replace(held);
+    }
+
     fn inner(&self) -> &MemoryStore {
         self.inner.get().unwrap()
     }
@@ -75,6 +83,8 @@ impl Store for RiggedStore {
     }
 
     async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError> {
+        self.updates.fetch_add(1, Ordering::SeqCst);
+        let _ = self.held_updates.subscribe().wait_for(|held| !held).await;
         self.inner().update_user(update).await
     }
 

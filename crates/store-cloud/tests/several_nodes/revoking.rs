@@ -52,6 +52,28 @@ async fn a_node_that_no_news_reach_reads_of_it() {
     town.street.deliver_letters();
 }
 
+/// Whoever logged in after it has a token that is above it, as the next revocation has to be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_moment_below_what_is_void_already_is_read_as_what_it_comes_to() {
+    let town = Town::default();
+    let (here, there) = (town.node().await, town.node().await);
+    Town::settle(&[&here, &there]).await;
+    town.street.hold_letters_from("node-0");
+    let now = SystemClock.now();
+    let log_out = async |moment| {
+        let revoke = Some(Revoke { what: Revoked::Through(moment), at: SystemClock.now() });
+        let update = ProfileUpdate { revoke, ..ProfileUpdate::of(user("alice")) };
+        here.store.update_profile(update).await.unwrap().revocations
+    };
+    let ahead = now.plus_millis(600_000);
+    let void = log_out(ahead).await;
+    let again = TokenFacts { issued_at: void.issue_at(now), ..token(1) };
+    assert!(!void.voids(&again));
+    assert!(log_out(now).await.voids(&again));
+    until(async || has_heard(&there, &again)).await;
+    town.street.deliver_letters();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_dies_before_all_is_written_has_closed_the_connections_and_it_can_be_done_again() {
     let town = Town::default();

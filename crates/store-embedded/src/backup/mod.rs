@@ -10,6 +10,7 @@
 //! MANIFEST.json        what the parts are, with their checksums. Written last: without it there is no backup
 //! ```
 
+mod damage;
 mod manifest;
 mod parts;
 mod restore;

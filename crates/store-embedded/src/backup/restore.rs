@@ -1,7 +1,8 @@
 //! Making a data directory of a backup.
 //!
-//! Everything is built below `restoring` in the new directory and looked through there; then it is moved to its places, and
-//! `restoring` goes last. While it is there, no server starts on the directory.
+//! Everything is built below `restoring` in the new directory, which is locked, and looked through there; then it is moved to
+//! its places, and `restoring` goes last. While it is there, no server starts on the directory. A restore that fails takes
+//! it away again; one that is killed leaves it.
 
 use std::fs;
 use std::io;
@@ -16,10 +17,12 @@ use bytes::Bytes;
 use thiserror::Error;
 use tokio::runtime::Handle;
 
+use super::damage::Damage;
 use super::manifest::{MANIFEST, Manifest, ManifestError, Part, PartKind};
 use super::parts;
 use crate::check::{self, CheckError, CheckParts};
 use crate::codec::DecodeError;
+use crate::lock::{self, DataLock, LockError};
 use crate::log::{self, BatchNumber, LogError, StoreTag};
 use crate::tables::{TablesError, fill};
 
@@ -52,6 +55,8 @@ pub enum RestoreError {
         "what was restored is not sound, though every part is what was written: {0}. It stays in `{RESTORING}`"
     )]
     NotSound(String),
+    #[error("{}: {error}", directory.display())]
+    Lock { directory: PathBuf, error: LockError },
     #[error("the restore was interrupted")]
     Stopped,
 }
@@ -98,27 +103,50 @@ struct Restore {
 impl Restore {
     fn run(self) -> Result<Restored, RestoreError> {
         let data_dir = &self.parts.data_dir;
-        make_empty(data_dir)?;
+        let was_there = make_empty(data_dir)?;
+        let lock = DataLock::acquire(data_dir);
+        let lock = lock.map_err(|error| RestoreError::Lock { directory: data_dir.clone(), error })?;
+        // Once more, since somebody may have begun in it until it was locked.
+        look_empty(data_dir)?;
         let building = data_dir.join(RESTORING);
-        for directory in [building.clone(), building.join("tables"), building.join("log")] {
+        match self.build(&building) {
+            Ok((epoch, with_keys)) => Ok(Restored { epoch, with_keys, manifest: self.manifest }),
+            Err(error) => {
+                // What was built is of no use, unless somebody wants to know what is wrong with it.
+                if !matches!(error, RestoreError::NotSound(_)) && self.is_not_in_place() {
+                    clear_away(data_dir, was_there);
+                }
+                drop(lock);
+                Err(error)
+            }
+        }
+    }
+
+    fn build(&self, building: &Path) -> Result<(Epoch, bool), RestoreError> {
+        for directory in [building.to_owned(), building.join("tables"), building.join("log")] {
             make_private(&directory).map_err(at(&directory))?;
         }
-        sync(data_dir)?;
-        let (tag, epoch) = (self.tag()?, self.next_epoch());
-        self.make_tables(&building.join("tables"), epoch)?;
+        sync(&self.parts.data_dir)?;
+        let (tag, epoch) = (self.tag()?, self.next_epoch()?);
+        let damage = self.make_tables(&building.join("tables"), epoch)?;
         self.make_log(&building.join("log"), tag)?;
         for part in self.manifest.of_kind(PartKind::Key) {
-            self.make_key(&building, part)?;
+            self.make_key(building, part)?;
         }
-        self.look_through(&building)?;
-        let with_keys = self.move_into_place(&building)?;
-        Ok(Restored { epoch, with_keys, manifest: self.manifest })
+        self.look_through(building, &damage)?;
+        Ok((epoch, self.move_into_place(building)?))
+    }
+
+    fn is_not_in_place(&self) -> bool {
+        ["log", "tables"].iter().all(|name| !self.parts.data_dir.join(name).exists())
     }
 
     /// Other than any that clients may have been told, also by another restore of the same backup.
-    fn next_epoch(&self) -> Epoch {
+    fn next_epoch(&self) -> Result<Epoch, RestoreError> {
         let seconds = u64::try_from(self.parts.clock.now().millis() / 1000).unwrap_or_default();
-        Epoch::new(seconds.max(self.manifest.epoch + 1))
+        let next = self.manifest.epoch.checked_add(1);
+        let next = next.ok_or_else(|| ManifestError::Damaged("no epoch comes after its own".to_owned()))?;
+        Ok(Epoch::new(seconds.max(next)))
     }
 
     fn tag(&self) -> Result<StoreTag, RestoreError> {
@@ -154,13 +182,16 @@ impl Restore {
         self.parts.progress.advanced(Stage::Copying, done, self.manifest.bytes());
     }
 
-    fn make_tables(&self, directory: &Path, epoch: Epoch) -> Result<(), RestoreError> {
-        fill(
+    /// Says which rows were damaged when they were copied.
+    fn make_tables(&self, directory: &Path, epoch: Epoch) -> Result<Damage, RestoreError> {
+        let mut damage = Damage::default();
+        fill::<RestoreError>(
             directory,
             |filling| {
                 for part in self.manifest.of_kind(PartKind::Rows) {
                     let raw = self.unpacked(part)?;
                     parts::rows::<RowError>(&raw, |table, key, row| {
+                        damage.look(table, key, row);
                         filling.put(table, key, row).map_err(RowError::Tables)
                     })
                     .map_err(|error| match error {
@@ -172,7 +203,14 @@ impl Restore {
                 Ok(())
             },
             |engine| engine.set_epoch(epoch),
-        )
+        )?;
+        // The files in it are synced; that they are in it is not.
+        sync(directory)?;
+        if damage.rows == self.manifest.damaged_rows {
+            return Ok(damage);
+        }
+        let (said, found) = (self.manifest.damaged_rows, damage.rows);
+        Err(RestoreError::NotSound(format!("{found} rows are damaged, and {said} were when it was made")))
     }
 
     fn make_log(&self, directory: &Path, tag: StoreTag) -> Result<(), RestoreError> {
@@ -220,23 +258,22 @@ impl Restore {
     }
 
     /// What a start would find out, and more: before anybody can start on it.
-    fn look_through(&self, building: &Path) -> Result<(), RestoreError> {
+    fn look_through(&self, building: &Path, damage: &Damage) -> Result<(), RestoreError> {
         let report = check::check(CheckParts {
             data_dir: building.to_owned(),
             progress: Arc::clone(&self.parts.progress),
         })?;
-        match report.findings.first() {
-            // It was as damaged when the backup was made, and said so.
-            Some(finding) if self.manifest.damaged_rows == 0 => {
-                Err(RestoreError::NotSound(finding.to_string()))
-            }
-            _ => Ok(()),
+        // What was as damaged when the backup was made was told then.
+        match report.findings.iter().find(|finding| !damage.explains(finding)) {
+            Some(finding) => Err(RestoreError::NotSound(finding.to_string())),
+            None => Ok(()),
         }
     }
 
     fn move_into_place(&self, building: &Path) -> Result<bool, RestoreError> {
         let data_dir = &self.parts.data_dir;
         let keys: Vec<&str> = self.manifest.of_kind(PartKind::Key).map(|part| part.name.as_str()).collect();
+        sync(building)?;
         for name in ["log", "tables"].iter().chain(&keys) {
             let to = data_dir.join(name);
             fs::rename(building.join(name), &to).map_err(at(&to))?;
@@ -269,19 +306,38 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> RestoreError {
     move |error| RestoreError::Io { path, error }
 }
 
-fn make_empty(directory: &Path) -> Result<(), RestoreError> {
+/// Whether the directory was there; it is now, and empty.
+fn make_empty(directory: &Path) -> Result<bool, RestoreError> {
+    match look_empty(directory) {
+        Ok(()) => Ok(true),
+        Err(RestoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+            make_private(directory).map_err(at(directory))?;
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A lock that nobody holds is nothing.
+fn look_empty(directory: &Path) -> Result<(), RestoreError> {
     if directory.join(RESTORING).exists() {
         return Err(RestoreError::Interrupted(directory.to_owned()));
     }
-    match fs::read_dir(directory) {
-        Ok(mut entries) => match entries.next() {
-            None => Ok(()),
-            Some(_) => Err(RestoreError::NotEmpty(directory.to_owned())),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make_private(directory).map_err(at(directory))
+    for entry in fs::read_dir(directory).map_err(at(directory))? {
+        if entry.map_err(at(directory))?.file_name() != lock::NAME {
+            return Err(RestoreError::NotEmpty(directory.to_owned()));
         }
-        Err(error) => Err(at(directory)(error)),
+    }
+    Ok(())
+}
+
+/// Leaves things as they were found, so that the command can be given again. What cannot be removed is named by the
+/// next attempt.
+fn clear_away(data_dir: &Path, was_there: bool) {
+    let _left = fs::remove_dir_all(data_dir.join(RESTORING));
+    let _left = fs::remove_file(data_dir.join(lock::NAME));
+    if !was_there {
+        let _left = fs::remove_dir(data_dir);
     }
 }
 

@@ -98,10 +98,11 @@ impl EmbeddedStore {
         let copied = copying.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string()).into()));
         put?;
         let copied = copied?;
-        let with_keys = backup.keys.unwrap_or(depot.is_directory());
-        if with_keys {
+        if backup.keys.unwrap_or(depot.is_directory()) {
             self.put_keys(&depot, &mut parts).await?;
         }
+        // Those that come from the settings are not there to be copied.
+        let with_keys = parts.iter().any(|part| part.kind == PartKind::Key);
         self.read_back(&depot, &parts, &*progress).await?;
         let archive = self.archivist.vault.as_ref().map_or_else(String::new, |vault| vault.place());
         let manifest = Manifest {
@@ -156,7 +157,12 @@ impl EmbeddedStore {
         }
         let depot = Depot::open(&place, &self.archivist.settings, true).map_err(at_place)?;
         match depot.is_empty().await.map_err(at_place)? {
-            true => Ok(depot),
+            true => {
+                if depot.is_open_to_others() {
+                    tracing::warn!(%place, "others may look into the place of the backup; what is in it is for its owner alone");
+                }
+                Ok(depot)
+            }
             false => Err(ArchiveError::Refused(format!(
                 "{place} is not empty; a backup goes to a place of its own, and none is written over"
             ))),
@@ -172,10 +178,6 @@ impl EmbeddedStore {
                 Err(error) => return Err(StoreError::Failed(format!("{name}: {error}")).into()),
             };
             depot.put(name, &bytes).await.map_err(at_place)?;
-            if let DepotPlace::Directory(directory) = depot.place() {
-                keep_private(&directory.join(name))
-                    .map_err(|error| ArchiveError::Unavailable(format!("{name}: {error}")))?;
-            }
             parts.push(Part::of(name.to_owned(), PartKind::Key, &bytes));
         }
         Ok(())
@@ -210,11 +212,6 @@ fn name_of(kind: PartKind, before: &[Part]) -> String {
     let number = before.iter().filter(|part| part.kind == kind).count() + 1;
     let kind = if kind == PartKind::Log { "log" } else { "rows" };
     format!("{kind}-{number:06}.part")
-}
-
-fn keep_private(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
 }
 
 /// Whether a path, which need not exist yet, lies in a directory or is it.
@@ -275,7 +272,8 @@ impl Source {
     fn copy_log(&self, snapshot: &Snapshot<'_>, copied: &mut Copied) -> Result<(), ArchiveError> {
         let mut pack = Pack::default();
         let (mut founded, mut joined) = (HashSet::new(), HashSet::new());
-        let end = log::copy(&self.log_directory, self.tag, copied.checkpoint, |frame, bytes| {
+        let durable = self.spares.durable();
+        let end = log::copy(&self.log_directory, self.tag, copied.checkpoint, durable, |frame, bytes| {
             let mut reader = Reader(frame.payload);
             let in_batch = |error: crate::codec::DecodeError| {
                 ArchiveError::from(StoreError::Damaged(format!(

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use bluetick_core::ports::{Progress, Stage};
 pub use finding::{Finding, Findings};
+pub(crate) use rows::first_conversation;
 pub use rows::row_problem;
 use thiserror::Error;
 

@@ -17,11 +17,13 @@ pub struct CopiedLog {
 }
 
 /// Gives every batch after `after` that is durable by now to `visit`, with its bytes as they lie on the disk. One more may
-/// come, which is just being written: a restart would find it too.
+/// come, which is just being written: a restart would find it too. Where it ends before `durable`, a batch of which the
+/// writer says so, the log is damaged; nothing in the last segment itself tells that from its end.
 pub fn copy<E: From<LogError>>(
     directory: &Path,
     tag: StoreTag,
     after: BatchNumber,
+    durable: BatchNumber,
     mut visit: impl FnMut(Frame<'_>, &[u8]) -> Result<(), E>,
 ) -> Result<CopiedLog, E> {
     let io_error = |path: &Path, error| LogError::Io { path: path.to_owned(), error };
@@ -35,6 +37,7 @@ pub fn copy<E: From<LogError>>(
         }
     }
     let mut expected = after.next();
+    let mut end = (directory.to_owned(), 0);
     for (position, (path, header)) in segments.iter().enumerate() {
         let next_first = segments.get(position + 1).map(|(_, header)| header.first_batch);
         if next_first.is_some_and(|first| first <= expected) {
@@ -59,14 +62,19 @@ pub fn copy<E: From<LogError>>(
                 }
                 break;
             };
-            let end = (offset + frame.length_on_disk()).min(bytes.len());
+            let next = (offset + frame.length_on_disk()).min(bytes.len());
             if number >= expected {
-                visit(frame, &bytes[offset..end])?;
+                visit(frame, &bytes[offset..next])?;
                 expected = number.next();
             }
-            offset = end;
+            offset = next;
             number = number.next();
         }
+        end = (path.clone(), offset as u64);
+    }
+    if expected <= durable {
+        let what = format!("batches {} to {} cannot be read", expected.0, durable.0);
+        return Err(damaged(&end.0, end.1, what).into());
     }
     Ok(CopiedLog { through: BatchNumber(expected.0 - 1) })
 }

@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+use super::BatchNumber;
 use crate::disk::Disk;
 
 pub struct Spares {
@@ -18,6 +20,8 @@ pub struct Spares {
     segment_bytes: u64,
     state: Mutex<State>,
     changed: Condvar,
+    /// The newest durable batch, as the writer says: whoever copies the segments has to find it.
+    durable: AtomicU64,
 }
 
 #[derive(Default)]
@@ -81,6 +85,7 @@ impl Spares {
             segment_bytes,
             state: Mutex::new(state),
             changed: Condvar::new(),
+            durable: AtomicU64::new(0),
         })
     }
 
@@ -96,6 +101,15 @@ impl Spares {
             Some(spare) => std::fs::rename(spare, target),
             None => self.make(target),
         }
+    }
+
+    pub(super) fn note_durable(&self, batch: BatchNumber) {
+        self.durable.store(batch.0, Ordering::Release);
+    }
+
+    /// The newest batch of which the writer knows that it is durable.
+    pub fn durable(&self) -> BatchNumber {
+        BatchNumber(self.durable.load(Ordering::Acquire))
     }
 
     /// Keeps every segment that is there from now on, needed or not.

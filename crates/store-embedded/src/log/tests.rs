@@ -349,3 +349,27 @@ fn whoever_makes_spares_ends_when_it_is_told_to_also_while_it_fails() {
         provisioner.join().unwrap();
     }
 }
+
+#[test]
+fn a_copy_that_ends_before_what_the_writer_knows_to_be_durable_is_damage_and_no_end() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    for name in 1..=2 {
+        append(&mut writer, name).unwrap();
+    }
+    let durable = writer.last_batch();
+    assert_eq!((durable, writer.spares().durable()), (BatchNumber(2), durable));
+    let copied = |after: u64, durable| {
+        copy(log.directory.path(), TAG, BatchNumber(after), durable, |_, _| Ok::<_, LogError>(()))
+    };
+    assert_eq!(copied(0, durable).unwrap().through, durable);
+    let segment = log.segments().pop().unwrap();
+    let mut bytes = fs::read(&segment).unwrap();
+    let offset = usize::try_from(FIRST_FRAME).unwrap() + BIG + BIG / 2;
+    bytes[offset] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    assert!(matches!(copied(0, durable), Err(LogError::Damaged { .. })));
+    assert_eq!(copied(0, BatchNumber(1)).unwrap().through, BatchNumber(1));
+    // What the tables have need not be in it.
+    assert_eq!(copied(2, durable).unwrap().through, durable);
+}

@@ -66,7 +66,10 @@ impl LogWriter {
                 Some(Active { file, offset })
             }
         };
-        Ok(LogWriter { settings, spares, segments: end.segments.into(), active, next_batch: end.next_batch })
+        let writer =
+            LogWriter { settings, spares, segments: end.segments.into(), active, next_batch: end.next_batch };
+        writer.spares.note_durable(writer.last_batch());
+        Ok(writer)
     }
 
     /// The largest payload that fits one segment.
@@ -96,6 +99,7 @@ impl LogWriter {
         let sync = self.write(&active, &batch.bytes).inspect_err(|_| self.abandon_if_unused(&active))?;
         active.offset += length;
         self.active = Some(active);
+        self.spares.note_durable(self.next_batch);
         self.next_batch = self.next_batch.next();
         Ok(sync)
     }

@@ -65,7 +65,7 @@ impl Tables {
                 engine.env.prepare_for_closing().wait();
                 let swapped = put_in_place(copy, &self.directory);
                 // Should it fail, the next one to read or write opens it.
-                *slot = Engine::open(&self.directory).map(Arc::new).ok();
+                *slot = Engine::open_for_reading_at_least(&self.directory).map(Arc::new).ok();
                 return swapped.map_err(|error| TablesError::Io { path: copy.to_owned(), error });
             }
             drop(slot);

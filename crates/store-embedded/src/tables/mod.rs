@@ -27,6 +27,7 @@ mod snapshot;
 mod tests;
 mod update;
 
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,6 +96,15 @@ impl TablesError {
     pub fn needs_reopening(&self) -> bool {
         matches!(self, TablesError::Engine(heed::Error::Mdb(heed::MdbError::Panic)) | TablesError::Closed)
     }
+
+    fn is_of_a_read_only_disk(&self) -> bool {
+        match self {
+            TablesError::Engine(heed::Error::Io(error)) | TablesError::Io { error, .. } => {
+                error.kind() == ErrorKind::ReadOnlyFilesystem
+            }
+            _ => false,
+        }
+    }
 }
 
 impl From<TablesError> for StoreError {
@@ -105,7 +115,9 @@ impl From<TablesError> for StoreError {
             | TablesError::Truncated { .. }
             | TablesError::Orphaned { .. } => StoreError::Damaged(error.to_string()),
             // It is opened again as soon as the disk lets it.
-            other if other.needs_reopening() => StoreError::NoAnswer(other.to_string()),
+            other if other.needs_reopening() || other.is_of_a_read_only_disk() => {
+                StoreError::NoAnswer(other.to_string())
+            }
             other => StoreError::Failed(other.to_string()),
         }
     }
@@ -190,21 +202,39 @@ impl Tables {
     fn open_again(&self) -> Result<Arc<Engine>, TablesError> {
         let mut slot = self.engine.write().expect("nobody panics while holding the engine");
         if slot.is_none() {
-            *slot = Some(Arc::new(Engine::open(&self.directory)?));
+            *slot = Some(Arc::new(Engine::open_for_reading_at_least(&self.directory)?));
         }
         slot.clone().ok_or(TablesError::Closed)
+    }
+
+    /// The engine, open for writing. One that is only read from, since the disk could not be written to when it was opened,
+    /// is opened again if that has changed.
+    fn writable(&self, _turn: &MutexGuard<'_, ()>) -> Result<Arc<Engine>, TablesError> {
+        let engine = self.current()?;
+        if !engine.is_read_only {
+            return Ok(engine);
+        }
+        drop(engine);
+        let lock = self.directory.join("lock.mdb");
+        // Before readers are held up for it.
+        OpenOptions::new().write(true).open(&lock).map_err(|error| TablesError::Io { path: lock, error })?;
+        let engine = self.replace()?;
+        match engine.is_read_only {
+            true => Err(TablesError::Closed),
+            false => Ok(engine),
+        }
     }
 
     /// What to write with, when it is one's turn. Held for one change by the archive.
     pub fn writing(&self) -> Result<Writing<'_>, TablesError> {
         let turn = self.turn();
-        Ok(Writing { engine: self.current()?, edition: Some(&self.edition), _turn: turn })
+        Ok(Writing { engine: self.writable(&turn)?, edition: Some(&self.edition), _turn: turn })
     }
 
     /// The same for one checkpoint, which adds and changes no message that is there.
     pub fn adding(&self) -> Result<Writing<'_>, TablesError> {
         let turn = self.turn();
-        Ok(Writing { engine: self.current()?, edition: None, _turn: turn })
+        Ok(Writing { engine: self.writable(&turn)?, edition: None, _turn: turn })
     }
 
     /// Asked before reading: what is read then belongs to this edition, or to the next.
@@ -217,22 +247,31 @@ impl Tables {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the engine and opens it again: the way out when it has shut itself off.
+    /// Closes the engine and opens it again: the way out when it has shut itself off. On a disk that cannot be written to, it
+    /// serves readers until that can be.
     pub fn reopen(&self) -> Result<(), TablesError> {
         let _turn = self.turn();
+        self.replace().map(drop)
+    }
+
+    /// Only by whoever has the turn.
+    fn replace(&self) -> Result<Arc<Engine>, TablesError> {
         let mut slot = self.engine.write().expect("nobody panics while holding the engine");
         if let Some(engine) = slot.take() {
             let closing = engine.env.clone().prepare_for_closing();
             drop(engine);
             closing.wait_timeout(CLOSING_PATIENCE);
         }
-        *slot = Some(Arc::new(Engine::open(&self.directory)?));
-        Ok(())
+        let engine = Arc::new(Engine::open_for_reading_at_least(&self.directory)?);
+        *slot = Some(Arc::clone(&engine));
+        Ok(engine)
     }
 }
 
 pub struct Engine {
     env: Env<WithoutTls>,
+    /// Opened on a disk that cannot be written to.
+    is_read_only: bool,
     meta: Table,
     conversations: Table,
     members: Table,
@@ -274,9 +313,57 @@ const COLD_COUNT_KEY: &[u8] = b"cold count";
 
 impl Engine {
     fn open(directory: &Path) -> Result<Engine, TablesError> {
+        let env = Engine::env(directory, EnvFlags::NO_READ_AHEAD)?;
+        let mut txn = env.write_txn()?;
+        let tables = Engine::with(|name| Ok(env.create_database(&mut txn, Some(name))?), &env, false)?;
+        txn.commit()?;
+        Ok(tables)
+    }
+
+    /// For readers alone where the disk cannot be written to.
+    fn open_for_reading_at_least(directory: &Path) -> Result<Engine, TablesError> {
+        match Engine::open(directory) {
+            Err(error) if error.is_of_a_read_only_disk() => {
+                let env = Engine::env(directory, EnvFlags::NO_READ_AHEAD | EnvFlags::READ_ONLY)?;
+                let txn = env.read_txn()?;
+                let found = |name| env.open_database(&txn, Some(name))?.ok_or(TablesError::Closed);
+                let tables = Engine::with(found, &env, true)?;
+                // Otherwise what was opened is forgotten with it.
+                txn.commit()?;
+                Ok(tables)
+            }
+            opened => opened,
+        }
+    }
+
+    fn with(
+        mut table: impl FnMut(&'static str) -> Result<Table, TablesError>,
+        env: &Env<WithoutTls>,
+        is_read_only: bool,
+    ) -> Result<Engine, TablesError> {
+        Ok(Engine {
+            env: env.clone(),
+            is_read_only,
+            meta: table("meta")?,
+            conversations: table("conversations")?,
+            members: table("members")?,
+            chunks: table("chunks")?,
+            inbox: table("inbox")?,
+            order: table("order")?,
+            pending: table("pending")?,
+            users: table("users")?,
+            profiles: table("profiles")?,
+            names: table("names")?,
+            segments: table("segments")?,
+            progress: table("progress")?,
+            erasures: table("erasures")?,
+        })
+    }
+
+    fn env(directory: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>, TablesError> {
         let mut map_bytes = MAP_BYTES;
         let env = loop {
-            match Engine::map(directory, map_bytes) {
+            match Engine::map(directory, map_bytes, flags) {
                 Err(heed::Error::Io(error)) if map_bytes > LEAST_MAP_BYTES && is_out_of_space(&error) => {
                     map_bytes /= 2;
                 }
@@ -287,46 +374,16 @@ impl Engine {
             tracing::warn!(map_bytes, "address space is short: the tables can grow to this and no further");
         }
         check_length(&env, directory)?;
-        let mut txn = env.write_txn()?;
-        let meta: Table = env.create_database(&mut txn, Some("meta"))?;
-        let conversations = env.create_database(&mut txn, Some("conversations"))?;
-        let members = env.create_database(&mut txn, Some("members"))?;
-        let chunks = env.create_database(&mut txn, Some("chunks"))?;
-        let inbox = env.create_database(&mut txn, Some("inbox"))?;
-        let order = env.create_database(&mut txn, Some("order"))?;
-        let pending = env.create_database(&mut txn, Some("pending"))?;
-        let users = env.create_database(&mut txn, Some("users"))?;
-        let profiles = env.create_database(&mut txn, Some("profiles"))?;
-        let names = env.create_database(&mut txn, Some("names"))?;
-        let segments = env.create_database(&mut txn, Some("segments"))?;
-        let progress = env.create_database(&mut txn, Some("progress"))?;
-        let erasures = env.create_database(&mut txn, Some("erasures"))?;
-        txn.commit()?;
-        Ok(Engine {
-            env,
-            meta,
-            conversations,
-            members,
-            chunks,
-            inbox,
-            order,
-            pending,
-            users,
-            profiles,
-            names,
-            segments,
-            progress,
-            erasures,
-        })
+        Ok(env)
     }
 
     #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
-    fn map(directory: &Path, map_bytes: usize) -> Result<Env<WithoutTls>, heed::Error> {
+    fn map(directory: &Path, map_bytes: usize, flags: EnvFlags) -> Result<Env<WithoutTls>, heed::Error> {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(map_bytes).max_dbs(16).max_readers(MAX_READERS);
-        // SAFETY: this flag changes how the kernel reads ahead and nothing else. Pages are read at random; without it a
-        // cold page of history costs hundreds of kilobytes.
-        unsafe { options.flags(EnvFlags::NO_READ_AHEAD) };
+        // SAFETY: one flag changes how the kernel reads ahead and nothing else: pages are read at random, and without it a
+        // cold page of history costs hundreds of kilobytes. The other lets nobody write.
+        unsafe { options.flags(flags) };
         // SAFETY: the data directory is locked by this process (see lock.rs) and opened once in it, so nobody changes
         // or shortens the mapped file while it is in use. It is opened again only after it was closed.
         unsafe { options.open(directory) }

@@ -1,0 +1,132 @@
+//! What is known of many strangers, by name or address: forgotten when it says nothing any more, and bounded.
+//!
+//! Whoever is at the door waits while a shard is swept, so that takes one of many shards, and one that stays full is not
+//! swept again with every newcomer.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bluetick_core::Timestamp;
+
+const SHARDS: usize = 64;
+/// In a shard.
+const FIRST_SWEEP: usize = 16;
+/// A full shard that was just swept is taken for full as long.
+const BETWEEN_SWEEPS_MS: i64 = 1_000;
+
+pub(super) struct Table<K, V> {
+    shards: Vec<Mutex<Shard<K, V>>>,
+    hasher: RandomState,
+    /// In a shard. Above it, newcomers share one entry.
+    most: usize,
+    shared: Arc<V>,
+}
+
+struct Shard<K, V> {
+    entries: HashMap<K, Arc<V>>,
+    sweep_at: usize,
+    swept: Option<Timestamp>,
+}
+
+impl<K: Clone + Eq + Hash, V: Default> Table<K, V> {
+    /// Holds about `most` altogether.
+    pub fn new(most: usize) -> Table<K, V> {
+        let shard = || Shard { entries: HashMap::new(), sweep_at: FIRST_SWEEP, swept: None };
+        Table {
+            shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(),
+            hasher: RandomState::new(),
+            most: (most / SHARDS).max(FIRST_SWEEP),
+            shared: Arc::default(),
+        }
+    }
+
+    /// What is known of somebody, which may be nothing yet. Entries that somebody holds are not forgotten.
+    pub fn of(&self, key: &K, now: Timestamp, is_forgettable: impl Fn(&V) -> bool) -> Arc<V> {
+        let mut shard = self.shard(key);
+        if let Some(entry) = shard.entries.get(key) {
+            return Arc::clone(entry);
+        }
+        if shard.is_worth_a_sweep(self.most, now) {
+            shard.entries.retain(|_, entry| Arc::strong_count(entry) > 1 || !is_forgettable(entry));
+            shard.sweep_at = (shard.entries.len() * 2).clamp(FIRST_SWEEP, self.most);
+            shard.swept = Some(now);
+        }
+        if shard.entries.len() >= self.most {
+            return Arc::clone(&self.shared);
+        }
+        let entry = Arc::<V>::default();
+        shard.entries.insert(key.clone(), Arc::clone(&entry));
+        entry
+    }
+
+    fn shard(&self, key: &K) -> MutexGuard<'_, Shard<K, V>> {
+        let number = usize::try_from(self.hasher.hash_one(key) % SHARDS as u64);
+        let shard = &self.shards[number.expect("it is below the number of shards")];
+        shard.lock().expect("nothing panics while it holds the lock")
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap().entries.len()).sum()
+    }
+
+    #[cfg(test)]
+    pub fn knows(&self, key: &K) -> bool {
+        self.shard(key).entries.contains_key(key)
+    }
+}
+
+impl<K, V> Shard<K, V> {
+    fn is_worth_a_sweep(&self, most: usize, now: Timestamp) -> bool {
+        let was_just_swept =
+            self.swept.is_some_and(|swept| swept <= now && now < swept.plus_millis(BETWEEN_SWEEPS_MS));
+        let len = self.entries.len();
+        len >= self.sweep_at && (len < most || !was_just_swept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_table_that_is_full_of_busy_people_looks_through_few_of_them_for_a_newcomer() {
+        const MOST: usize = 1 << 12;
+        let (table, now) = (Table::<u32, ()>::new(MOST), Timestamp::from_millis(1_000_000));
+        let looked = Cell::new(0);
+        let busy = |_: &()| {
+            looked.set(looked.get() + 1);
+            false
+        };
+        let mut last = 0;
+        while table.len() < MOST {
+            table.of(&last, now, busy);
+            last += 1;
+        }
+        looked.set(0);
+        for stranger in 0..10_000 {
+            table.of(&(last + stranger), now, busy);
+        }
+        assert!(looked.get() <= MOST, "{} for 10,000 newcomers", looked.get());
+        assert_eq!(table.len(), MOST);
+        looked.set(0);
+        table.of(&u32::MAX, now.plus_millis(BETWEEN_SWEEPS_MS), busy);
+        assert_eq!(looked.get(), MOST / SHARDS);
+    }
+
+    #[test]
+    fn those_who_are_quiet_make_room_and_those_who_are_held_stay() {
+        let (table, now) = (Table::<u32, ()>::new(1 << 12), Timestamp::from_millis(1_000_000));
+        let held = table.of(&7, now, |_| true);
+        for stranger in 100..100_000 {
+            table.of(&stranger, now, |_| true);
+        }
+        assert!(table.len() <= 2 * SHARDS * FIRST_SWEEP, "{}", table.len());
+        assert!(table.knows(&7));
+        drop(held);
+    }
+}

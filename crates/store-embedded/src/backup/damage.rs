@@ -1,0 +1,73 @@
+//! Rows of a backup that were damaged when it was made, and what a look through the restored store finds because of them.
+//! Everything else it finds is new, and no reason to start on it.
+
+use std::collections::HashSet;
+
+use crate::check::{Finding, first_conversation, row_problem};
+use crate::codec::rows;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    pub rows: u64,
+    /// Those that have a damaged row, as findings spell them.
+    conversations: HashSet<String>,
+    /// A row that is of no one conversation.
+    elsewhere: bool,
+}
+
+impl Damage {
+    /// Looks at a row that is about to be restored.
+    pub fn look(&mut self, table: &str, key: &[u8], row: &[u8]) {
+        if row_problem(table, key, row).is_none() {
+            return;
+        }
+        self.rows += 1;
+        let conversation = match table {
+            "conversations" | "chunks" | "members" | "segments" | "progress" => first_conversation(key),
+            "inbox" | "pending" => rows::key_conversation(key),
+            "order" => rows::read_place(key).map(|place| place.id),
+            _ => {
+                self.elsewhere = true;
+                return;
+            }
+        };
+        match conversation {
+            Ok(id) => drop(self.conversations.insert(id.to_string())),
+            Err(_) => self.elsewhere = true,
+        }
+    }
+
+    /// Whether a finding is no more than what such rows come to.
+    pub fn explains(&self, finding: &Finding) -> bool {
+        match &finding.conversation_id {
+            // The log and the pages are not rows.
+            _ if finding.file.is_some() => false,
+            Some(conversation) => self.conversations.contains(conversation),
+            None => self.elsewhere || finding.table == Some("meta") && self.rows > 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::ConversationId;
+
+    use super::*;
+
+    #[test]
+    fn damage_explains_what_is_found_in_its_own_conversation_and_nothing_else() {
+        let [one, other] = ["bob", "carol"]
+            .map(|peer| ConversationId::direct(&"alice".parse().unwrap(), &peer.parse().unwrap()));
+        let mut damage = Damage::default();
+        let found = |id: ConversationId| Finding::row("chunks", id.to_string(), "not there").of(id);
+        assert!(!damage.explains(&found(one)));
+        damage.look("conversations", one.as_bytes(), b"no row");
+        assert_eq!(damage.rows, 1);
+        assert!(damage.explains(&found(one)) && !damage.explains(&found(other)));
+        assert!(!damage.explains(&Finding::row("users", "alice", "not there")));
+        assert!(!damage.explains(&Finding::file("log/1", 0, "not there").of(one)));
+        damage.look("users", b"alice", b"no row");
+        assert!(damage.explains(&Finding::row("names", "alice", "no account has this name")));
+        assert!(!damage.explains(&found(other)));
+    }
+}
