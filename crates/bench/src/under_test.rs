@@ -66,6 +66,7 @@ impl ServerUnderTest {
             .env("BLUETICK_LIMITS__ACKS_PER_SECOND", "0")
             .env("BLUETICK_LIMITS__CONNECTIONS_PER_ADDRESS", "0")
             .env("BLUETICK_LIMITS__CONNECTS_PER_ADDRESS_PER_SECOND", "0")
+            .env("BLUETICK_LIMITS__CONNECTS_PER_USER_PER_MINUTE", "0")
             .envs(settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

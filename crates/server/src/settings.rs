@@ -113,6 +113,8 @@ pub struct LimitSettings {
     pub flood_rejections: u32,
     /// WebSocket connections one user may hold at a time.
     pub connections_per_user: usize,
+    /// WebSocket connections one user may open in a minute, on average, on all devices together; a third of them at once.
+    pub connects_per_user_per_minute: u32,
     /// WebSocket connections the server holds at a time; further ones are refused with 503.
     pub connections: usize,
     /// Connections one address may hold at a time, whoever has them; an IPv6 network of 64 bits counts as one.
@@ -168,6 +170,7 @@ impl Default for LimitSettings {
             connections: 100_000,
             connections_per_address: 2_000,
             connects_per_address_per_second: 500,
+            connects_per_user_per_minute: 120,
             hello_seconds: 10,
             ping_seconds: 25,
             idle_seconds: 75,

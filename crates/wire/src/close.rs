@@ -59,6 +59,8 @@ close_codes! {
         "The user holds as many connections as one user may.";
     IdleTimeout = 4410, "idle_timeout", Reconnect,
         "Nothing was heard from the client for too long, not even an answer to a ping.";
+    ConnectsTooOften = 4411, "connects_too_often", Reconnect,
+        "The user came again too often. Come back with a pause that grows.";
     SlowConsumer = 4413, "slow_consumer", Reconnect,
         "The client read more slowly than messages came in, and too much was waiting. Come back and read on from the last seq.";
     Flood = 4429, "flood", Fix,

@@ -46,12 +46,13 @@ pub struct AttackBench {
 }
 
 /// What an operator gets who sets nothing. (Other workloads switch these off.)
-const USUAL_LIMITS: [(&str, &str); 5] = [
+const USUAL_LIMITS: [(&str, &str); 6] = [
     ("BLUETICK_LIMITS__SENDS_PER_SECOND", "100"),
     ("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "200"),
     ("BLUETICK_LIMITS__ACKS_PER_SECOND", "2000"),
     ("BLUETICK_LIMITS__CONNECTIONS_PER_ADDRESS", "2000"),
     ("BLUETICK_LIMITS__CONNECTS_PER_ADDRESS_PER_SECOND", "500"),
+    ("BLUETICK_LIMITS__CONNECTS_PER_USER_PER_MINUTE", "120"),
 ];
 const BODY_BYTES: usize = 100;
 /// What one honest sender may have unanswered.

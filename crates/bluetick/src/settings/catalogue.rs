@@ -62,6 +62,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "Frames refused for their rate within ten seconds before a connection is closed as a flood.",
     ),
     ("limits.connections_per_user", "WebSocket connections one user may hold at a time."),
+    (
+        "limits.connects_per_user_per_minute",
+        "WebSocket connections one user may open in a minute, on average, on all devices together; a third of them at once.",
+    ),
     ("limits.connections", "WebSocket connections the server holds at a time."),
     (
         "limits.connections_per_address",

@@ -39,6 +39,7 @@ fn launcher(data_dir: &Path, archive_dir: &Path) -> Launcher {
         .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
         .with("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
         .with("BLUETICK_LIMITS__CONNECTS_PER_ADDRESS_PER_SECOND", "0")
+        .with("BLUETICK_LIMITS__CONNECTS_PER_USER_PER_MINUTE", "0")
         .with("BLUETICK_LIMITS__BACKLOG_MESSAGES", "25")
         .with("BLUETICK_LIMITS__PING_SECONDS", "5")
         .with("BLUETICK_LIMITS__IDLE_SECONDS", "15")

@@ -70,6 +70,7 @@ impl CloseCode {
     pub const TOKEN_REVOKED: CloseCode = CloseCode(4402);
     pub const TOKEN_EXPIRED: CloseCode = CloseCode(4403);
     pub const TOO_MANY_CONNECTIONS: CloseCode = CloseCode(4409);
+    pub const CONNECTS_TOO_OFTEN: CloseCode = CloseCode(4411);
     pub const FLOOD: CloseCode = CloseCode(4429);
 
     /// A new token is needed first.
@@ -118,6 +119,7 @@ mod tests {
             (CloseCode::UNAUTHENTICATED, bluetick_wire::CloseCode::Unauthenticated),
             (CloseCode::TOKEN_EXPIRED, bluetick_wire::CloseCode::TokenExpired),
             (CloseCode::TOO_MANY_CONNECTIONS, bluetick_wire::CloseCode::TooManyConnections),
+            (CloseCode::CONNECTS_TOO_OFTEN, bluetick_wire::CloseCode::ConnectsTooOften),
             (CloseCode::FLOOD, bluetick_wire::CloseCode::Flood),
         ] {
             assert_eq!(code.0, of_server.number());

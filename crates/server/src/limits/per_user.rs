@@ -21,6 +21,7 @@ struct Rates {
     sends: Rate,
     requests: Rate,
     acks: Rate,
+    connects: Rate,
     logins: Rate,
 }
 
@@ -29,6 +30,7 @@ struct Buckets {
     sends: Bucket,
     requests: Bucket,
     acks: Bucket,
+    connects: Bucket,
     logins: Bucket,
 }
 
@@ -37,6 +39,7 @@ impl Buckets {
         self.sends.is_full(rates.sends, now)
             && self.requests.is_full(rates.requests, now)
             && self.acks.is_full(rates.acks, now)
+            && self.connects.is_full(rates.connects, now)
             && self.logins.is_full(rates.logins, now)
     }
 }
@@ -58,12 +61,14 @@ pub(crate) struct UserBudget {
 impl Budgets {
     pub fn new(limits: &LimitSettings, clock: Arc<dyn Clock>) -> Budgets {
         let second = Duration::from_secs(1);
-        let logins_burst = limits.logins_per_minute.div_ceil(3);
+        let minute = Duration::from_secs(60);
+        let (connects, logins) = (limits.connects_per_user_per_minute, limits.logins_per_minute);
         let rates = Rates {
             sends: Rate::new(limits.sends_per_second, second, limits.sends_burst),
             requests: Rate::new(limits.requests_per_second, second, limits.requests_burst),
             acks: Rate::new(limits.acks_per_second, second, limits.acks_burst),
-            logins: Rate::new(limits.logins_per_minute, Duration::from_secs(60), logins_burst),
+            connects: Rate::new(connects, minute, connects.div_ceil(3)),
+            logins: Rate::new(logins, minute, logins.div_ceil(3)),
         };
         Budgets { rates: Arc::new(rates), clock, known: Table::new(MAX_BUDGETS) }
     }
@@ -95,6 +100,11 @@ impl UserBudget {
     /// For each `delivered` or `read` frame.
     pub fn ack(&self) -> Result<(), Problem> {
         self.take(&self.buckets.acks, self.rates.acks)
+    }
+
+    /// For each hello.
+    pub fn connect(&self) -> Result<(), Problem> {
+        self.take(&self.buckets.connects, self.rates.connects)
     }
 
     pub fn login(&self) -> Result<(), Problem> {

@@ -75,6 +75,10 @@ async fn authenticate(hello: &Hello<'_>, app: &App) -> Result<Greeting, CloseCod
         TokenError::Expired => CloseCode::TokenExpired,
         _ => CloseCode::Unauthenticated,
     })?;
+    // Before the store is asked anything.
+    if app.budgets.of(&claims.user).connect().is_err() {
+        return Err(CloseCode::ConnectsTooOften);
+    }
     admit(&claims, app).await?;
     Ok(Greeting { claims, positions: hello.positions_in(app.store.epoch()) })
 }

@@ -19,7 +19,8 @@ fn exposed(change: impl FnOnce(&mut bluetick_server::LimitSettings)) -> Setup {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_ten_thousand_connections_of_one_user_as_many_stay_as_may_and_the_rest_is_told() {
-    let world = World::new().await;
+    // Otherwise most are turned away before they are counted.
+    let world = Setup::limits(|limits| limits.connects_per_user_per_minute = 0).start().await;
     let mut honest = Honest::pair(&world).await;
     let mallory = world.person("mallory");
     let mut held = Vec::new();
@@ -42,6 +43,36 @@ async fn of_ten_thousand_connections_of_one_user_as_many_stay_as_may_and_the_res
     }
     let metrics = world.get("/metrics").await.text();
     assert!(metrics.contains("\nbluetick_connections 18\n"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_user_comes_only_so_often_and_others_come_in() {
+    let mut setup = Setup::limits(|limits| limits.connects_per_user_per_minute = 60);
+    let clock = std::sync::Arc::new(bluetick_core::time::ManualClock::at(
+        bluetick_core::Timestamp::from_millis(1_800_000_000_000),
+    ));
+    setup.clock = clock.clone();
+    let world = setup.start().await;
+    let mut honest = Honest::pair(&world).await;
+    let mallory = world.person("mallory");
+    let come = || async {
+        let mut raw = Raw::websocket(world.addr).await;
+        raw.say(&frame(TEXT, json!({"type": "hello", "token": mallory.token}).to_string().as_bytes())).await;
+        raw
+    };
+    let attack = async {
+        for _ in 0..20 {
+            let (_, welcome) = come().await.frame().await;
+            assert!(String::from_utf8_lossy(&welcome).contains("welcome"));
+        }
+        for _ in 0..100 {
+            assert_eq!(come().await.close_code().await, 4411);
+        }
+        clock.advance_millis(1_000);
+        let (_, welcome) = come().await.frame().await;
+        assert!(String::from_utf8_lossy(&welcome).contains("welcome"));
+    };
+    honest.talk_during(attack).await;
 }
 
 /// Everybody comes, goes without a word and comes again, over and over.
