@@ -68,6 +68,8 @@ impl Lodger {
             sleep(self.dice.millis(0, 1_000)).await;
             if self.is_logged_out(&fresh).await {
                 self.note("has a void key");
+                // Nodes that were not told look for it in the order of time, which is for clocks to say that agree.
+                let socket = socket.filter(|_| self.clocks_agree(&fresh));
                 self.void.push(Void { token: fresh.token, socket });
                 if self.is_alone {
                     self.try_void_keys().await;
@@ -107,12 +109,15 @@ impl Lodger {
             _ => self.call(ADMIN_KEY, "DELETE", &sessions, None).await,
         };
         // The operator makes void what was issued until now, which is for clocks to say that agree.
+        answer.is_some_and(|answer| answer.is_done()) && (how < 2 || self.clocks_agree(fresh))
+    }
+
+    fn clocks_agree(&self, fresh: &Fresh) -> bool {
         let clocks_set = self.town.counts.clocks_set.load(Ordering::SeqCst);
-        let clocks_agree = match self.is_alone {
+        match self.is_alone {
             true => clocks_set == fresh.clocks_set,
             false => clocks_set == 0,
-        };
-        answer.is_some_and(|answer| answer.is_done()) && (how < 2 || clocks_agree)
+        }
     }
 
     async fn try_void_keys(&mut self) {

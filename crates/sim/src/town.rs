@@ -47,27 +47,21 @@ pub struct Counts {
     pub clocks_set: AtomicU64,
 }
 
-const SECRET: &str = "a secret that everybody in the simulation knows";
 /// The operator's.
 pub const ADMIN_KEY: &str = "the-key-of-the-simulation";
 const TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Town {
     pub fn new(dice: Dice) -> Arc<Town> {
-        let settings = AuthSettings {
-            hs256_secret: Some(SECRET.to_owned()),
-            max_token_ttl_seconds: TOKEN_TTL.as_secs(),
-            ..AuthSettings::default()
-        };
-        let tokens = Tokens::open(
-            &settings,
-            std::path::Path::new("/nonexistent"),
-            &SeededRandom::new(dice.of("keys")),
-        );
+        let settings = AuthSettings { max_token_ttl_seconds: TOKEN_TTL.as_secs(), ..AuthSettings::default() };
+        // The servers' own key, by the seed, which none reads again: tokens of others may not be from the future, as those
+        // are for a clock that is set back.
+        let home = tempfile::TempDir::new().expect("there is room for a key");
+        let tokens = Tokens::open(&settings, home.path(), &SeededRandom::new(dice.of("keys")));
         Arc::new(Town {
             network: Network::new(dice.of("network")),
             trace: Trace::begin(),
-            tokens: Arc::new(tokens.expect("a given secret needs no file")),
+            tokens: Arc::new(tokens.expect("the file can be written")),
             auditor: Mutex::new(Auditor::default()),
             nodes: Mutex::default(),
             calm: AtomicBool::new(false),

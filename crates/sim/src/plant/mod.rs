@@ -98,9 +98,14 @@ impl Plant {
             Plant::SeqReused => {
                 &[Guarantee::NoOverwrite, Guarantee::NoDuplicate, Guarantee::Order, Guarantee::Dense]
             }
-            Plant::Overwrite => {
-                &[Guarantee::NoOverwrite, Guarantee::NoDuplicate, Guarantee::NoLoss, Guarantee::Dense]
-            }
+            // A message whose place is said to be somebody else's, or nobody's, was a reply all the same.
+            Plant::Overwrite => &[
+                Guarantee::NoOverwrite,
+                Guarantee::NoDuplicate,
+                Guarantee::NoLoss,
+                Guarantee::Dense,
+                Guarantee::DeliveredByDevice,
+            ],
             Plant::TicksGoBack
             | Plant::TickPastHead
             | Plant::TicksBehindAtRestart
@@ -108,9 +113,13 @@ impl Plant {
             | Plant::MarkLost => &[Guarantee::TicksForward],
             Plant::PushOutOfOrder => &[Guarantee::Order, Guarantee::OnceInTheView],
             Plant::PushLost | Plant::MissedPending | Plant::BeginningLost => &[Guarantee::OnceInTheView],
-            Plant::LostVoid => {
-                &[Guarantee::Dense, Guarantee::NoDuplicate, Guarantee::OnceInTheView, Guarantee::NoOverwrite]
-            }
+            Plant::LostVoid => &[
+                Guarantee::Dense,
+                Guarantee::NoDuplicate,
+                Guarantee::OnceInTheView,
+                Guarantee::NoOverwrite,
+                Guarantee::DeliveredByDevice,
+            ],
             Plant::DedupeForgottenAtRestart | Plant::ConflictTaken => &[Guarantee::NoDuplicate],
             Plant::UnreadOffByOne => &[Guarantee::UnreadExact],
             Plant::DeliveredWithoutDevice => &[Guarantee::DeliveredByDevice],
