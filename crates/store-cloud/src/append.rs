@@ -45,7 +45,8 @@ const MOST_UNRESOLVED: usize = 100_000;
 /// More than these are left to whoever meets them next.
 const MOST_LOOKED_AFTER: usize = 10_000;
 /// A write without an answer is done soon, late or never.
-const LOOKS: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(4), Duration::from_secs(20)];
+pub(crate) const LOOKS: [Duration; 3] =
+    [Duration::from_millis(250), Duration::from_secs(4), Duration::from_secs(20)];
 
 impl Unresolved {
     fn keep(&self, id: ConversationId, key: MessageKey, place: Place) {

@@ -12,8 +12,9 @@ use bluetick_core::ports::{Change, Mark, Moved, Origin};
 use bluetick_core::{
     Boundaries, ConversationId, Member, Preferences, Refusal, Seq, Standing, StoreError, UserId,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
+use crate::append::LOOKS;
 use crate::engine::Engine;
 use crate::keyed::OneAtATime;
 use crate::memberships::{Known, RoomRow, decode_member};
@@ -336,10 +337,14 @@ impl Engine {
             let mut after = before;
             after.standing.mark(mark.kind, mark.seq, head);
             if after.standing != before.standing {
-                if self.write_standing(&whose, &mut after).await?.is_none() {
-                    continue;
+                match self.write_standing(&whose, &mut after).await {
+                    Ok(Some(())) => self.standings.keep(whose.clone(), after, false),
+                    Ok(None) => continue,
+                    Err(error) => {
+                        self.look_after_mark(whose);
+                        return Err(error);
+                    }
                 }
-                self.standings.keep(whose.clone(), after, false);
             }
             self.local.acknowledged(user, id, after.standing.acknowledged);
             if let Some(pending) = pending {
@@ -353,6 +358,34 @@ impl Engine {
             }
             return Ok(now.own());
         }
+    }
+
+    /// Nobody knows whether it was written. If it was, saying it again would move nothing, so that nobody would hear of it:
+    /// wherever it stands is told soon.
+    fn look_after_mark(self: &Arc<Engine>, whose: Whose) {
+        let engine = Arc::clone(self);
+        tokio::spawn(async move {
+            for pause in LOOKS {
+                sleep(pause).await;
+                if engine.is_closed() {
+                    return;
+                }
+                match engine.tell_standing(&whose).await {
+                    Ok(()) => {}
+                    Err(StoreError::Refused(_)) => return,
+                    Err(error) => tracing::debug!(%error, "what became of a mark is not known yet"),
+                }
+            }
+        });
+    }
+
+    async fn tell_standing(self: &Arc<Engine>, (id, user): &Whose) -> Result<(), StoreError> {
+        let known = self.known(*id).await?;
+        let member = known.member(user)?;
+        let now = self.standings_of(*id, std::slice::from_ref(member), Seq::MAX).await?[0].standing;
+        let moved = Moved { shown: Some(now.shown()), ..self.moved(&known, user, now, now, None, None) };
+        self.tell_change(Change::Moved(moved));
+        Ok(())
     }
 
     /// The head, or at least `seq` where that is known to be below it. Everything up to there has been told here.

@@ -2,7 +2,9 @@
 
 use bluetick_core::{Timestamp, TokenFacts, TokenPrint, UserId};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::serial::Serial;
 use super::{Claims, TokenError, Tokens};
 
 /// How far an issuer's clock may be ahead, also where nothing is allowed for at the ends of a token's life.
@@ -21,8 +23,9 @@ pub struct SignedClaims {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     aud: Option<Audience>,
     /// So that no two tokens are the same, and one can be revoked without the other.
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
-    jti: Option<String>,
+    /// Others may write something else there than a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    jti: Option<Value>,
 }
 
 /// Seconds since the Unix epoch, whole or with a fraction (RFC 7519, section 2).
@@ -75,7 +78,7 @@ impl SignedClaims {
             iat: Some(NumericDate::from_timestamp(issued_at)),
             iss: tokens.issuer.clone(),
             aud: tokens.audience.clone().map(Audience::One),
-            jti: Some(tokens.serial.next()),
+            jti: Some(Value::String(tokens.serial.next())),
         }
     }
 
@@ -83,8 +86,11 @@ impl SignedClaims {
         let expires_at = self.exp.timestamp().plus_millis(tokens.leeway_ms);
         let not_before = self.nbf.map(|not_before| not_before.timestamp().plus_millis(-tokens.leeway_ms));
         // A revocation voids what was issued until then, so nothing may say that it was issued later than it was. Tokens
-        // made here are stamped above what was revoked, which a clock that was set back leaves in the future.
-        let issued = self.iat.filter(|_| !tokens.keys.is_own()).map(NumericDate::timestamp);
+        // made here, or at another node, are stamped above what was revoked, which a clock that was set back leaves in the
+        // future.
+        let name = self.jti.as_ref().and_then(Value::as_str);
+        let made_here = name.is_some_and(Serial::is_ours) && tokens.can_mint();
+        let issued = self.iat.filter(|_| !made_here).map(NumericDate::timestamp);
         let issued = issued.map(|issued| issued.plus_millis(-tokens.leeway_ms.max(LEAST_ISSUER_LEEWAY_MS)));
         let valid = Validity { not_before: not_before.max(issued), expires_at };
         valid.check(now)?;

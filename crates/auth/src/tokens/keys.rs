@@ -19,8 +19,6 @@ pub const SIGNING_ALGORITHM: Algorithm = Algorithm::HS256;
 pub struct KeyRing {
     verifying: Vec<VerifyingKey>,
     signing: Option<EncodingKey>,
-    /// Nobody else has a key to sign with.
-    is_own: bool,
 }
 
 /// A key, which is for one algorithm, and its name where it has one.
@@ -39,7 +37,6 @@ impl KeyRing {
         let mut keys = KeyRing::of_the_operator(settings)?;
         if keys.verifying.is_empty() {
             keys.sign_with(secret_file::read_or_create(&data_dir.join(FILE_NAME), random)?.as_bytes());
-            keys.is_own = true;
         }
         Ok(keys)
     }
@@ -47,7 +44,7 @@ impl KeyRing {
     /// What is configured; possibly nothing.
     pub fn of_the_operator(settings: &AuthSettings) -> Result<KeyRing, AuthSetupError> {
         crypto::install();
-        let mut keys = KeyRing { verifying: Vec::new(), signing: None, is_own: false };
+        let mut keys = KeyRing { verifying: Vec::new(), signing: None };
         if let Some(path) = &settings.public_key_file {
             let key = public_key::from_pem(read(path)?.as_bytes())
                 .map_err(|reason| AuthSetupError::BadFile { path: path.clone(), reason })?;
@@ -73,11 +70,6 @@ impl KeyRing {
     fn sign_with(&mut self, secret: &[u8]) {
         self.verifying.push(VerifyingKey { kid: None, key: Prepared::hs256(secret) });
         self.signing = Some(EncodingKey::from_secret(secret));
-    }
-
-    /// Whether every token that it verifies was made here, or at another node of the fleet.
-    pub fn is_own(&self) -> bool {
-        self.is_own
     }
 
     pub fn signing(&self) -> Option<&EncodingKey> {

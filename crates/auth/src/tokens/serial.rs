@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bluetick_core::ports::Random;
 
+const MARK: &str = "bt.";
+
 /// Names of one life of the server: its own beginning, and a number.
 pub struct Serial {
     beginning: u64,
@@ -18,6 +20,11 @@ impl Serial {
     }
 
     pub fn next(&self) -> String {
-        format!("{:016x}-{:x}", self.beginning, self.count.fetch_add(1, Ordering::Relaxed))
+        format!("{MARK}{:016x}-{:x}", self.beginning, self.count.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Whether it looks like one of this server's, or of another node's.
+    pub fn is_ours(name: &str) -> bool {
+        name.starts_with(MARK)
     }
 }
