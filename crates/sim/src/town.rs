@@ -71,6 +71,11 @@ impl Town {
         })
     }
 
+    pub fn has_one_node(&self) -> bool {
+        let nodes = self.nodes.lock().expect("nobody panics while holding the nodes");
+        nodes.as_ref().is_none_or(|nodes| nodes.count() == 1)
+    }
+
     pub fn open_for(&self, nodes: Arc<dyn Nodes>) {
         *self.nodes.lock().expect("nobody panics while holding the nodes") = Some(nodes);
     }

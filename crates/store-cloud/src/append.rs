@@ -327,6 +327,8 @@ impl Engine {
             let (content_type, content) = (cell.message.content_type.clone(), cell.message.content.clone());
             let stored = Append { content_type, content, ..append.clone() };
             self.again(cell, &stored, &known, settled).await?;
+            // What it says of its sender may have been written without an answer, and is no news any more.
+            self.tell_standing(&(append.conversation, append.sender.clone())).await?;
         }
         Ok(true)
     }

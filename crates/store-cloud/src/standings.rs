@@ -347,16 +347,18 @@ impl Engine {
                 }
             }
             self.local.acknowledged(user, id, after.standing.acknowledged);
-            if let Some(pending) = pending {
-                self.clear_pending(user, &known, &pending, after.standing).await?;
-            }
+            let cleared = match pending {
+                Some(pending) => self.clear_pending(user, &known, &pending, after.standing).await,
+                None => Ok(()),
+            };
             let (now, then) = (after.standing, before.standing);
             if now.own() != then.own() || now.shown() != then.shown() {
                 let unread = (now.read >= head && head > Seq::ZERO).then_some(0);
                 let moved = self.moved(&known, user, then, now, unread, mark.origin);
                 self.tell_change(Change::Moved(moved));
             }
-            return Ok(now.own());
+            // Said again, it moves nothing: whoever is there has heard of it by now.
+            return cleared.map(|()| now.own());
         }
     }
 
@@ -379,7 +381,7 @@ impl Engine {
         });
     }
 
-    async fn tell_standing(self: &Arc<Engine>, (id, user): &Whose) -> Result<(), StoreError> {
+    pub(crate) async fn tell_standing(self: &Arc<Engine>, (id, user): &Whose) -> Result<(), StoreError> {
         let known = self.known(*id).await?;
         let member = known.member(user)?;
         let now = self.standings_of(*id, std::slice::from_ref(member), Seq::MAX).await?[0].standing;

@@ -69,6 +69,9 @@ impl Device {
         }
         auditor.showed(id, &self.user, seq, &seen);
         drop(auditor);
+        if seen.is_sent() && seen.sender == self.user.as_str() {
+            self.has_said(id, seq);
+        }
         match seen.notice() {
             Some(Notice::Joined(user)) if user == self.user => self.join(connection, id, seq),
             Some(Notice::Left(user)) if user == self.user => {
@@ -131,6 +134,7 @@ impl Device {
             if duplicate { " already" } else { "" }
         ));
         self.town.auditor().acknowledged(id, &self.user, message_id, seq);
+        self.has_said(id, seq);
         let mut was_tried_before = false;
         if let Some(index) = self.outbox.iter().position(|unsent| unsent.message_id == message_id)
             && let Some(stored) = self.outbox.remove(index)
