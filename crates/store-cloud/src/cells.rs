@@ -1,7 +1,7 @@
 //! The cells of a conversation: how a message is written into its place, once, and how places are read back without a
 //! gap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -274,6 +274,24 @@ impl Engine {
             }
         }
         Ok(found)
+    }
+
+    /// A moment for whoever is writing into these places, of which some are written; after a while they are closed.
+    pub(crate) async fn wait_for_holes(
+        &self,
+        conversation: ConversationId,
+        (first, last): (Seq, Seq),
+        written: &BTreeSet<Seq>,
+        noticed: Instant,
+    ) -> Result<(), StoreError> {
+        if noticed.elapsed() < self.settings.void_after() {
+            sleep(NEXT_LOOK.min(self.settings.void_after())).await;
+            return Ok(());
+        }
+        for seq in (first.get()..=last.get()).map(Seq::new).filter(|seq| !written.contains(seq)) {
+            self.close_hole(conversation, seq).await?;
+        }
+        Ok(())
     }
 
     /// Walks upward over who wrote what, without the contents.

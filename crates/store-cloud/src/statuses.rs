@@ -1,5 +1,6 @@
 //! How far everybody has come, for whoever asks: standings of all members, receipts of a message, what is unread.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bluetick_core::ports::{MemberStatus, Statuses};
@@ -128,27 +129,35 @@ impl Engine {
         }
         let whose = (id, member.user.clone());
         let before = self.standings.counted.lock().expect("no panic under the lock").get(&whose).copied();
-        let (through, mut count) = match before {
+        let (mut through, mut count) = match before {
             Some((counted_from, through, count)) if counted_from == from && through <= head => {
                 (through, count)
             }
             _ => (from, 0),
         };
-        // Only what is dense can be relied upon later.
-        let (mut dense, mut counted) = (through, count);
-        self.each_writer(id, through.next(), head, |seq, sender, content_type| {
-            let counts = content_type.counts_as_unread() && sender != member.user.as_str();
-            count += u64::from(counts);
-            if seq == dense.next() {
-                (dense, counted) = (seq, counted + u64::from(counts));
+        let noticed = Instant::now();
+        loop {
+            // What lies above a hole is counted when it is known what comes into the hole.
+            let mut above = BTreeSet::new();
+            self.each_writer(id, through.next(), head, |seq, sender, content_type| {
+                if seq == through.next() {
+                    let counts = content_type.counts_as_unread() && sender != member.user.as_str();
+                    (through, count) = (seq, count + u64::from(counts));
+                } else {
+                    above.insert(seq);
+                }
+            })
+            .await?;
+            if through >= head {
+                break;
             }
-        })
-        .await?;
+            self.wait_for_holes(id, (through.next(), head), &above, noticed).await?;
+        }
         let mut all = self.standings.counted.lock().expect("no panic under the lock");
         if all.len() >= MOST_CACHED {
             all.clear();
         }
-        all.insert(whose, (from, dense, counted));
+        all.insert(whose, (from, through, count));
         Ok(count)
     }
 }
