@@ -30,9 +30,8 @@ struct Said {
 
 /// Between two looks whether Redis is back.
 const NEXT_LOOK: Duration = Duration::from_millis(50);
-/// The row is read so often while others wait for it to be read.
-const READ_WITHIN: u32 = 3;
-const LEAST_PAUSE: Duration = Duration::from_millis(5);
+/// It is said so often while others are waited for.
+const SAID_WITHIN: u32 = 3;
 
 impl Outage {
     /// Since when it has been said without a break.
@@ -66,7 +65,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
             }
             Err(error) => tracing::debug!(%error, "whether others do without Redis cannot be asked now"),
         }
-        sleep((engine.settings.patience() / READ_WITHIN).max(LEAST_PAUSE)).await;
+        sleep(engine.settings.outage_look()).await;
     }
 }
 
@@ -101,7 +100,7 @@ impl Engine {
 
     async fn say_that_redis_is_away(&self) -> Result<(), StoreError> {
         let Ok(mut count) = self.outage.turn.try_lock() else { return Ok(()) };
-        let (grace, soon) = (self.settings.return_grace(), self.settings.patience() / READ_WITHIN);
+        let (grace, soon) = (self.settings.return_grace(), self.settings.patience() / SAID_WITHIN);
         if self.outage.said(grace).is_some_and(|said| said.last.elapsed() < soon) {
             return Ok(());
         }

@@ -25,6 +25,9 @@ pub struct EngineSettings {
     /// noticed, and none gives a second place to an id that another has stored on its own.
     #[serde(skip)]
     pub patience_ms: u64,
+    /// How often it is looked whether another node has to do without Redis: several times while that one waits.
+    #[serde(skip)]
+    pub outage_look_ms: u64,
     /// How often the tables are asked whether they answer.
     #[serde(skip)]
     pub health_interval_ms: u64,
@@ -47,6 +50,7 @@ impl Default for EngineSettings {
             dedupe_window_seconds: 7 * 24 * 3_600,
             return_grace_ms: 2_000,
             patience_ms: 1_500,
+            outage_look_ms: 500,
             health_interval_ms: 5_000,
             sends_in_flight: 20_000,
             most_partitions: 16,
@@ -98,6 +102,10 @@ impl EngineSettings {
 
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_millis(self.patience_ms)
+    }
+
+    pub(crate) fn outage_look(&self) -> Duration {
+        Duration::from_millis(self.outage_look_ms)
     }
 
     pub(crate) fn health_interval(&self) -> Duration {

@@ -81,7 +81,7 @@ impl Weather for HotAndForgetful {
 }
 
 fn settings(is_hot: bool) -> EngineSettings {
-    let usual = EngineSettings { patience_ms: 1, ..EngineSettings::default() };
+    let usual = EngineSettings { patience_ms: 1, outage_look_ms: 20, ..EngineSettings::default() };
     if !is_hot {
         return usual;
     }

@@ -93,6 +93,7 @@ impl Node {
             settings: EngineSettings {
                 flush_interval_ms,
                 health_interval_ms: 3_600_000,
+                outage_look_ms: 3_600_000,
                 ..EngineSettings::default()
             },
         });

@@ -219,6 +219,7 @@ impl Town {
             flush_interval_ms: 50,
             return_grace_ms: 400,
             patience_ms: 150,
+            outage_look_ms: 50,
             ..EngineSettings::default()
         }
     }
