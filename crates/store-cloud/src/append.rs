@@ -43,7 +43,7 @@ pub(crate) struct Unresolved {
 
 const MOST_UNRESOLVED: usize = 100_000;
 /// More than these are left to whoever meets them next.
-const MOST_LOOKED_AFTER: usize = 10_000;
+pub(crate) const MOST_LOOKED_AFTER: usize = 10_000;
 /// A write without an answer is done soon, late or never.
 pub(crate) const LOOKS: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_secs(4), Duration::from_secs(20)];
