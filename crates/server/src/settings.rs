@@ -147,7 +147,8 @@ pub struct LimitSettings {
     pub logins_per_minute: u32,
     /// Log-ins and sign-ups one address may try in a minute, whoever for; a third of them at once.
     pub logins_per_address_per_minute: u32,
-    /// Passwords hashed or checked at the same time; each takes about 20 MB and a core for some tens of milliseconds.
+    /// Passwords hashed or checked at the same time; each takes about 20 MB and a core for some tens of milliseconds. By
+    /// default half as many as there are processors.
     pub password_checks_at_once: usize,
     /// Log-ins and sign-ups that may wait for their turn; further ones are refused with 503.
     pub password_checks_waiting: usize,
@@ -184,10 +185,15 @@ impl Default for LimitSettings {
             members_per_call: 1_000,
             logins_per_minute: 30,
             logins_per_address_per_minute: 300,
-            password_checks_at_once: 2,
+            password_checks_at_once: half_of_the_processors(),
             password_checks_waiting: 64,
         }
     }
+}
+
+/// A flood of log-ins leaves the other half to everybody else.
+fn half_of_the_processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
 }
 
 /// A limit as its user needs it: 0 means that there is none.

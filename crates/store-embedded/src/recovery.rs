@@ -188,6 +188,13 @@ fn unread() -> RoomState {
     room
 }
 
+/// Whether there is anything of the conversation, be it only what is left of one whose row was lost.
+pub fn is_there(tables: &Tables, id: ConversationId) -> Result<bool, TablesError> {
+    let tables = tables.current()?;
+    let snapshot = tables.snapshot()?;
+    Ok(snapshot.has_conversation(id)? || snapshot.is_orphaned(id)?)
+}
+
 /// A room with what the tables know; `None` when they know nothing.
 pub fn load(tables: &Tables, id: ConversationId) -> Result<Option<RoomState>, TablesError> {
     let tables = tables.current()?;

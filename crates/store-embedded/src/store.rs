@@ -99,6 +99,7 @@ impl EmbeddedStore {
         if let Some(room) = self.waker.awake(id) {
             return Ok(room);
         }
+        self.is_there(id).await?;
         let (waker, window_start) = (Arc::clone(&self.waker), self.window_start());
         self.readers.read_much(move || waker.make_writable(waker.existing(id)?, window_start)).await
     }
@@ -107,10 +108,19 @@ impl EmbeddedStore {
         match self.rooms.get(id) {
             Some(room) => Ok(room),
             None => {
+                self.is_there(id).await?;
                 let waker = Arc::clone(&self.waker);
                 self.readers.read_much(move || waker.existing(id)).await
             }
         }
+    }
+
+    /// Of a conversation that sleeps. Whoever guesses ids is refused by one look at a table: handing each guess to a thread,
+    /// where a conversation is woken, would cost ten times as much and keep others waiting.
+    async fn is_there(&self, id: ConversationId) -> Result<(), StoreError> {
+        let tables = Arc::clone(&self.tables);
+        let is_there = self.readers.read(move || Ok(crate::recovery::is_there(&tables, id)?)).await?;
+        if is_there { Ok(()) } else { Err(Refusal::NotAMember.into()) }
     }
 
     async fn commit<T>(&self, control: Control, answer: Answer<T>) -> Result<T, StoreError> {
@@ -197,7 +207,7 @@ impl Store for EmbeddedStore {
             return Ok(Some(user));
         }
         let (tables, id) = (Arc::clone(&self.tables), id.clone());
-        self.readers.read_much(move || Ok(tables.current()?.snapshot()?.user(&id)?)).await
+        self.readers.read(move || Ok(tables.current()?.snapshot()?.user(&id)?)).await
     }
 
     async fn people(&self, ids: Vec<UserId>) -> Result<Vec<Person>, StoreError> {
@@ -233,6 +243,7 @@ impl Store for EmbeddedStore {
         let view = match self.rooms.get(id) {
             Some(room) => room.state().view(),
             None => {
+                self.is_there(id).await?;
                 let tables = Arc::clone(&self.tables);
                 self.readers
                     .read_much(move || Ok(crate::recovery::load(&tables, id)?.and_then(|state| state.view())))

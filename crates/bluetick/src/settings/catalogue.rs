@@ -100,7 +100,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("limits.members_per_call", "Members that may be added in one call."),
     (
         "limits.password_checks_at_once",
-        "Passwords checked at the same time; each takes about 20 MB and a core for a moment.",
+        "Passwords checked at the same time, by default on half of the processors; each takes about 20 MB for a moment.",
     ),
     (
         "limits.logins_per_minute",

@@ -28,25 +28,40 @@ impl PasswordDesk {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
         let place = Arc::clone(&self.line).try_acquire_owned().map_err(|_| Problem::overloaded())?;
-        let turn = Arc::clone(&self.served).acquire_owned().await.expect("the desk never closes");
+        let (turn, way) = match Arc::clone(&self.served).try_acquire_owned() {
+            Ok(turn) => (turn, Way::Nearly),
+            Err(_) => {
+                let turn = Arc::clone(&self.served).acquire_owned().await;
+                (turn.expect("the desk never closes"), Way::Wholly)
+            }
+        };
         let job = tokio::task::spawn_blocking(move || {
             // Held until the work is done, also when whoever asked has gone away.
             let _held = (place, turn);
-            behind_everybody(work)
+            behind_everybody(way, work)
         });
         let done = job.await.map_err(|_| Problem::new(ErrorCode::Internal, "the server failed"))?;
         done.map_err(|_| Problem::overloaded())
     }
 }
 
+/// How far a password stands back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It has a share of a processor that is wanted by others.
+    Nearly,
+    /// It has what is left over: where people wait in line there may be a flood of them, and everybody else goes first.
+    Wholly,
+}
+
 /// Work that takes a processor for long makes way for everything that does not, so that a flood of log-ins keeps no message
 /// waiting. Priority belongs to a thread and cannot be had back, so it is a thread of its own: its start costs a
 /// thousandth of the work.
-fn behind_everybody<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+fn behind_everybody<T: Send>(way: Way, work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("password".to_owned());
         let worker = thread.spawn_scoped(scope, || {
-            make_way();
+            make_way(way);
             work()
         })?;
         Ok(worker.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked)))
@@ -55,15 +70,30 @@ fn behind_everybody<T: Send>(work: impl FnOnce() -> T + Send) -> std::io::Result
 
 /// Elsewhere than on Linux it would be the priority of the whole server.
 #[cfg(target_os = "linux")]
-fn make_way() {
+fn make_way(way: Way) {
     const STEPS_BACK: i32 = 10;
     if let Err(error) = rustix::process::nice(STEPS_BACK) {
         tracing::debug!(%error, "passwords are checked at the priority of everything else");
     }
+    if way == Way::Wholly && !take_what_is_left() {
+        tracing::debug!("the system does not let a thread have only what others leave");
+    }
+}
+
+/// A thread with few shares still keeps its processor to the end of its slice when somebody else wakes up, which is
+/// milliseconds; one that has what is left over does not.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "nothing that is safe asks for the policy of a thread")]
+fn take_what_is_left() -> bool {
+    // SAFETY: it is about the thread that calls, and the parameters are read before the call returns. All of them may be zero.
+    unsafe {
+        let parameters: libc::sched_param = std::mem::zeroed();
+        libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_IDLE, &raw const parameters) == 0
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn make_way() {}
+fn make_way(_way: Way) {}
 
 #[cfg(test)]
 mod tests {
@@ -80,6 +110,21 @@ mod tests {
         assert!(desk.serve(priority).await.unwrap() > here.min(18));
         assert_eq!(tokio::task::spawn_blocking(priority).await.unwrap(), here);
         assert_eq!(priority(), here);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn whoever_had_to_wait_in_line_has_only_what_others_leave_of_a_processor() {
+        // Field 41 of what the system tells of a thread is its policy; 5 is that of whoever has what is left over.
+        let policy = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38).unwrap().to_owned()
+        };
+        let limits = LimitSettings { password_checks_at_once: 1, ..LimitSettings::default() };
+        let desk = PasswordDesk::new(&limits);
+        let (first, second) = tokio::join!(desk.serve(policy), desk.serve(policy));
+        assert_eq!((first.as_deref(), second.as_deref()), (Ok("0"), Ok("5")));
+        assert_eq!(tokio::task::spawn_blocking(policy).await.unwrap(), "0");
     }
 
     #[tokio::test]

@@ -205,6 +205,7 @@ impl Connection {
             ErrorCode::InvalidRequest => ErrorCode::InvalidFrame,
             code => code,
         };
+        self.was_refused = true;
         self.app.metrics.rejected(code);
         let message_id = message_id.map(ToString::to_string);
         let error = encode_error(code, &problem.message, message_id.as_deref(), of);

@@ -67,6 +67,8 @@ pub(super) struct Connection {
     /// While there is one, the device is being sent what it missed.
     catching_up: Option<CatchingUp>,
     timers: Timers,
+    /// It was told that something is wrong with what it says.
+    pub was_refused: bool,
     /// How often it was looked at what has happened.
     turns: u32,
 }
@@ -132,6 +134,7 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
         typing: Typing::new(),
         catching_up: Some(arrive(app, &session, positions, registration.is_first, came.clone())),
         timers: Timers::new(&app.limits, Arc::clone(&app.clock), claims.expires_at()),
+        was_refused: false,
         turns: 0,
         session: Arc::clone(&session),
     };
@@ -295,6 +298,10 @@ impl Connection {
                     pipe.forget_queued();
                 }
                 return end;
+            }
+            // Nonsense comes at no cost to whoever says it. All others have their turn before the next of it is heard.
+            if std::mem::take(&mut self.was_refused) {
+                tokio::task::yield_now().await;
             }
         }
     }

@@ -49,6 +49,10 @@ impl Snapshot<'_> {
         row.map(|row| rows::read_conversation(row, id)).transpose().map_err(in_table("conversations"))
     }
 
+    pub fn has_conversation(&self, id: ConversationId) -> Result<bool, TablesError> {
+        Ok(self.tables.conversations.get(&self.txn, id.as_bytes())?.is_some())
+    }
+
     /// Whether there are messages or members of a conversation that itself is not there: its row was lost.
     pub fn is_orphaned(&self, id: ConversationId) -> Result<bool, TablesError> {
         let chunk = self.tables.chunks.prefix_iter(&self.txn, id.as_bytes())?.next().transpose()?;
