@@ -26,12 +26,14 @@ async fn again_and_again(orders: Arc<Orders>, number: usize, mut act: impl FnMut
             continue;
         };
         let mut count = 0;
+        // Not all of them write at the same moment.
+        let offset = number as u64 % TOGETHER;
         loop {
             orders.turn().await;
             count += 1;
             act(&mut line, count);
             orders.acted();
-            if count.is_multiple_of(TOGETHER) && (line.flush().await.is_err() || line.skip().is_err()) {
+            if (count + offset).is_multiple_of(TOGETHER) && (line.flush().await.is_err() || line.skip().is_err()) {
                 orders.refused();
                 break;
             }

@@ -88,7 +88,7 @@ impl Orders {
 
 const GRAIN: Duration = Duration::from_millis(1);
 /// The thread has the lowest priority on a busy machine: what it made up for would be bursts, and not the rate that is said.
-const LATE: Duration = Duration::from_millis(10);
+const LATE: Duration = Duration::from_millis(2);
 const TURNS_BETWEEN_YIELDS: u64 = 16;
 
 /// What an attack came to.

@@ -1,10 +1,12 @@
 //! Where passwords are hashed and checked: few at a time, off the threads that serve everybody else, and with a
 //! waiting line that ends somewhere.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bluetick_wire::ErrorCode;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
 
 use crate::problem::Problem;
 use crate::settings::LimitSettings;
@@ -13,21 +15,33 @@ pub(crate) struct PasswordDesk {
     /// Those being served and those waiting. Full: the newcomer is refused as overloaded.
     line: Arc<Semaphore>,
     served: Arc<Semaphore>,
+    /// When somebody found the line full, last.
+    refused: Mutex<Option<Instant>>,
 }
+
+/// For so long after somebody was refused there is a flood.
+const FLOOD_LASTS: Duration = Duration::from_secs(1);
+/// In a flood a processor rests after each password, this many times as long as that took. Most of those who wait are
+/// not who they say; what is worked off sooner only lets more of them in, and honest messages are slower for it: the work
+/// takes caches and memory from all processors.
+const REST: u32 = 2;
 
 impl PasswordDesk {
     pub fn new(limits: &LimitSettings) -> PasswordDesk {
         let permits = |setting: usize| if setting == 0 { Semaphore::MAX_PERMITS } else { setting };
         let served = permits(limits.password_checks_at_once);
         let line = served.saturating_add(permits(limits.password_checks_waiting)).min(Semaphore::MAX_PERMITS);
-        PasswordDesk { line: Arc::new(Semaphore::new(line)), served: Arc::new(Semaphore::new(served)) }
+        PasswordDesk { line: Arc::new(Semaphore::new(line)), served: Arc::new(Semaphore::new(served)), refused: Mutex::default() }
     }
 
     pub async fn serve<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let place = Arc::clone(&self.line).try_acquire_owned().map_err(|_| Problem::overloaded())?;
+        let place = Arc::clone(&self.line).try_acquire_owned().map_err(|_| {
+            *self.refused() = Some(Instant::now());
+            Problem::overloaded()
+        })?;
         let (turn, way) = match Arc::clone(&self.served).try_acquire_owned() {
             Ok(turn) => (turn, Way::Nearly),
             Err(_) => {
@@ -35,13 +49,26 @@ impl PasswordDesk {
                 (turn.expect("the desk never closes"), Way::Wholly)
             }
         };
-        let job = tokio::task::spawn_blocking(move || {
-            // Held until the work is done, also when whoever asked has gone away.
+        let is_flood = self.refused().is_some_and(|at| at.elapsed() < FLOOD_LASTS);
+        let (answer, answered) = oneshot::channel();
+        // It comes to its end also when whoever asked has gone away.
+        tokio::spawn(async move {
             let _held = (place, turn);
-            behind_everybody(way, work)
+            let started = Instant::now();
+            let done = tokio::task::spawn_blocking(move || behind_everybody(way, work)).await;
+            let rest = REST * started.elapsed();
+            let _nobody_waits = answer.send(done);
+            if is_flood {
+                tokio::time::sleep(rest).await;
+            }
         });
-        let done = job.await.map_err(|_| Problem::new(ErrorCode::Internal, "the server failed"))?;
+        let failed = || Problem::new(ErrorCode::Internal, "the server failed");
+        let done = answered.await.map_err(|_| failed())?.map_err(|_| failed())?;
         done.map_err(|_| Problem::overloaded())
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.refused.lock().expect("nothing panics while it holds the lock")
     }
 }
 

@@ -16,12 +16,16 @@ use crate::settings::LimitSettings;
 /// crowd of made-up names limits itself.
 const MAX_BUDGETS: usize = 1 << 20;
 
+/// Whoever comes more often than that was here a moment ago, which is written down already.
+const NOTED_ARRIVALS_PER_MINUTE: u32 = 4;
+
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     sends: Rate,
     requests: Rate,
     acks: Rate,
     connects: Rate,
+    arrivals: Rate,
     logins: Rate,
 }
 
@@ -31,6 +35,7 @@ struct Buckets {
     requests: Bucket,
     acks: Bucket,
     connects: Bucket,
+    arrivals: Bucket,
     logins: Bucket,
 }
 
@@ -40,6 +45,7 @@ impl Buckets {
             && self.requests.is_full(rates.requests, now)
             && self.acks.is_full(rates.acks, now)
             && self.connects.is_full(rates.connects, now)
+            && self.arrivals.is_full(rates.arrivals, now)
             && self.logins.is_full(rates.logins, now)
     }
 }
@@ -68,6 +74,7 @@ impl Budgets {
             requests: Rate::new(limits.requests_per_second, second, limits.requests_burst),
             acks: Rate::new(limits.acks_per_second, second, limits.acks_burst),
             connects: Rate::new(connects, minute, connects.div_ceil(3)),
+            arrivals: Rate::new(NOTED_ARRIVALS_PER_MINUTE, minute, NOTED_ARRIVALS_PER_MINUTE),
             logins: Rate::new(logins, minute, logins.div_ceil(3)),
         };
         Budgets { rates: Arc::new(rates), clock, known: Table::new(MAX_BUDGETS) }
@@ -105,6 +112,11 @@ impl UserBudget {
     /// For each hello.
     pub fn connect(&self) -> Result<(), Problem> {
         self.take(&self.buckets.connects, self.rates.connects)
+    }
+
+    /// Whether it is worth a write that the user has come.
+    pub fn notes_arrival(&self) -> bool {
+        self.take(&self.buckets.arrivals, self.rates.arrivals).is_ok()
     }
 
     pub fn login(&self) -> Result<(), Problem> {

@@ -202,7 +202,7 @@ fn came(app: &Arc<App>, session: &Arc<Session>, is_first: bool) -> Came {
 }
 
 /// The device is sent what it missed, once everything that is new finds the way to it. That a user is here is noted at
-/// once: should the server be killed, nobody writes it later.
+/// once: should the server be killed, nobody writes it later. One who comes and goes all the time is noted when going.
 fn arrive(
     app: &Arc<App>,
     session: &Arc<Session>,
@@ -217,7 +217,7 @@ fn arrive(
             came.await?;
             catching_up.await
         };
-        match is_first {
+        match is_first && app.budgets.of(&session.user).notes_arrival() {
             true => join(caught_up, seen(&app, &session.user)).await.0,
             false => caught_up.await,
         }
