@@ -113,7 +113,7 @@ pub struct LimitSettings {
     pub flood_rejections: u32,
     /// WebSocket connections one user may hold at a time.
     pub connections_per_user: usize,
-    /// WebSocket connections one user may open in a minute, on average, on all devices together; a third of them at once.
+    /// WebSocket connections one user may open in a minute, on average, on all devices together; a quarter of them at once.
     pub connects_per_user_per_minute: u32,
     /// WebSocket connections the server holds at a time; further ones are refused with 503.
     pub connections: usize,

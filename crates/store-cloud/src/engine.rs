@@ -10,8 +10,9 @@ use bluetick_core::ports::{CommitListener, FleetCounters};
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, Epoch, StoreError, UserId};
 use futures_util::FutureExt;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::NodeId;
 use crate::append::Unresolved;
@@ -92,6 +93,8 @@ pub(crate) struct Engine {
     /// Where cells lie.
     pub keeper: Arc<Keeper>,
     pub reader: Reader,
+    /// From when on every other node knows of this one.
+    pub arrival: watch::Sender<Option<Instant>>,
     closed: AtomicBool,
 }
 
@@ -165,6 +168,7 @@ impl CloudStore {
             repair: Notify::new(),
             counters: Counters::default(),
             archive: Archivist::new(vault, archive),
+            arrival: watch::Sender::new(None),
             closed: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();

@@ -24,6 +24,7 @@ const AT_ONCE: usize = 16;
 #[async_trait]
 impl Fleet for CloudStore {
     async fn came(&self, user: &UserId) {
+        self.engine.until_known().await;
         let _one = self.engine.local.turns.enter(user).await;
         if self.engine.local.came(user)
             && let Err(error) = self.engine.note_arrival(user).await

@@ -6,11 +6,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::NodeId;
 use crate::engine::Engine;
+use crate::local::LivingNow;
 use crate::people::shared_key;
 use crate::rows::{Item, Only, Table};
 
 const BEAT: Duration = Duration::from_secs(1);
+
+/// By then every node has heard of one that said for the first time that it lives, unless its own heart has missed a beat.
+const KNOWN_AFTER: Duration = Duration::from_millis(1_500);
 
 /// Where somebody is connected is said again, in case Redis was emptied without anybody noticing.
 const SAY_AGAIN: Duration = Duration::from_secs(300);
@@ -36,13 +41,22 @@ pub(crate) async fn feel(engine: Arc<Engine>) {
 
 pub(crate) async fn run(engine: Arc<Engine>) {
     let (mut was_away, mut said) = (false, Instant::now());
+    let mut last_beat: Option<Instant> = None;
     loop {
+        let began = Instant::now();
         match engine.neighbours.beat().await {
             Ok(living) => {
                 engine.counters.hints_away.set(0);
-                for node in engine.local.set_living(living) {
+                let LivingNow { newcomers, dead } = engine.local.set_living(living);
+                for node in dead {
                     tracing::info!(%node, "a node has left the fleet or has died");
                     tokio::spawn(Arc::clone(&engine).take_care_after(node));
+                }
+                match last_beat.replace(began) {
+                    None => engine.said_that_it_lives(&newcomers),
+                    // They may have been there for a while, and were not told anything by this node.
+                    Some(last) if last.elapsed() >= KNOWN_AFTER => engine.outgoing.was_not_heard(newcomers),
+                    Some(_) => {}
                 }
                 if was_away || said.elapsed() > SAY_AGAIN {
                     said = Instant::now();
@@ -62,6 +76,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                     tracing::warn!(%away, "Redis is away: sends go on, slower");
                 }
                 was_away = true;
+                engine.nobody_can_be_told();
                 engine.ledgers.was_away();
                 let sayer = Arc::clone(&engine);
                 tokio::spawn(async move { sayer.say_again_that_redis_is_away().await });
@@ -72,5 +87,38 @@ pub(crate) async fn run(engine: Arc<Engine>) {
             }
         }
         sleep(BEAT).await;
+    }
+}
+
+impl Engine {
+    /// This node has said for the first time that it lives.
+    fn said_that_it_lives(&self, newcomers: &[NodeId]) {
+        let others: Vec<_> = newcomers.iter().filter(|node| **node != self.node).cloned().collect();
+        let pause = if others.is_empty() { Duration::ZERO } else { KNOWN_AFTER };
+        self.arrival.send_replace(Some(Instant::now() + pause));
+        if self.local.was_asked_early() {
+            self.outgoing.was_not_heard(others);
+        }
+    }
+
+    /// Redis is away. Whoever comes meanwhile is looked after when it is back.
+    fn nobody_can_be_told(&self) {
+        self.arrival.send_if_modified(|known_from| {
+            let is_first = known_from.is_none();
+            known_from.get_or_insert_with(Instant::now);
+            is_first
+        });
+    }
+
+    /// Returns when all other nodes know that this one is there, or nobody can be told: whoever comes here earlier would
+    /// miss what they say, and nobody would notice.
+    pub(crate) async fn until_known(&self) {
+        let mut arrival = self.arrival.subscribe();
+        let Ok(known_from) = arrival.wait_for(Option::is_some).await.map(|known_from| *known_from) else {
+            return;
+        };
+        if let Some(known_from) = known_from {
+            tokio::time::sleep_until(known_from).await;
+        }
     }
 }

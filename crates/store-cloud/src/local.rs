@@ -1,7 +1,7 @@
 //! Who is connected to this node, what they were pushed and have not acknowledged, and which nodes live.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -17,7 +17,10 @@ pub(crate) struct Local {
     /// One coming or going at a time for each user.
     pub turns: OneAtATime<UserId>,
     here: Mutex<HashMap<UserId, Unanswered>>,
-    living: Mutex<HashSet<NodeId>>,
+    /// `None` until it was asked for the first time.
+    living: Mutex<Option<HashSet<NodeId>>>,
+    /// Somebody was to be told something before it was known who lives.
+    asked_early: AtomicBool,
     /// Those who may have missed something where they were connected before, and since when.
     doubts: Mutex<HashMap<UserId, Timestamp>>,
     /// Who went lately, since it takes a moment to notice that news were lost.
@@ -25,6 +28,12 @@ pub(crate) struct Local {
     /// How often news may have been lost, and how many of these times everybody here has been checked since.
     troubles: AtomicU64,
     checked: AtomicU64,
+}
+
+/// Who was not among the living the last time, and who is not any more.
+pub(crate) struct LivingNow {
+    pub newcomers: Vec<NodeId>,
+    pub dead: Vec<NodeId>,
 }
 
 /// By then it is noticed that news were lost.
@@ -123,26 +132,35 @@ impl Local {
         }
     }
 
-    /// Returns who has died.
-    pub fn set_living(&self, living: impl IntoIterator<Item = NodeId>) -> Vec<NodeId> {
+    pub fn set_living(&self, living: impl IntoIterator<Item = NodeId>) -> LivingNow {
         let now: HashSet<_> = living.into_iter().collect();
         let mut living = self.living.lock().expect("nothing panics while it holds the lock");
-        let died = living.difference(&now).cloned().collect();
-        *living = now;
-        died
+        let before = living.take().unwrap_or_default();
+        let newcomers = now.difference(&before).cloned().collect();
+        let dead = before.difference(&now).cloned().collect();
+        *living = Some(now);
+        LivingNow { newcomers, dead }
     }
 
     pub fn living(&self) -> Vec<NodeId> {
-        self.living.lock().expect("nothing panics while it holds the lock").iter().cloned().collect()
+        let living = self.living.lock().expect("nothing panics while it holds the lock");
+        if living.is_none() {
+            self.asked_early.store(true, Ordering::SeqCst);
+        }
+        living.iter().flatten().cloned().collect()
+    }
+
+    pub fn was_asked_early(&self) -> bool {
+        self.asked_early.load(Ordering::SeqCst)
     }
 
     pub fn lives(&self, node: &NodeId) -> bool {
-        self.living.lock().expect("nothing panics while it holds the lock").contains(node)
+        let living = self.living.lock().expect("nothing panics while it holds the lock");
+        living.as_ref().is_some_and(|living| living.contains(node))
     }
 
     pub fn any_other_lives(&self, own: &NodeId, nodes: &[NodeId]) -> bool {
-        let living = self.living.lock().expect("nothing panics while it holds the lock");
-        nodes.iter().any(|node| node != own && living.contains(node))
+        nodes.iter().any(|node| node != own && self.lives(node))
     }
 
     pub fn doubt(&self, user: &UserId, since: Timestamp) {

@@ -69,6 +69,12 @@ impl Outgoing {
         self.unheard.lock().expect("nothing panics while it holds the lock")
     }
 
+    /// They may have missed something, and are told so.
+    pub fn was_not_heard(&self, by: impl IntoIterator<Item = NodeId>) {
+        self.unheard().extend(by);
+        self.more.notify_one();
+    }
+
     /// Nodes that are to be told that they have missed something, and are there to be told.
     fn put_unheard(&self, living: &[NodeId]) {
         let unheard = std::mem::take(&mut *self.unheard());
@@ -249,8 +255,7 @@ impl Engine {
             let living = engine.others_living();
             let Ok(found) = engine.hints.whereabouts(id, &users).await else {
                 // It goes to nobody, and anybody may have somebody who waits for it.
-                engine.outgoing.unheard().extend(living);
-                return engine.outgoing.more.notify_one();
+                return engine.outgoing.was_not_heard(living);
             };
             let nodes: HashSet<_> = found.into_iter().flat_map(|touched| touched.nodes).collect();
             for node in nodes.into_iter().filter(|node| living.contains(node)) {

@@ -64,7 +64,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("limits.connections_per_user", "WebSocket connections one user may hold at a time."),
     (
         "limits.connects_per_user_per_minute",
-        "WebSocket connections one user may open in a minute, on average, on all devices together; a third of them at once.",
+        "WebSocket connections one user may open in a minute, on average, on all devices together; a quarter of them at once.",
     ),
     ("limits.connections", "WebSocket connections the server holds at a time."),
     (

@@ -73,7 +73,7 @@ impl Budgets {
             sends: Rate::new(limits.sends_per_second, second, limits.sends_burst),
             requests: Rate::new(limits.requests_per_second, second, limits.requests_burst),
             acks: Rate::new(limits.acks_per_second, second, limits.acks_burst),
-            connects: Rate::new(connects, minute, connects.div_ceil(3)),
+            connects: Rate::new(connects, minute, connects.div_ceil(4)),
             arrivals: Rate::new(NOTED_ARRIVALS_PER_MINUTE, minute, NOTED_ARRIVALS_PER_MINUTE),
             logins: Rate::new(logins, minute, logins.div_ceil(3)),
         };
