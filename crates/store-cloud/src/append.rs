@@ -32,6 +32,12 @@ pub(crate) const WRITES_TAKE_MS: i64 = 20_000;
 /// Nearly all of them by then.
 const LATE_WRITES_MS: i64 = 4_000;
 
+/// What was stored without Redis is in the tables so long after everybody has gone back to it.
+const LATE_WITHOUT_REDIS: Duration = Duration::from_secs(3);
+
+/// So far below what was told long ago, something may stand that was stored without Redis a moment ago.
+pub(crate) const RECENT: u64 = 1_000;
+
 /// Places whose write got no answer, by what was to be written there: whoever tries again here begins with that place,
 /// whatever Redis knows by then.
 #[derive(Default)]
@@ -142,13 +148,18 @@ impl Engine {
             }
             reserve.instead_of = Some(place.seq);
         }
-        if self.ledgers.is_unsure(self.settings.return_grace()) {
-            return self.send_without_hints(append).await;
-        }
-        if self.ledgers.has_unnoted(id) {
-            self.note_fallback(id).await?;
-        }
+        let grace = self.settings.return_grace();
         while Instant::now() < deadline {
+            self.outage.until_sure(grace).await;
+            if self.outage.lasts(grace) {
+                match self.send_without_hints(&append).await? {
+                    Some(appended) => return Ok(appended),
+                    None => continue,
+                }
+            }
+            if self.ledgers.has_unnoted(id) {
+                self.note_fallback(id).await?;
+            }
             // Looked for before a place is handed out for nothing.
             if let Some((at, settled)) = self.seeded.get(id)
                 && at.plus_millis(WRITES_TAKE_MS) >= self.clock.now()
@@ -165,17 +176,14 @@ impl Engine {
                     match self.seed(id).await {
                         Ok(()) => {}
                         Err(SeedError::Store(error)) => return Err(error),
-                        Err(SeedError::Away(_)) => {
-                            self.ledgers.was_away();
-                            return self.send_without_hints(append).await;
-                        }
+                        Err(SeedError::Away(_)) => self.until_back_or_away(id).await?,
                     }
                     continue;
                 }
                 Err(away) => {
-                    tracing::debug!(%away, "a message is stored without Redis");
-                    self.ledgers.was_away();
-                    return self.send_without_hints(append).await;
+                    tracing::debug!(%away, "a message waits for Redis, or is stored without it");
+                    self.until_back_or_away(id).await?;
+                    continue;
                 }
             };
             self.hear_of_registry(id, &place);
@@ -217,9 +225,12 @@ impl Engine {
         Err(StoreError::NoAnswer("no place could be had in time".into()))
     }
 
-    /// Redis has forgotten the conversation a moment ago, and the earlier attempt may be on its way to a place that it was
-    /// given before. Whoever tries again waits for that, so as not to be stored beside it.
+    /// Redis has forgotten the conversation a moment ago, or was done without, and the earlier attempt may be on its way to
+    /// a place that Redis does not know of. Whoever tries again waits for that, so as not to be stored beside it.
     async fn until_late_writes_are_done(&self, place: &Place) {
+        while self.outage_was_within(LATE_WITHOUT_REDIS) {
+            sleep(Duration::from_millis(100)).await;
+        }
         let since = self.clock.now().millis().saturating_sub(place.seeded_at.millis());
         let left = LATE_WRITES_MS.saturating_sub(since);
         // Clocks of nodes may differ by more than anybody should wait.
@@ -231,11 +242,14 @@ impl Engine {
     /// Redis has forgotten the conversation a moment ago. Whoever told it again did not see what was being written just
     /// then, which may have been this very message.
     async fn stored_meanwhile(&self, append: &Append, place: &Place) -> Result<Option<Cell>, StoreError> {
-        if place.seeded_at.plus_millis(WRITES_TAKE_MS) < self.clock.now() {
-            return Ok(None);
-        }
+        let was_seeded = place.seeded_at.plus_millis(WRITES_TAKE_MS) >= self.clock.now();
+        let after = match self.outage_was_within(Duration::from_millis(WRITES_TAKE_MS.unsigned_abs())) {
+            true => place.seeded_head.min(place.settled.minus(RECENT)),
+            false if was_seeded => place.seeded_head,
+            false => return Ok(None),
+        };
         let id = append.conversation;
-        match self.find_id(id, place.seeded_head, &append.sender, &append.message_id).await? {
+        match self.find_id(id, after, &append.sender, &append.message_id).await? {
             Some(seq) if seq != place.seq => self.cell(id, seq).await,
             _ => Ok(None),
         }

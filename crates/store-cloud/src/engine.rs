@@ -196,6 +196,8 @@ impl CloudStore {
         // What was accepted is finished first.
         let _all = self.engine.work.acquire_many(MOST_WORK).await;
         self.engine.flush_everything().await;
+        // Nobody else knows of it.
+        let _soon = tokio::time::timeout(Duration::from_secs(2), self.engine.note_all_fallbacks()).await;
         let told = tokio::time::timeout(Duration::from_secs(2), self.engine.outgoing.emptied()).await;
         if told.is_err() {
             tracing::warn!("not all news for other nodes could be handed over; they find it by themselves");

@@ -107,12 +107,15 @@ impl Ledgers {
 }
 
 impl Engine {
+    /// `None` when it is not done without Redis any more.
     pub(crate) async fn send_without_hints(
         self: &Arc<Engine>,
-        append: Append,
-    ) -> Result<Appended, StoreError> {
+        append: &Append,
+    ) -> Result<Option<Appended>, StoreError> {
         let id = append.conversation;
-        self.until_all_have_noticed(id).await?;
+        if !self.until_all_have_noticed(id).await? {
+            return Ok(None);
+        }
         self.counters.fallback_sends.add(1);
         let known = self.known_now(id).await?;
         known.member(&append.sender)?;
@@ -137,11 +140,11 @@ impl Engine {
             }
             if let Some(seq) = ledger.ids.get(&key).copied()
                 && let Some(cell) = self.cell(id, seq).await?
-                && is_same(&cell, &append)
+                && is_same(&cell, append)
             {
                 let settled = ledger.settled;
                 drop(ledger);
-                return self.again(cell, &append, &known, settled).await;
+                return self.again(cell, append, &known, settled).await.map(Some);
             }
             let seq = ledger.dense.next();
             let last_at = ledger.last_at.max(Some(append.received_at));
@@ -149,6 +152,9 @@ impl Engine {
             let cell = Cell { message, last_at, departed: None, cold: None };
             let settled = ledger.settled;
             let standing = self.standing_before(&known, &append.sender, seq).await?;
+            if !self.may_store_without_redis() {
+                return Ok(None);
+            }
             self.ledgers.storing(id, seq);
             let message = Arc::clone(&cell.message);
             let expectation = self.expect(&message, append.origin, settled);
@@ -166,29 +172,27 @@ impl Engine {
                     let known = if now.members.contains(&append.sender) { now } else { known };
                     let stored = self.stored(cell, &known, None, standing, settled, Way::WithoutHints).await;
                     if stored.is_err() {
-                        self.look_after(&append, seq, settled);
+                        self.look_after(append, seq, settled);
                     }
-                    let appended = heard(&expectation, &message, stored.map(Some))?;
-                    return Ok(appended.expect("it was stored"));
+                    return heard(&expectation, &message, stored.map(Some));
                 }
-                Ok(Placed::Taken(taken)) if is_same(&taken, &append) => {
+                Ok(Placed::Taken(taken)) if is_same(&taken, append) => {
                     ledger.note(&taken);
                     drop(ledger);
-                    let again = self.again(taken, &append, &known, settled).await;
-                    let appended = heard(&expectation, &message, again.map(Some))?;
-                    return Ok(appended.expect("it was stored before"));
+                    let again = self.again(taken, append, &known, settled).await;
+                    return heard(&expectation, &message, again.map(Some));
                 }
                 Ok(Placed::Taken(taken)) => {
                     ledger.note(&taken);
                     Ok(None)
                 }
                 Err(error) => {
-                    self.look_after(&append, seq, settled);
+                    self.look_after(append, seq, settled);
                     Err(error)
                 }
             };
             if let Some(appended) = heard(&expectation, &message, outcome)? {
-                return Ok(appended);
+                return Ok(Some(appended));
             }
         }
         Err(StoreError::NoAnswer("no place could be had in time".into()))

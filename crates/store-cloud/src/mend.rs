@@ -77,16 +77,21 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                 true => {}
             }
         }
-        let noting = engine.ledgers.unnoted().into_iter().map(|id| engine.note_fallback(id)).collect();
+        engine.note_all_fallbacks().await;
+    }
+}
+
+impl Engine {
+    /// Tells Redis of everything that was stored without it here.
+    pub(crate) async fn note_all_fallbacks(&self) {
+        let noting = self.ledgers.unnoted().into_iter().map(|id| self.note_fallback(id)).collect();
         for noted in side_by_side(AT_ONCE, noting).await {
             if let Err(error) = noted {
                 tracing::debug!(%error, "Redis cannot be told yet what was stored without it");
             }
         }
     }
-}
 
-impl Engine {
     /// False when Redis is away.
     async fn connect_everybody(&self) -> bool {
         for users in self.local.everybody().chunks(AT_ONCE) {

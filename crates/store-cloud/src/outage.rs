@@ -3,27 +3,31 @@
 //! Redis may be away from one node alone. If others went on with it, they could give an id a second place: the one writes
 //! into a hole that was handed out to somebody slow, and the next place that is handed out tells nobody. So whoever must do
 //! without says so in a row of the tables, waits until everybody has read it, and says it again for as long as it lasts.
+//! Everybody goes on without for a while after it was said last, and begins no more writes before that while is over.
 
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use bluetick_core::{ConversationId, StoreError};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::Engine;
 use crate::people::shared_key;
 use crate::rows::{Item, Key, Only, Table};
 
-#[derive(Default)]
 pub(crate) struct Outage {
-    said: Mutex<Option<Said>>,
+    known: Mutex<Option<Known>>,
+    /// From then on it is known whether anybody does without Redis.
+    sure_from: watch::Sender<Option<Instant>>,
     /// One says it at a time.
     turn: tokio::sync::Mutex<u64>,
 }
 
+/// Somebody does without Redis, be it this node, and everybody knows or is about to: from when on, and as of when.
 #[derive(Clone, Copy)]
-struct Said {
+struct Known {
     first: Instant,
     last: Instant,
 }
@@ -32,17 +36,47 @@ struct Said {
 const NEXT_LOOK: Duration = Duration::from_millis(50);
 /// It is said so often while others are waited for.
 const SAID_WITHIN: u32 = 3;
+/// It is over when nobody has said it for this many times as long as others do without after they heard it.
+const OVER_AFTER: u32 = 20;
+/// A Redis that has not answered for this part of the patience is away.
+const AWAY_AFTER: u32 = 5;
+
+impl Default for Outage {
+    fn default() -> Outage {
+        Outage { known: Mutex::default(), sure_from: watch::Sender::new(None), turn: Default::default() }
+    }
+}
 
 impl Outage {
-    /// Since when it has been said without a break.
-    fn said(&self, grace: Duration) -> Option<Said> {
-        let said = *self.said.lock().expect("nothing panics while it holds the lock");
-        said.filter(|said| said.last.elapsed() < grace)
+    /// A node that has just started, or does not know whether others were told, does not know what they do: returns when it
+    /// does.
+    pub async fn until_sure(&self, grace: Duration) {
+        let mut sure_from = self.sure_from.subscribe();
+        let Ok(from) = sure_from.wait_for(Option::is_some).await.map(|from| *from) else { return };
+        let Some(from) = from else { return };
+        while Instant::now() < from && !self.lasts(grace) {
+            sleep(NEXT_LOOK).await;
+        }
     }
 
+    fn known(&self) -> Option<Known> {
+        *self.known.lock().expect("nothing panics while it holds the lock")
+    }
+
+    /// Heard or said. After a long silence others may have gone back to Redis, so that it begins anew.
     fn note(&self, at: Instant, grace: Duration) {
-        let first = self.said(grace).map_or(at, |said| said.first);
-        *self.said.lock().expect("nothing panics while it holds the lock") = Some(Said { first, last: at });
+        let first = self.known().filter(|known| known.last.elapsed() < grace / 2).map_or(at, |known| known.first);
+        *self.known.lock().expect("nothing panics while it holds the lock") = Some(Known { first, last: at });
+    }
+
+    /// Somebody stores without Redis, or has done so within this time: whoever asks does so as well.
+    pub fn lasts(&self, grace: Duration) -> bool {
+        self.known().is_some_and(|known| known.last.elapsed() < grace)
+    }
+
+    /// How long it has been over.
+    fn over_for(&self, grace: Duration) -> Option<Duration> {
+        self.known().map(|known| known.last.elapsed().saturating_sub(grace))
     }
 }
 
@@ -53,15 +87,32 @@ fn row() -> (Table, Key) {
 /// Listens for others who have to do without Redis.
 pub(crate) async fn run(engine: Arc<Engine>) {
     let (table, key) = row();
-    let mut heard = None;
+    let grace = engine.settings.return_grace();
+    let mut heard: Option<Option<Item>> = None;
+    let mut unchanged_since = Instant::now();
     loop {
         match engine.rows.get(table, &key).await {
             Ok(said) => {
                 let by = said.as_ref().and_then(|said| said.find_text("by")).map(AsRef::as_ref);
-                if said != heard && by != Some(engine.node.as_str()) {
+                if heard.is_none() {
+                    // It may have been said long ago, or just now.
+                    let pause = if said.is_some() { grace } else { Duration::ZERO };
+                    if said.is_some() {
+                        engine.ledgers.was_away();
+                    }
+                    engine.outage.sure_from.send_replace(Some(Instant::now() + pause));
+                } else if heard.as_ref() != Some(&said) && by.is_some_and(|by| by != engine.node.as_str()) {
                     engine.ledgers.was_away();
+                    engine.outage.note(Instant::now(), grace);
                 }
-                heard = said;
+                if heard.as_ref() != Some(&said) {
+                    unchanged_since = Instant::now();
+                } else if said.is_some() && unchanged_since.elapsed() > OVER_AFTER * grace {
+                    // Who says it just now says it again in a moment.
+                    let version = said.as_ref().map_or(0, Item::version);
+                    let _may_fail = engine.rows.delete(table, &key, Only::IfVersion(version)).await;
+                }
+                heard = Some(said);
             }
             Err(error) => tracing::debug!(%error, "whether others do without Redis cannot be asked now"),
         }
@@ -70,28 +121,58 @@ pub(crate) async fn run(engine: Arc<Engine>) {
 }
 
 impl Engine {
-    /// Returns when all nodes know that this one stores without Redis, or when Redis answers: then it can be told at once
-    /// what is stored.
-    pub(crate) async fn until_all_have_noticed(&self, id: ConversationId) -> Result<(), StoreError> {
+    /// Whether all nodes know that Redis is done without, and will do without it themselves until what is written now is
+    /// there.
+    pub(crate) fn may_store_without_redis(&self) -> bool {
+        let (grace, patience) = (self.settings.return_grace(), self.settings.patience());
+        let known = self.outage.known();
+        known.is_some_and(|known| {
+            known.first.elapsed() >= patience && known.last.elapsed() < self.settings.time_to_store_without()
+        }) && self.outage.lasts(grace)
+    }
+
+    /// Whether that is so after a while. If not, Redis is to be used again.
+    pub(crate) async fn until_all_have_noticed(&self, id: ConversationId) -> Result<bool, StoreError> {
+        let (grace, patience) = (self.settings.return_grace(), self.settings.patience());
         let deadline = Instant::now() + self.settings.send_deadline();
-        while self.hints.glance(id).await.is_err() {
-            self.ledgers.was_away();
-            self.say_that_redis_is_away().await?;
-            let (grace, patience) = (self.settings.return_grace(), self.settings.patience());
-            if self.outage.said(grace).is_some_and(|said| said.first.elapsed() >= patience) {
-                return Ok(());
+        while self.outage.lasts(grace) {
+            if self.may_store_without_redis() {
+                return Ok(true);
             }
             if Instant::now() > deadline {
                 return Err(StoreError::NoAnswer("other nodes could not be told that Redis is away".into()));
             }
+            if self.hints.glance(id).await.is_err() {
+                self.ledgers.was_away();
+                self.say_that_redis_is_away().await?;
+            }
             sleep(NEXT_LOOK.min(patience)).await;
+        }
+        Ok(false)
+    }
+
+    /// Redis did not answer. Returns when it does again, or when others have been told that it is done without.
+    pub(crate) async fn until_back_or_away(&self, id: ConversationId) -> Result<(), StoreError> {
+        self.ledgers.was_away();
+        let (noticed, patience) = (Instant::now(), self.settings.patience());
+        while !self.outage.lasts(self.settings.return_grace()) && self.hints.glance(id).await.is_err() {
+            self.ledgers.was_away();
+            if noticed.elapsed() >= patience / AWAY_AFTER {
+                self.say_that_redis_is_away().await?;
+            }
+            sleep(NEXT_LOOK.min(patience / AWAY_AFTER)).await;
         }
         Ok(())
     }
 
+    /// What was stored without Redis a moment ago may be on its way to the tables yet, and nobody has told Redis of it.
+    pub(crate) fn outage_was_within(&self, time: Duration) -> bool {
+        self.outage.over_for(self.settings.return_grace()).is_some_and(|over| over < time)
+    }
+
     /// What was said once is said again, so that others do not go back to Redis before.
     pub(crate) async fn say_again_that_redis_is_away(&self) {
-        if self.outage.said(self.settings.return_grace()).is_some()
+        if self.outage.lasts(self.settings.return_grace())
             && let Err(error) = self.say_that_redis_is_away().await
         {
             tracing::debug!(%error, "other nodes could not be told that Redis is away");
@@ -100,15 +181,24 @@ impl Engine {
 
     async fn say_that_redis_is_away(&self) -> Result<(), StoreError> {
         let Ok(mut count) = self.outage.turn.try_lock() else { return Ok(()) };
-        let (grace, soon) = (self.settings.return_grace(), self.settings.patience() / SAID_WITHIN);
-        if self.outage.said(grace).is_some_and(|said| said.last.elapsed() < soon) {
+        let soon = self.settings.patience() / SAID_WITHIN;
+        if self.outage.lasts(soon) {
             return Ok(());
         }
         *count += 1;
         let (table, key) = row();
         let item = Item::new().text("by", self.node.as_str()).versioned(*count);
-        self.rows.put(table, &key, &item, Only::Always).await?;
-        self.outage.note(Instant::now(), grace);
+        let began = Instant::now();
+        let grace = self.settings.return_grace();
+        if let Err(error) = self.rows.put(table, &key, &item, Only::Always).await {
+            // Others may have heard it all the same.
+            self.outage.sure_from.send_replace(Some(Instant::now() + grace));
+            return Err(error.into());
+        }
+        let known = self.outage.known();
+        // Whoever was told before goes on; whoever is told now has to be waited for from now on.
+        let at = if known.is_some_and(|known| known.last.elapsed() < grace / 2) { began } else { Instant::now() };
+        self.outage.note(at, grace);
         Ok(())
     }
 }

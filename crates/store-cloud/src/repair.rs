@@ -191,8 +191,13 @@ impl Engine {
             }
             sleep(PACE).await;
         }
+        let had_to_do_without = self.may_know_more_than_redis();
         // Ticks that it stored and told nobody: of these Redis knows nothing.
         for id in self.rooms.used_within(USED_LATELY) {
+            // Nor of messages that it stored without Redis.
+            if had_to_do_without && let Err(error) = self.seed_from(id, Seq::MAX).await {
+                tracing::debug!(%node, %error, "Redis cannot be told yet what a dead node stored without it");
+            }
             if let Err(error) = self.tell_standings(id).await {
                 tracing::debug!(%node, %error, "the ticks of a dead node could not be checked yet");
             }

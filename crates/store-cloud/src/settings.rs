@@ -48,7 +48,7 @@ impl Default for EngineSettings {
             void_after_ms: 500,
             flush_interval_ms: 30_000,
             dedupe_window_seconds: 7 * 24 * 3_600,
-            return_grace_ms: 2_000,
+            return_grace_ms: 4_000,
             patience_ms: 1_500,
             outage_look_ms: 500,
             health_interval_ms: 5_000,
@@ -114,6 +114,12 @@ impl EngineSettings {
 
     pub(crate) fn return_grace(&self) -> Duration {
         Duration::from_millis(self.return_grace_ms)
+    }
+
+    /// A write that begins without Redis so long after it was heard that somebody does without, is there before anybody
+    /// goes back to Redis.
+    pub(crate) fn time_to_store_without(&self) -> Duration {
+        self.return_grace() * 5 / 8
     }
 
     pub(crate) fn flush_interval(&self) -> Duration {

@@ -14,7 +14,7 @@ use bluetick_core::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::append::{LOOKS, MOST_LOOKED_AFTER};
+use crate::append::{LOOKS, MOST_LOOKED_AFTER, RECENT};
 use crate::engine::Engine;
 use crate::keyed::OneAtATime;
 use crate::memberships::{Known, RoomRow, decode_member};
@@ -58,6 +58,8 @@ pub(crate) struct Everybody {
 
 /// What other nodes have written may be this old, in a large group.
 pub(crate) const LARGE_GROUP_AGE: Duration = Duration::from_secs(1);
+/// So long after an outage Redis may not know everything that was stored meanwhile. By then somebody has met it.
+const UNTOLD: Duration = Duration::from_secs(60);
 pub(crate) const MOST_CACHED: usize = 200_000;
 
 impl Standings {
@@ -200,17 +202,28 @@ impl Engine {
     /// The newest place each has written to lately, as Redis says, or the rows where it has forgotten or is away: what was
     /// sent before it went stands in no status row yet.
     async fn last_sent(&self, id: ConversationId, users: &[UserId]) -> Result<Vec<Seq>, StoreError> {
-        let hinted = self.hints.sent(id, users).await.ok().flatten();
-        // Redis may not have been told yet of what was stored without it.
-        let is_unsure =
-            self.ledgers.is_unsure(2 * self.settings.return_grace()) || self.ledgers.has_unnoted(id);
-        let hinted = match hinted {
-            Some(sent) if !is_unsure => return Ok(sent),
-            other => other.unwrap_or_else(|| vec![Seq::ZERO; users.len()]),
+        let Some(mut sent) = self.hints.sent(id, users).await.ok().flatten() else {
+            let recent = self.recent(id).await?;
+            return Ok(users.iter().map(|user| recent.sent.get(user).copied().unwrap_or_default()).collect());
         };
-        let recent = self.recent(id).await?;
-        let newest = |user| recent.sent.get(user).copied().unwrap_or_default();
-        Ok(users.iter().zip(hinted).map(|(user, hinted)| newest(user).max(hinted)).collect())
+        // Redis may not have been told yet of what was stored without it.
+        if self.may_know_more_than_redis() || self.ledgers.has_unnoted(id) {
+            let settled = self.hints.glance(id).await.ok().flatten().map_or(Seq::ZERO, |glance| glance.settled);
+            let users: HashMap<&str, usize> = users.iter().map(UserId::as_str).zip(0..).collect();
+            let head = self.head(id).await?;
+            self.each_writer(id, settled.minus(RECENT).next(), head, |seq, sender, _| {
+                if let Some(user) = users.get(sender) {
+                    sent[*user] = sent[*user].max(seq);
+                }
+            })
+            .await?;
+        }
+        Ok(sent)
+    }
+
+    /// Something was stored without Redis a while ago, and who did so may not have told it yet.
+    pub(crate) fn may_know_more_than_redis(&self) -> bool {
+        self.ledgers.is_unsure(UNTOLD) || self.outage_was_within(UNTOLD)
     }
 
     /// Where the sender of the message that is about to stand at `seq` stood before.

@@ -75,7 +75,7 @@ impl Engine {
         let (standings, newest) = tokio::join!(self.everybodys_standings(&known), self.newest(id));
         let members = known.members.iter().zip(standings?).map(|(member, standing)| MemberStatus {
             user: member.user.clone(),
-            boundaries: if member.user == *reader { standing.own() } else { standing.shown() },
+            boundaries: self.at_least_as_told(id, member, &standing, member.user == *reader),
             joined: member.joined_seq,
         });
         Ok(Statuses { head: newest?.map_or(Seq::ZERO, |cell| cell.seq()), members: members.collect() })

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use bluetick_core::ports::{Change, Moved};
-use bluetick_core::{Boundaries, Seq};
+use bluetick_core::{Boundaries, ConversationId, Member, Seq, Standing};
 
 use crate::engine::Engine;
 use crate::standings::Whose;
@@ -64,6 +64,20 @@ impl Engine {
         if let Some(moved) = last.forward(moved) {
             self.listener.changed(vec![Change::Moved(moved)]);
         }
+    }
+
+    /// Where a member stands, as it sees itself or others do: never behind what people here were told of it.
+    pub(crate) fn at_least_as_told(
+        &self,
+        id: ConversationId,
+        member: &Member,
+        standing: &Standing,
+        own: bool,
+    ) -> Boundaries {
+        let told = self.told.0.lock().expect("a listener does not panic");
+        let last = told.get(&(id, member.user.clone())).filter(|last| last.joined == member.joined_seq);
+        let last = last.copied().unwrap_or_default();
+        if own { further(standing.own(), last.own) } else { further(standing.shown(), last.shown) }
     }
 
     /// The same, of another node's news: nobody hears that somebody has a message that it has not been told of itself.

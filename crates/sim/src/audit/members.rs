@@ -14,6 +14,7 @@ pub struct Membership {
     is_founder: bool,
     /// How many invitations may still be carried out: those under way, and those that got no answer.
     open_invitations: u32,
+    /// When it was last asked for, or answered: before either it may not have been carried out.
     last_invitation: Moment,
     /// Nobody has asked for it to be let in since it was taken out for sure.
     is_out: bool,
@@ -68,8 +69,10 @@ impl Auditor {
 
     /// What became of the invitation is known.
     pub fn invitation_was_answered(&mut self, id: ConversationId, user: &UserId) {
+        let now = self.moment();
         let membership = self.membership(id, user);
         membership.open_invitations = membership.open_invitations.saturating_sub(1);
+        membership.last_invitation = now;
     }
 
     /// Somebody asks for this person to be taken out, perhaps itself.
