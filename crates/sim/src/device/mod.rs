@@ -188,9 +188,10 @@ impl Device {
     /// A device whose outbox is empty shows how far it has come.
     fn show(&self, connection: &Connection, done: &watch::Sender<Report>) {
         let is_done = self.outbox.is_empty() && connection.caught_up && connection.questions.are_answered();
+        let has = |view| if self.forgetful { Has::after_reading_on(view) } else { Has::from(view) };
         let report = match is_done {
             true => Report {
-                views: self.views.iter().map(|(id, view)| (*id, Has::from(view))).collect(),
+                views: self.views.iter().map(|(id, view)| (*id, has(view))).collect(),
                 ticks: self.ticks.clone(),
                 was_heard: connection.was_heard,
             },

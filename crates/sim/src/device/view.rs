@@ -58,3 +58,11 @@ impl From<&View> for Has {
         Has { first: view.first, last: view.last, said: view.said }
     }
 }
+
+impl Has {
+    /// Of a device that does not say where it stands. What it misses below a place that it knows, it reads in the history, as
+    /// clients do; the server cannot know of it.
+    pub fn after_reading_on(view: &View) -> Has {
+        Has { last: view.above.last().map_or(view.last, |last| view.last.max(*last)), ..Has::from(view) }
+    }
+}
