@@ -379,7 +379,8 @@ impl Engine {
             let (now, then) = (after.standing, before.standing);
             if now.own() != then.own() || now.shown() != then.shown() {
                 let unread = (now.read >= head && head > Seq::ZERO).then_some(0);
-                let moved = self.moved(&known, user, then, now, unread, mark.origin);
+                let origin = mark.origin.filter(|_| self.was_told_here(id, &member, then.own()));
+                let moved = self.moved(&known, user, then, now, unread, origin);
                 self.tell_change(Change::Moved(moved));
             }
             // Said again, it moves nothing: whoever is there has heard of it by now.

@@ -66,6 +66,15 @@ impl Engine {
         }
     }
 
+    /// Whether people here have been told that a member has come so far. If not, another device of it has, at another node:
+    /// then what one of its devices says is news to that very device, too.
+    pub(crate) fn was_told_here(&self, id: ConversationId, member: &Member, own: Boundaries) -> bool {
+        let told = self.told.0.lock().expect("a listener does not panic");
+        let last = told.get(&(id, member.user.clone())).filter(|last| last.joined == member.joined_seq);
+        let last = last.map_or(Boundaries::default(), |last| last.own);
+        further(last, own) == last
+    }
+
     /// Where a member stands, as it sees itself or others do: never behind what people here were told of it.
     pub(crate) fn at_least_as_told(
         &self,
