@@ -144,10 +144,16 @@ impl Local {
 
     pub fn living(&self) -> Vec<NodeId> {
         let living = self.living.lock().expect("nothing panics while it holds the lock");
+        living.iter().flatten().cloned().collect()
+    }
+
+    /// Those who are to be told something.
+    pub fn living_to_tell(&self, own: &NodeId) -> Vec<NodeId> {
+        let living = self.living.lock().expect("nothing panics while it holds the lock");
         if living.is_none() {
             self.asked_early.store(true, Ordering::SeqCst);
         }
-        living.iter().flatten().cloned().collect()
+        living.iter().flatten().filter(|node| *node != own).cloned().collect()
     }
 
     pub fn was_asked_early(&self) -> bool {

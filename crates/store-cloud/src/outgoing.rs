@@ -137,9 +137,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
 
 impl Engine {
     fn others_living(&self) -> Vec<NodeId> {
-        let mut living = self.local.living();
-        living.retain(|node| *node != self.node);
-        living
+        self.local.living_to_tell(&self.node)
     }
 
     /// Tells the nodes to which receivers are connected; every node, where it is not known who is where.
