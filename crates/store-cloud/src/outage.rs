@@ -65,7 +65,8 @@ impl Outage {
 
     /// Heard or said. After a long silence others may have gone back to Redis, so that it begins anew.
     fn note(&self, at: Instant, grace: Duration) {
-        let first = self.known().filter(|known| known.last.elapsed() < grace / 2).map_or(at, |known| known.first);
+        let first =
+            self.known().filter(|known| known.last.elapsed() < grace / 2).map_or(at, |known| known.first);
         *self.known.lock().expect("nothing panics while it holds the lock") = Some(Known { first, last: at });
     }
 
@@ -197,7 +198,8 @@ impl Engine {
         }
         let known = self.outage.known();
         // Whoever was told before goes on; whoever is told now has to be waited for from now on.
-        let at = if known.is_some_and(|known| known.last.elapsed() < grace / 2) { began } else { Instant::now() };
+        let at =
+            if known.is_some_and(|known| known.last.elapsed() < grace / 2) { began } else { Instant::now() };
         self.outage.note(at, grace);
         Ok(())
     }

@@ -33,6 +33,8 @@ const MOST_PUSHED: u64 = 1_000;
 
 /// By then the other nodes have written the rows they were waiting with.
 const SECOND_LOOK: Duration = Duration::from_secs(3);
+/// While the tables fail it is looked again, less and less often: after four minutes for the last time.
+const MOST_LOOKS: u32 = 12;
 
 pub(crate) async fn run(engine: Arc<Engine>) {
     loop {
@@ -43,29 +45,40 @@ pub(crate) async fn run(engine: Arc<Engine>) {
         engine.flush_everything().await;
         engine.repair_everybody().await;
         sleep(SECOND_LOOK).await;
-        engine.repair_everybody().await;
+        let mut looks = 1;
+        while !engine.repair_everybody().await && looks < MOST_LOOKS {
+            sleep(SECOND_LOOK * looks).await;
+            looks += 1;
+        }
         engine.local.checked(troubles);
     }
 }
 
 impl Engine {
-    async fn repair_everybody(self: &Arc<Engine>) {
+    /// Whether that could be done for all.
+    async fn repair_everybody(self: &Arc<Engine>) -> bool {
         let since = self.lately();
+        let mut is_whole = true;
         // What is active lately by the times of messages may be something else by the clock of this node.
         let mut active: BTreeSet<_> = self.rooms.used_within(USED_LATELY).into_iter().collect();
         for user in self.local.everybody() {
             match self.repair_user(&user, since).await {
                 Ok(conversations) => active.extend(conversations),
-                Err(error) => tracing::debug!(%error, "somebody connected here could not be checked yet"),
+                Err(error) => {
+                    is_whole = false;
+                    tracing::debug!(%error, "somebody connected here could not be checked yet");
+                }
             }
             sleep(PACE).await;
         }
         for id in active {
             if let Err(error) = self.repair_followed(id).await {
+                is_whole = false;
                 tracing::debug!(conversation = %id, %error, "a conversation could not be checked yet");
             }
             sleep(PACE).await;
         }
+        is_whole
     }
 
     async fn repair_followed(self: &Arc<Engine>, id: ConversationId) -> Result<(), StoreError> {

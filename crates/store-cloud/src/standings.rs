@@ -208,7 +208,8 @@ impl Engine {
         };
         // Redis may not have been told yet of what was stored without it.
         if self.may_know_more_than_redis() || self.ledgers.has_unnoted(id) {
-            let settled = self.hints.glance(id).await.ok().flatten().map_or(Seq::ZERO, |glance| glance.settled);
+            let settled =
+                self.hints.glance(id).await.ok().flatten().map_or(Seq::ZERO, |glance| glance.settled);
             let users: HashMap<&str, usize> = users.iter().map(UserId::as_str).zip(0..).collect();
             let head = self.head(id).await?;
             self.each_writer(id, settled.minus(RECENT).next(), head, |seq, sender, _| {

@@ -102,7 +102,8 @@ impl Engine {
             match engine.catch_up_to(id, through).await {
                 Ok(()) => engine.tell_moved(moved),
                 Err(error) => {
-                    tracing::debug!(conversation = %id, %error, "that somebody moved is not told");
+                    tracing::debug!(conversation = %id, %error, "that somebody moved is not told yet");
+                    engine.repair.notify_one();
                 }
             }
         });

@@ -33,7 +33,9 @@ async fn again_and_again(orders: Arc<Orders>, number: usize, mut act: impl FnMut
             count += 1;
             act(&mut line, count);
             orders.acted();
-            if (count + offset).is_multiple_of(TOGETHER) && (line.flush().await.is_err() || line.skip().is_err()) {
+            if (count + offset).is_multiple_of(TOGETHER)
+                && (line.flush().await.is_err() || line.skip().is_err())
+            {
                 orders.refused();
                 break;
             }

@@ -31,7 +31,11 @@ impl PasswordDesk {
         let permits = |setting: usize| if setting == 0 { Semaphore::MAX_PERMITS } else { setting };
         let served = permits(limits.password_checks_at_once);
         let line = served.saturating_add(permits(limits.password_checks_waiting)).min(Semaphore::MAX_PERMITS);
-        PasswordDesk { line: Arc::new(Semaphore::new(line)), served: Arc::new(Semaphore::new(served)), refused: Mutex::default() }
+        PasswordDesk {
+            line: Arc::new(Semaphore::new(line)),
+            served: Arc::new(Semaphore::new(served)),
+            refused: Mutex::default(),
+        }
     }
 
     pub async fn serve<T: Send + 'static>(

@@ -234,6 +234,9 @@ mod tests {
         assert!(auditor.may_see(id, &guest), "nobody knows what became of the invitation");
         auditor.invitation_was_answered(id, &guest);
         auditor.removed(id, &guest, begun);
+        assert!(auditor.may_see(id, &guest), "it may have been carried out after the removal");
+        let begun = auditor.removes(id, &guest);
+        auditor.removed(id, &guest, begun);
         assert!(!auditor.may_see(id, &guest) && auditor.was_let_in(id, &guest));
         auditor.invites(id, &guest);
         assert!(auditor.may_see(id, &guest));

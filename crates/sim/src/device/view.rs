@@ -60,9 +60,11 @@ impl From<&View> for Has {
 }
 
 impl Has {
-    /// Of a device that does not say where it stands. What it misses below a place that it knows, it reads in the history, as
-    /// clients do; the server cannot know of it.
+    /// Of a device that does not say where it stands. What it misses between two places that it knows, it reads in the history,
+    /// as clients do; the server cannot know of it.
     pub fn after_reading_on(view: &View) -> Has {
-        Has { last: view.above.last().map_or(view.last, |last| view.last.max(*last)), ..Has::from(view) }
+        let has_beginning = view.last >= view.first;
+        let last = view.above.last().filter(|_| has_beginning).map_or(view.last, |last| view.last.max(*last));
+        Has { last, ..Has::from(view) }
     }
 }
