@@ -150,7 +150,8 @@ impl Engine {
         }
         let grace = self.settings.return_grace();
         while Instant::now() < deadline {
-            self.outage.until_sure(grace).await;
+            let is_sure = tokio::time::timeout_at(deadline, self.outage.until_sure(grace)).await;
+            is_sure.map_err(|_| StoreError::NoAnswer("whether others do without Redis is not known".into()))?;
             if self.outage.lasts(grace) {
                 match self.send_without_hints(&append).await? {
                     Some(appended) => return Ok(appended),
@@ -195,8 +196,8 @@ impl Engine {
                     return Err(refusal.into());
                 }
             }
-            if append.retry_after.is_some() && !place.known {
-                self.until_late_writes_are_done(&place).await;
+            if append.retry_after.is_some() && !place.known && !self.until_late_writes_are_done(&place).await {
+                continue;
             }
             if let Some(cell) = self.stored_meanwhile(&append, &place).await? {
                 // The place was handed out for nothing.
@@ -227,8 +228,12 @@ impl Engine {
 
     /// Redis has forgotten the conversation a moment ago, or was done without, and the earlier attempt may be on its way to
     /// a place that Redis does not know of. Whoever tries again waits for that, so as not to be stored beside it.
-    async fn until_late_writes_are_done(&self, place: &Place) {
+    /// Returns false when Redis is done without again.
+    async fn until_late_writes_are_done(&self, place: &Place) -> bool {
         while self.outage_was_within(LATE_WITHOUT_REDIS) {
+            if self.outage.lasts(self.settings.return_grace()) {
+                return false;
+            }
             sleep(Duration::from_millis(100)).await;
         }
         let since = self.clock.now().millis().saturating_sub(place.seeded_at.millis());
@@ -237,6 +242,7 @@ impl Engine {
         if (1..=LATE_WRITES_MS).contains(&left) {
             sleep(Duration::from_millis(left.unsigned_abs())).await;
         }
+        true
     }
 
     /// Redis has forgotten the conversation a moment ago. Whoever told it again did not see what was being written just
