@@ -151,7 +151,8 @@ impl Engine {
         let grace = self.settings.return_grace();
         while Instant::now() < deadline {
             let is_sure = tokio::time::timeout_at(deadline, self.outage.until_sure(grace)).await;
-            is_sure.map_err(|_| StoreError::NoAnswer("whether others do without Redis is not known".into()))?;
+            is_sure
+                .map_err(|_| StoreError::NoAnswer("whether others do without Redis is not known".into()))?;
             if self.outage.lasts(grace) {
                 match self.send_without_hints(&append).await? {
                     Some(appended) => return Ok(appended),
@@ -196,7 +197,8 @@ impl Engine {
                     return Err(refusal.into());
                 }
             }
-            if append.retry_after.is_some() && !place.known && !self.until_late_writes_are_done(&place).await {
+            if append.retry_after.is_some() && !place.known && !self.until_late_writes_are_done(&place).await
+            {
                 continue;
             }
             if let Some(cell) = self.stored_meanwhile(&append, &place).await? {

@@ -178,4 +178,30 @@ mod tests {
         assert_eq!((first, second), (Ok(true), Ok(true)));
         assert_eq!(third, Err(Problem::overloaded()));
     }
+
+    #[tokio::test]
+    async fn in_a_flood_a_processor_rests_after_each_password() {
+        const WORK: Duration = Duration::from_millis(40);
+        let limits = LimitSettings {
+            password_checks_at_once: 1,
+            password_checks_waiting: 2,
+            ..LimitSettings::default()
+        };
+        let work = || {
+            std::thread::sleep(WORK);
+            Instant::now()
+        };
+        // A machine that stands still for a second sees no flood; not every time.
+        for _ in 0..5 {
+            let desk = PasswordDesk::new(&limits);
+            let (first, second, third, fourth) =
+                tokio::join!(desk.serve(work), desk.serve(work), desk.serve(Instant::now), desk.serve(work));
+            assert!(first.is_ok() && fourth == Err(Problem::overloaded()));
+            // The second had its turn in a flood, and the third began when that one had rested.
+            if third.unwrap() >= second.unwrap() + REST * WORK {
+                return;
+            }
+        }
+        panic!("nobody rested");
+    }
 }
