@@ -115,9 +115,13 @@ impl EmbeddedStore {
         }
     }
 
-    /// Of a conversation that sleeps. Whoever guesses ids is refused by one look at a table: handing each guess to a thread,
+    /// Awake or asleep. Whoever guesses ids is refused by one look at a table: handing each guess to a thread,
     /// where a conversation is woken, would cost ten times as much and keep others waiting.
     async fn is_there(&self, id: ConversationId) -> Result<(), StoreError> {
+        // What is new is in no table yet.
+        if self.rooms.get(id).is_some() {
+            return Ok(());
+        }
         let tables = Arc::clone(&self.tables);
         let is_there = self.readers.read(move || Ok(crate::recovery::is_there(&tables, id)?)).await?;
         if is_there { Ok(()) } else { Err(Refusal::NotAMember.into()) }
