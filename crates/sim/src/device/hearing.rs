@@ -51,8 +51,17 @@ impl Device {
             connection.was_heard = false;
             return;
         };
-        // Somebody has taken it out of the conversation meanwhile.
+        // Somebody has taken it out of the conversation meanwhile, unless it is in it for good.
         if frame["code"] == "conversation_not_found" {
+            let mut auditor = self.town.auditor();
+            let to =
+                self.outbox.iter().find(|unsent| unsent.message_id == id).map(|unsent| unsent.conversation);
+            if let Some(to) = to.filter(|to| auditor.is_founder(*to, &self.user)) {
+                let what =
+                    format!("{} is in {} and {id} is refused as that of a stranger", self.name, short(to));
+                auditor.find(Guarantee::NoLoss, Some(to), what);
+            }
+            drop(auditor);
             self.outbox.retain(|unsent| unsent.message_id != id);
         }
     }
