@@ -3,11 +3,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::failure::Failure;
+
+const SIGNALS_TAKE: Duration = Duration::from_secs(1);
 
 const CTRL_C: u8 = 0x03;
 const CTRL_D: u8 = 0x04;
@@ -39,6 +42,8 @@ pub fn ask_password(question: &str) -> Result<String, Failure> {
         Typed::GivenUp => {
             // Ended as Ctrl-C ends any program, so that a script around it ends as well.
             let _interrupted = kill_process(getpid(), Signal::INT);
+            // It may be another thread that the signal meets, a moment later. Where it is ignored, nothing comes.
+            std::thread::sleep(SIGNALS_TAKE);
             Err(Failure::failed("no password was given"))
         }
     }
