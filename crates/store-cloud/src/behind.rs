@@ -161,7 +161,7 @@ impl Engine {
         let id = known.facts.id;
         let mut others = known.members.iter().filter(|member| member.user != *user);
         let others_are_here = others.any(|member| self.local.is_here(&member.user));
-        self.rooms.follow(id, if others_are_here { head.minus(ON_ITS_WAY) } else { head });
+        self.rooms.follow(id, if others_are_here { head.minus(ON_ITS_WAY) } else { head }, head);
         self.catch_up_to(id, head).await
     }
 

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use crate::NodeId;
 use crate::append::LARGE;
+use crate::cells::Cell;
 use crate::engine::Engine;
 use crate::rooms::Arrival;
 
@@ -189,8 +190,9 @@ impl Engine {
         let after = after.max(head.minus(MOST_PUSHED));
         self.counters.repairs.add(1);
         let cells = self.dense_with_content(id, after.next(), head).await?;
-        let arrivals = cells.into_iter().map(|cell| Arrival::new(cell, &known));
-        self.arrive(after, arrivals.collect());
+        // Nobody who left by one of these was in it while connected here.
+        let cells = cells.into_iter().map(|cell| Cell { departed: None, ..cell });
+        self.arrive(after, cells.map(|cell| Arrival::new(cell, &known)).collect());
         Ok(())
     }
 

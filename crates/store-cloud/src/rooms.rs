@@ -33,6 +33,9 @@ struct State {
     announced_at: Option<Instant>,
     /// Somebody connected here has everything up to here, so all above is new, whatever a clock said when it was stored.
     followed_above: Option<Seq>,
+    /// What stood here before this node began to follow. Whoever left by one of these was not in it while connected here,
+    /// and has heard of it elsewhere or has come too late to hear of it.
+    found: Seq,
     /// What was announced a while ago, and what was a moment ago.
     settled: Seq,
     settling: (Seq, Instant),
@@ -139,6 +142,7 @@ impl Rooms {
                 announced: settled,
                 announced_at: None,
                 followed_above: None,
+                found: first.previous(),
                 settled,
                 settling: (settled, Instant::now()),
                 waiting: BTreeMap::new(),
@@ -152,12 +156,12 @@ impl Rooms {
         }))
     }
 
-    /// From here on somebody connected here wants to hear of what comes above `head`.
-    pub fn follow(&self, id: ConversationId, head: Seq) {
-        let room = self.room_or_new(id, head, head.next());
+    /// From here on somebody connected here wants to hear of what comes above `above`. `head` is what there is.
+    pub fn follow(&self, id: ConversationId, above: Seq, head: Seq) {
+        let room = self.room_or_new(id, above, head.next());
         let mut state = room.lock();
         state.used = Instant::now();
-        state.followed_above = Some(state.followed_above.map_or(head, |above| above.min(head)));
+        state.followed_above = Some(state.followed_above.map_or(above, |before| before.min(above)));
     }
 
     /// Up to where this node has told; `None` of a conversation it does not follow.
@@ -243,7 +247,8 @@ impl State {
                 ours.is_met.store(ours.origin.is_some(), Ordering::SeqCst);
                 ours.origin
             });
-            let (message, departed) = (cell.message, cell.departed);
+            let departed = cell.departed.filter(|_| cell.message.seq > self.found);
+            let message = cell.message;
             batch.push(Committed { message, members, departed, origin, is_stored_here });
         }
         // A late one that was told already.

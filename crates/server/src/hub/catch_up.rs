@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use bluetick_core::ports::{Behind, Position};
+use bluetick_core::ports::{Behind, Missed, Position};
 use bluetick_core::{ConversationId, MessageId, Page, Seq, UserId};
 use bluetick_wire::frame::{encode_backlog, encode_caught_up, encode_gone, write_message};
 use tokio::time::Instant;
@@ -53,6 +53,8 @@ struct Progress {
     up_to: Option<Seq>,
     /// The newest message the fan-out has come across.
     newest_seen: Seq,
+    /// Where the device said that it is, in a conversation that its user is not in any more.
+    was_at: Option<Seq>,
     held: BTreeMap<Seq, Held>,
 }
 
@@ -60,9 +62,26 @@ struct Progress {
 #[derive(Default)]
 struct Held {
     /// Goes out in place of the message.
-    instead: Option<Frame>,
+    instead: Option<Kept>,
     /// Go out behind it.
     behind: Vec<Frame>,
+}
+
+/// What only the fan-out can say, and the store will not repeat.
+#[derive(Clone)]
+pub(crate) enum Kept {
+    /// Of an own send. It is owed whatever the device has.
+    Ack(Frame),
+    /// The notice of the user's own leaving. Whoever is further than that has it.
+    Farewell(Frame),
+}
+
+impl Kept {
+    pub fn into_frame(self) -> Frame {
+        match self {
+            Kept::Ack(frame) | Kept::Farewell(frame) => frame,
+        }
+    }
 }
 
 /// A conversation whose backlog is to be sent.
@@ -111,19 +130,22 @@ impl CatchUp {
         self.watching.load(Ordering::Acquire)
     }
 
-    /// The fan-out has a message for the session. Returns whether to push it now. `kept` is what only the fan-out can
-    /// say and the store will not repeat: an ack, or the notice of the user's own leaving.
-    pub fn arrive(&self, conversation: ConversationId, seq: Seq, kept: Option<&Frame>) -> bool {
+    /// The fan-out has a message for the session. Returns whether to push it now.
+    pub fn arrive(&self, conversation: ConversationId, seq: Seq, kept: Option<&Kept>) -> bool {
+        let is_ack = matches!(kept, Some(Kept::Ack(_)));
         let mut state = self.state();
+        if matches!(kept, Some(Kept::Farewell(_))) && state.was_past(conversation, seq) {
+            return false;
+        }
         if let Stage::Live { since } = state.stage {
-            return self.arrive_live(&mut state, since, conversation, seq, kept.is_some());
+            return self.arrive_live(&mut state, since, conversation, seq, is_ack);
         }
         let everything_known = matches!(state.stage, Stage::Sending);
         match state.conversations.get_mut(&conversation) {
             None if everything_known => return true,
             Some(progress) if progress.live => {
                 if progress.up_to.is_some_and(|up_to| seq <= up_to) {
-                    return kept.is_some();
+                    return is_ack;
                 }
                 progress.newest_seen = seq;
                 return true;
@@ -133,8 +155,8 @@ impl CatchUp {
         let progress = state.conversations.entry(conversation).or_default();
         progress.up_to.get_or_insert(seq.previous());
         progress.newest_seen = progress.newest_seen.max(seq);
-        if let Some(frame) = kept {
-            progress.held.entry(seq).or_default().instead = Some(frame.clone());
+        if let Some(kept) = kept {
+            progress.held.entry(seq).or_default().instead = Some(kept.clone());
             state.held_frames += 1;
         }
         false
@@ -146,13 +168,13 @@ impl CatchUp {
         since: Instant,
         conversation: ConversationId,
         seq: Seq,
-        kept: bool,
+        is_ack: bool,
     ) -> bool {
         if since.elapsed() >= OVERLAP {
             state.conversations.clear();
         }
         let push = match state.conversations.entry(conversation) {
-            Entry::Occupied(entry) if entry.get().up_to.is_some_and(|up_to| seq <= up_to) => kept,
+            Entry::Occupied(entry) if entry.get().up_to.is_some_and(|up_to| seq <= up_to) => is_ack,
             Entry::Occupied(entry) => {
                 entry.remove();
                 true
@@ -224,16 +246,22 @@ impl CatchUp {
     }
 
     /// The store has said what the session misses: the rest is live from here on. Returns what is to be sent.
-    pub fn begin(&self, outbox: &Outbox, behind: &[Behind], positions: &[Position]) -> Vec<Missing> {
+    pub fn begin(&self, outbox: &Outbox, missed: &Missed, positions: &[Position]) -> Vec<Missing> {
+        let Missed { behind, gone } = missed;
         let claimed: HashMap<ConversationId, Seq> =
             positions.iter().map(|position| (position.conversation, position.seq)).collect();
         let mut guard = self.state();
         let state = &mut *guard;
+        for id in gone {
+            state.conversations.entry(*id).or_default().was_at = claimed.get(id).copied();
+        }
         for (id, progress) in &mut state.conversations {
-            if let (Some(up_to), Some(claim)) = (&mut progress.up_to, claimed.get(id)) {
-                // The fan-out was late with something the device has already.
+            let Some(claim) = claimed.get(id) else { continue };
+            // The fan-out was late with something the device has already.
+            if let Some(up_to) = &mut progress.up_to {
                 *up_to = (*up_to).max((*claim).min(progress.newest_seen));
             }
+            state.held_frames -= progress.drop_farewells(*claim);
         }
         let mut missing = Vec::with_capacity(behind.len());
         for Behind { conversation, after, head, .. } in
@@ -251,10 +279,10 @@ impl CatchUp {
             missing.iter().map(|missing| missing.conversation).collect();
         for (id, progress) in state.conversations.iter_mut().filter(|(id, _)| !listed.contains(id)) {
             match progress.up_to {
-                Some(after) => {
+                Some(after) if progress.was_at < Some(progress.newest_seen) => {
                     missing.push(Missing { conversation: *id, after, head: progress.newest_seen });
                 }
-                None => progress.go_live(outbox, &mut state.held_frames),
+                _ => progress.go_live(outbox, &mut state.held_frames),
             }
         }
         state.stage = Stage::Sending;
@@ -290,9 +318,8 @@ impl CatchUp {
             progress.release_below(message.seq, outbox, &mut state.held_frames);
             let mut held = progress.held.remove(&message.seq).unwrap_or_default();
             state.held_frames -= held.count();
-            let frame =
-                held.instead.take().unwrap_or_else(|| Frame::with(|sheet| write_message(sheet, message)));
-            outbox.push(frame);
+            let instead = held.instead.take().map(Kept::into_frame);
+            outbox.push(instead.unwrap_or_else(|| Frame::with(|sheet| write_message(sheet, message))));
             held.push_into(outbox);
             progress.up_to = Some(message.seq);
             pushed += 1;
@@ -340,12 +367,30 @@ impl CatchUp {
         outbox.push(Frame::from(encode_caught_up()));
         state.stage = Stage::Live { since: Instant::now() };
         state.sending = Vec::new();
-        state.conversations.retain(|_, progress| progress.up_to > Some(progress.newest_seen));
+        state
+            .conversations
+            .retain(|_, progress| progress.up_to.max(progress.was_at) > Some(progress.newest_seen));
         self.stop_watching_if_done(&mut state);
     }
 }
 
+impl State {
+    /// Whether the device had come past this place before its user left.
+    fn was_past(&self, conversation: ConversationId, seq: Seq) -> bool {
+        self.conversations.get(&conversation).is_some_and(|progress| progress.was_at >= Some(seq))
+    }
+}
+
 impl Progress {
+    /// The device has heard of the user's leaving before. Returns how many frames that saves.
+    fn drop_farewells(&mut self, through: Seq) -> usize {
+        let mut dropped = 0;
+        for held in self.held.range_mut(..=through).map(|(_, held)| held) {
+            dropped += usize::from(held.instead.take_if(|kept| matches!(kept, Kept::Farewell(_))).is_some());
+        }
+        dropped
+    }
+
     fn go_live(&mut self, outbox: &Outbox, held_frames: &mut usize) {
         self.live = true;
         for held in std::mem::take(&mut self.held).into_values() {
@@ -369,7 +414,8 @@ impl Held {
     }
 
     fn push_into(self, outbox: &Outbox) {
-        self.instead.into_iter().chain(self.behind).for_each(|frame| outbox.push(frame));
+        let instead = self.instead.map(Kept::into_frame);
+        instead.into_iter().chain(self.behind).for_each(|frame| outbox.push(frame));
     }
 }
 

@@ -6,7 +6,7 @@ use bluetick_core::ports::{Appended, Committed};
 use bluetick_core::{Member, Members, UserId};
 use bluetick_wire::frame::{write_ack, write_message};
 
-use super::{Frame, Session, SessionId, Sessions};
+use super::{Frame, Kept, Session, SessionId, Sessions};
 
 /// Returns how many frames were handed out. Costs no more than the smaller of members and online users.
 pub(super) fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
@@ -60,14 +60,13 @@ impl Delivery<'_> {
 
     fn hand_to(&self, session: &Session) -> u64 {
         let message = &self.committed.message;
-        // The store will not repeat these: an ack, or the last that somebody hears of a conversation.
         let kept = if self.is_origin(session) {
             let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
-            Some(Frame::with(|sheet| {
+            Some(Kept::Ack(Frame::with(|sheet| {
                 write_ack(sheet, message.conversation, &message.message_id, &appended);
-            }))
+            })))
         } else if self.committed.departed.as_ref() == Some(&session.user) {
-            Some(self.frame())
+            Some(Kept::Farewell(self.frame()))
         } else {
             None
         };
@@ -75,7 +74,7 @@ impl Delivery<'_> {
         if catch_up.is_watching() && !catch_up.arrive(message.conversation, message.seq, kept.as_ref()) {
             return 0;
         }
-        session.outbox.push(kept.unwrap_or_else(|| self.frame()));
+        session.outbox.push(kept.map_or_else(|| self.frame(), Kept::into_frame));
         1
     }
 
@@ -88,7 +87,7 @@ impl Delivery<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use bluetick_core::ports::Origin;
+    use bluetick_core::ports::{Missed, Origin};
     use bluetick_core::{ContentType, ConversationId, Message, MessageId, Role, Seq, Timestamp, TokenFacts};
     use prometheus_client::metrics::gauge::Gauge;
 
@@ -105,7 +104,7 @@ mod tests {
             .register(sessions.next_id(), user(name), TokenFacts::default(), outbox, usize::MAX)
             .unwrap();
         let session = &registration.session;
-        session.catch_up.begin(&session.outbox, &[], &[]);
+        session.catch_up.begin(&session.outbox, &Missed::default(), &[]);
         session.catch_up.finish(&session.outbox);
         session.outbox.taken();
         registration

@@ -30,7 +30,7 @@ use bluetick_core::{Chat, ContentType, ConversationId, ConversationView, Seq, Us
 use bluetick_wire::frame::encode_presence;
 use tokio::sync::oneshot;
 
-pub(crate) use catch_up::{CatchUp, Missing, Poured, Then};
+pub(crate) use catch_up::{CatchUp, Kept, Missing, Poured, Then};
 pub(crate) use frame::Frame;
 pub(crate) use outbox::{Outbox, Overflowed, cost};
 #[cfg(test)]

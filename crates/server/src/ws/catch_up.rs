@@ -33,16 +33,16 @@ pub(super) type CatchingUp = Pin<Box<dyn Future<Output = Result<(), CloseCode>> 
 
 pub(super) fn catch_up(app: Arc<App>, session: Arc<Session>, positions: Vec<Position>) -> CatchingUp {
     Box::pin(async move {
-        let Missed { behind, gone } = {
+        let missed = {
             let _turn = turn(&app).await;
             app.chat.behind(&session.user, positions.clone()).await.map_err(|error| failed(&error))?
         };
-        for conversation in gone {
+        for conversation in &missed.gone {
             session.outbox.has_room().await;
-            session.outbox.push(Frame::from(encode_gone(conversation)));
+            session.outbox.push(Frame::from(encode_gone(*conversation)));
         }
         let backlog = Backlog { app, session };
-        let (sent, ()) = join(backlog.send(&behind, &positions), backlog.acknowledge(&behind)).await;
+        let (sent, ()) = join(backlog.send(&missed, &positions), backlog.acknowledge(&missed.behind)).await;
         sent
     })
 }
@@ -69,12 +69,12 @@ struct Backlog {
 }
 
 impl Backlog {
-    async fn send(&self, behind: &[Behind], positions: &[Position]) -> Result<(), CloseCode> {
+    async fn send(&self, missed: &Missed, positions: &[Position]) -> Result<(), CloseCode> {
         let _counted = Counted::new(&self.app.metrics.catch_ups);
         let Session { outbox, catch_up, .. } = &*self.session;
         // What the fan-out is late with is noted before it is settled what is missing.
         self.app.hub.flush().await;
-        let missing = catch_up.begin(outbox, behind, positions);
+        let missing = catch_up.begin(outbox, missed, positions);
         let most = at_most(self.app.limits.backlog_conversations);
         let sent = missing.into_iter().enumerate().map(|(number, missing)| {
             let backlog = self.clone();

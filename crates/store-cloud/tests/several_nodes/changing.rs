@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use bluetick_core::ports::{AddMembers, Prefer, RemoveMember, Store};
+use bluetick_core::ports::{AddMembers, Position, Prefer, RemoveMember, Store};
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_core::{ConversationId, PreferenceChange, Refusal, StoreError};
+use bluetick_core::{ConversationId, PreferenceChange, Refusal, Seq, StoreError};
 use bluetick_store_cloud::rows::Table;
 
 use crate::town::{Fate, Node, Town, until, user};
@@ -102,4 +102,26 @@ async fn a_new_member_hears_what_was_being_written_when_it_joined() {
     slow.way.release();
     let sent = sending.await.unwrap().unwrap();
     until(async || there.heard(id).last() == Some(&sent.seq.get())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_begins_to_follow_a_group_does_not_tell_who_left_before() {
+    let town = Town::default();
+    let (first, second) = (town.node().await, town.node().await);
+    Town::settle(&[&first, &second]).await;
+    let id = first.group(14, "a", &["b", "c"]).await;
+    remove(first.again(), id, "c").await;
+    // Two members and the one who left are connected there, before anybody looks what it has missed.
+    for name in ["a", "b", "c"] {
+        second.came(name).await;
+    }
+    second.store.behind(&user("a"), Vec::new()).await.unwrap();
+    let position = Position { conversation: id, seq: Seq::FIRST };
+    second.store.behind(&user("b"), vec![position]).await.unwrap();
+    let farewells = || second.recorder.heard(id).iter().filter(|told| told.departed.is_some()).count();
+    assert_eq!((second.heard(id), farewells()), (vec![1, 2], 0));
+    // Who leaves from now on is told.
+    remove(first.again(), id, "b").await;
+    until(async || second.heard(id).last() == Some(&3)).await;
+    assert_eq!(farewells(), 1);
 }

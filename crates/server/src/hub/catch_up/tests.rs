@@ -57,11 +57,20 @@ impl Device {
 
     /// The fan-out has a message.
     fn arrives(&self, seq: u64, mine: bool) {
-        let kept = mine.then(|| ack(seq, false));
+        let kept = mine.then(|| Kept::Ack(ack(seq, false)));
         let watching = self.catch_up.is_watching();
         if !watching || self.catch_up.arrive(chat(), Seq::new(seq), kept.as_ref()) {
-            let frame = kept.unwrap_or_else(|| Frame::from(encode_message(&message(seq, mine))));
-            self.outbox.push(frame);
+            let frame = kept.map(Kept::into_frame);
+            self.outbox.push(frame.unwrap_or_else(|| Frame::from(encode_message(&message(seq, mine)))));
+        }
+    }
+
+    /// The fan-out has the notice that the user has left.
+    fn leaves(&self, seq: u64) {
+        let notice = Frame::from(encode_message(&message(seq, false)));
+        let kept = Kept::Farewell(notice.clone());
+        if !self.catch_up.is_watching() || self.catch_up.arrive(chat(), Seq::new(seq), Some(&kept)) {
+            self.outbox.push(notice);
         }
     }
 
@@ -70,7 +79,8 @@ impl Device {
     }
 
     fn begin(&self, behind: &[Behind], positions: &[Position]) -> Vec<Missing> {
-        self.catch_up.begin(&self.outbox, behind, positions)
+        let missed = Missed { behind: behind.to_vec(), gone: Vec::new() };
+        self.catch_up.begin(&self.outbox, &missed, positions)
     }
 
     fn finish(&self) {
@@ -243,12 +253,36 @@ async fn the_overlap_is_remembered_for_a_while_and_not_for_ever() {
 fn whoever_has_left_is_sent_what_was_kept_and_hears_of_the_group_again_after_coming_back() {
     let device = Device::new();
     device.begin(&[behind(1, 3)], &[]);
-    let notice = Frame::from(encode_message(&message(4, false)));
-    assert!(!device.catch_up.arrive(chat(), Seq::new(4), Some(&notice)));
+    device.leaves(4);
     device.catch_up.abandon(&device.outbox, chat());
     device.arrives(8, false);
     device.finish();
     assert_eq!(device.heard(), ["m4", "gone", "m8", "."]);
+}
+
+#[test]
+fn a_device_that_is_past_a_leaving_does_not_hear_of_it_again() {
+    let gone = Missed { behind: Vec::new(), gone: vec![chat()] };
+    let position = Position { conversation: chat(), seq: Seq::new(7) };
+    let device = Device::new();
+    // Its user left by 4, came back, was there for 7 and left again.
+    device.leaves(4);
+    assert_eq!(device.catch_up.begin(&device.outbox, &gone, &[position]), []);
+    device.leaves(4);
+    device.finish();
+    device.leaves(4);
+    device.leaves(8);
+    device.arrives(9, false);
+    assert_eq!(device.heard(), [".", "m8", "m9"]);
+    assert_eq!(device.catch_up.held_frames(), 0);
+    // Whoever says that it is at a place which does not exist yet hears of what comes all the same.
+    let forged = Position { conversation: chat(), seq: Seq::new(500) };
+    let device = Device::new();
+    device.catch_up.begin(&device.outbox, &gone, &[forged]);
+    device.arrives(9, false);
+    device.finish();
+    device.arrives(10, false);
+    assert_eq!(device.heard(), ["m9", ".", "m10"]);
 }
 
 /// A generator of one's own, so that a seed tells the whole story.
