@@ -26,11 +26,11 @@ pub(crate) const LARGE: usize = 100;
 /// A message that is sent again so soon may be new to those who are connected.
 const TOLD_AGAIN_MS: i64 = 600_000;
 
-/// A write that is under way is done or given up by then, with room for clocks that differ.
-pub(crate) const WRITES_TAKE_MS: i64 = 20_000;
+/// A write that is under way is done or given up by then.
+pub(crate) const WRITES_TAKE: Duration = Duration::from_secs(20);
 
 /// Nearly all of them by then.
-const LATE_WRITES_MS: i64 = 4_000;
+const LATE_WRITES: Duration = Duration::from_secs(4);
 
 /// What was stored without Redis is in the tables so long after everybody has gone back to it.
 const LATE_WITHOUT_REDIS: Duration = Duration::from_secs(3);
@@ -163,8 +163,7 @@ impl Engine {
                 self.note_fallback(id).await?;
             }
             // Looked for before a place is handed out for nothing.
-            if let Some((at, settled)) = self.seeded.get(id)
-                && at.plus_millis(WRITES_TAKE_MS) >= self.clock.now()
+            if let Some(settled) = self.seeded.lately(id)
                 && let Some(seq) = self.find_id(id, settled, &append.sender, &append.message_id).await?
                 && let Some(cell) = self.cell(id, seq).await?
             {
@@ -238,11 +237,8 @@ impl Engine {
             }
             sleep(Duration::from_millis(100)).await;
         }
-        let since = self.clock.now().millis().saturating_sub(place.seeded_at.millis());
-        let left = LATE_WRITES_MS.saturating_sub(since);
-        // Clocks of nodes may differ by more than anybody should wait.
-        if (1..=LATE_WRITES_MS).contains(&left) {
-            sleep(Duration::from_millis(left.unsigned_abs())).await;
+        if let Some(ago) = place.seeded_ago {
+            sleep(LATE_WRITES.saturating_sub(ago)).await;
         }
         true
     }
@@ -250,8 +246,8 @@ impl Engine {
     /// Redis has forgotten the conversation a moment ago. Whoever told it again did not see what was being written just
     /// then, which may have been this very message.
     async fn stored_meanwhile(&self, append: &Append, place: &Place) -> Result<Option<Cell>, StoreError> {
-        let was_seeded = place.seeded_at.plus_millis(WRITES_TAKE_MS) >= self.clock.now();
-        let after = match self.outage_was_within(Duration::from_millis(WRITES_TAKE_MS.unsigned_abs())) {
+        let was_seeded = place.seeded_ago.is_some_and(|ago| ago <= WRITES_TAKE);
+        let after = match self.outage_was_within(WRITES_TAKE) {
             true => place.seeded_head.min(place.settled.minus(RECENT)),
             false if was_seeded => place.seeded_head,
             false => return Ok(None),

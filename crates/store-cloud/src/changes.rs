@@ -59,7 +59,7 @@ impl Engine {
             conversation: id,
             is_whole: true,
             // Nobody was writing before.
-            at: Timestamp::default(),
+            read_at: None,
             head: founding.conversation.head,
             settled: Seq::ZERO,
             last_at: created_at,
@@ -515,7 +515,6 @@ impl Engine {
         let (head, last_at) = self.activity(id).await?;
         let last_at = last_at.map_or(now, |at| at.max(now));
         let seq = head.plus(1 + ahead as u64);
-        let (seeded_at, seeded_head) = (Timestamp::default(), Seq::ZERO);
         let settled = reserve.settled;
         Ok(Place {
             seq,
@@ -523,8 +522,8 @@ impl Engine {
             last_at,
             members_version: 0,
             settled,
-            seeded_at,
-            seeded_head,
+            seeded_ago: None,
+            seeded_head: Seq::ZERO,
             registry: None,
         })
     }

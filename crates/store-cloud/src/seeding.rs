@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, UserId};
+use tokio::time::Instant;
 
-use crate::append::WRITES_TAKE_MS;
+use crate::append::WRITES_TAKE;
 use crate::cells::IdRow;
 use crate::engine::Engine;
 use crate::hints::{Away, MessageKey, Seed};
@@ -52,17 +53,19 @@ impl Recent {
 
 /// Conversations that this node has seeded lately: when, and up to where every cell was written then.
 #[derive(Default)]
-pub(crate) struct Seeded(Mutex<HashMap<ConversationId, (Timestamp, Seq)>>);
+pub(crate) struct Seeded(Mutex<HashMap<ConversationId, (Instant, Seq)>>);
 
 impl Seeded {
-    fn note(&self, id: ConversationId, at: Timestamp, settled: Seq, long_ago: Timestamp) {
+    fn note(&self, id: ConversationId, at: Instant, settled: Seq) {
         let mut seeded = self.0.lock().expect("nothing panics while it holds the lock");
-        seeded.retain(|_, (at, _)| *at >= long_ago);
+        seeded.retain(|_, (at, _)| at.elapsed() <= WRITES_TAKE);
         seeded.insert(id, (at, settled));
     }
 
-    pub fn get(&self, id: ConversationId) -> Option<(Timestamp, Seq)> {
-        self.0.lock().expect("nothing panics while it holds the lock").get(&id).copied()
+    /// Up to where every cell was written, if what was being written then may not be there yet.
+    pub fn lately(&self, id: ConversationId) -> Option<Seq> {
+        let seeded = self.0.lock().expect("nothing panics while it holds the lock");
+        seeded.get(&id).filter(|(at, _)| at.elapsed() <= WRITES_TAKE).map(|(_, settled)| *settled)
     }
 }
 
@@ -97,10 +100,10 @@ impl Engine {
     }
 
     async fn seed_whole(&self, id: ConversationId) -> Result<(), SeedError> {
-        let at = self.clock.now();
+        let read_at = Instant::now();
         let recent = self.recent(id).await?;
-        self.seeded.note(id, at, recent.settled, at.plus_millis(-WRITES_TAKE_MS));
-        self.seed_with(id, recent, true).await
+        self.seeded.note(id, read_at, recent.settled);
+        self.seed_with(id, recent, read_at, true).await
     }
 
     /// The counter is behind: tells of everything from `first` on, or of all where nothing is known.
@@ -110,6 +113,7 @@ impl Engine {
         // Others may have stored without Redis as well and died before they could tell. The counter must not pass a place
         // whose id is not told with it, or that id is given a second one.
         let first = first.min(glance.reserved.next()).min(glance.settled.next());
+        let read_at = Instant::now();
         let mut recent = Recent::default();
         let long_ago = self.long_ago();
         self.each_id_downward(id, |row| {
@@ -120,17 +124,22 @@ impl Engine {
         .await?;
         // Nothing below was looked at.
         recent.settled = Seq::ZERO;
-        self.seed_with(id, recent, false).await
+        self.seed_with(id, recent, read_at, false).await
     }
 
-    async fn seed_with(&self, id: ConversationId, recent: Recent, is_whole: bool) -> Result<(), SeedError> {
+    async fn seed_with(
+        &self,
+        id: ConversationId,
+        recent: Recent,
+        read_at: Instant,
+        is_whole: bool,
+    ) -> Result<(), SeedError> {
         self.counters.reseeds.add(1);
-        let at = self.clock.now();
         let row = self.room_row(id).await?;
         let seed = Seed {
             conversation: id,
             is_whole,
-            at,
+            read_at: Some(read_at),
             head: recent.head,
             settled: recent.settled,
             last_at: recent.last_at.unwrap_or_default(),

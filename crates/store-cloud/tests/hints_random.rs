@@ -116,7 +116,7 @@ async fn one_step(hints: &dyn Hints, world: &mut World) -> (&'static str, String
             let sent = (0..world.dice.below(3)).map(|_| (world.user(), world.seq())).collect();
             let seed = Seed {
                 is_whole: true,
-                at: Timestamp::from_millis(1_700_000_000_000),
+                read_at: None,
                 conversation: id,
                 head: world.seq(),
                 settled: world.seq(),

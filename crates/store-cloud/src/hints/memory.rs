@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use bluetick_core::{ConversationId, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
+use tokio::time::Instant;
 
 use super::{Away, Glance, Hints, MessageKey, Place, RegistryCopy, Reserve, Reserved, Seed, Touched};
 use crate::NodeId;
@@ -28,7 +29,7 @@ struct Known {
     settled: Seq,
     last_at: Timestamp,
     reserved_at: Timestamp,
-    seeded_at: Timestamp,
+    seeded_at: Option<Instant>,
     seeded_head: Seq,
     members_version: u64,
     ids: HashMap<MessageKey, Seq>,
@@ -131,7 +132,7 @@ impl Hints for MemoryHints {
             last_at: known.last_at,
             members_version: known.members_version,
             settled: known.settled,
-            seeded_at: known.seeded_at,
+            seeded_ago: known.seeded_at.map(|at| at.elapsed()),
             seeded_head: known.seeded_head,
             registry: known.registry.clone().filter(|copy| copy.version > reserve.registry_version),
         }))
@@ -142,7 +143,7 @@ impl Hints for MemoryHints {
         if !seed.is_whole && !state.conversations.contains_key(&seed.conversation) {
             return Ok(());
         }
-        let fresh = || Known { seeded_at: seed.at, seeded_head: seed.settled, ..Known::default() };
+        let fresh = || Known { seeded_at: seed.read_at, seeded_head: seed.settled, ..Known::default() };
         let known = state.conversations.entry(seed.conversation).or_insert_with(fresh);
         known.reserved = known.reserved.max(seed.head);
         known.settled = known.settled.max(seed.settled);

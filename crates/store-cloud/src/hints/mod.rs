@@ -9,12 +9,14 @@ pub mod memory;
 pub mod redis;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bluetick_core::{
     ConversationId, Epoch, InboxFilter, InboxPlace, MessageId, Seq, Shelf, Timestamp, UserId,
 };
 use thiserror::Error;
+use tokio::time::Instant;
 
 use crate::NodeId;
 
@@ -168,9 +170,10 @@ pub struct Place {
     pub members_version: u64,
     /// Every cell up to here is written.
     pub settled: Seq,
-    /// When the conversation was unknown and had to be seeded, and up to where every cell was written then. What was being
-    /// written at that moment, above or into a hole, is not among the ids.
-    pub seeded_at: Timestamp,
+    /// How long ago the conversation was unknown and had to be seeded, where anybody could have been writing then, by a clock
+    /// that all nodes have in common; and up to where every cell was written. What was being written at that moment, above
+    /// or into a hole, is not among the ids.
+    pub seeded_ago: Option<Duration>,
     pub seeded_head: Seq,
     /// Where there is one that is later than what the asker has.
     pub registry: Option<RegistryCopy>,
@@ -182,8 +185,8 @@ pub struct Seed {
     /// All ids of the dedupe window are there. A part of them is added to what is known of the conversation; where nothing
     /// is, nothing is seeded, since the part would pass for all.
     pub is_whole: bool,
-    /// When the tables were read.
-    pub at: Timestamp,
+    /// When the tables were read; `None` where nobody was writing.
+    pub read_at: Option<Instant>,
     /// The newest cell that is written.
     pub head: Seq,
     pub settled: Seq,

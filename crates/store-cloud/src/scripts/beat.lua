@@ -1,8 +1,7 @@
 -- A node lives. KEYS: nodes, since when they are noted. ARGV: node, milliseconds after which a silent one is dead
 -- Returns whether they have been noted for long enough to be all of them, then who lives.
 local mine = life()
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 local since = redis.call('HMGET', KEYS[2], 'life', 'at')
 if since[1] ~= mine then
   -- Another server, another clock.

@@ -21,5 +21,10 @@ end
 
 local DAY_MS = 86400000
 
+local function now_ms()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
 -- Shelves of an inbox lie this far apart in one sorted set; within a shelf the score is the negative time.
 local SHELF = 35184372088832

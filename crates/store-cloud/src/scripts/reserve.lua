@@ -54,4 +54,8 @@ local registry = known[8]
 if registry and tonumber(string.match(registry, '^%d+:(%d+)')) <= tonumber(ARGV[9]) then
   registry = false
 end
-return { seq, kept and 1 or 0, last_at, known[5], settled, known[6] or 0, known[7] or 0, registry }
+local seeded_at, seeded_ago = tonumber(known[6] or 0), -1
+if seeded_at > 0 then
+  seeded_ago = math.max(0, now_ms() - seeded_at)
+end
+return { seq, kept and 1 or 0, last_at, known[5], settled, seeded_ago, known[7] or 0, registry }

@@ -2,7 +2,7 @@
 -- KEYS: conversation, who sent where last
 -- ARGV: is the first part, is the last part, name of the set of ids (with the first part a new one, or empty when ids are
 --       only added to those that are there; then the one that the first part returned), head, settled, last_at, members' version, days of the window, seconds that the
---       conversation is kept, moment at which the tables were read, copy of the registry (empty: none), number of
+--       conversation is kept, milliseconds since the tables were read (-1: nobody was writing), copy of the registry (empty: none), number of
 --       ids, then (id, seq, moment) of each, then (user, seq) of each
 -- Returns the name of the set of ids, or nothing when the first part has been lost since or there is none to add to.
 local mine = life()
@@ -29,7 +29,10 @@ elseif ARGV[1] == '1' and is_new then
   ids, known = ARGV[3], {}
   last_at = tonumber(ARGV[6])
   today = math.floor(last_at / DAY_MS)
-  redis.call('HSET', KEYS[1], 'life', '~' .. mine, 'ids', ids, 'seeded_at', ARGV[10], 'seeded_head', ARGV[5])
+  -- By the clock of this server: those of the nodes may differ.
+  local read_at = tonumber(ARGV[10]) < 0 and 0 or now_ms() - tonumber(ARGV[10])
+  redis.call('HSET', KEYS[1], 'life', '~' .. mine, 'ids', ids, 'seeded_at', string.format('%.0f', read_at),
+    'seeded_head', ARGV[5])
 elseif ARGV[1] ~= '1' and (is_new or ids ~= ARGV[3]) then
   return false
 end

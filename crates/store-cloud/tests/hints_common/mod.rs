@@ -67,7 +67,7 @@ pub fn user() -> UserId {
 pub fn seed(conversation: ConversationId, head: u64) -> Seed {
     Seed {
         is_whole: true,
-        at: NOW,
+        read_at: None,
         conversation,
         head: Seq::new(head),
         settled: Seq::ZERO,

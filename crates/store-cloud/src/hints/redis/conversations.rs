@@ -1,6 +1,7 @@
 //! Counters, ids and versions of conversations.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use ::redis::Value;
 use bluetick_core::{ConversationId, Epoch, Seq, Timestamp, UserId};
@@ -33,7 +34,7 @@ impl RedisHints {
             .number(self.keep_seconds)
             .number(reserve.registry_version);
         let answer = self.redis.run(call).await?;
-        let [seq, known, last_at, members_version, settled, seeded_at, seeded_head, registry] =
+        let [seq, known, last_at, members_version, settled, seeded_ago, seeded_head, registry] =
             list(&answer)?
         else {
             return if answer == Value::Nil { Ok(Reserved::Unseeded) } else { Err(odd()) };
@@ -44,7 +45,7 @@ impl RedisHints {
             last_at: Timestamp::from_millis(number(last_at)?),
             members_version: unsigned(members_version)?,
             settled: Seq::new(unsigned(settled)?),
-            seeded_at: Timestamp::from_millis(number(seeded_at)?),
+            seeded_ago: u64::try_from(number(seeded_ago)?).ok().map(Duration::from_millis),
             seeded_head: Seq::new(unsigned(seeded_head)?),
             registry: if *registry == Value::Nil { None } else { decode_copy(text(registry)?) },
         }))
@@ -66,6 +67,7 @@ impl RedisHints {
         let parts = seed.ids.len().div_ceil(PART).max(seed.sent.len().div_ceil(PART)).max(1);
         for part in 0..parts {
             let ids = part_of(&seed.ids, part);
+            let read_ago = seed.read_at.map(|at| i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX));
             let mut call = Call::script(&SEED, &keys.conversation)
                 .key(&keys.sent)
                 .number(part == 0)
@@ -77,7 +79,7 @@ impl RedisHints {
                 .number(seed.members_version)
                 .number(self.window_days)
                 .number(self.keep_seconds)
-                .number(seed.at.millis())
+                .number(read_ago.unwrap_or(-1))
                 .text(&seed.registry.as_ref().map(encode_copy).unwrap_or_default())
                 .number(ids.len() as u64);
             for (id, seq, at) in ids {
