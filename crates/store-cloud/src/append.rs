@@ -30,7 +30,7 @@ const TOLD_AGAIN_MS: i64 = 600_000;
 pub(crate) const WRITES_TAKE: Duration = Duration::from_secs(20);
 
 /// Nearly all of them by then.
-const LATE_WRITES: Duration = Duration::from_secs(4);
+pub(crate) const LATE_WRITES: Duration = Duration::from_secs(4);
 
 /// What was stored without Redis is in the tables so long after everybody has gone back to it.
 const LATE_WITHOUT_REDIS: Duration = Duration::from_secs(3);

@@ -113,7 +113,7 @@ impl Engine {
         append: &Append,
     ) -> Result<Option<Appended>, StoreError> {
         let id = append.conversation;
-        if !self.until_all_have_noticed(id).await? {
+        if !self.until_all_have_noticed(append).await? {
             return Ok(None);
         }
         self.counters.fallback_sends.add(1);
@@ -152,7 +152,7 @@ impl Engine {
             let cell = Cell { message, last_at, departed: None, cold: None };
             let settled = ledger.settled;
             let standing = self.standing_before(&known, &append.sender, seq).await?;
-            if !self.may_store_without_redis() {
+            if !self.may_store_without_redis(append) {
                 return Ok(None);
             }
             self.ledgers.storing(id, seq);

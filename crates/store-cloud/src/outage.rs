@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bluetick_core::ports::Append;
 use bluetick_core::{ConversationId, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use crate::append::LATE_WRITES;
 use crate::engine::Engine;
 use crate::people::shared_key;
 use crate::rows::{Item, Key, Only, Table};
@@ -123,21 +125,24 @@ pub(crate) async fn run(engine: Arc<Engine>) {
 
 impl Engine {
     /// Whether all nodes know that Redis is done without, and will do without it themselves until what is written now is
-    /// there.
-    pub(crate) fn may_store_without_redis(&self) -> bool {
+    /// there. What is sent again also waits for the earlier attempt, which may be on its way to a place that was handed
+    /// out before.
+    pub(crate) fn may_store_without_redis(&self, append: &Append) -> bool {
         let (grace, patience) = (self.settings.return_grace(), self.settings.patience());
+        let wait = if append.retry_after.is_some() { patience.max(LATE_WRITES) } else { patience };
         let known = self.outage.known();
         known.is_some_and(|known| {
-            known.first.elapsed() >= patience && known.last.elapsed() < self.settings.time_to_store_without()
+            known.first.elapsed() >= wait && known.last.elapsed() < self.settings.time_to_store_without()
         }) && self.outage.lasts(grace)
     }
 
     /// Whether that is so after a while. If not, Redis is to be used again.
-    pub(crate) async fn until_all_have_noticed(&self, id: ConversationId) -> Result<bool, StoreError> {
+    pub(crate) async fn until_all_have_noticed(&self, append: &Append) -> Result<bool, StoreError> {
+        let id = append.conversation;
         let (grace, patience) = (self.settings.return_grace(), self.settings.patience());
         let deadline = Instant::now() + self.settings.send_deadline();
         while self.outage.lasts(grace) {
-            if self.may_store_without_redis() {
+            if self.may_store_without_redis(append) {
                 return Ok(true);
             }
             if Instant::now() > deadline {
