@@ -21,7 +21,7 @@ impl Heard {
             Heard::Change(Change::Joined { conversation, .. } | Change::Preferred { conversation, .. }) => {
                 Some(*conversation)
             }
-            Heard::Change(Change::Revoked { .. }) => None,
+            Heard::Change(Change::Revoked { .. } | Change::Overlooked { .. }) => None,
         }
     }
 }
@@ -85,6 +85,16 @@ impl Recorder {
             _ => None,
         });
         revoked.collect()
+    }
+
+    /// Who was asked to come again.
+    pub fn overlooked(&self) -> Vec<UserId> {
+        let all = self.0.lock().expect("recording does not panic");
+        let overlooked = all.iter().filter_map(|heard| match heard {
+            Heard::Change(Change::Overlooked { user }) => Some(user.clone()),
+            _ => None,
+        });
+        overlooked.collect()
     }
 
     pub fn preferred(&self, conversation: ConversationId) -> Vec<UserId> {

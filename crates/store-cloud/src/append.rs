@@ -269,7 +269,7 @@ impl Engine {
         let message = Arc::new(decide::place(append.clone(), &known.members, place.seq));
         let cell =
             Cell { message: Arc::clone(&message), last_at: Some(place.last_at), departed: None, cold: None };
-        let expectation = self.expect(&message, append.origin, place.settled);
+        let expectation = self.expect(&message, known, append.origin, place.settled);
         let outcome = self.place_and_settle(append, known, place, cell).await;
         heard(&expectation, &message, outcome)
     }
@@ -281,9 +281,8 @@ impl Engine {
         place: Place,
         cell: Cell,
     ) -> Result<Option<Appended>, StoreError> {
-        let touch = self.touch(known, append.received_at);
         let standing = self.standing_before(known, &append.sender, place.seq);
-        let (placed, touched, standing) = tokio::join!(self.place(&cell), touch, standing);
+        let (placed, standing) = tokio::join!(self.place(&cell), standing);
         if placed.is_err() {
             let key = MessageKey::new(&append.sender, &append.message_id);
             self.unresolved.keep(known.facts.id, key, place.clone());
@@ -297,6 +296,8 @@ impl Engine {
             Placed::Taken(_) => return Ok(None),
         }
         let settled = place.settled;
+        // Where they are is asked when it is stored: whoever comes later finds it.
+        let touched = self.touch(known, append.received_at).await;
         let stored = async { self.stored(cell, known, touched, standing?, settled, Way::Usual).await };
         let stored = stored.await;
         if stored.is_err() {
@@ -366,15 +367,15 @@ impl Engine {
         self: &Arc<Engine>,
         cell: Cell,
         known: &Known,
-        touched: Option<Vec<Touched>>,
+        mut touched: Option<Vec<Touched>>,
         standing: Loaded,
         settled: Seq,
         way: Way,
     ) -> Result<Appended, StoreError> {
         let message = Arc::clone(&cell.message);
         let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
-        let relied = self.relied_upon_here(known, Some(&message.sender));
-        self.settle_pending(&message, known, touched.as_deref(), Some(&message.sender), &[]).await?;
+        let sender = Some(&message.sender);
+        let relied = self.settle_pending(&message, known, touched.as_deref_mut(), sender, &[]).await?;
         // Without Redis, nobody else would know what is written later.
         let at_once = way == Way::WithoutHints;
         match at_once && known.members.len() <= LARGE {
@@ -407,9 +408,9 @@ impl Engine {
             return Err(Refusal::MessageIdReused { first_seq: seq }.into());
         }
         let last_at = cell.last_at.unwrap_or(received_at);
-        let touched = self.touch(known, last_at).await;
-        let relied = self.relied_upon_here(known, Some(&append.sender));
-        self.settle_pending(&cell.message, known, touched.as_deref(), Some(&append.sender), &[]).await?;
+        let mut touched = self.touch(known, last_at).await;
+        let sender = Some(&append.sender);
+        let relied = self.settle_pending(&cell.message, known, touched.as_deref_mut(), sender, &[]).await?;
         let at_once = touched.is_none() && known.members.len() <= LARGE;
         match at_once {
             true => self.write_inboxes(&cell, known).await?,

@@ -12,13 +12,11 @@ use bluetick_core::{
 use crate::engine::Engine;
 use crate::keyed::side_by_side;
 use crate::memberships::{Known, RoomRow, decode_member};
+use crate::rooms::ON_ITS_WAY;
 use crate::rows::{Key, Query, Sort, SortRange, Table};
 
 /// Conversations looked at side by side.
 const AT_ONCE: usize = 16;
-
-/// News of so many messages may not have come here yet, of a conversation that nobody here followed.
-const ON_ITS_WAY: u64 = 20;
 
 /// Where somebody stands in a conversation that may have something for it.
 struct Look {
@@ -57,7 +55,9 @@ impl Engine {
                 continue;
             }
             let after = position.max(floor);
-            let unacknowledged = look.standing.acknowledged.max(floor) < after;
+            let acknowledged = look.standing.acknowledged.max(floor);
+            let unacknowledged = acknowledged < after;
+            self.local.caught_up(user, *id, acknowledged.min(after).next(), look.head);
             if after < look.head || unacknowledged {
                 let behind = Behind { conversation: *id, after, head: look.head, unacknowledged };
                 found.push((look.last_at, behind));
@@ -88,6 +88,7 @@ impl Engine {
             let floor = look.member.joined_seq.previous();
             let newest_page = is_active.then(|| look.head.minus(PageLimit::MAX.get()).max(floor));
             if let Some(after) = pending.or(newest_page).filter(|after| *after < look.head) {
+                self.local.caught_up(user, id, after.next(), look.head);
                 let behind = Behind { conversation: id, after, head: look.head, unacknowledged: false };
                 found.push((look.last_at, behind));
             }

@@ -70,12 +70,12 @@ impl Engine {
         };
         let _may_fail = self.hints.seed(&seed).await;
         let users: Vec<_> = members.iter().map(|member| member.user.clone()).collect();
-        let touched = self.hints.touch(id, created_at, &users).await.ok();
+        let mut touched = self.hints.touch(id, created_at, &users).await.ok();
         if let Some(notice) = founding.notice {
             let cell =
                 Cell { message: Arc::new(notice), last_at: Some(created_at), departed: None, cold: None };
-            let relied = self.relied_upon_here(&known, None);
-            self.settle_pending(&cell.message, &known, touched.as_deref(), None, &[]).await?;
+            let message = &cell.message;
+            let relied = self.settle_pending(message, &known, touched.as_deref_mut(), None, &[]).await?;
             self.send_news(&cell, &known, touched.as_deref(), Seq::ZERO);
             self.arrive(Seq::ZERO, vec![Arrival { cell, known: known.clone(), relied }]);
         }
@@ -263,14 +263,13 @@ impl Engine {
         };
         let last_at = cells.iter().filter_map(|cell| cell.last_at).max().unwrap_or(first.received_at);
         let users: Vec<_> = known.members.iter().map(|member| member.user.clone()).collect();
-        let touched = match users.len() > LARGE {
+        let mut touched = match users.len() > LARGE {
             true => None,
             false => self.hints.touch(id, last_at, &users).await.ok(),
         };
         let is_new = |member: &&Member| cells.iter().any(|cell| cell.seq() == member.joined_seq);
         let joined: Vec<_> = known.members.iter().filter(is_new).map(|member| member.user.clone()).collect();
-        let relied = self.relied_upon_here(&known, None);
-        self.settle_pending(&first, &known, touched.as_deref(), None, &joined).await?;
+        let relied = self.settle_pending(&first, &known, touched.as_deref_mut(), None, &joined).await?;
         for cell in &cells {
             match touched.is_none() && known.members.len() <= LARGE {
                 true => self.write_inboxes(cell, &known).await?,
@@ -308,10 +307,10 @@ impl Engine {
         let cells = self.dense_with_content(id, first, last.min(first.plus(MOST_TOLD_AGAIN))).await?;
         let known = self.known_now(id).await?;
         let users: Vec<_> = known.members.iter().map(|member| member.user.clone()).collect();
-        let touched = self.hints.whereabouts(id, &users).await.ok();
+        let mut touched = self.hints.whereabouts(id, &users).await.ok();
         for cell in cells.into_iter().filter(|cell| !cell.is_void()) {
-            let sender = &cell.message.sender;
-            self.settle_pending(&cell.message, &known, touched.as_deref(), Some(sender), &[]).await?;
+            let sender = Some(&cell.message.sender);
+            self.settle_pending(&cell.message, &known, touched.as_deref_mut(), sender, &[]).await?;
             self.send_news(&cell, &known, touched.as_deref(), first.previous());
         }
         Ok(())

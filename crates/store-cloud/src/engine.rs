@@ -28,6 +28,7 @@ use crate::mend::Mending;
 use crate::neighbours::Neighbours;
 use crate::outage::Outage;
 use crate::outgoing::Outgoing;
+use crate::overlooked::Overlooked;
 use crate::rooms::Rooms;
 use crate::rows::{Rows, RowsError};
 use crate::seeding::Seeded;
@@ -84,6 +85,7 @@ pub(crate) struct Engine {
     pub lanes: Lanes<(ConversationId, UserId)>,
     pub seeding: OneAtATime<ConversationId>,
     pub seeded: Seeded,
+    pub overlooked: Overlooked,
     /// Held by whatever is being written; all of it is taken to close.
     pub work: Semaphore,
     /// Wakes the repair of everybody connected here.
@@ -164,6 +166,7 @@ impl CloudStore {
             lanes: Lanes::default(),
             seeding: OneAtATime::default(),
             seeded: Seeded::default(),
+            overlooked: Overlooked::default(),
             work: Semaphore::new(MOST_WORK as usize),
             repair: Notify::new(),
             counters: Counters::default(),

@@ -157,7 +157,7 @@ impl Engine {
             }
             self.ledgers.storing(id, seq);
             let message = Arc::clone(&cell.message);
-            let expectation = self.expect(&message, append.origin, settled);
+            let expectation = self.expect(&message, &known, append.origin, settled);
             let outcome = match self.place(&cell).await {
                 Ok(Placed::Done) => {
                     ledger.note(&cell);

@@ -123,7 +123,11 @@ impl Engine {
         let (id, seq) = (cell.message.conversation, cell.seq());
         let known = self.known_at(id, news.members_version).await?;
         // Whoever sent this counted on their being here: what they miss is owed to them.
-        let mut relied = Vec::new();
+        let mut relied = match news.to.is_empty() {
+            // Nobody knew where anybody is.
+            true => self.relied_upon_here(&known, Some(&cell.message.sender)),
+            false => Vec::new(),
+        };
         for user in news.to.iter().filter_map(|user| user.parse::<UserId>().ok()) {
             if user == cell.message.sender || !known.members.contains(&user) {
                 continue;

@@ -31,6 +31,7 @@ pub mod neighbours;
 mod news;
 mod outage;
 mod outgoing;
+mod overlooked;
 mod pending;
 mod people;
 pub mod redis;

@@ -40,7 +40,8 @@ pub(crate) struct LivingNow {
 const LATELY: Duration = Duration::from_secs(15);
 const MOST_DEPARTED: usize = 50_000;
 
-/// By conversation, the first and the last message that was pushed and not acknowledged.
+/// By conversation, the first and the last message that was sent, or that the device said it has, and that was not
+/// acknowledged.
 type Unanswered = HashMap<ConversationId, (Seq, Seq)>;
 
 impl Local {
@@ -103,6 +104,21 @@ impl Local {
                 }
             }
         }
+    }
+
+    /// The user is sent these, having come back, or has said that it has them.
+    pub fn caught_up(&self, user: &UserId, id: ConversationId, first: Seq, last: Seq) {
+        if first <= last
+            && let Some(unanswered) = self.here().get_mut(user)
+        {
+            let place = unanswered.entry(id).or_insert((first, last));
+            *place = (place.0.min(first), place.1.max(last));
+        }
+    }
+
+    /// What the user has been sent and not acknowledged: the first and the last.
+    pub fn sent_to(&self, user: &UserId, id: ConversationId) -> Option<(Seq, Seq)> {
+        self.here().get(user).and_then(|unanswered| unanswered.get(&id)).copied()
     }
 
     pub fn acknowledged(&self, user: &UserId, id: ConversationId, through: Seq) {

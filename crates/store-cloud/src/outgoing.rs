@@ -198,6 +198,8 @@ impl Engine {
                         Item::Preferred { conversation: conversation.to_string(), user: user.to_string() };
                     self.tell_nodes_of(*conversation, vec![user.clone()], item);
                 }
+                // Only this node knows whom it has overlooked.
+                Change::Overlooked { .. } => {}
                 // Every node: each may hold what it read of the user a moment ago.
                 Change::Revoked { user, revocations } => {
                     let void = revocations_text(revocations);

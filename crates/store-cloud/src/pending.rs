@@ -27,42 +27,57 @@ pub(crate) fn pending_item(first_undelivered: Seq, is_lasting: bool) -> Item {
 }
 
 impl Engine {
-    /// Writes rows for all who are not there to hear of the message.
+    /// Writes rows for all who are not there to hear of the message, which is stored. Whoever comes meanwhile may have looked
+    /// for its row too early, and is noted in `touched`, so that it is told where it is. Returns those who need no row
+    /// because they are here, as long as they stay.
     pub(crate) async fn settle_pending(
         &self,
         message: &Message,
         known: &Known,
-        touched: Option<&[Touched]>,
+        mut touched: Option<&mut [Touched]>,
         except: Option<&UserId>,
         new: &[UserId],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<UserId>, StoreError> {
         if known.members.len() > LARGE {
-            return Ok(());
+            return Ok(Vec::new());
         }
+        let before = self.relied_upon_here(known, except);
         let id = known.facts.id;
         let others = known.members.iter().map(|member| &member.user).enumerate();
         let others = others.filter(|(_, user)| Some(*user) != except && !self.local.is_here(user));
         let (mut absent, mut relied_upon) = (Vec::new(), Vec::new());
         for (index, user) in others {
-            match touched.and_then(|touched| touched.get(index)) {
+            match touched.as_ref().and_then(|touched| touched.get(index)) {
                 Some(touched) if self.local.any_other_lives(&self.node, &touched.nodes) => {}
                 // Of somebody who has just joined, Redis may remember a row from before it left.
-                Some(touched) if touched.pending && !new.contains(user) => relied_upon.push(user.clone()),
-                _ => absent.push(user.clone()),
+                Some(touched) if touched.pending && !new.contains(user) => {
+                    relied_upon.push((index, user.clone()));
+                }
+                _ => absent.push((index, user.clone())),
             }
         }
         // A row that was there before the message was stored may be gone by now, and who took it away looked too early.
         if !relied_upon.is_empty() {
-            let again = self.hints.whereabouts(id, &relied_upon).await.ok();
-            let still = |index: usize| again.as_ref().is_some_and(|again| again[index].pending);
-            let gone = relied_upon.into_iter().enumerate().filter(|(index, _)| !still(*index));
-            absent.extend(gone.map(|(_, user)| user));
+            let users: Vec<_> = relied_upon.iter().map(|(_, user)| user.clone()).collect();
+            let again = self.hints.whereabouts(id, &users).await.ok();
+            let still = |at: usize| again.as_ref().is_some_and(|again| again[at].pending);
+            let gone = relied_upon.into_iter().enumerate().filter(|(at, _)| !still(*at));
+            absent.extend(gone.map(|(_, somebody)| somebody));
         }
         if absent.is_empty() {
-            return Ok(());
+            return Ok(before);
         }
-        let writing = absent.into_iter().map(|user| self.owe(user, id, message.seq)).collect();
-        side_by_side(AT_ONCE, writing).await.into_iter().collect()
+        let writing = absent.iter().map(|(_, user)| self.owe(user.clone(), id, message.seq)).collect();
+        side_by_side(AT_ONCE, writing).await.into_iter().collect::<Result<(), _>>()?;
+        if let Some(touched) = &mut touched {
+            let users: Vec<_> = absent.iter().map(|(_, user)| user.clone()).collect();
+            let now = self.hints.whereabouts(id, &users).await.unwrap_or_default();
+            for ((index, _), now) in absent.iter().zip(now) {
+                touched[*index] = now;
+            }
+        }
+        let came = absent.into_iter().map(|(_, user)| user).filter(|user| self.local.is_here(user));
+        Ok(before.into_iter().chain(came).collect())
     }
 
     /// Those who need no row because they are here, as long as they stay.

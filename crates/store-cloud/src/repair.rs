@@ -177,7 +177,7 @@ impl Engine {
                 self.counters.repairs.add(1);
                 self.catch_up_to(id, head).await?;
             }
-            return Ok(());
+            return self.look_if_overlooked(user, id, head).await;
         }
         let known = match self.known_to(id, user).await {
             Ok(known) => known,
@@ -232,9 +232,9 @@ impl Engine {
             self.repair_conversation(id, &member.user).await?;
         }
         let users: Vec<_> = known.members.iter().map(|member| member.user.clone()).collect();
-        let touched = self.hints.whereabouts(id, &users).await.ok();
-        self.settle_pending(&newest.message, &known, touched.as_deref(), Some(&newest.message.sender), &[])
-            .await?;
+        let mut touched = self.hints.whereabouts(id, &users).await.ok();
+        let sender = Some(&newest.message.sender);
+        self.settle_pending(&newest.message, &known, touched.as_deref_mut(), sender, &[]).await?;
         self.flush.note_message(&newest, &known);
         Ok(())
     }

@@ -111,6 +111,9 @@ const QUIET: Duration = Duration::from_secs(600);
 /// connected anywhere has been told.
 pub(crate) const NEWS_TAKE: Duration = Duration::from_secs(10);
 
+/// News of so many messages may not have come here yet, of a conversation that nobody here followed.
+pub(crate) const ON_ITS_WAY: u64 = 20;
+
 /// Further back than this no node begins.
 const MOST_UNSETTLED: u64 = 1_000;
 
@@ -132,16 +135,27 @@ impl Rooms {
     /// `settled`: every cell up to there is written, and nobody here waits for one of them. `first` is what the room is
     /// needed for.
     fn room_or_new(&self, id: ConversationId, settled: Seq, first: Seq) -> Arc<Room> {
+        self.room_or_begun(id, first, || (settled, None))
+    }
+
+    /// `begin` says where a new room begins, and above what somebody is known to wait for everything.
+    fn room_or_begun(
+        &self,
+        id: ConversationId,
+        first: Seq,
+        begin: impl FnOnce() -> (Seq, Option<Seq>),
+    ) -> Arc<Room> {
         let mut rooms = self.0.lock().expect("nothing panics while it holds the lock");
         if rooms.len() >= MANY_ROOMS {
             rooms.retain(|_, room| Arc::strong_count(room) > 1 || !room.lock().is_quiet());
         }
         Arc::clone(rooms.entry(id).or_insert_with(|| {
+            let (settled, followed_above) = begin();
             let settled = settled.max(first.minus(MOST_UNSETTLED));
             let state = State {
                 announced: settled,
                 announced_at: None,
-                followed_above: None,
+                followed_above,
                 found: first.previous(),
                 settled,
                 settling: (settled, Instant::now()),
@@ -267,9 +281,16 @@ impl State {
 impl Engine {
     /// This node is about to store a message, perhaps on a connection's behalf, which then hears of it in its place,
     /// whoever stores it.
-    pub(crate) fn expect(&self, message: &Message, origin: Option<Origin>, settled: Seq) -> Expectation {
+    pub(crate) fn expect(
+        &self,
+        message: &Message,
+        known: &Known,
+        origin: Option<Origin>,
+        settled: Seq,
+    ) -> Expectation {
         let Message { seq, sender, message_id, .. } = message;
-        let room = self.rooms.room_or_new(message.conversation, settled, *seq);
+        let begin = || self.beginning(known, settled, *seq);
+        let room = self.rooms.room_or_begun(message.conversation, *seq, begin);
         let is_met: Arc<AtomicBool> = Arc::default();
         let expected =
             Expected { sender: sender.clone(), id: message_id.clone(), origin, is_met: Arc::clone(&is_met) };
@@ -281,12 +302,24 @@ impl Engine {
         Expectation { room, seq: *seq, is_met }
     }
 
+    /// Where this node begins to tell of a conversation, with `first` or before. Whoever was let in while connected here
+    /// has heard nothing of it so far, if the news of that were lost, and begins there.
+    fn beginning(&self, known: &Known, settled: Seq, first: Seq) -> (Seq, Option<Seq>) {
+        let lately = known.members.iter().filter(|member| member.joined_seq > first.minus(ON_ITS_WAY));
+        let came = lately.filter(|member| self.local.is_here(&member.user)).map(|member| member.joined_seq);
+        match came.min().map(Seq::previous) {
+            Some(below) if below < settled => (below, self.local.is_troubled().then_some(below)),
+            _ => (settled, None),
+        }
+    }
+
     /// A message is stored. It is told when all before it are; `settled` is where to begin, for a conversation that this
     /// node has not followed so far.
     pub(crate) fn arrive(self: &Arc<Engine>, settled: Seq, arrivals: Vec<Arrival>) -> Option<Told> {
         let last = arrivals.last()?.cell.seq();
         let first = &arrivals[0].cell.message;
-        let room = self.rooms.room_or_new(first.conversation, settled, first.seq);
+        let begin = || self.beginning(&arrivals[0].known, settled, first.seq);
+        let room = self.rooms.room_or_begun(first.conversation, first.seq, begin);
         let mut state = room.lock();
         state.used = Instant::now();
         let mut late = Vec::new();
@@ -325,7 +358,8 @@ impl Engine {
         self.owe_who_was_not_pushed(id, relied);
     }
 
-    /// Those who went between the moment when they were counted upon and the moment when they would have heard.
+    /// Those who went between the moment when they were counted upon and the moment when they would have heard, or came after
+    /// that.
     fn owe_who_was_not_pushed(self: &Arc<Engine>, id: ConversationId, relied: Vec<(UserId, Seq)>) {
         let not_pushed = |(user, seq): &(UserId, Seq)| !self.local.was_pushed(user, id, *seq);
         let gone: Vec<_> = relied.into_iter().filter(not_pushed).collect();
@@ -335,7 +369,11 @@ impl Engine {
         let engine = Arc::clone(self);
         tokio::spawn(async move {
             for (user, seq) in gone {
-                if let Err(error) = engine.owe(user, id, seq).await {
+                let written = match engine.local.is_here(&user) {
+                    true => engine.look_if_overlooked(&user, id, seq).await,
+                    false => engine.owe(user, id, seq).await,
+                };
+                if let Err(error) = written {
                     tracing::warn!(%error, "what a user has not been sent could not be written down");
                 }
             }

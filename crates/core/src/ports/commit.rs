@@ -57,6 +57,9 @@ pub enum Change {
     Preferred { conversation: ConversationId, user: UserId },
     /// Tokens of the user are void now: what is void may be more than is said here, and never less.
     Revoked { user: UserId, revocations: Revocations },
+    /// Something is owed to somebody who is connected, and its place on the connection may be past. Whoever comes again
+    /// gets it.
+    Overlooked { user: UserId },
 }
 
 /// Hears of every committed message and of what follows from it.

@@ -39,7 +39,7 @@ impl Changes {
                 self.entry_changed(EntryChanged { conversation, user });
             }
             // Carried out where it was heard, at once.
-            Change::Revoked { .. } => {}
+            Change::Revoked { .. } | Change::Overlooked { .. } => {}
         }
     }
 

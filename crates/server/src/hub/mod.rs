@@ -27,6 +27,7 @@ use std::thread::JoinHandle;
 
 use bluetick_core::ports::{Change, CommitListener, Committed, Fleet, Whisper};
 use bluetick_core::{Chat, ContentType, ConversationId, ConversationView, Seq, UserId};
+use bluetick_wire::CloseCode;
 use bluetick_wire::frame::encode_presence;
 use tokio::sync::oneshot;
 
@@ -287,13 +288,19 @@ impl CommitListener for Hub {
         // At once, and not in the order of messages: whoever revoked a token waits for this. First what is held is
         // forgotten, so that a connection that is just being made finds out, or is found here.
         for change in &batch {
-            if let Change::Revoked { user, revocations } = change {
-                self.known_revocations.forget(user);
-                self.sessions.each_of(user, &mut |session| {
-                    if revocations.voids(&session.token) {
-                        session.revoke();
-                    }
-                });
+            match change {
+                Change::Revoked { user, revocations } => {
+                    self.known_revocations.forget(user);
+                    self.sessions.each_of(user, &mut |session| {
+                        if revocations.voids(&session.token) {
+                            session.end(CloseCode::TokenRevoked);
+                        }
+                    });
+                }
+                Change::Overlooked { user } => {
+                    self.sessions.each_of(user, &mut |session| session.end(CloseCode::InternalError));
+                }
+                Change::Moved(_) | Change::Joined { .. } | Change::Preferred { .. } => {}
             }
         }
         if !batch.is_empty() {

@@ -2,11 +2,12 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use bluetick_core::ports::Origin;
 use bluetick_core::{TokenFacts, UserId};
+use bluetick_wire::CloseCode;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
@@ -42,18 +43,19 @@ pub(crate) struct Session {
     pub token: TokenFacts,
     pub outbox: Outbox,
     pub catch_up: CatchUp,
-    /// The token is void: the connection closes when it looks around next.
-    revoked: AtomicBool,
+    /// Why the connection closes when it looks around next.
+    ending: OnceLock<CloseCode>,
 }
 
 impl Session {
-    pub fn revoke(&self) {
-        self.revoked.store(true, Ordering::Release);
+    /// The first reason counts.
+    pub fn end(&self, why: CloseCode) {
+        let _there_is_one = self.ending.set(why);
         self.outbox.nudge();
     }
 
-    pub fn is_revoked(&self) -> bool {
-        self.revoked.load(Ordering::Acquire)
+    pub fn ending(&self) -> Option<CloseCode> {
+        self.ending.get().copied()
     }
 }
 
@@ -156,7 +158,7 @@ impl Sessions {
             token,
             outbox,
             catch_up: CatchUp::new(),
-            revoked: AtomicBool::new(false),
+            ending: OnceLock::new(),
         });
         let is_first = match entry {
             Entry::Occupied(mut present) => {

@@ -40,8 +40,8 @@ enum Event {
     FellBehind,
     /// The server closes.
     Closing,
-    /// The token is void.
-    Revoked,
+    /// The token is void, or something else speaks against going on.
+    Ending(CloseCode),
     Submitted(Sending, Result<Accepted, ChatError>),
     SendDone(Sending, Result<Appended, ChatError>),
     MarkDone(MarkDone),
@@ -268,7 +268,7 @@ impl Connection {
                     self.refill(pipe).map_err(|Overflowed| Some(CloseCode::SlowConsumer))
                 }
                 Event::Closing => self.last_words(pipe),
-                Event::Revoked => Err(Some(CloseCode::TokenRevoked)),
+                Event::Ending(why) => Err(Some(why)),
                 Event::FellBehind => Err(Some(CloseCode::SlowConsumer)),
                 Event::Pipe(PipeEvent::Ended(error)) => Err(error.as_ref().and_then(farewell::code_for)),
                 Event::Submitted(sending, result) => {
@@ -312,8 +312,8 @@ impl Connection {
             if self.app.lifecycle.is_closing() {
                 return Poll::Ready(Event::Closing);
             }
-            if self.session.is_revoked() {
-                return Poll::Ready(Event::Revoked);
+            if let Some(why) = self.session.ending() {
+                return Poll::Ready(Event::Ending(why));
             }
             if self.refill(pipe).is_err() {
                 return Poll::Ready(Event::FellBehind);
