@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use bluetick_core::ports::{Fleet, Store};
+use bluetick_core::ports::{Fleet, Position, Store};
 use bluetick_core::{MarkKind, Seq, StoreError};
 use bluetick_store_cloud::rows::Table;
 
@@ -144,4 +144,50 @@ async fn ticks_that_moved_on_two_nodes_are_never_told_backwards() {
     until(async || there.store.counters_now().news_received == 2).await;
     let read: Vec<_> = there.recorder.moves(id).iter().map(|moved| moved.own.read.get()).collect();
     assert_eq!(read, [2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_just_before_it_is_owed_something_is_told_of_it() {
+    let town = Town::default();
+    let (slow, there) = (town.node().await, town.node().await);
+    Town::settle(&[&slow, &there]).await;
+    let id = slow.direct("alice", "bob").await;
+    slow.way.next_write(Table::PendingDeliveries, Fate::Stopped);
+    let sending = tokio::spawn({
+        let slow = slow.again();
+        async move { slow.send(id, "alice", "m1").await }
+    });
+    until(async || slow.way.stopped.load(Ordering::SeqCst) == 1).await;
+    there.came("bob").await;
+    assert_eq!(there.store.behind(&user("bob"), Vec::new()).await.unwrap().behind.len(), 0);
+    slow.way.go_on();
+    sending.await.unwrap().unwrap();
+    until(async || there.heard(id) == [1]).await;
+    assert_eq!(there.recorder.overlooked(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_owed_what_was_told_before_it_came_is_asked_to_come_again() {
+    let town = Town::default();
+    let (slow, there) = (town.node().await, town.node().await);
+    Town::settle(&[&slow, &there]).await;
+    let id = slow.direct("alice", "bob").await;
+    slow.way.next_write(Table::PendingDeliveries, Fate::Stopped);
+    let sending = tokio::spawn({
+        let slow = slow.again();
+        async move { slow.send(id, "alice", "m1").await }
+    });
+    until(async || slow.way.stopped.load(Ordering::SeqCst) == 1).await;
+    // Another device of alice's has come this far, so the node follows the conversation from here on.
+    there.came("alice").await;
+    let position = Position { conversation: id, seq: Seq::FIRST };
+    there.store.behind(&user("alice"), vec![position]).await.unwrap();
+    there.came("bob").await;
+    assert_eq!(there.store.behind(&user("bob"), Vec::new()).await.unwrap().behind.len(), 0);
+    slow.way.go_on();
+    sending.await.unwrap().unwrap();
+    until(async || there.recorder.overlooked() == [user("bob")]).await;
+    there.store.went(&user("bob")).await;
+    there.came("bob").await;
+    assert_eq!(there.store.behind(&user("bob"), Vec::new()).await.unwrap().behind.len(), 1);
 }
