@@ -1,8 +1,8 @@
 //! Sending: a place, a cell, and what follows from it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bluetick_core::ports::{Accepted, Append, Appended, Change};
@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::cells::{Cell, Placed};
 use crate::engine::Engine;
 use crate::hints::{MessageKey, Place, Reserve, Reserved, Touched};
+use crate::looked_after::LookedAfter;
 use crate::memberships::Known;
 use crate::rooms::{Arrival, Expectation, Told};
 use crate::seeding::SeedError;
@@ -43,13 +44,10 @@ pub(crate) const RECENT: u64 = 1_000;
 #[derive(Default)]
 pub(crate) struct Unresolved {
     places: Mutex<HashMap<(ConversationId, MessageKey), Place>>,
-    /// Those that are being looked after.
-    watched: Mutex<HashSet<(ConversationId, MessageKey)>>,
+    looked_after: LookedAfter<(ConversationId, MessageKey, Seq)>,
 }
 
 const MOST_UNRESOLVED: usize = 100_000;
-/// More than these are left to whoever meets them next.
-pub(crate) const MOST_LOOKED_AFTER: usize = 10_000;
 /// A write without an answer is done soon, late or never.
 pub(crate) const LOOKS: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_secs(4), Duration::from_secs(20)];
@@ -61,20 +59,6 @@ impl Unresolved {
             places.clear();
         }
         places.insert((id, key), place);
-    }
-
-    fn watched(&self) -> MutexGuard<'_, HashSet<(ConversationId, MessageKey)>> {
-        self.watched.lock().expect("nothing panics while it holds the lock")
-    }
-
-    /// Whether nobody does so yet, and there are not too many.
-    fn watch(&self, id: ConversationId, key: MessageKey) -> bool {
-        let mut watched = self.watched();
-        watched.len() < MOST_LOOKED_AFTER && watched.insert((id, key))
-    }
-
-    fn unwatch(&self, id: ConversationId, key: MessageKey) {
-        self.watched().remove(&(id, key));
     }
 
     fn take(&self, id: ConversationId, key: MessageKey) -> Option<Place> {
@@ -309,24 +293,30 @@ impl Engine {
     /// Nobody knows whether it was stored, or what follows from it was not done, and whoever sent it may never ask again.
     /// If it was after all, or is yet, those who are there hear of it all the same.
     pub(crate) fn look_after(self: &Arc<Engine>, append: &Append, seq: Seq, settled: Seq) {
-        let key = MessageKey::new(&append.sender, &append.message_id);
-        if !self.unresolved.watch(append.conversation, key) {
+        let key = (append.conversation, MessageKey::new(&append.sender, &append.message_id), seq);
+        if !self.unresolved.looked_after.begin(key) {
             return;
         }
         // What it says is in the cell, if it is anywhere.
         let (engine, append) = (Arc::clone(self), Append { content: "".into(), ..append.clone() });
         tokio::spawn(async move {
-            for pause in LOOKS {
-                sleep(pause).await;
-                let Ok(_work) = engine.begin_write() else { break };
-                let told = AssertUnwindSafe(engine.tell_if_stored(&append, seq, settled)).catch_unwind();
-                match told.await {
-                    Ok(Ok(false)) => {}
-                    Ok(Err(error)) => tracing::debug!(%error, "what became of a message is not known yet"),
-                    Ok(Ok(true)) | Err(_) => break,
+            loop {
+                for pause in LOOKS {
+                    sleep(pause).await;
+                    let Ok(_work) = engine.begin_write() else { return };
+                    let told = AssertUnwindSafe(engine.tell_if_stored(&append, seq, settled)).catch_unwind();
+                    match told.await {
+                        Ok(Ok(false)) => {}
+                        Ok(Err(error)) => {
+                            tracing::debug!(%error, "what became of a message is not known yet");
+                        }
+                        Ok(Ok(true)) | Err(_) => break,
+                    }
+                }
+                if engine.unresolved.looked_after.end(&key) {
+                    return;
                 }
             }
-            engine.unresolved.unwatch(append.conversation, key);
         });
     }
 

@@ -23,12 +23,12 @@ use crate::hints::Hints;
 use crate::hot::{Keeper, Reader};
 use crate::keyed::{Lanes, OneAtATime};
 use crate::local::Local;
+use crate::looked_after::LookedAfter;
 use crate::memberships::Memberships;
 use crate::mend::Mending;
 use crate::neighbours::Neighbours;
 use crate::outage::Outage;
 use crate::outgoing::Outgoing;
-use crate::overlooked::Overlooked;
 use crate::rooms::Rooms;
 use crate::rows::{Rows, RowsError};
 use crate::seeding::Seeded;
@@ -85,7 +85,8 @@ pub(crate) struct Engine {
     pub lanes: Lanes<(ConversationId, UserId)>,
     pub seeding: OneAtATime<ConversationId>,
     pub seeded: Seeded,
-    pub overlooked: Overlooked,
+    /// Those who may have to come again.
+    pub overlooked: LookedAfter<(UserId, ConversationId)>,
     /// Held by whatever is being written; all of it is taken to close.
     pub work: Semaphore,
     /// Wakes the repair of everybody connected here.
@@ -166,7 +167,7 @@ impl CloudStore {
             lanes: Lanes::default(),
             seeding: OneAtATime::default(),
             seeded: Seeded::default(),
-            overlooked: Overlooked::default(),
+            overlooked: LookedAfter::default(),
             work: Semaphore::new(MOST_WORK as usize),
             repair: Notify::new(),
             counters: Counters::default(),

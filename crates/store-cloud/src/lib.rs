@@ -25,6 +25,7 @@ mod incoming;
 mod intent;
 mod keyed;
 mod local;
+mod looked_after;
 mod memberships;
 mod mend;
 pub mod neighbours;

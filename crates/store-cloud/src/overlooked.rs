@@ -5,36 +5,18 @@
 //! It cannot be pushed any more: later ones may have been. So it is written down as owed, and the connection is asked to
 //! come again.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_core::ports::Change;
 use bluetick_core::{ConversationId, Seq, StoreError, UserId};
 use tokio::time::sleep;
 
-use crate::append::MOST_LOOKED_AFTER;
 use crate::engine::Engine;
 use crate::rooms::ON_ITS_WAY;
 
 /// By then whoever has just come has been sent what it is owed, and has said that it has it.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
-
-/// Those that are being looked after.
-#[derive(Default)]
-pub(crate) struct Overlooked(Mutex<HashSet<(UserId, ConversationId)>>);
-
-impl Overlooked {
-    /// Whether nobody does so yet, and there are not too many.
-    fn watch(&self, user: &UserId, id: ConversationId) -> bool {
-        let mut watched = self.0.lock().expect("nothing panics while it holds the lock");
-        watched.len() < MOST_LOOKED_AFTER && watched.insert((user.clone(), id))
-    }
-
-    fn unwatch(&self, user: &UserId, id: ConversationId) {
-        self.0.lock().expect("nothing panics while it holds the lock").remove(&(user.clone(), id));
-    }
-}
 
 impl Engine {
     /// Everything up to there was told here.
@@ -46,26 +28,32 @@ impl Engine {
     ) -> Result<(), StoreError> {
         let Some(first) = self.first_overlooked(user, id, through).await? else { return Ok(()) };
         self.owe(user.clone(), id, first).await?;
-        if self.overlooked.watch(user, id) {
+        if self.overlooked.begin((user.clone(), id)) {
             tokio::spawn(Arc::clone(self).come_again_if_overlooked(user.clone(), id, through));
         }
         Ok(())
     }
 
     async fn come_again_if_overlooked(self: Arc<Engine>, user: UserId, id: ConversationId, through: Seq) {
-        sleep(LOOK_AGAIN).await;
-        match self.first_overlooked(&user, id, through).await {
-            Ok(Some(_)) if self.local.is_here(&user) => {
-                tracing::debug!(conversation = %id, "somebody connected here has missed something and comes again");
-                self.counters.repairs.add(1);
-                self.listener.changed(vec![Change::Overlooked { user: user.clone() }]);
+        let key = (user, id);
+        loop {
+            sleep(LOOK_AGAIN).await;
+            let through = self.rooms.announced(id).unwrap_or(through);
+            match self.first_overlooked(&key.0, id, through).await {
+                Ok(Some(_)) if self.local.is_here(&key.0) => {
+                    tracing::debug!(conversation = %id, "somebody here has missed something and is to come again");
+                    self.counters.repairs.add(1);
+                    self.listener.changed(vec![Change::Overlooked { user: key.0.clone() }]);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(conversation = %id, %error, "whether somebody missed something is not known");
+                }
             }
-            Ok(_) => {}
-            Err(error) => {
-                tracing::debug!(conversation = %id, %error, "whether somebody has missed something is not known");
+            if self.overlooked.end(&key) {
+                return;
             }
         }
-        self.overlooked.unwatch(&user, id);
     }
 
     /// The first of the latest messages of others that the user has neither been sent here nor acknowledged.

@@ -4,7 +4,7 @@
 //! status row has been told of the member's own messages up to its `sent`; the rest is replayed when the row is read
 //! ([`Engine::standings_of`]), and written back once in a while ([`flush`](crate::flush)) or when it is news to somebody.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use bluetick_core::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::append::{LOOKS, MOST_LOOKED_AFTER, RECENT};
+use crate::append::{LOOKS, RECENT};
 use crate::engine::Engine;
 use crate::keyed::OneAtATime;
+use crate::looked_after::LookedAfter;
 use crate::memberships::{Known, RoomRow, decode_member};
 use crate::rows::{Item, Key, Only, Table, Written};
 
@@ -29,8 +30,7 @@ pub(crate) struct Standings {
     pub counted: Mutex<HashMap<Whose, (Seq, Seq, u64)>>,
     pub large: Mutex<HashMap<ConversationId, Everybody>>,
     pub one_at_a_time: OneAtATime<Whose>,
-    /// Whose marks are being looked after.
-    watched: Mutex<HashSet<Whose>>,
+    looked_after: LookedAfter<Whose>,
 }
 
 /// A status row as it was last seen or written here, and what is not written yet.
@@ -76,16 +76,6 @@ impl Standings {
             cached.retain(|_, cached| cached.is_dirty);
         }
         cached.insert(whose, Cached { loaded, is_dirty });
-    }
-
-    fn watched(&self) -> MutexGuard<'_, HashSet<Whose>> {
-        self.watched.lock().expect("nothing panics while it holds the lock")
-    }
-
-    /// Whether nobody does so yet, and there are not too many.
-    fn watch(&self, whose: &Whose) -> bool {
-        let mut watched = self.watched();
-        watched.len() < MOST_LOOKED_AFTER && watched.insert(whose.clone())
     }
 
     /// A row that was just written.
@@ -392,23 +382,27 @@ impl Engine {
     /// Nobody knows whether it was written. If it was, saying it again would move nothing, so that nobody would hear of it:
     /// wherever it stands is told soon.
     fn look_after_mark(self: &Arc<Engine>, whose: Whose) {
-        if !self.standings.watch(&whose) {
+        if !self.standings.looked_after.begin(whose.clone()) {
             return;
         }
         let engine = Arc::clone(self);
         tokio::spawn(async move {
-            for pause in LOOKS {
-                sleep(pause).await;
-                if engine.is_closed() {
-                    break;
+            loop {
+                for pause in LOOKS {
+                    sleep(pause).await;
+                    if engine.is_closed() {
+                        return;
+                    }
+                    match engine.tell_standing(&whose).await {
+                        Ok(()) => {}
+                        Err(StoreError::Refused(_)) => break,
+                        Err(error) => tracing::debug!(%error, "what became of a mark is not known yet"),
+                    }
                 }
-                match engine.tell_standing(&whose).await {
-                    Ok(()) => {}
-                    Err(StoreError::Refused(_)) => break,
-                    Err(error) => tracing::debug!(%error, "what became of a mark is not known yet"),
+                if engine.standings.looked_after.end(&whose) {
+                    return;
                 }
             }
-            engine.standings.watched().remove(&whose);
         });
     }
 
