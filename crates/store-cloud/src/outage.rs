@@ -32,6 +32,8 @@ pub(crate) struct Outage {
 struct Known {
     first: Instant,
     last: Instant,
+    /// It was said then or later: whoever said it goes back to Redis by that, and not by when it was heard.
+    said: Instant,
 }
 
 /// Between two looks whether Redis is back.
@@ -66,10 +68,11 @@ impl Outage {
     }
 
     /// Heard or said. After a long silence others may have gone back to Redis, so that it begins anew.
-    fn note(&self, at: Instant, grace: Duration) {
+    fn note(&self, at: Instant, said: Instant, grace: Duration) {
         let first =
             self.known().filter(|known| known.last.elapsed() < grace / 2).map_or(at, |known| known.first);
-        *self.known.lock().expect("nothing panics while it holds the lock") = Some(Known { first, last: at });
+        let known = Known { first, last: at, said };
+        *self.known.lock().expect("nothing panics while it holds the lock") = Some(known);
     }
 
     /// Somebody stores without Redis, or has done so within this time: whoever asks does so as well.
@@ -93,7 +96,9 @@ pub(crate) async fn run(engine: Arc<Engine>) {
     let grace = engine.settings.return_grace();
     let mut heard: Option<Option<Item>> = None;
     let mut unchanged_since = Instant::now();
+    let mut last_look = Instant::now();
     loop {
+        let began = Instant::now();
         match engine.rows.get(table, &key).await {
             Ok(said) => {
                 let by = said.as_ref().and_then(|said| said.find_text("by")).map(AsRef::as_ref);
@@ -106,8 +111,9 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                     engine.outage.sure_from.send_replace(Some(Instant::now() + pause));
                 } else if heard.as_ref() != Some(&said) && by.is_some_and(|by| by != engine.node.as_str()) {
                     engine.ledgers.was_away();
-                    engine.outage.note(Instant::now(), grace);
+                    engine.outage.note(Instant::now(), last_look, grace);
                 }
+                last_look = began;
                 if heard.as_ref() != Some(&said) {
                     unchanged_since = Instant::now();
                 } else if said.is_some() && unchanged_since.elapsed() > OVER_AFTER * grace {
@@ -132,7 +138,7 @@ impl Engine {
         let wait = if append.retry_after.is_some() { patience.max(LATE_WRITES) } else { patience };
         let known = self.outage.known();
         known.is_some_and(|known| {
-            known.first.elapsed() >= wait && known.last.elapsed() < self.settings.time_to_store_without()
+            known.first.elapsed() >= wait && known.said.elapsed() < self.settings.time_to_store_without()
         }) && self.outage.lasts(grace)
     }
 
@@ -205,7 +211,7 @@ impl Engine {
         // Whoever was told before goes on; whoever is told now has to be waited for from now on.
         let at =
             if known.is_some_and(|known| known.last.elapsed() < grace / 2) { began } else { Instant::now() };
-        self.outage.note(at, grace);
+        self.outage.note(at, began, grace);
         Ok(())
     }
 }
