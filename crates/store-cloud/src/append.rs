@@ -134,9 +134,7 @@ impl Engine {
         }
         let grace = self.settings.return_grace();
         while Instant::now() < deadline {
-            let is_sure = tokio::time::timeout_at(deadline, self.outage.until_sure(grace)).await;
-            is_sure
-                .map_err(|_| StoreError::NoAnswer("whether others do without Redis is not known".into()))?;
+            self.until_sure_of_redis(deadline).await?;
             if self.outage.lasts(grace) {
                 match self.send_without_hints(&append).await? {
                     Some(appended) => return Ok(appended),
@@ -197,6 +195,10 @@ impl Engine {
                     return self.again(cell, &append, &known, place.settled).await;
                 }
                 reserve.instead_of = Some(place.seq);
+                continue;
+            }
+            // Others may have begun to do without Redis while this one asked it. The place stays with the id.
+            if !self.may_store_with_redis() {
                 continue;
             }
             if let Some(appended) = self.try_place(&append, &known, place.clone()).await? {

@@ -11,18 +11,21 @@ use std::time::Duration;
 
 use bluetick_core::ports::Append;
 use bluetick_core::{ConversationId, StoreError};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::append::LATE_WRITES;
 use crate::engine::Engine;
 use crate::people::shared_key;
 use crate::rows::{Item, Key, Only, Table};
+use crate::settings::EngineSettings;
 
+#[derive(Default)]
 pub(crate) struct Outage {
     known: Mutex<Option<Known>>,
-    /// From then on it is known whether anybody does without Redis.
-    sure_from: watch::Sender<Option<Instant>>,
+    /// From then on it is known whether anybody does without Redis, as of the last look.
+    sure_from: Mutex<Option<Instant>>,
+    /// When the last look began that was answered.
+    looked: Mutex<Option<Instant>>,
     /// One says it at a time.
     turn: tokio::sync::Mutex<u64>,
 }
@@ -45,22 +48,24 @@ const OVER_AFTER: u32 = 20;
 /// A Redis that has not answered for this part of the patience is away.
 const AWAY_AFTER: u32 = 5;
 
-impl Default for Outage {
-    fn default() -> Outage {
-        Outage { known: Mutex::default(), sure_from: watch::Sender::new(None), turn: Default::default() }
-    }
-}
-
 impl Outage {
-    /// A node that has just started, or does not know whether others were told, does not know what they do: returns when it
-    /// does.
-    pub async fn until_sure(&self, grace: Duration) {
-        let mut sure_from = self.sure_from.subscribe();
-        let Ok(from) = sure_from.wait_for(Option::is_some).await.map(|from| *from) else { return };
-        let Some(from) = from else { return };
-        while Instant::now() < from && !self.lasts(grace) {
-            sleep(NEXT_LOOK).await;
+    /// A node that has just started, or does not know whether others were told, or has not been able to look for a while,
+    /// does not know what they do: returns when it does.
+    async fn until_sure(&self, settings: &EngineSettings) {
+        while !self.is_sure(settings) && !self.lasts(settings.return_grace()) {
+            sleep(NEXT_LOOK.min(settings.outage_look())).await;
         }
+    }
+
+    fn is_sure(&self, settings: &EngineSettings) -> bool {
+        let sure_from = *self.sure_from.lock().expect("nothing panics while it holds the lock");
+        let looked = *self.looked.lock().expect("nothing panics while it holds the lock");
+        sure_from.is_some_and(|from| from <= Instant::now())
+            && looked.is_some_and(|began| began.elapsed() < settings.outage_looks_count())
+    }
+
+    fn is_sure_from(&self, moment: Instant) {
+        *self.sure_from.lock().expect("nothing panics while it holds the lock") = Some(moment);
     }
 
     fn known(&self) -> Option<Known> {
@@ -99,8 +104,10 @@ pub(crate) async fn run(engine: Arc<Engine>) {
     let mut last_look = Instant::now();
     loop {
         let began = Instant::now();
-        match engine.rows.get(table, &key).await {
-            Ok(said) => {
+        // One that takes long is worth nothing.
+        let look = timeout(engine.settings.outage_looks_count() / 2, engine.rows.get(table, &key)).await;
+        match look {
+            Ok(Ok(said)) => {
                 let by = said.as_ref().and_then(|said| said.find_text("by")).map(AsRef::as_ref);
                 if heard.is_none() {
                     // It may have been said long ago, or just now.
@@ -108,12 +115,13 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                     if said.is_some() {
                         engine.ledgers.was_away();
                     }
-                    engine.outage.sure_from.send_replace(Some(Instant::now() + pause));
+                    engine.outage.is_sure_from(Instant::now() + pause);
                 } else if heard.as_ref() != Some(&said) && by.is_some_and(|by| by != engine.node.as_str()) {
                     engine.ledgers.was_away();
                     engine.outage.note(Instant::now(), last_look, grace);
                 }
                 last_look = began;
+                *engine.outage.looked.lock().expect("nothing panics while it holds the lock") = Some(began);
                 if heard.as_ref() != Some(&said) {
                     unchanged_since = Instant::now();
                 } else if said.is_some() && unchanged_since.elapsed() > OVER_AFTER * grace {
@@ -123,13 +131,25 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                 }
                 heard = Some(said);
             }
-            Err(error) => tracing::debug!(%error, "whether others do without Redis cannot be asked now"),
+            Ok(Err(error)) => tracing::debug!(%error, "whether others do without Redis cannot be asked now"),
+            Err(_) => continue,
         }
-        sleep(engine.settings.outage_look()).await;
+        sleep_until(began + engine.settings.outage_look()).await;
     }
 }
 
 impl Engine {
+    /// Returns when Redis may be used, or when it is known that it is done without.
+    pub(crate) async fn until_sure_of_redis(&self, deadline: Instant) -> Result<(), StoreError> {
+        let sure = tokio::time::timeout_at(deadline, self.outage.until_sure(&self.settings)).await;
+        sure.map_err(|_| StoreError::NoAnswer("whether others do without Redis is not known".into()))
+    }
+
+    /// Whether nobody does without Redis, as far as this node could have been told.
+    pub(crate) fn may_store_with_redis(&self) -> bool {
+        self.outage.is_sure(&self.settings) && !self.outage.lasts(self.settings.return_grace())
+    }
+
     /// Whether all nodes know that Redis is done without, and will do without it themselves until what is written now is
     /// there. What is sent again also waits for the earlier attempt, which may be on its way to a place that was handed
     /// out before.
@@ -204,7 +224,7 @@ impl Engine {
         let grace = self.settings.return_grace();
         if let Err(error) = self.rows.put(table, &key, &item, Only::Always).await {
             // Others may have heard it all the same.
-            self.outage.sure_from.send_replace(Some(Instant::now() + grace));
+            self.outage.is_sure_from(Instant::now() + grace);
             return Err(error.into());
         }
         let known = self.outage.known();

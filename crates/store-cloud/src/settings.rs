@@ -108,6 +108,11 @@ impl EngineSettings {
         Duration::from_millis(self.outage_look_ms)
     }
 
+    /// A look whether another node does without Redis counts for so long: whoever does waits longer than this.
+    pub(crate) fn outage_looks_count(&self) -> Duration {
+        (self.patience() * 2 / 3).max(2 * self.outage_look())
+    }
+
     pub(crate) fn health_interval(&self) -> Duration {
         Duration::from_millis(self.health_interval_ms)
     }
