@@ -5,6 +5,7 @@ mod hints_common;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bluetick_core::{ConversationId, Epoch, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
 use bluetick_store_cloud::NodeId;
@@ -12,6 +13,7 @@ use bluetick_store_cloud::hints::{
     Glance, Hints, MessageKey, RegistryCopy, Reserve, Reserved, Seed, Touched,
 };
 use hints_common::*;
+use tokio::time::Instant;
 
 macro_rules! suite {
     ($($case:ident),* $(,)?) => {
@@ -32,6 +34,7 @@ suite! {
     what_the_tables_say_of_an_id_counts,
     thousands_of_ids_are_seeded,
     moments_and_the_settled_mark_never_go_back,
+    how_long_ago_it_was_seeded_is_known_to_all_whatever_their_clocks,
     the_version_of_the_members_only_goes_up,
     a_copy_of_the_registry_gives_way_to_a_later_one_alone,
     who_has_sent_where_last_is_known,
@@ -164,6 +167,19 @@ async fn moments_and_the_settled_mark_never_go_back(hints: Any) {
     hints.seed(&Seed { settled: Seq::new(2), last_at: at(0), ..seed(id, 1) }).await.unwrap();
     let place = place(&*hints, &reserve(id, 9)).await;
     assert_eq!((place.last_at, place.settled.get()), (at(70), 9));
+}
+
+async fn how_long_ago_it_was_seeded_is_known_to_all_whatever_their_clocks(hints: Any) {
+    let (founded, found) = (conversation(), conversation());
+    hints.seed(&seed(founded, 0)).await.unwrap();
+    assert_eq!(place(&*hints, &reserve(founded, 1)).await.seeded_ago, None, "nobody was writing");
+    let a_while = Duration::from_secs(2);
+    let read_at = Instant::now() - a_while;
+    hints.seed(&Seed { read_at: Some(read_at), ..seed(found, 0) }).await.unwrap();
+    for (message, now) in (1..).zip([at(0), at(900_000_000)]) {
+        let ago = place(&*hints, &Reserve { now, ..reserve(found, message) }).await.seeded_ago.unwrap();
+        assert!(ago >= a_while && ago < Duration::from_secs(3_600), "{ago:?}");
+    }
 }
 
 async fn the_version_of_the_members_only_goes_up(hints: Any) {

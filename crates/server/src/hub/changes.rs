@@ -97,8 +97,25 @@ mod tests {
     use bluetick_core::{Boundaries, Members, Seq, TokenFacts};
     use prometheus_client::metrics::gauge::Gauge;
 
+    use bluetick_core::ports::CommitListener;
+    use bluetick_wire::CloseCode;
+
     use super::*;
-    use crate::hub::Outbox;
+    use crate::hub::{Hub, Outbox};
+
+    #[test]
+    fn whoever_was_overlooked_is_asked_to_come_again_and_nobody_else() {
+        let hub = Hub::new(Metrics::new());
+        let [phone, laptop, other] = ["alice", "alice", "bob"].map(|name| {
+            let (outbox, sessions) = (Outbox::new(1_000, Gauge::default()), hub.sessions());
+            sessions
+                .register(sessions.next_id(), name.parse().unwrap(), TokenFacts::default(), outbox, 2)
+                .unwrap()
+        });
+        hub.changed(vec![Change::Overlooked { user: "alice".parse().unwrap() }]);
+        let endings = [&phone, &laptop, &other].map(|registration| registration.session.ending());
+        assert_eq!(endings, [Some(CloseCode::InternalError), Some(CloseCode::InternalError), None]);
+    }
 
     #[test]
     fn ticks_give_way_to_messages_where_much_is_waiting_and_are_gathered_then() {
