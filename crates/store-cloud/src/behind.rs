@@ -57,7 +57,7 @@ impl Engine {
             let after = position.max(floor);
             let acknowledged = look.standing.acknowledged.max(floor);
             let unacknowledged = acknowledged < after;
-            self.local.caught_up(user, *id, acknowledged.min(after).next(), look.head);
+            self.local.is_sent(user, *id, acknowledged.min(after).next(), look.head);
             if after < look.head || unacknowledged {
                 let behind = Behind { conversation: *id, after, head: look.head, unacknowledged };
                 found.push((look.last_at, behind));
@@ -88,7 +88,7 @@ impl Engine {
             let floor = look.member.joined_seq.previous();
             let newest_page = is_active.then(|| look.head.minus(PageLimit::MAX.get()).max(floor));
             if let Some(after) = pending.or(newest_page).filter(|after| *after < look.head) {
-                self.local.caught_up(user, id, after.next(), look.head);
+                self.local.is_sent(user, id, after.next(), look.head);
                 let behind = Behind { conversation: id, after, head: look.head, unacknowledged: false };
                 found.push((look.last_at, behind));
             }
@@ -96,6 +96,7 @@ impl Engine {
         if let Some(since) = doubt {
             self.local.dispel_doubt(user, since);
         }
+        self.local.caught_up(user);
         found.sort_by_key(|(last_at, _)| std::cmp::Reverse(*last_at));
         missed.behind = found.into_iter().map(|(_, behind)| behind).collect();
         Ok(missed)

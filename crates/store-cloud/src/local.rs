@@ -16,7 +16,7 @@ use crate::keyed::OneAtATime;
 pub(crate) struct Local {
     /// One coming or going at a time for each user.
     pub turns: OneAtATime<UserId>,
-    here: Mutex<HashMap<UserId, Unanswered>>,
+    here: Mutex<HashMap<UserId, Presence>>,
     /// `None` until it was asked for the first time.
     living: Mutex<Option<HashSet<NodeId>>>,
     /// Somebody was to be told something before it was known who lives.
@@ -40,12 +40,19 @@ pub(crate) struct LivingNow {
 const LATELY: Duration = Duration::from_secs(15);
 const MOST_DEPARTED: usize = 50_000;
 
+#[derive(Default)]
+struct Presence {
+    unanswered: Unanswered,
+    /// It is known what the user is owed, and it is being sent.
+    is_caught_up: bool,
+}
+
 /// By conversation, the first and the last message that was sent, or that the device said it has, and that was not
 /// acknowledged.
 type Unanswered = HashMap<ConversationId, (Seq, Seq)>;
 
 impl Local {
-    fn here(&self) -> MutexGuard<'_, HashMap<UserId, Unanswered>> {
+    fn here(&self) -> MutexGuard<'_, HashMap<UserId, Presence>> {
         self.here.lock().expect("nothing panics while it holds the lock")
     }
 
@@ -59,13 +66,13 @@ impl Local {
 
     /// What it leaves unanswered: each conversation with the first such place.
     pub fn went(&self, user: &UserId) -> Vec<(ConversationId, Seq)> {
-        let unanswered = self.here().remove(user).unwrap_or_default();
+        let unanswered = self.here().remove(user).unwrap_or_default().unanswered;
         unanswered.into_iter().map(|(id, (first, _))| (id, first)).collect()
     }
 
     /// Conversations of which it was pushed something here that it has not acknowledged.
     pub fn unanswered(&self, user: &UserId) -> Vec<ConversationId> {
-        self.here().get(user).map(|unanswered| unanswered.keys().copied().collect()).unwrap_or_default()
+        self.here().get(user).map(|there| there.unanswered.keys().copied().collect()).unwrap_or_default()
     }
 
     pub fn is_here(&self, user: &UserId) -> bool {
@@ -88,18 +95,18 @@ impl Local {
                 place.1 = place.1.max(message.seq);
             };
             if here.len() < committed.members.len() {
-                for (user, unanswered) in here.iter_mut() {
+                for (user, there) in here.iter_mut() {
                     let member = committed.members.get(user).filter(|member| committed.concerns(member));
                     if member.is_some() && *user != message.sender {
-                        note(unanswered);
+                        note(&mut there.unanswered);
                     }
                 }
             } else {
                 for member in committed.members.iter().filter(|member| committed.concerns(member)) {
                     if member.user != message.sender
-                        && let Some(unanswered) = here.get_mut(&member.user)
+                        && let Some(there) = here.get_mut(&member.user)
                     {
-                        note(unanswered);
+                        note(&mut there.unanswered);
                     }
                 }
             }
@@ -107,23 +114,35 @@ impl Local {
     }
 
     /// The user is sent these, having come back, or has said that it has them.
-    pub fn caught_up(&self, user: &UserId, id: ConversationId, first: Seq, last: Seq) {
+    pub fn is_sent(&self, user: &UserId, id: ConversationId, first: Seq, last: Seq) {
         if first <= last
-            && let Some(unanswered) = self.here().get_mut(user)
+            && let Some(there) = self.here().get_mut(user)
         {
-            let place = unanswered.entry(id).or_insert((first, last));
+            let place = there.unanswered.entry(id).or_insert((first, last));
             *place = (place.0.min(first), place.1.max(last));
         }
     }
 
     /// What the user has been sent and not acknowledged: the first and the last.
     pub fn sent_to(&self, user: &UserId, id: ConversationId) -> Option<(Seq, Seq)> {
-        self.here().get(user).and_then(|unanswered| unanswered.get(&id)).copied()
+        self.here().get(user)?.unanswered.get(&id).copied()
+    }
+
+    /// All that the user is owed has been noted as sent.
+    pub fn caught_up(&self, user: &UserId) {
+        if let Some(there) = self.here().get_mut(user) {
+            there.is_caught_up = true;
+        }
+    }
+
+    /// `None` where the user is not here.
+    pub fn is_caught_up(&self, user: &UserId) -> Option<bool> {
+        self.here().get(user).map(|there| there.is_caught_up)
     }
 
     pub fn acknowledged(&self, user: &UserId, id: ConversationId, through: Seq) {
         let mut here = self.here();
-        let Some(unanswered) = here.get_mut(user) else { return };
+        let Some(Presence { unanswered, .. }) = here.get_mut(user) else { return };
         if let Some((first, last)) = unanswered.get_mut(&id) {
             if through >= *last {
                 unanswered.remove(&id);
@@ -137,14 +156,14 @@ impl Local {
     /// something above it was.
     pub fn was_pushed(&self, user: &UserId, id: ConversationId, seq: Seq) -> bool {
         let here = self.here();
-        let range = here.get(user).and_then(|unanswered| unanswered.get(&id));
+        let range = here.get(user).and_then(|there| there.unanswered.get(&id));
         range.is_some_and(|(_, last)| seq <= *last)
     }
 
     /// The user has left the conversation.
     pub fn forget(&self, user: &UserId, id: ConversationId) {
-        if let Some(unanswered) = self.here().get_mut(user) {
-            unanswered.remove(&id);
+        if let Some(there) = self.here().get_mut(user) {
+            there.unanswered.remove(&id);
         }
     }
 

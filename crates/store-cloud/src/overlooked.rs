@@ -38,10 +38,17 @@ impl Engine {
         let key = (user, id);
         loop {
             sleep(LOOK_AGAIN).await;
+            if self.is_closed() {
+                return;
+            }
+            // Whoever has just come is being sent what it is owed.
+            if self.local.is_caught_up(&key.0) == Some(false) {
+                continue;
+            }
             let through = self.rooms.announced(id).unwrap_or(through);
             match self.first_overlooked(&key.0, id, through).await {
-                Ok(Some(_)) if self.local.is_here(&key.0) => {
-                    tracing::debug!(conversation = %id, "somebody here has missed something and is to come again");
+                Ok(Some(first)) if self.local.is_caught_up(&key.0) == Some(true) => {
+                    tracing::info!(conversation = %id, %first, "somebody here missed something and is to come again");
                     self.counters.repairs.add(1);
                     self.listener.changed(vec![Change::Overlooked { user: key.0.clone() }]);
                 }
