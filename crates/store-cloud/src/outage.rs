@@ -26,6 +26,8 @@ pub(crate) struct Outage {
     sure_from: Mutex<Option<Instant>>,
     /// When the last look began that was answered.
     looked: Mutex<Option<Instant>>,
+    /// When this node started and found that it had been said, at whatever time.
+    found: Mutex<Option<Instant>>,
     /// One says it at a time.
     turn: tokio::sync::Mutex<u64>,
 }
@@ -85,9 +87,11 @@ impl Outage {
         self.known().is_some_and(|known| known.last.elapsed() < grace)
     }
 
-    /// How long it has been over.
+    /// How long it has been over, or at least may have been.
     fn over_for(&self, grace: Duration) -> Option<Duration> {
-        self.known().map(|known| known.last.elapsed().saturating_sub(grace))
+        let found = *self.found.lock().expect("nothing panics while it holds the lock");
+        let last = self.known().map(|known| known.last).max(found);
+        last.map(|last| last.elapsed().saturating_sub(grace))
     }
 }
 
@@ -114,6 +118,8 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                     let pause = if said.is_some() { grace } else { Duration::ZERO };
                     if said.is_some() {
                         engine.ledgers.was_away();
+                        *engine.outage.found.lock().expect("nothing panics while it holds the lock") =
+                            Some(began);
                     }
                     engine.outage.is_sure_from(Instant::now() + pause);
                 } else if heard.as_ref() != Some(&said) && by.is_some_and(|by| by != engine.node.as_str()) {

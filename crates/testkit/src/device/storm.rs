@@ -14,6 +14,8 @@ use crate::client::{Situation, stopped};
 const MOST_ABANDONED: usize = 2;
 /// Longer than any test.
 const SPELL_WITHOUT_END_MS: u64 = 3_600_000;
+/// Once trouble is over.
+const MOST_ASKED_AGAIN: usize = 2;
 /// By then a server that is alive has sent everything.
 const SETTLING: Duration = Duration::from_secs(60);
 
@@ -105,13 +107,13 @@ impl Device {
 
     /// Sends what waits in the outbox, until all of it is answered.
     pub async fn flush(mut self, address: &str) -> (Device, Option<Violation>) {
-        let flushed = self.quietly(address, false).await;
+        let flushed = self.surely(address, false).await;
         self.told(flushed)
     }
 
     /// Comes back once more, to a server where nothing happens any more, and gets everything it misses.
     pub async fn settle(mut self, address: &str) -> (Device, Option<Violation>) {
-        let settled = self.quietly(address, true).await;
+        let settled = self.surely(address, true).await;
         self.told(settled)
     }
 
@@ -124,6 +126,17 @@ impl Device {
             }
             Err(Ended::Violated(violation)) => (self, Some(*violation)),
         }
+    }
+
+    /// A server may ask somebody to come again after trouble, and not again and again.
+    async fn surely(&mut self, address: &str, all_is_quiet: bool) -> Result<(), Ended> {
+        for _ in 0..MOST_ASKED_AGAIN {
+            match self.quietly(address, all_is_quiet).await {
+                Err(Ended::Lost) => {}
+                outcome => return outcome,
+            }
+        }
+        self.quietly(address, all_is_quiet).await
     }
 
     async fn quietly(&mut self, address: &str, all_is_quiet: bool) -> Result<(), Ended> {
