@@ -173,8 +173,7 @@ impl Engine {
             if place.members_version > known.version {
                 known = self.known_now(id).await?;
                 if let Err(refusal) = known.member(&append.sender) {
-                    // The place was handed out for nothing.
-                    self.close_hole(id, place.seq).await?;
+                    self.give_back(&place, &known).await?;
                     return Err(refusal.into());
                 }
             }
@@ -183,8 +182,7 @@ impl Engine {
                 continue;
             }
             if let Some(cell) = self.stored_meanwhile(&append, &place).await? {
-                // The place was handed out for nothing.
-                self.close_hole(id, place.seq).await?;
+                self.give_back(&place, &known).await?;
                 let _may_fail = self.seed_from(id, cell.seq()).await;
                 return self.again(cell, &append, &known, place.settled).await;
             }
@@ -211,6 +209,18 @@ impl Engine {
             }
         }
         Err(StoreError::NoAnswer("no place could be had in time".into()))
+    }
+
+    /// The place was handed out for nothing, and may be the last for a while: whoever is connected hears of it as of any other.
+    async fn give_back(self: &Arc<Engine>, place: &Place, known: &Known) -> Result<(), StoreError> {
+        let cell = self.close_hole(known.facts.id, place.seq).await?;
+        if cell.is_void() {
+            self.send_news(&cell, known, None, place.settled);
+            if known.members.iter().any(|member| self.local.is_here(&member.user)) {
+                self.arrive(place.settled, vec![Arrival::new(cell, known)]);
+            }
+        }
+        Ok(())
     }
 
     /// Redis has forgotten the conversation a moment ago, or was done without, and the earlier attempt may be on its way to

@@ -12,6 +12,7 @@ use bluetick_core::ports::Change;
 use bluetick_core::{ConversationId, Seq, StoreError, UserId};
 use tokio::time::sleep;
 
+use crate::cells::Cell;
 use crate::engine::Engine;
 use crate::rooms::ON_ITS_WAY;
 
@@ -85,7 +86,8 @@ impl Engine {
             return Ok(None);
         }
         let cells = self.written(id, first, through).await?;
-        let missed = cells.values().find(|cell| !is_sent(cell.seq()) && cell.message.sender != *user);
-        Ok(missed.map(|cell| cell.seq()))
+        let is_missed =
+            |cell: &&Cell| !is_sent(cell.seq()) && !cell.is_void() && cell.message.sender != *user;
+        Ok(cells.values().find(is_missed).map(Cell::seq))
     }
 }
