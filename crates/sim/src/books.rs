@@ -87,8 +87,10 @@ async fn read_everything(town: &Town, visitors: &mut [Visitor]) -> Option<BTreeM
     for visitor in visitors.iter_mut() {
         let later = town.auditor().joined_later(&visitor.user);
         for id in later {
+            // Something may still be stored while it is being read.
+            let head = town.auditor().known_head(id);
             let history = visitor.history(id).await?;
-            town.auditor().history_since_joining(id, &visitor.user, &history);
+            town.auditor().history_since_joining(id, &visitor.user, &history, head);
         }
     }
     Some(heads)

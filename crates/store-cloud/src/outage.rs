@@ -75,10 +75,9 @@ impl Outage {
     }
 
     /// Heard or said. After a long silence others may have gone back to Redis, so that it begins anew.
-    fn note(&self, at: Instant, said: Instant, grace: Duration) {
-        let first =
-            self.known().filter(|known| known.last.elapsed() < grace / 2).map_or(at, |known| known.first);
-        let known = Known { first, last: at, said };
+    fn note(&self, at: Instant, said: Instant, settings: &EngineSettings) {
+        let goes_on = self.known().filter(|known| known.last.elapsed() < settings.outage_goes_on_within());
+        let known = Known { first: goes_on.map_or(at, |known| known.first), last: at, said };
         *self.known.lock().expect("nothing panics while it holds the lock") = Some(known);
     }
 
@@ -124,7 +123,7 @@ pub(crate) async fn run(engine: Arc<Engine>) {
                     engine.outage.is_sure_from(Instant::now() + pause);
                 } else if heard.as_ref() != Some(&said) && by.is_some_and(|by| by != engine.node.as_str()) {
                     engine.ledgers.was_away();
-                    engine.outage.note(Instant::now(), last_look, grace);
+                    engine.outage.note(Instant::now(), last_look, &engine.settings);
                 }
                 last_look = began;
                 *engine.outage.looked.lock().expect("nothing panics while it holds the lock") = Some(began);
@@ -235,9 +234,9 @@ impl Engine {
         }
         let known = self.outage.known();
         // Whoever was told before goes on; whoever is told now has to be waited for from now on.
-        let at =
-            if known.is_some_and(|known| known.last.elapsed() < grace / 2) { began } else { Instant::now() };
-        self.outage.note(at, began, grace);
+        let goes_on = known.is_some_and(|known| known.last.elapsed() < self.settings.outage_goes_on_within());
+        let at = if goes_on { began } else { Instant::now() };
+        self.outage.note(at, began, &self.settings);
         Ok(())
     }
 }

@@ -113,6 +113,11 @@ impl EngineSettings {
         (self.patience() * 2 / 3).max(2 * self.outage_look())
     }
 
+    /// Whoever hears again so soon that somebody does without Redis has not gone back to it in between.
+    pub(crate) fn outage_goes_on_within(&self) -> Duration {
+        self.return_grace().saturating_sub(self.outage_looks_count()).max(self.return_grace() / 2)
+    }
+
     pub(crate) fn health_interval(&self) -> Duration {
         Duration::from_millis(self.health_interval_ms)
     }

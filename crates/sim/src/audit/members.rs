@@ -151,8 +151,15 @@ impl Auditor {
         }
     }
 
-    /// All that somebody can read in the end who came later: from its coming on.
-    pub fn history_since_joining(&mut self, id: ConversationId, user: &UserId, history: &[(u64, Seen)]) {
+    /// All that somebody can read in the end who came later: from its coming on, and at least up to a head that was known
+    /// when it began to read.
+    pub fn history_since_joining(
+        &mut self,
+        id: ConversationId,
+        user: &UserId,
+        history: &[(u64, Seen)],
+        head: u64,
+    ) {
         let Some(joined) = self.joined(id, user) else { return };
         for (expected, (seq, seen)) in (joined..).zip(history) {
             if *seq != expected {
@@ -162,7 +169,7 @@ impl Auditor {
             }
             self.showed(id, user, *seq, seen);
         }
-        let (head, last) = (self.known_head(id), history.last().map_or(0, |(seq, _)| *seq));
+        let last = history.last().map_or(0, |(seq, _)| *seq);
         if last < head {
             let what = format!("{user} is in it from {joined} on and reads up to {last} of {head}");
             self.find(Guarantee::NoLoss, Some(id), what);
@@ -222,7 +229,8 @@ mod tests {
         auditor.saw(id, 6, &back);
         auditor.saw(id, 7, &notice("member_added", &person(2)));
         assert_eq!(auditor.joined(id, &guest), Some(6));
-        auditor.history_since_joining(id, &guest, &[(6, back)]);
+        let head = auditor.known_head(id);
+        auditor.history_since_joining(id, &guest, &[(6, back)], head);
         assert!(auditor.finding().is_some(), "7 is missing");
     }
 
