@@ -195,8 +195,9 @@ impl Engine {
                 reserve.instead_of = Some(place.seq);
                 continue;
             }
-            // Others may have begun to do without Redis while this one asked it. The place stays with the id.
-            if !self.may_store_with_redis() {
+            // Others may have begun to do without Redis while this one asked it.
+            self.until_sure_of_redis(deadline).await?;
+            if self.outage.lasts(grace) {
                 continue;
             }
             if let Some(appended) = self.try_place(&append, &known, place.clone()).await? {

@@ -150,11 +150,6 @@ impl Engine {
         sure.map_err(|_| StoreError::NoAnswer("whether others do without Redis is not known".into()))
     }
 
-    /// Whether nobody does without Redis, as far as this node could have been told.
-    pub(crate) fn may_store_with_redis(&self) -> bool {
-        self.outage.is_sure(&self.settings) && !self.outage.lasts(self.settings.return_grace())
-    }
-
     /// Whether all nodes know that Redis is done without, and will do without it themselves until what is written now is
     /// there. What is sent again also waits for the earlier attempt, which may be on its way to a place that was handed
     /// out before.
