@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use bluetick_core::ports::{Fleet, Position, Store};
-use bluetick_core::{MarkKind, Seq, StoreError};
+use bluetick_core::ports::{Appended, Fleet, Position, Store};
+use bluetick_core::{ConversationId, MarkKind, Seq, StoreError};
 use bluetick_store_cloud::rows::Table;
+use tokio::task::JoinHandle;
 
-use crate::town::{Fate, Town, until, user};
+use crate::town::{Fate, Node, Town, until, user};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_sent_again_after_its_pending_row_failed_is_owed_all_the_same() {
@@ -146,18 +147,32 @@ async fn ticks_that_moved_on_two_nodes_are_never_told_backwards() {
     assert_eq!(read, [2]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn who_comes_just_before_it_is_owed_something_is_told_of_it() {
+async fn two_nodes() -> (Node, Node) {
     let town = Town::default();
-    let (slow, there) = (town.node().await, town.node().await);
-    Town::settle(&[&slow, &there]).await;
-    let id = slow.direct("alice", "bob").await;
+    let nodes = (town.node().await, town.node().await);
+    Town::settle(&[&nodes.0, &nodes.1]).await;
+    nodes
+}
+
+/// Alice says something to bob, and the row that says that bob is owed it is not written before the node may go on.
+async fn stored_and_not_owed_yet(
+    slow: &Node,
+    id: ConversationId,
+) -> JoinHandle<Result<Appended, StoreError>> {
     slow.way.next_write(Table::PendingDeliveries, Fate::Stopped);
     let sending = tokio::spawn({
         let slow = slow.again();
         async move { slow.send(id, "alice", "m1").await }
     });
     until(async || slow.way.stopped.load(Ordering::SeqCst) == 1).await;
+    sending
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_just_before_it_is_owed_something_is_told_of_it() {
+    let (slow, there) = two_nodes().await;
+    let id = slow.direct("alice", "bob").await;
+    let sending = stored_and_not_owed_yet(&slow, id).await;
     there.came("bob").await;
     assert_eq!(there.store.behind(&user("bob"), Vec::new()).await.unwrap().behind.len(), 0);
     slow.way.go_on();
@@ -168,16 +183,9 @@ async fn who_comes_just_before_it_is_owed_something_is_told_of_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_owed_what_was_told_before_it_came_is_asked_to_come_again() {
-    let town = Town::default();
-    let (slow, there) = (town.node().await, town.node().await);
-    Town::settle(&[&slow, &there]).await;
+    let (slow, there) = two_nodes().await;
     let id = slow.direct("alice", "bob").await;
-    slow.way.next_write(Table::PendingDeliveries, Fate::Stopped);
-    let sending = tokio::spawn({
-        let slow = slow.again();
-        async move { slow.send(id, "alice", "m1").await }
-    });
-    until(async || slow.way.stopped.load(Ordering::SeqCst) == 1).await;
+    let sending = stored_and_not_owed_yet(&slow, id).await;
     // Another device of alice's has come this far, so the node follows the conversation from here on.
     there.came("alice").await;
     let position = Position { conversation: id, seq: Seq::FIRST };
