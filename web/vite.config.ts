@@ -17,7 +17,8 @@ function serviceWorker(): Plugin {
     generateBundle(_options, bundle) {
       const page = bundle["index.html"];
       if (page?.type !== "asset") throw new Error("the page is not in the bundle");
-      const linked = String(page.source).match(/\/assets\/[^"]+/g) ?? [];
+      // Without the pictures of a phone's home screen: the phone keeps those.
+      const linked = (String(page.source).match(/\/assets\/[^"]+/g) ?? []).filter((file) => !file.endsWith(".png"));
       // Also what the page fetches later by itself.
       const later = Object.values(bundle).filter((file) => file.type === "chunk" && file.isDynamicEntry);
       const files = ["/", ...new Set([...linked, ...later.map(({ fileName }) => `/${fileName}`)])];

@@ -2,8 +2,8 @@
 // page itself comes from the server and from the cache only when the server cannot be reached. The API is never touched.
 // The build fills in the version and the files.
 
-const CACHE = "bluetick-7e649fb55e1c";
-const FILES = ["/","/assets/icon.svg","/assets/index-CikhWovc.js","/assets/index-EWLy3JYk.css","/assets/aside-CrACs0d2.js"];
+const CACHE = "bluetick-fd0d3704f20b";
+const FILES = ["/","/assets/icon.svg","/assets/index-COYbuipr.js","/assets/index-DwH4qrHo.css","/assets/aside-0LNz8Ies.js"];
 const PATIENCE_MS = 3_000;
 
 self.addEventListener("install", (event) => {

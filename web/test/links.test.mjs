@@ -23,6 +23,25 @@ test("only http and https lead anywhere", () => {
   }
 });
 
+test("an_address_that_begins_with_www_leads_there_over_https", () => {
+  const [, link] = splitLinks("see www.example.org/a_b?c, or not");
+  assert.deepEqual(link, { text: "www.example.org/a_b?c", href: "https://www.example.org/a_b?c" });
+  for (const text of ["www", "www.", "www.example", "www.example.", "awww.example.org", "x.www.example.org", "/www.example.org", "www..org", "www.@evil.org", "www.a:b@c.org"]) {
+    assert.deepEqual(links(text), [], text);
+  }
+});
+
+test("an_email_address_opens_a_mail_to_it", () => {
+  for (const text of ["bob@example.org", "a.b+c@mail.example.org", "x_y-z@a-b.example"]) {
+    const [before, link, after] = splitLinks(`to ${text}, please`);
+    assert.deepEqual([before.text, link, after.text], ["to ", { text, href: `mailto:${text}` }, ", please"]);
+  }
+  assert.deepEqual(links("(bob@example.org). <al@example.org>"), ["bob@example.org", "al@example.org"]);
+  for (const text of ["@bob", "bob@", "bob@localhost", "a@b.c", ".bob@example.org", "bo..b@example.org", "bob.@example.org", "bob@@example.org", "é@example.org", `${"x".repeat(65)}@example.org`, "bob@example.org2", "bob@-.1"]) {
+    assert.deepEqual(links(text), [], text);
+  }
+});
+
 test("a quote or a tag ends a link, so that it cannot bring markup along", () => {
   assert.deepEqual(links('https://a.example/"onmouseover="x'), ["https://a.example/"]);
   assert.deepEqual(links("https://a.example/<b>c</b>"), ["https://a.example/"]);

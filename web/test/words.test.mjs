@@ -5,7 +5,7 @@ import { load } from "./load.mjs";
 const { dayName, lastSeen, moment } = await load("/src/text/time.ts");
 const { cut, firstLine, friendly } = await load("/src/text/plain.ts");
 const { absenceText, previewOf } = await load("/src/text/words.ts");
-const { reasonText } = await load("/src/state/load.ts");
+const { fieldProblemOf, reasonText } = await load("/src/state/load.ts");
 
 const NOON = new Date(2026, 0, 15, 12).getTime();
 const HOUR = 3_600_000;
@@ -48,5 +48,20 @@ test("of a void there is nothing to say", () => {
 });
 
 test("an archive that does not answer is told in friendly words", () => {
-  assert.equal(reasonText("archive_unavailable", "older messages cannot be read now"), "Older messages cannot be loaded right now.");
+  assert.equal(reasonText("archive_unavailable", "older messages cannot be read now"), "Older messages can't be loaded right now.");
+});
+
+test("an_unknown_user_is_named_where_the_server_names_one", () => {
+  assert.equal(reasonText("unknown_user", "there is no user victim"), "No such user: victim.");
+  assert.equal(reasonText("unknown_user", "nobody is there"), "No such user.");
+});
+
+test("a_refusal_about_one_field_names_the_field", () => {
+  const failure = (code, message) => Object.assign(new Error(message), { code });
+  assert.equal(fieldProblemOf(failure("name_reserved", "x")).field, "user_id");
+  assert.equal(fieldProblemOf(failure("user_exists", "x")).field, "user_id");
+  assert.deepEqual(fieldProblemOf(failure("invalid_request", "password: this password is one of the most common ones; choose another")), { field: "password", text: "This password is too common. Choose another one." });
+  assert.deepEqual(fieldProblemOf(failure("invalid_request", "password: the password is the user_id; choose another")), { field: "password", text: "The password is the user ID; choose another." });
+  for (const [code, message] of [["invalid_request", "the body is no JSON"], ["invalid_request", "token: x"], ["internal", "password: x"]]) assert.equal(fieldProblemOf(failure(code, message)), null);
+  assert.equal(fieldProblemOf("nothing"), null);
 });

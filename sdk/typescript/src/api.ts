@@ -1,6 +1,7 @@
 // The HTTP half of the contract: paths, tokens and the shape of errors. What the answers mean is decided elsewhere.
 
 import { BluetickError } from "./errors.ts";
+import { originHint } from "./origin.ts";
 import type {
   ConversationBody,
   ConversationDetailBody,
@@ -18,7 +19,7 @@ import type {
   StatusesBody,
   TokenBody,
 } from "./generated.ts";
-import type { Session } from "./types.ts";
+import type { LoggedOut, Session } from "./types.ts";
 
 const TIMEOUT_MS = 20_000;
 
@@ -55,9 +56,10 @@ async function request<Answer>(call: Fetch, url: string, method: string, body?: 
   try {
     response = await call(url, options);
     text = await response.text();
-  } catch {
+  } catch (cause) {
     if (underWay?.isStopped) throw new BluetickError("stopped", "The client has stopped.");
-    throw new BluetickError("network", "The server cannot be reached. Check the connection and try again.");
+    const message = originHint(url) ?? "The server cannot be reached. Check the connection and try again.";
+    throw new BluetickError("network", message, 0, null, { cause });
   } finally {
     clearTimeout(timer);
     underWay?.calls.delete(own);
@@ -117,7 +119,7 @@ export async function serverOffer(url: string, call: Fetch = fetch): Promise<Ser
 export interface Tokens {
   current(): Promise<string>;
   /** Another one than `refused`; null when there is none, after which one is logged out. */
-  fresh(refused: string): Promise<string | null>;
+  fresh(refused: string, reason?: LoggedOut): Promise<string | null>;
 }
 
 /** Calls on behalf of one user. */
@@ -209,7 +211,7 @@ export class Api {
       return await request<Answer>(this.#fetch, this.#base + path, method, body, token, this.#underWay);
     } catch (error) {
       if (!(error instanceof BluetickError) || error.status !== 401) throw error;
-      const fresh = await this.#tokens.fresh(token);
+      const fresh = await this.#tokens.fresh(token, error.code === "token_revoked" ? "revoked" : "expired");
       if (fresh === null) throw error;
       return request<Answer>(this.#fetch, this.#base + path, method, body, fresh, this.#underWay);
     }

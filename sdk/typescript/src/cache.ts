@@ -148,15 +148,20 @@ export class Cache {
 
   /** False when the store went back to an earlier state: then what was remembered may never have been, and is dropped. */
   setEpoch(epoch: number): boolean {
-    const isSame = (this.epoch ?? epoch) === epoch;
     if (this.epoch === epoch) return true;
+    const isSame = this.epoch === null;
     this.epoch = epoch;
-    this.#lines.clear();
-    this.#tails.clear();
+    // What came before the first welcome is of this epoch, and waits to be written. What is older
+    // goes.
+    if (!isSame) {
+      this.#lines.clear();
+      this.#tails.clear();
+    }
     const stale = [...this.#keptLines.keys()];
     this.#keptLines.clear();
     const removed = (["inbox", "messages"] as const).flatMap((kind) => stale.map((key) => ({ kind, key })));
     void this.write([{ kind: "meta", key: "epoch", value: epoch }, ...removed]);
+    if (this.#lines.size > 0 || this.#tails.size > 0) this.#soon();
     return isSame;
   }
 
@@ -181,8 +186,9 @@ export class Cache {
     if (this.#timer) clearTimeout(this.#timer);
     this.#timer = null;
     this.#wroteAt_ms = Date.now();
-    const tails = [...this.#tails];
-    this.#tails.clear();
+    // Before the first welcome nobody knows of which epoch they are; they wait.
+    const tails = this.epoch === null ? [] : [...this.#tails];
+    for (const tail of tails) this.#tails.delete(tail);
     // What came in since the rest was let go must not take the place of the rest. Where there is none to wait for, the
     // write begins at once: the page may be going.
     const partial = tails.filter(({ isRestored }) => !isRestored);

@@ -26,7 +26,7 @@ import { isVoid, readNotice } from "./thread.ts";
 import { Threads } from "./threads.ts";
 import { storedMessage } from "./timeline.ts";
 import { TokenKeeper } from "./tokens.ts";
-import type { Change, ClientEvents, ClientOptions, ConnectionStatus, Profile, SocketConstructor } from "./types.ts";
+import type { Change, ClientEvents, ClientOptions, ConnectionStatus, LoggedOut, Profile, SocketConstructor } from "./types.ts";
 
 const NO_SOCKET = "There is no WebSocket here. In Node, import from @bluetick/client/node.";
 
@@ -67,7 +67,7 @@ export class BluetickClient {
     assertUsable(options);
     this.userId = userId;
     const scope = `${userId} at ${baseOf(url)}`;
-    const tokens = new TokenKeeper(options.token, () => this.#loggedOut());
+    const tokens = new TokenKeeper(options.token, (reason) => this.#loggedOut(reason));
     this.#tellLoggedOut = async (given) => logOut(url, await tokens.current(), given, call);
     const onTrouble = (text: string) => this.#events.emit("trouble", text);
     const onGone = (id: string) => this.#gone(id);
@@ -123,6 +123,7 @@ export class BluetickClient {
       onFrame: (frame) => this.#onFrame(frame),
       onLost: (closeCode) => this.#onLost(closeCode),
       onChange: () => changes.mark("connection"),
+      onUnreachable: onTrouble,
     });
   }
 
@@ -207,10 +208,10 @@ export class BluetickClient {
   /** It may be the last moment. */
   #onHidden = (): void => void this.#cache.flush();
 
-  #loggedOut(): void {
+  #loggedOut(reason: LoggedOut): void {
     if (this.#phase === "stopped") return;
     void this.stop();
-    this.#events.emit("loggedOut", "expired");
+    this.#events.emit("loggedOut", reason);
   }
 
   // What an application sees

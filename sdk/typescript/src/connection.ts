@@ -5,7 +5,8 @@ import type { Tokens } from "./api.ts";
 import { baseOf } from "./api.ts";
 import { CLOSE, pauseBeforeNext_ms } from "./backoff.ts";
 import type { ClientFrame, HelloFrame, ServerFrame } from "./generated.ts";
-import type { ConnectionStatus, SocketConstructor, SocketLike } from "./types.ts";
+import { originHint } from "./origin.ts";
+import type { ConnectionStatus, LoggedOut, SocketConstructor, SocketLike } from "./types.ts";
 
 const PING_EVERY_MS = 25_000;
 const PONG_WITHIN_MS = 10_000;
@@ -25,6 +26,10 @@ export interface ConnectionHandlers {
   /** Before the state changes for everybody else. */
   onLost(closeCode: number): void;
   onChange(): void;
+  /**
+   * The server is of another origin and no connection could be opened: said once until one could.
+   */
+  onUnreachable(reason: string): void;
 }
 
 export interface ConnectionOptions {
@@ -37,7 +42,7 @@ export interface ConnectionOptions {
 
 export class Connection {
   #options: ConnectionOptions;
-  #tokens: Tokens & { end(): void };
+  #tokens: Tokens & { end(reason: LoggedOut): void };
   #handlers: ConnectionHandlers;
   #socket: SocketLike | null = null;
   #token = "";
@@ -56,12 +61,12 @@ export class Connection {
   /** Ends what an attempt before the present one still waits for. */
   #generation = 0;
 
-  constructor(options: ConnectionOptions, tokens: Tokens & { end(): void }, handlers: ConnectionHandlers) {
+  constructor(options: ConnectionOptions, tokens: Tokens & { end(reason: LoggedOut): void }, handlers: ConnectionHandlers) {
     this.#options = options;
     this.#tokens = tokens;
     this.#handlers = handlers;
     const now = options.now();
-    this.#status = { state: "offline", sinceMs: now, offlineSinceMs: now, waitingUntilMs: null, closeCode: null };
+    this.#status = { state: "offline", sinceMs: now, offlineSinceMs: now, waitingUntilMs: null, closeCode: null, error: null };
   }
 
   get status(): ConnectionStatus {
@@ -135,13 +140,18 @@ export class Connection {
       return;
     }
     this.#socket = socket;
+    let isOpened = false;
     socket.onopen = () => {
+      isOpened = true;
       const { deviceId } = this.#options;
       const hello: HelloFrame = { type: "hello", token: this.#token, positions: this.#handlers.positions() };
       socket.send(JSON.stringify(deviceId === undefined ? hello : { ...hello, device_id: deviceId }));
     };
     socket.onmessage = ({ data }) => this.#received(data);
-    socket.onclose = ({ code }) => this.#lost(code);
+    socket.onclose = ({ code }) => {
+      if (!isOpened) this.#noteUnreachable();
+      this.#lost(code);
+    };
     // Every error is followed by a close.
     socket.onerror = () => {};
   }
@@ -164,12 +174,19 @@ export class Connection {
       this.#freshTokenAt_ms = null;
       this.#pinger = setInterval(this.#probe, PING_EVERY_MS);
       this.#onlineAt = this.#options.now();
-      this.#become("online", { offlineSinceMs: null, closeCode: null });
+      this.#become("online", { offlineSinceMs: null, closeCode: null, error: null });
     } else if (frame.type === "caught_up") {
       this.#caughtUp = true;
       this.#handlers.onChange();
     }
     this.#handlers.onFrame(frame);
+  }
+
+  #noteUnreachable(): void {
+    const reason = originHint(this.#options.url);
+    if (reason === null || this.#status.error === reason) return;
+    this.#status = { ...this.#status, error: reason };
+    this.#handlers.onUnreachable(reason);
   }
 
   /** A dead network can leave a socket open for many minutes; a ping without an answer tells. */
@@ -208,12 +225,13 @@ export class Connection {
     this.#become("offline", { closeCode: code, waitingUntilMs: null });
     const generation = this.#generation;
     const { now } = this.#options;
+    const reason: LoggedOut = code === CLOSE.TOKEN_REVOKED ? "revoked" : "expired";
     if (now() - (this.#freshTokenAt_ms ?? Number.NEGATIVE_INFINITY) < FRESH_MS) {
-      this.#tokens.end();
+      this.#tokens.end(reason);
       return;
     }
     try {
-      const token = await this.#tokens.fresh(this.#token);
+      const token = await this.#tokens.fresh(this.#token, reason);
       if (generation !== this.#generation || !this.#isStarted || token === null) return;
     } catch {
       if (generation === this.#generation && this.#isStarted) this.#wait(0);

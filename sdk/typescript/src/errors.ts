@@ -14,8 +14,8 @@ export class BluetickError extends Error {
   /** When the server wants to be asked again, where it said so. */
   readonly retryAfterMs: number | null;
 
-  constructor(code: string, message: string, status = 0, retryAfterMs: number | null = null) {
-    super(message);
+  constructor(code: string, message: string, status = 0, retryAfterMs: number | null = null, options?: ErrorOptions) {
+    super(message, options);
     this.code = code;
     this.status = status;
     this.retryAfterMs = retryAfterMs;

@@ -2,8 +2,8 @@
 
 export type AddMembersRequest = {
   /**
-   * Who joins: each a user_id of 1 to 128 bytes, without spaces or control characters. Those already in are passed
-   * over.
+   * Who joins: each a user_id of 1 to 128 bytes, without spaces, control characters or format
+   * characters. Those already in are passed over.
    */
   members?: string[];
   /** The same for a single person. */
@@ -29,7 +29,10 @@ export type ArchiveBody = {
   paused: string | null;
   /** Where segments go, in words; empty when the archive is off. */
   place: string;
-  /** Erasures that wait for the object store. */
+  /**
+   * Erasures that were accepted and are not finished: the server tries again at its next turn
+   * and at its next start.
+   */
   unfinished_erasures: number;
 };
 
@@ -232,7 +235,7 @@ export type LastMessageBody = {
 
 export type LoginRequest = {
   password: string;
-  /** 1 to 128 bytes of UTF-8, without spaces or control characters. */
+  /** 1 to 128 bytes of UTF-8, without spaces, control characters or format characters. */
   user_id: string;
 };
 
@@ -300,25 +303,31 @@ export type MintRequest = {
    * allows is refused, and the message says how much that is.
    */
   ttl_s?: number | null;
-  /** 1 to 128 bytes of UTF-8, without spaces or control characters. */
+  /** 1 to 128 bytes of UTF-8, without spaces, control characters or format characters. */
   user_id: string;
 };
 
 export type NewPasswordRequest = {
-  /** 8 to 1,024 bytes of UTF-8; characters beyond ASCII take two to four. */
+  /**
+   * 8 to 1,024 bytes of UTF-8, unless the operator asks for more; characters beyond ASCII take two
+   * to four. Very common passwords and the user_id itself are refused.
+   */
   password: string;
 };
 
 /** A chat with one other person, or a group. */
 export type OpenConversationRequest = {
   kind: "direct";
-  /** 1 to 128 bytes of UTF-8, without spaces or control characters. */
+  /** 1 to 128 bytes of UTF-8, without spaces, control characters or format characters. */
   peer: string;
 } | ({
   kind: "group";
-  /** The others: each a user_id of 1 to 128 bytes, without spaces or control characters. */
+  /**
+   * The others: each a user_id of 1 to 128 bytes, without spaces, control characters or format
+   * characters.
+   */
   members?: string[] | null;
-  /** 1 to 256 bytes of UTF-8. */
+  /** 1 to 256 bytes of UTF-8. Bidi controls are removed. */
   title: string;
 });
 
@@ -409,7 +418,7 @@ export type ProfileBody = {
 
 /** What a user sets for itself, everywhere. */
 export type ProfileRequest = {
-  /** What others see beside the user_id: 1 to 128 bytes of UTF-8. */
+  /** What others see beside the user_id: 1 to 128 bytes of UTF-8. Bidi controls are removed. */
   display_name?: string | null;
   /** False: nobody is told whether the user is there or when it was. */
   show_presence?: boolean | null;
@@ -508,11 +517,17 @@ export type ServerBody = {
 
 /** A new account. */
 export type SignupRequest = {
-  /** 1 to 128 bytes of UTF-8. */
+  /** 1 to 128 bytes of UTF-8. Bidi controls are removed. */
   display_name?: string | null;
-  /** 8 to 1,024 bytes of UTF-8; characters beyond ASCII take two to four. */
+  /**
+   * 8 to 1,024 bytes of UTF-8, unless the operator asks for more; characters beyond ASCII take two
+   * to four. Very common passwords and the user_id itself are refused.
+   */
   password: string;
-  /** 1 to 128 bytes of UTF-8, without spaces or control characters. */
+  /**
+   * 1 to 128 bytes of UTF-8 in normal form (NFKC), without spaces, control characters or format
+   * characters. Names that look like one in use are refused.
+   */
   user_id: string;
 };
 
@@ -788,11 +803,13 @@ export type ErrorCode =
   | "not_found"
   | "conversation_not_found"
   | "user_not_found"
+  | "unknown_user"
   | "message_not_found"
   | "member_not_found"
   | "method_not_allowed"
   | "request_timeout"
   | "user_exists"
+  | "name_reserved"
   | "message_id_conflict"
   | "direct_is_fixed"
   | "group_full"
@@ -800,6 +817,7 @@ export type ErrorCode =
   | "archive_busy"
   | "content_too_large"
   | "body_too_large"
+  | "host_not_allowed"
   | "upgrade_required"
   | "rate_limited"
   | "internal"

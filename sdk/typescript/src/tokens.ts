@@ -2,7 +2,7 @@
 
 import type { Tokens } from "./api.ts";
 import { BluetickError } from "./errors.ts";
-import type { TokenSource } from "./types.ts";
+import type { LoggedOut, TokenSource } from "./types.ts";
 
 /** A source that takes longer has failed, and is asked again. */
 const ANSWERS_WITHIN_MS = 20_000;
@@ -17,10 +17,10 @@ export class TokenKeeper implements Tokens {
   #source: TokenSource;
   #token: string | null = null;
   #asking: Promise<string> | null = null;
-  #onLoggedOut: () => void;
+  #onLoggedOut: (reason: LoggedOut) => void;
   #isOver = false;
 
-  constructor(source: TokenSource, onLoggedOut: () => void) {
+  constructor(source: TokenSource, onLoggedOut: (reason: LoggedOut) => void) {
     this.#source = source;
     this.#onLoggedOut = onLoggedOut;
   }
@@ -34,7 +34,7 @@ export class TokenKeeper implements Tokens {
    * Somebody else may have brought a fresh one already; otherwise the source is asked once. One that gives the refused
    * token again has nothing better, and the session is over. A source that fails is a network that fails.
    */
-  async fresh(refused: string): Promise<string | null> {
+  async fresh(refused: string, reason: LoggedOut = "expired"): Promise<string | null> {
     if (this.#isOver) return null;
     if (this.#token !== null && this.#token !== refused) return this.#token;
     if (typeof this.#source === "function") {
@@ -42,15 +42,15 @@ export class TokenKeeper implements Tokens {
       const token = await this.#ask();
       if (token !== refused) return token;
     }
-    this.end();
+    this.end(reason);
     return null;
   }
 
   /** A fresh token was refused as well. */
-  end(): void {
+  end(reason: LoggedOut): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#onLoggedOut();
+    this.#onLoggedOut(reason);
   }
 
   #ask(): Promise<string> {

@@ -79,6 +79,11 @@ export interface ConnectionStatus {
   readonly waitingUntilMs: number | null;
   /** How the last connection ended; 0 where no code was given. */
   readonly closeCode: number | null;
+  /**
+   * Why no connection could be opened, for people: of a server of another origin, which the browser
+   * does not tell apart from one that cannot be reached. Null otherwise.
+   */
+  readonly error: string | null;
   /** Everything that was missed is here, or is being paged in. */
   readonly caughtUp: boolean;
 }
@@ -100,14 +105,18 @@ export interface ClientEvents {
   /** Something went wrong that a person should know. */
   trouble: string;
   /**
-   * The client has stopped. `expired`: the token is no longer good and no fresh one could be had; the storage is kept.
-   * `forgotten`: the person has logged out in another tab, and the storage is empty. `wrong_user`: the token is that of
-   * somebody else than `userId`; the storage is kept.
+   * The client has stopped. `expired`: the token is no longer good and no fresh one could be had;
+   * the storage is kept. `revoked`: the session was ended, by the person on another device or by
+   * the operator; the storage is kept. `forgotten`: the person has logged out in another tab, and
+   * the storage is empty. `wrong_user`: the token is that of somebody else than `userId`; the
+   * storage is kept.
    */
-  loggedOut: "expired" | "forgotten" | "wrong_user";
+  loggedOut: LoggedOut;
   /** One is not in this conversation (any more); it has left the inbox. */
   gone: { readonly conversationId: string };
 }
+
+export type LoggedOut = "expired" | "revoked" | "forgotten" | "wrong_user";
 
 export type TokenSource = string | (() => string | Promise<string>);
 

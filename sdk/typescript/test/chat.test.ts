@@ -72,6 +72,9 @@ test("in a group the tick waits for the last, and who has read it can be asked",
 
 test("typing shows, ends with the message, and fades", async (t) => {
   const { alice, chat, reply } = await world.pair(t);
+  // Before the first message, the other person learns nothing of the conversation.
+  chat.send("hello");
+  await until(() => texts(reply).includes("hello"), "the first message is here");
   chat.typing();
   await until(() => reply.typists.includes(alice.userId), "bob sees alice type");
   chat.send("typed");

@@ -120,6 +120,20 @@ test("a refused token is replaced once; a second refusal, or the same token agai
   assert.equal(FakeSocket.made.length, 1, "and no attempt follows");
 });
 
+test("a_revoked_token_ends_the_client_as_revoked_by_the_socket_and_by_a_call", async (t) => {
+  const bySocket = await started(t);
+  const reasons: string[] = [];
+  bySocket.on("loggedOut", (reason) => reasons.push(reason));
+  FakeSocket.last.welcome();
+  FakeSocket.last.end(4402);
+  await settled();
+  const refusal = { error: { code: "token_revoked", message: "the token was revoked" } };
+  const byCall = await started(t, { fetch: async () => new Response(JSON.stringify(refusal), { status: 401 }) });
+  byCall.on("loggedOut", (reason) => reasons.push(reason));
+  await assert.rejects(byCall.openDirect("bob"), { code: "token_revoked" });
+  assert.deepEqual(reasons, ["revoked", "revoked"]);
+});
+
 test("a fresh token that grew old without a network is replaced as well", async (t) => {
   let [given, loggedOut] = [0, 0];
   const client = await started(t, { token: () => `token ${(given += 1)}` });

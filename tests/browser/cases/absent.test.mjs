@@ -52,7 +52,7 @@ test("older messages that cannot be loaded are said to be so, and loaded when so
       await route.fulfill({ status: 503, json: { error: { code: "archive_unavailable", message: "older messages cannot be read now" } } });
     });
     await alice.sees("message 130");
-    const error = alice.page.getByRole("alert").filter({ hasText: "Older messages cannot be loaded right now." });
+    const error = alice.page.getByRole("alert").filter({ hasText: "Older messages can't be loaded right now." });
     await expectSoon("the error is shown", async () => {
       await alice.page.getByRole("region", { name: "Messages" }).evaluate((area) => (area.scrollTop = 0));
       return [await error.isVisible(), await alice.page.getByRole("alert").allInnerTexts()];

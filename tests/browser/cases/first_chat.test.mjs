@@ -61,7 +61,7 @@ test("a wrong password, a name that is taken and one that cannot be are told, an
       return [said.length > 5, said];
     });
     assert.equal(await page.getByLabel("User ID").inputValue(), "alice");
-    await page.getByRole("button", { name: "Make an account" }).click();
+    await page.getByRole("button", { name: "Create account" }).click();
     await page.getByLabel("Password", { exact: true }).fill("long enough");
     await page.getByRole("button", { name: "Sign up" }).click();
     await expectSoon("that it is taken", async () => {
@@ -70,6 +70,36 @@ test("a wrong password, a name that is taken and one that cannot be are told, an
     });
     await page.getByRole("button", { name: "Log in instead" }).click();
     await somebody.logIn();
+  }));
+
+test("what the server says about a field of the sign-up stands below that field", () =>
+  inWorld(async (world) => {
+    const { page } = await world.person("alice", { serviceWorkers: "block" });
+    const refusals = [
+      [409, "name_reserved", "this user_id is reserved; choose another", "User ID", "This user ID is reserved."],
+      [409, "user_exists", "the user_id is taken", "User ID", "is taken"],
+      [400, "invalid_request", "password: this password is one of the most common ones; choose another", "Password", "This password is too common."],
+      [400, "invalid_request", "user_id: has a character that cannot be seen", "User ID", "Has a character that cannot be seen."],
+    ];
+    await page.getByRole("button", { name: "Create account" }).click();
+    await page.getByLabel("User ID").fill("admin");
+    await page.getByLabel("Password", { exact: true }).fill("password1");
+    for (const [status, code, message, label, words] of refusals) {
+      await page.route("**/v1/signup", (route) => route.fulfill({ status, json: { error: { code, message } } }));
+      await page.getByRole("button", { name: "Sign up" }).click();
+      const field = page.getByLabel(label, { exact: true });
+      await expectSoon(`${words} at ${label}`, async () => {
+        const said = await page.getByRole("alert").allInnerTexts();
+        return [said.length === 1 && said[0].includes(words), said];
+      });
+      assert.equal(await field.getAttribute("aria-invalid"), "true");
+      const described = await field.getAttribute("aria-describedby");
+      assert.ok((await page.locator(`[id="${described}"]`).innerText()).includes(words));
+      assert.ok(await field.evaluate((element) => element === document.activeElement));
+      await page.unrouteAll();
+    }
+    await page.getByRole("button", { name: "Log in instead" }).click();
+    assert.equal(await page.getByRole("alert").count(), 0);
   }));
 
 test("logging out ends every tab of the person and leaves nothing of the conversations in the browser", () =>
@@ -96,7 +126,7 @@ test("a server without sign-up offers none", () =>
       await page.getByRole("button", { name: "Log in", exact: true }).waitFor();
       // An answer that says yes would have shown it by then.
       await page.evaluate(() => fetch("/v1/server"));
-      assert.equal(await page.getByRole("button", { name: "Make an account" }).count(), 0);
+      assert.equal(await page.getByRole("button", { name: "Create account" }).count(), 0);
     },
     { env: { BLUETICK_AUTH__SIGNUP: "false" } },
   ));

@@ -70,21 +70,57 @@ test("the policy of the page forbids what a mistake would let in", () =>
     world.errors.length = 0;
   }));
 
+test("bold, italic, code and fenced code are elements of the message, and plain text in the list and when copied", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice", { permissions: ["clipboard-read", "clipboard-write"] });
+    const bob = await world.server.account("bob");
+    const id = await bob.direct("alice");
+    await bob.send(id, "```js\nlet wide = \"" + "x".repeat(300) + "\";\n<b>not bold</b>\n```");
+    await bob.send(id, "**bold <i>x</i>**, *italic*, `code *c*`, snake_case_name, **<img src=x onerror=window.hacked=1>**");
+    await alice.row("bob").getByText("**bold <i>x</i>**, *italic*").waitFor();
+    await alice.open("bob");
+    const content = alice.message("snake_case_name").locator(".content");
+    await content.waitFor();
+    assert.deepEqual(await content.locator("strong").allInnerTexts(), ["bold <i>x</i>", "<img src=x onerror=window.hacked=1>"]);
+    assert.deepEqual(await content.locator("em").allInnerTexts(), ["italic"]);
+    assert.deepEqual(await content.locator("code").allInnerTexts(), ["code *c*"]);
+    assert.equal(await content.innerText(), "bold <i>x</i>, italic, code *c*, snake_case_name, <img src=x onerror=window.hacked=1>");
+    const block = alice.message("not bold").locator("code.block");
+    assert.match(await block.innerText(), /^let wide = "x+";\n<b>not bold<\/b>$/);
+    const found = await alice.page.evaluate(() => ({
+      isHacked: "hacked" in window,
+      elements: document.querySelectorAll(".content :is(b, i, img, script)").length,
+      isWithin: [...document.querySelectorAll(".scroller")].every((each) => each.scrollWidth <= each.clientWidth),
+    }));
+    assert.deepEqual(found, { isHacked: false, elements: 0, isWithin: true });
+    const copied = await content.evaluate((element) => {
+      getSelection().selectAllChildren(element);
+      const data = new DataTransfer();
+      element.dispatchEvent(new ClipboardEvent("copy", { clipboardData: data, bubbles: true, cancelable: true }));
+      return { types: [...data.types], text: data.getData("text/plain") };
+    });
+    assert.deepEqual(copied, { types: ["text/plain"], text: await content.innerText() });
+  }));
+
 test("links, line breaks, long words, emoji and right-to-left text are shown as meant", () =>
   inWorld(async (world) => {
     const alice = await world.signedUp("alice");
     const bob = await world.server.account("bob");
     const id = await bob.direct("alice");
-    await bob.send(id, "see https://example.org/a_(b)?c=d#e, and www is not one");
+    await bob.send(id, "see https://example.org/a_(b)?c=d#e, and www is not one; www.example.org or bob@example.org are");
     await bob.send(id, "first line\nsecond line");
     await bob.send(id, "Donaudampfschifffahrt".repeat(60));
     await bob.send(id, "🎉🎉");
     await bob.send(id, "שלום, מה שלומך?");
     await alice.open("bob");
     await alice.sees("שלום");
-    const link = alice.message("see https").getByRole("link");
-    assert.equal(await link.getAttribute("href"), "https://example.org/a_(b)?c=d#e");
-    assert.match(await link.getAttribute("rel"), /noopener/);
+    const links = alice.message("see https").getByRole("link");
+    const addresses = await links.evaluateAll((all) => all.map((link) => [link.getAttribute("href"), link.target, link.rel]));
+    assert.deepEqual(addresses, [
+      ["https://example.org/a_(b)?c=d#e", "_blank", "noopener noreferrer"],
+      ["https://www.example.org/", "_blank", "noopener noreferrer"],
+      ["mailto:bob@example.org", "", "noopener noreferrer"],
+    ]);
     const heightOf = async (text) => (await alice.message(text).locator(".content").boundingBox()).height;
     assert.ok((await heightOf("first line")) > 1.5 * (await heightOf("שלום")), "two lines are higher than one");
     const isWithin = await alice.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth &&

@@ -89,6 +89,26 @@ test("without any network the page still loads, shows what it had, and takes a m
     assert.deepEqual(await storedTexts(bob, id), ["before", "remember this", "from the tunnel"]);
   }));
 
+test("after a first log-in, a reload without a network shows every conversation", () =>
+  inWorld(async (world) => {
+    await world.server.account("alice");
+    const names = Array.from({ length: 8 }, (_, index) => `friend-${index + 1}`);
+    for (const name of names) {
+      const friend = await world.server.account(name);
+      await friend.send(await friend.direct("alice"), `hello from ${name}`);
+    }
+    const alice = await world.person("alice");
+    await alice.logIn();
+    const all = async () => {
+      for (const name of names) await alice.row(`hello from ${name}`).waitFor();
+    };
+    await all();
+    await alice.page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
+    world.proxy.mode = "closed";
+    await alice.page.reload();
+    await all();
+  }));
+
 test("two tabs of one person show the same, whichever of them does something", () =>
   inWorld(async (world) => {
     const { alice, bob, id } = await twoWhoTalk(world);

@@ -92,7 +92,7 @@ test("a message that the server does not take now says why, and can be taken bac
         field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
       }
     });
-    await alice.page.getByText("Waiting: That was too much at once.").first().waitFor();
+    await alice.page.getByText("Waiting: Too many requests.").first().waitFor();
     // What waits goes on waiting.
     world.proxy.mode = "closed";
     await last.getByRole("button", { name: "Cancel sending" }).click();
@@ -154,7 +154,9 @@ test("a very long text is shown in part until somebody wants all of it", () =>
 test("of a large group, a page of the members is listed at a time", () =>
   inWorld(async (world) => {
     const { alice, bob } = await talk(world);
-    const members = ["alice", ...Array.from({ length: 248 }, (_, number) => `member-${number}`)];
+    const strangers = Array.from({ length: 248 }, (_, number) => `member-${number}`);
+    await world.server.mint(strangers);
+    const members = ["alice", ...strangers];
     await bob.call("POST", "/v1/conversations", { kind: "group", title: "Everybody", members });
     await alice.open("Everybody");
     await alice.page.getByRole("button", { name: "Info", exact: true }).click();

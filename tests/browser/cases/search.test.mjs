@@ -34,20 +34,47 @@ test("Enter means what is typed, not what was found for an earlier text", () =>
     assert.equal(await page.getByRole("list", { name: "Chosen" }).getByText("bob").count(), 0);
   }));
 
-test("somebody who is not known here is written to only after a question", () =>
+/** The search finds nobody, as where the operator has switched it off. */
+const findsNobody = (page) => page.route(/people\?search=/, (route) => route.fulfill({ json: { people: [] } }));
+
+test("a user the search does not find is written to only after a question", () =>
   inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
+    const alice = await world.signedUp("alice", { serviceWorkers: "block" });
+    await world.server.account("zedd");
     const { page } = alice;
+    await findsNobody(page);
     await alice.search.fill("zed");
     await page.keyboard.press("Enter");
-    await page.getByRole("option").getByText("Nobody called zed is known here. Start anyway?").waitFor();
+    await page.getByRole("option").getByText("No user “zed” was found. Start a chat anyway?").waitFor();
     assert.equal(await alice.composer.count(), 0);
     await alice.search.fill("zedd");
-    await page.getByRole("option").getByText("Not known here").waitFor();
+    await page.getByRole("option").getByText("No match found").waitFor();
     await page.keyboard.press("Enter");
-    await page.getByRole("option").getByText("Nobody called zedd is known here").waitFor();
+    await page.getByRole("option").getByText("No user “zedd” was found").waitFor();
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "zedd" }).waitFor();
+  }));
+
+test("a user the server does not know is told as such, in a chat and in a group", () =>
+  inWorld(async (world) => {
+    const alice = await world.signedUp("alice", { serviceWorkers: "block" });
+    const { page } = alice;
+    await findsNobody(page);
+    const refusal = { error: { code: "unknown_user", message: "there is no user zed" } };
+    await page.route("**/v1/conversations", (route) => (route.request().method() === "POST" ? route.fulfill({ status: 404, json: refusal }) : route.continue()));
+    await alice.search.fill("zed");
+    await page.getByRole("option").getByText("No match found").waitFor();
+    for (let time = 0; time < 2; time++) await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("No such user: zed.").waitFor();
+    assert.equal(await alice.composer.count(), 0);
+    await page.getByRole("button", { name: "New group" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Group name").fill("Tea");
+    await dialog.getByRole("combobox").fill("zed");
+    await dialog.getByRole("option").getByText("No match found").click();
+    await dialog.getByRole("option").getByText("No user “zed” was found").click();
+    await dialog.getByRole("button", { name: "Create group" }).click();
+    await dialog.getByRole("alert").getByText("No such user: zed.").waitFor();
   }));
 
 test("a conversation far down the list is found, and the title says that there is more", () =>

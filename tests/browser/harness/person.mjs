@@ -21,7 +21,7 @@ export class Person {
 
   async signUp() {
     const { page } = this;
-    await page.getByRole("button", { name: "Make an account" }).click();
+    await page.getByRole("button", { name: "Create account" }).click();
     await this.#fillIn();
     await page.getByRole("button", { name: "Sign up" }).click();
     await this.isOnline();

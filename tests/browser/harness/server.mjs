@@ -26,7 +26,15 @@ export class Server {
   /** Starts again after `kill`, where it was. */
   async resume() {
     const args = ["serve", "--listen", this.listen, "--data-dir", this.directory];
-    const unlimited = { BLUETICK_LIMITS__SENDS_PER_SECOND: "0", BLUETICK_LIMITS__REQUESTS_PER_SECOND: "0" };
+    const limits = [
+      "SENDS_PER_SECOND",
+      "REQUESTS_PER_SECOND",
+      "LOGINS_PER_ADDRESS_PER_MINUTE",
+      "CONVERSATIONS_PER_USER_PER_DAY",
+      "GROUP_INVITATIONS_PER_USER_PER_HOUR",
+      "MEMBERS_ADDED_PER_USER_PER_HOUR",
+    ];
+    const unlimited = Object.fromEntries(limits.map((limit) => [`BLUETICK_LIMITS__${limit}`, "0"]));
     // Nothing else of ours: every name that starts with BLUETICK_ is a setting to it.
     const env = { PATH: process.env.PATH, ...unlimited, ...this.env };
     const child = spawn(BINARY, args, { env, stdio: ["ignore", "pipe", "ignore"] });
@@ -65,6 +73,14 @@ export class Server {
     const json = await answer.json();
     if (!answer.ok) throw new Error(`${method} ${path}: ${json.error.code}`);
     return json;
+  }
+
+  /**
+   * Makes people known who have no account: users of the operator's own product, each with a token.
+   */
+  async mint(users) {
+    const key = (await readFile(join(this.directory, "admin.key"), "utf8")).trim();
+    for (const user_id of users) await this.call("POST", "/v1/tokens", key, { user_id, ttl_s: 3_600 });
   }
 
   /** Moves all there is to the archive, and returns how many messages lie there then. */

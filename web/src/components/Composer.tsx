@@ -68,7 +68,7 @@ export function Composer(props: { id: string; title: string; onSent(): void }) {
         ref={field}
         rows="1"
         dir="auto"
-        placeholder="Write a message"
+        placeholder="Type a message"
         aria-label={`Message to ${props.title}`}
         aria-keyshortcuts={isTouch ? undefined : "Enter"}
         enterkeyhint={isTouch ? "enter" : "send"}

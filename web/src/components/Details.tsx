@@ -2,7 +2,8 @@
 
 import { For, Show, createMemo, createSignal, onMount, type JSX } from "solid-js";
 import { useChat } from "../state/chat.ts";
-import { createLoad, messageOf } from "../state/load.ts";
+import { createLoad } from "../state/create-load.ts";
+import { messageOf } from "../state/load.ts";
 import { cut } from "../text/plain.ts";
 import { memberCount, presenceText, titleOf } from "../text/words.ts";
 import { Avatar } from "./Avatar.tsx";
@@ -146,10 +147,10 @@ function About(props: { id: string }) {
       <Show when={entry()}>
         {(line) => (
           <section class="switches">
-            <Switcher label="Pinned" on={line().pinned} onChange={(pinned) => attempt(() => chat.client.conversation(props.id).settings({ pinned }))} />
-            <Switcher label="Muted" on={line().muted} onChange={(muted) => attempt(() => chat.client.conversation(props.id).settings({ muted }))} />
-            <Switcher label="Archived" on={line().archived} onChange={(archived) => attempt(() => chat.client.conversation(props.id).settings({ archived }))} />
-            <Switcher label="Tell others what I have read" on={line().read_receipts} onChange={(read_receipts) => attempt(() => chat.client.conversation(props.id).settings({ read_receipts }))} />
+            <Switcher label="Pin chat" on={line().pinned} onChange={(pinned) => attempt(() => chat.client.conversation(props.id).settings({ pinned }))} />
+            <Switcher label="Mute notifications" on={line().muted} onChange={(muted) => attempt(() => chat.client.conversation(props.id).settings({ muted }))} />
+            <Switcher label="Archive chat" on={line().archived} onChange={(archived) => attempt(() => chat.client.conversation(props.id).settings({ archived }))} />
+            <Switcher label="Send read receipts" on={line().read_receipts} onChange={(read_receipts) => attempt(() => chat.client.conversation(props.id).settings({ read_receipts }))} />
           </section>
         )}
       </Show>
@@ -157,8 +158,8 @@ function About(props: { id: string }) {
       <Show when={isGroup()}>
         <section>
           <h3>Members <span class="count">{entry()?.member_count}</span></h3>
-          <Show when={isAdding()} fallback={<button type="button" class="button wide" onClick={() => setAdding(true)}>Add people</button>}>
-            <PeoplePicker label="People to add" chosen={toAdd()} onChange={setToAdd} exclude={members.value()?.map((member) => member.user_id) ?? []} />
+          <Show when={isAdding()} fallback={<button type="button" class="button wide" onClick={() => setAdding(true)}>Add members</button>}>
+            <PeoplePicker label="Add members" chosen={toAdd()} onChange={setToAdd} exclude={members.value()?.map((member) => member.user_id) ?? []} />
             <div class="buttons">
               <button type="button" class="button primary" disabled={toAdd().length === 0} onClick={() => void add()}>Add</button>
               <button type="button" class="button" onClick={() => { setAdding(false); setToAdd([]); }}>Cancel</button>
@@ -191,10 +192,10 @@ function Leave(props: { title: string; onLeave(): void }) {
   return (
     <section>
       <Show when={isAsking()} fallback={<button type="button" class="button danger wide" onClick={() => setAsking(true)}>Leave group</button>}>
-        <p>Leave “{props.title}”? You will no longer see its messages.</p>
+        <p>Leave “{props.title}”? You will no longer receive its messages.</p>
         <div class="buttons">
           <button type="button" class="button danger" onClick={() => props.onLeave()}>Leave</button>
-          <button type="button" class="button" onClick={() => setAsking(false)}>Stay</button>
+          <button type="button" class="button" onClick={() => setAsking(false)}>Cancel</button>
         </div>
       </Show>
     </section>

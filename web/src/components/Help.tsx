@@ -16,7 +16,7 @@ const KEYS: [keys: string[], what: string][] = [
 
 export function Help(props: { onClose(): void }) {
   return (
-    <Dialog title="Keyboard" onClose={() => props.onClose()}>
+    <Dialog title="Keyboard shortcuts" onClose={() => props.onClose()}>
       <dl class="keys">
         <For each={KEYS}>
           {([keys, what]) => (

@@ -5,7 +5,8 @@ import { Show, createEffect, createMemo, createSignal, on, onCleanup } from "sol
 import { Virtualizer, type VirtualizerHandle } from "virtua/solid";
 import { useChat } from "../state/chat.ts";
 import { InboxRow, type InboxLine } from "./InboxRow.tsx";
-import { RowMenu, type OpenMenu } from "./RowMenu.tsx";
+import { RowMenu } from "./later.ts";
+import type { OpenMenu } from "./RowMenu.tsx";
 
 const ROW_PX = 68;
 const FETCH_WITHIN_PX = 1_000;
@@ -131,9 +132,9 @@ function EmptyInbox(props: { archived: boolean }) {
   return (
     <div class="empty">
       <Show when={!chat.hasMore(props.archived)} fallback={<p role="status">{chat.connectionWords() ? "" : "Loading…"}</p>}>
-        <Show when={!props.archived} fallback={<p>Nothing is archived.</p>}>
-          <strong>No conversations yet</strong>
-          <p>Search for somebody above to start a chat, or make a group.</p>
+        <Show when={!props.archived} fallback={<p>No archived chats.</p>}>
+          <strong>No chats yet</strong>
+          <p>Search for someone above to start a chat, or create a group.</p>
         </Show>
       </Show>
     </div>

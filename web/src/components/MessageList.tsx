@@ -26,8 +26,13 @@ const END_PX = 4;
 const FAR_PX = 240;
 /** So much of a message has to be on the screen. */
 const SEEN_PX = 24;
+/** Space between the upper edge and the unread divider. */
+const DIVIDER_MARGIN_PX = 12;
 /** A hand that just moved the list up is not taken for one that came to the end. */
 const HAND_MS = 400;
+
+/** The virtual list hides a row until it has measured it. */
+const isHidden = (item: HTMLElement | null) => item?.style.visibility === "hidden";
 
 interface MessageListProps {
   id: string;
@@ -50,13 +55,27 @@ export function MessageList(props: MessageListProps) {
   /** What is at hand is shown, and the newest is still on its way. */
   let isOpening = true;
   let movedUpAt = -Infinity;
+  /** The scroll position, and the furthest one possible, at the last look. */
   let lastTop = 0;
+  let lastMax = 0;
   /** Somebody scrolls, so the first look is over. */
   let hasHand = false;
   /** At the very top, one page follows one arrival. */
   let hasMoved = true;
   /** Where the unread begin, until the first look has gone there. */
   let firstUnread: number | null = null;
+  /** The newest message when that was decided; what came later came while the person was here. */
+  let lastAtOpening = 0;
+  /**
+   * The row with the unread divider, while the list moves there. Rows are measured only when they
+   * are drawn, so each measurement moves the target. Null once the list has arrived and rests, or
+   * the person scrolled.
+   */
+  let target: Row | null = null;
+  /** No scroll event is younger than the last word of the virtual list that scrolling has ended. */
+  let isAtRest = true;
+  /** The messages that the rows were made of. */
+  let taken = conversation.messages;
   let isDecided = false;
   let hasAskedAround = false;
 
@@ -68,10 +87,11 @@ export function MessageList(props: MessageListProps) {
     if (!entry || entry.unread === 0) return;
     rows.divideAfter(entry.my_status.last_read_seq);
     if (!hasHand) firstUnread = entry.my_status.last_read_seq + 1;
+    lastAtOpening = entry.last_seq;
   }
   decideUnread();
 
-  const [step, setStep] = createSignal<Step>(rows.update(conversation.messages, conversation.window.reachesStart).at(-1) ?? { rows: [], shift: false, isFresh: true });
+  const [step, setStep] = createSignal<Step>(rows.update(taken, conversation.window.reachesStart).at(-1) ?? { rows: [], shift: false, isFresh: true });
   const [freshness, setFreshness] = createSignal({});
   const [isFar, setFar] = createSignal(false);
 
@@ -83,9 +103,10 @@ export function MessageList(props: MessageListProps) {
     decideUnread();
     // Whoever came to the end without scrolling, in a short conversation, is at the end as well.
     if (!isAtEnd) notePlace();
-    const place = isAtEnd ? null : placeNow();
+    const place = isAtEnd || target ? null : placeNow();
     let isShifted = false;
-    for (const next of rows.update(conversation.messages, conversation.window.reachesStart)) {
+    taken = conversation.messages;
+    for (const next of rows.update(taken, conversation.window.reachesStart)) {
       isShifted ||= next.shift;
       // Each on its own: the list reads from a step whether to hold its place from the start or from the end.
       batch(() => {
@@ -135,8 +156,8 @@ export function MessageList(props: MessageListProps) {
    * Bounded whatever arrives; only the end that is out of sight goes. Not under a hand that scrolls: until it rests, the
    * list would hold its place from the wrong end.
    */
-  function trim(isAtRest: boolean): void {
-    const most = isAtRest || isAtEnd ? WINDOW_MOST : WINDOW_MOST_SCROLLING;
+  function trim(isResting: boolean): void {
+    const most = isResting || isAtEnd ? WINDOW_MOST : WINDOW_MOST_SCROLLING;
     if (conversation.messages.length <= most || !list) return;
     const middle = list.scrollOffset + list.viewportSize / 2;
     conversation.trim(WINDOW_CUT, isAtEnd || middle > list.scrollSize / 2 ? "newer" : "older");
@@ -168,12 +189,28 @@ export function MessageList(props: MessageListProps) {
     if (document.visibilityState !== "visible" || !list) return;
     // Until the first look has found its place, nothing was seen.
     if (!isDecided || firstUnread !== null) return;
-    if (isAtEnd && conversation.window.reachesHead) return conversation.markRead();
+    if (target && !isAtTarget(target)) return markSoon();
+    // The rest of what was missed is on its way; with it, this is asked again.
+    const { reachesHead, toSeq } = conversation.window;
+    if (target && reachesHead && toSeq < lastAtOpening) return;
+    if (target && showsAllOfOpening()) {
+      // Nothing unread was below the screen, so the list follows its end.
+      target = null;
+      isAtEnd = reachesHead;
+      if (isAtEnd) scrollToEnd();
+    } else if (target && isAtRest) {
+      // Until it rests, the virtual list may hold its place from the end and move when something
+      // below is measured.
+      target = null;
+      notePlace();
+    }
+    if (isAtEnd && reachesHead) return conversation.markRead();
     if (!conversation.entry?.unread) return;
-    // What is drawn tells what is seen; the list only believes until it has measured.
+    // What is drawn tells what is seen. A row that is not measured yet is hidden, at a place that
+    // is a guess.
     const { bottom } = scroller.getBoundingClientRect();
-    const drawn = [...scroller.querySelectorAll<HTMLElement>("[data-seq]")];
-    const seen = drawn.findLast((each) => each.getBoundingClientRect().top < bottom - SEEN_PX);
+    const isSeen = (each: HTMLElement) => !isHidden(each.closest("li")) && each.getBoundingClientRect().top < bottom - SEEN_PX;
+    const seen = [...scroller.querySelectorAll<HTMLElement>("[data-seq]")].findLast(isSeen);
     if (seen) conversation.markRead(Number(seen.dataset.seq));
   }
 
@@ -193,16 +230,25 @@ export function MessageList(props: MessageListProps) {
 
   // Where the person looks
 
+  const furthestTop = () => scroller.scrollHeight - scroller.clientHeight;
+
   function scrollToEnd(): void {
     scroller.scrollTop = scroller.scrollHeight;
     lastTop = scroller.scrollTop;
+    lastMax = furthestTop();
   }
 
   function notePlace(): void {
-    const below = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight;
+    if (target) return;
+    const max = furthestTop();
+    const below = max - scroller.scrollTop;
     const { reachesHead } = conversation.window;
-    const isMovedUp = scroller.scrollTop < lastTop - 1;
+    // A list that got shorter, or a field below that did, moves the position up too. Only a move
+    // within an unchanged list is the person's; wheel, keys and touch are heard before that, by
+    // `onHand`.
+    const isMovedUp = scroller.scrollTop < lastTop - 1 && max === lastMax;
     lastTop = scroller.scrollTop;
+    lastMax = max;
     // Where the field below has grown, or a message above, nobody has gone away from the end.
     if (isAtEnd && !isMovedUp && below >= END_PX) return scrollToEnd();
     isAtEnd = below < END_PX && (reachesHead || isOpening) && performance.now() - movedUpAt > HAND_MS;
@@ -210,7 +256,10 @@ export function MessageList(props: MessageListProps) {
   }
 
   function onScroll(): void {
+    isAtRest = false;
     if (Math.abs(scroller.scrollTop - lastTop) >= 1) hasMoved = true;
+    // The scrollbar, or a program: whatever moves the list elsewhere ends the way to the divider.
+    if (target && Math.abs(scroller.scrollTop - targetTop(target)) > 2) target = null;
     notePlace();
     settle();
   }
@@ -222,6 +271,7 @@ export function MessageList(props: MessageListProps) {
   }
 
   function onHand(isUp: boolean): void {
+    target = null;
     if (!isUp || scroller.scrollHeight <= scroller.clientHeight) return;
     movedUpAt = performance.now();
     isAtEnd = false;
@@ -240,22 +290,23 @@ export function MessageList(props: MessageListProps) {
   };
 
   async function jumpToLatest(): Promise<void> {
-    firstUnread = null;
+    firstUnread = target = null;
     hasHand = true;
     // What is on its way may lead elsewhere.
     if (!conversation.window.reachesHead || conversation.window.loading) await load("loadNewest");
+    // From here on the list follows its end: also to a message that was just sent and gets its row
+    // with the next frame.
     isAtEnd = true;
     movedUpAt = -Infinity;
-    // The way to the unread may not be at its end; this ends it.
-    list?.scrollToIndex(rows.shown.length - 1, { align: "end" });
     scrollToEnd();
     setFar(false);
   }
 
   /** The first look goes to where the unread begins, as soon as that is here; a hand on the list comes first. */
   function lookAtUnread(): void {
+    if (target) return moveToTarget(target);
     const { loading, reachesHead } = conversation.window;
-    // Before the first measure nothing is known about what fits on the screen.
+    // Before the first measure the list draws nothing.
     if (firstUnread === null || !list || list.viewportSize === 0 || rows.shown.length === 0) return;
     const index = rows.shown.findIndex((row) => row.around().isUnreadStart);
     const isHere = index > 0 || (index === 0 && conversation.window.fromSeq <= firstUnread);
@@ -267,12 +318,60 @@ export function MessageList(props: MessageListProps) {
       return;
     }
     firstUnread = null;
-    const last = rows.shown.length - 1;
-    if (list.getItemOffset(last) + list.getItemSize(last) - list.getItemOffset(index) <= list.viewportSize) return;
     isAtEnd = false;
-    // At once, so that nothing below counts as seen; then again as what is drawn there gets its measure.
-    scroller.scrollTop = list.getItemOffset(index) - 12;
-    list.scrollToIndex(index, { align: "start", offset: -12 });
+    target = rows.shown[index] ?? null;
+    if (target) moveToTarget(target);
+  }
+
+  /**
+   * Where the list has to scroll to show the row at its upper edge, or as near to it as the end
+   * allows.
+   */
+  function targetTop(row: Row): number {
+    const index = rows.shown.indexOf(row);
+    if (index < 0 || !list) return scroller.scrollTop;
+    return Math.max(0, Math.min(list.getItemOffset(index) - DIVIDER_MARGIN_PX, furthestTop()));
+  }
+
+  function moveToTarget(row: Row): void {
+    scroller.scrollTop = targetTop(row);
+    lastTop = scroller.scrollTop;
+    lastMax = furthestTop();
+  }
+
+  /** Whether the list shows the target, and everything drawn around it has its height. */
+  function isAtTarget(row: Row): boolean {
+    moveToTarget(row);
+    // The first of what is here cannot be below the upper edge; what lies before it is on its way.
+    if (rows.shown[0] === row && !conversation.window.reachesStart) fetchBeyond();
+    if (rows.shown[0] === row && conversation.window.loading) return false;
+    // A page that has come gets its rows with the next frame.
+    if (conversation.messages !== taken) return false;
+    return ![...scroller.querySelectorAll<HTMLElement>("li")].some(isHidden);
+  }
+
+  /**
+   * Whether the newest message of the opening is on the screen as a whole. Rows on the screen are
+   * measured by then.
+   */
+  function showsAllOfOpening(): boolean {
+    const index = rows.shown.findLastIndex((row) => (row.message().seq ?? Infinity) <= lastAtOpening);
+    if (index < 0 || !list) return false;
+    return list.getItemOffset(index) + list.getItemSize(index) <= scroller.scrollTop + scroller.clientHeight + END_PX;
+  }
+
+  function onRest(): void {
+    isAtRest = true;
+    trim(true);
+    if (target) markSoon();
+  }
+
+  /** Copies text alone: no colours of a bubble, no elements. */
+  function onCopy(event: ClipboardEvent): void {
+    const text = getSelection()?.toString() ?? "";
+    if (text === "" || !event.clipboardData) return;
+    event.clipboardData.setData("text/plain", text);
+    event.preventDefault();
   }
 
   const onVisibility = () => document.visibilityState === "visible" && settle();
@@ -288,7 +387,7 @@ export function MessageList(props: MessageListProps) {
 
   return (
     <div class="message-area">
-      <div class="scroller" ref={scroller} tabindex="0" role="region" aria-label="Messages" on:scroll={{ handleEvent: onScroll, passive: true }} {...hands}>
+      <div class="scroller" ref={scroller} tabindex="0" role="region" aria-label="Messages" on:scroll={{ handleEvent: onScroll, passive: true }} onCopy={onCopy} {...hands}>
         <Show when={freshness()} keyed>
           <Virtualizer
             ref={(handle) => (list = handle)}
@@ -299,7 +398,7 @@ export function MessageList(props: MessageListProps) {
             bufferSize={isFar() ? AHEAD_PX : AHEAD_AT_END_PX}
             scrollRef={scroller}
             onResize={onResize}
-            onScrollEnd={() => trim(true)}
+            onScrollEnd={onRest}
           >
             {(row) => <MessageRow row={row} conversationId={id} isGroup={props.isGroup} onShowReaders={props.onShowReaders} />}
           </Virtualizer>

@@ -1,11 +1,12 @@
 // One message with what stands around it: the day that begins, the unread divider, who speaks. Everything that people
 // wrote becomes text nodes, so a message can never become markup.
 
-import { For, Match, Show, Switch, createMemo, createSignal } from "solid-js";
+import { For, Match, Show, Switch, createMemo, createSignal, type JSX } from "solid-js";
 import { useChat } from "../state/chat.ts";
 import { reasonText } from "../state/load.ts";
 import type { Row, TickState } from "../state/rows.ts";
-import { isEmojiOnly, splitLinks } from "../text/links.ts";
+import { parseFormat, type FormatNode } from "../text/format.ts";
+import { isEmojiOnly } from "../text/links.ts";
 import { cut, friendly } from "../text/plain.ts";
 import { clockTime, dayName, fullTime } from "../text/time.ts";
 import { absenceText, hueOf, noticeText } from "../text/words.ts";
@@ -82,7 +83,7 @@ function Bubble(props: MessageRowProps) {
           <time dir="ltr" datetime={isoTime(time())} title={fullWords()}>{clockTime(time())}</time>
           <Show when={isOwn()}>
             <Show when={props.isGroup && message().seq !== null} fallback={<Tick state={state()} />}>
-              <button type="button" class="tick-button" title="Who has read it?" onClick={() => props.onShowReaders(message().seq ?? 0)}>
+              <button type="button" class="tick-button" title="Message info" onClick={() => props.onShowReaders(message().seq ?? 0)}>
                 <Tick state={state()} />
               </button>
             </Show>
@@ -100,7 +101,7 @@ function Decisions(props: MessageRowProps) {
   const message = () => props.row.message();
   const conversation = () => chat.client.conversation(props.conversationId);
   const cancel = () => {
-    if (!conversation().cancel(message().message_id)) chat.tell("It may be sent already; the server decides.");
+    if (!conversation().cancel(message().message_id)) chat.tell("This message may already have been sent.");
   };
   return (
     <Switch>
@@ -124,19 +125,30 @@ function Decisions(props: MessageRowProps) {
 function Content(props: { text: string }) {
   const [isWhole, setWhole] = createSignal(false);
   const isCut = () => props.text.length > TEXT_LIMIT && !isWhole();
-  const parts = createMemo(() => splitLinks(isCut() ? `${cut(props.text, TEXT_SHOWN)}…` : props.text));
+  const nodes = createMemo(() => parseFormat(isCut() ? `${cut(props.text, TEXT_SHOWN)}…` : props.text));
   return (
     <span class="content">
-      <For each={parts()}>
-        {(part) => (
-          <Show when={part.href} fallback={part.text}>
-            <a href={part.href} target="_blank" rel="noopener noreferrer">{part.text}</a>
-          </Show>
-        )}
-      </For>
+      <For each={nodes()}>{drawNode}</For>
       <Show when={isCut()}> <button type="button" class="link" onClick={() => setWhole(true)}>Show all</button></Show>
     </span>
   );
+}
+
+function drawNode(node: FormatNode): JSX.Element {
+  switch (node.kind) {
+    case "text":
+      return node.text;
+    case "link":
+      return <a href={node.href} target={node.href.startsWith("http") ? "_blank" : undefined} rel="noopener noreferrer">{node.text}</a>;
+    case "code":
+      return <code>{node.text}</code>;
+    case "block":
+      return <code class="block" dir="ltr">{node.text}</code>;
+    case "bold":
+      return <strong>{node.children.map(drawNode)}</strong>;
+    case "italic":
+      return <em>{node.children.map(drawNode)}</em>;
+  }
 }
 
 const isoTime = (ms: number) => (Math.abs(ms) < 8e15 ? new Date(ms).toISOString() : undefined);

@@ -62,7 +62,7 @@ export function PeoplePicker(props: PeoplePickerProps) {
   }
 
   const hintOf = ({ userId, isGuess }: FoundPerson) =>
-    !isGuess ? userId : guess() === userId ? `Nobody called ${userId} is known here. Add anyway?` : "Not known here";
+    !isGuess ? userId : guess() === userId ? `No user “${userId}” was found. Add anyway?` : "No match found";
 
   onCleanup(() => setText(""));
 
@@ -74,7 +74,7 @@ export function PeoplePicker(props: PeoplePickerProps) {
             {(user) => (
               <li class="chip">
                 <span><bdi>{chat.nameOf(user)}</bdi></span>
-                <button type="button" aria-label={`Take out ${chat.nameOf(user)}`} onClick={() => props.onChange(props.chosen.filter((each) => each !== user))}><Icon name="close" /></button>
+                <button type="button" aria-label={`Remove ${chat.nameOf(user)}`} onClick={() => props.onChange(props.chosen.filter((each) => each !== user))}><Icon name="close" /></button>
               </li>
             )}
           </For>
@@ -97,7 +97,7 @@ export function PeoplePicker(props: PeoplePickerProps) {
           onKeyDown={onKeyDown}
         />
       </label>
-      <p class="visually-hidden" role="status">{guess() ? `Nobody called ${guess()} is known here. Enter again to add anyway.` : ""}</p>
+      <p class="visually-hidden" role="status">{guess() ? `No user “${guess()}” was found. Press Enter again to add anyway.` : ""}</p>
       <ul class="options" id={listId} role="listbox" aria-label="People found">
         <For each={options()}>
           {(person, index) => (

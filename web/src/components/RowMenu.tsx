@@ -16,8 +16,8 @@ export function RowMenu(props: { menu: OpenMenu; onClose(): void }) {
   const entry = () => props.menu.line.entry();
   const choices = () => [
     { label: entry().pinned ? "Unpin" : "Pin", change: { pinned: !entry().pinned } },
-    { label: entry().muted ? "Unmute" : "Mute", change: { muted: !entry().muted } },
-    { label: entry().archived ? "Take out of the archive" : "Archive", change: { archived: !entry().archived } },
+    { label: entry().muted ? "Unmute notifications" : "Mute notifications", change: { muted: !entry().muted } },
+    { label: entry().archived ? "Unarchive" : "Archive", change: { archived: !entry().archived } },
   ];
 
   async function choose(change: object): Promise<void> {

@@ -67,7 +67,7 @@ export function Search(props: SearchProps) {
         key: `person ${userId}`,
         id: userId,
         name,
-        hint: !isGuess ? userId : guess() === userId ? `Nobody called ${userId} is known here. Start anyway?` : "Not known here",
+        hint: !isGuess ? userId : guess() === userId ? `No user “${userId}” was found. Start a chat anyway?` : "No match found",
         isGroup: false,
         choose: () => (isGuess && guess() !== userId ? void setGuess(userId) : startWith(userId)),
       }));
@@ -178,7 +178,7 @@ export function Search(props: SearchProps) {
           <kbd aria-hidden="true">/</kbd>
         </Show>
       </div>
-      <p class="visually-hidden" role="status">{guess() ? `Nobody called ${guess()} is known here. Enter again to start anyway.` : ""}</p>
+      <p class="visually-hidden" role="status">{guess() ? `No user “${guess()}” was found. Press Enter again to start a chat anyway.` : ""}</p>
       <div id="results" class="results" role="listbox" aria-label="Search results" hidden={text() === ""}>
         <Show when={conversations().length > 0}>
           <ul role="group" aria-label="Conversations"><li class="group-title" role="presentation">Conversations</li><For each={conversations()}>{(result, index) => option(result, index)}</For></ul>
@@ -186,7 +186,7 @@ export function Search(props: SearchProps) {
         <Show when={people().length > 0}>
           <ul role="group" aria-label="People"><li class="group-title" role="presentation">People</li><For each={people()}>{(result, index) => option(result, () => conversations().length + index())}</For></ul>
         </Show>
-        <Show when={results().length === 0}><p class="empty" role="presentation">{found.hasFailed() ? "The search did not work. Check the connection." : found.isReady() ? "Nobody found." : "Searching…"}</p></Show>
+        <Show when={results().length === 0}><p class="empty" role="presentation">{found.hasFailed() ? "Search failed. Check your connection." : found.isReady() ? "No results." : "Searching…"}</p></Show>
       </div>
     </>
   );

@@ -44,7 +44,7 @@ export function SettingsDialog(props: { onClose(): void; onHelp(): void; onLogOu
       </form>
       <p class="hint">Your user ID is <strong>{chat.me}</strong>. <span role="status">{note()}</span></p>
       <p class="error" role="alert">{error()}</p>
-      <Switcher label="Show when I am online and was last seen" on={profile()?.showPresence ?? true} onChange={(showPresence) => change({ showPresence })} />
+      <Switcher label="Show last seen and online" on={profile()?.showPresence ?? true} onChange={(showPresence) => change({ showPresence })} />
       <fieldset class="segments">
         <legend>Appearance</legend>
         <For each={THEMES}>
@@ -60,10 +60,10 @@ export function SettingsDialog(props: { onClose(): void; onHelp(): void; onLogOu
         <button type="button" class="button" onClick={() => props.onHelp()}>Keyboard</button>
         <a class="button" href="/docs" target="_blank" rel="noopener">API</a>
         <button type="button" class="button danger" onClick={() => (chat.client.waitingCount > 0 && !isWarned() ? setWarned(true) : props.onLogOut())}>
-          {isWarned() ? "Log out and lose them" : "Log out"}
+          {isWarned() ? "Log out anyway" : "Log out"}
         </button>
       </div>
-      <p class="error" role="alert">{isWarned() ? "Messages of yours are not sent yet." : ""}</p>
+      <p class="error" role="alert">{isWarned() ? "Some messages have not been sent yet. Logging out deletes them." : ""}</p>
     </Dialog>
   );
 }

@@ -105,8 +105,8 @@ function NothingOpen() {
   return (
     <main class="pane nothing-open">
       <img src="/assets/icon.svg" alt="" width="72" height="72" />
-      <strong>Choose a conversation</strong>
-      <p class="hint">Or press <kbd>/</kbd> to find somebody, <kbd>?</kbd> for all keys.</p>
+      <strong>Select a chat</strong>
+      <p class="hint">Or press <kbd>/</kbd> to search, <kbd>?</kbd> for keyboard shortcuts.</p>
     </main>
   );
 }

@@ -1,10 +1,25 @@
-// The components of aside.ts, fetched when the first of them is wanted.
+// The components of aside.ts, fetched when the first of them is wanted. Solid's own `lazy` brings resources and
+// suspense along, which nothing else here needs and the first load would pay for.
 
-import { lazy } from "solid-js";
+import { createComponent, createMemo, createSignal, type Component, type JSX } from "solid-js";
 
-const aside = () => import("./aside.ts");
+type Aside = typeof import("./aside.ts");
 
-export const Details = lazy(async () => ({ default: (await aside()).Details }));
-export const Help = lazy(async () => ({ default: (await aside()).Help }));
-export const NewGroup = lazy(async () => ({ default: (await aside()).NewGroup }));
-export const SettingsDialog = lazy(async () => ({ default: (await aside()).SettingsDialog }));
+/** Draws nothing until the file is here. */
+function later<Props extends object>(pick: (aside: Aside) => Component<Props>): Component<Props> {
+  let loaded: Component<Props> | undefined;
+  return (props) => {
+    const [component, setComponent] = createSignal(loaded);
+    if (!loaded) void import("./aside.ts").then((aside) => setComponent(() => (loaded = pick(aside))));
+    return createMemo(() => {
+      const Loaded = component();
+      return Loaded && createComponent(Loaded, props);
+    }) as unknown as JSX.Element;
+  };
+}
+
+export const Details = later((aside) => aside.Details);
+export const Help = later((aside) => aside.Help);
+export const NewGroup = later((aside) => aside.NewGroup);
+export const RowMenu = later((aside) => aside.RowMenu);
+export const SettingsDialog = later((aside) => aside.SettingsDialog);

@@ -15,8 +15,9 @@ const TOO_MANY_CONNECTIONS = 4409;
 
 /** Of a log-out by the person there is nothing to say. */
 const LOGGED_OUT: Readonly<Record<string, string>> = {
-  expired: "Your log-in has expired. Log in again; what you wrote is kept.",
-  wrong_user: "This log-in belongs to somebody else. Log in again.",
+  expired: "Your session has expired. Log in again; unsent messages are kept.",
+  revoked: "You were logged out, on another device or by the operator. Log in again; unsent messages are kept.",
+  wrong_user: "This session belongs to another user. Log in again.",
 };
 
 export interface Toast {

@@ -3,31 +3,57 @@
 
 export interface TextPart {
   text: string;
-  /** Where the part leads; only http and https ever do. */
+  /** Where the part leads: an address with http, https or mailto, and nothing else. */
   href?: string;
 }
 
-const ADDRESS = /\bhttps?:\/\/[^\s<>"“”«»]+/giu;
+/**
+ * Web addresses, `www.` without a scheme, and e-mail addresses. Every repetition is bounded or
+ * excludes what follows it.
+ */
+const ADDRESS = /\bhttps?:\/\/[^\s<>"“”«»]+|\bwww\.[^\s<>"“”«»]+|[a-z\d_.+-]{1,64}@(?:[a-z\d-]{1,63}\.){1,8}[a-z]{2,63}/gi;
+const HAS_ADDRESS = /https?:\/\/|www\.|@/i;
+const IN_MAILBOX = /[\p{L}\p{N}_.+-]/u;
 /** What is longer is nothing to click on, and would only cost time. */
 const LINK_LIMIT = 2_000;
 const ENDS_SENTENCE = new Set(".,:;!?'’…*_~");
 const PAIRS: Readonly<Record<string, string>> = { ")": "(", "]": "[", "}": "{" };
 
 export function splitLinks(content: string): TextPart[] {
-  if (!/https?:\/\//i.test(content)) return [{ text: content }];
+  if (!HAS_ADDRESS.test(content)) return [{ text: content }];
   const parts: TextPart[] = [];
   let end = 0;
   for (const match of content.matchAll(ADDRESS)) {
     if (match[0].length > LINK_LIMIT) continue;
-    const text = withoutTrailing(match[0]);
-    const href = addressOf(text);
-    if (!href) continue;
+    const link = /^(?:https?:\/\/|www\.)/i.test(match[0]) ? webLink(match[0], content[match.index - 1] ?? "") : mailLink(match[0], content, match.index);
+    if (!link) continue;
     if (match.index > end) parts.push({ text: content.slice(end, match.index) });
-    parts.push({ text, href });
-    end = match.index + text.length;
+    parts.push(link);
+    end = match.index + link.text.length;
   }
   if (end < content.length) parts.push({ text: content.slice(end) });
   return parts;
+}
+
+function webLink(found: string, before: string): TextPart | null {
+  const text = withoutTrailing(found);
+  if (/^https?:/i.test(text)) return asLink(text, text);
+  // `x.www.example.org` and `/www.example.org` are parts of something else; `www.example` is no
+  // address.
+  if (before !== "" && "./@-".includes(before)) return null;
+  return /^www\.[^./?#:@]+\.[^./?#:@]/i.test(text) ? asLink(text, `https://${text}`) : null;
+}
+
+/** Half of a longer word is no mailbox. */
+function mailLink(found: string, content: string, at: number): TextPart | null {
+  const [before = "", after = ""] = [content[at - 1], content[at + found.length]];
+  if (IN_MAILBOX.test(before) || /[\p{L}\p{N}_@]/u.test(after) || /^[.]|[.]@|[.]{2}/.test(found)) return null;
+  return { text: found, href: `mailto:${found}` };
+}
+
+function asLink(text: string, address: string): TextPart | null {
+  const href = addressOf(address);
+  return href ? { text, href } : null;
 }
 
 /** What ends a sentence, or closes a bracket that was opened before the link, is not of the link. */

@@ -69,8 +69,8 @@ export class World {
     const alice = await this.online(test, aliceSession, options);
     const bob = await this.online(test, bobSession);
     const chat = await alice.openDirect(bob.userId);
-    const reply = bob.conversation(chat.id);
-    await until(() => reply.entry !== undefined, "bob knows the conversation");
+    // Before its first message, bob's inbox does not list it.
+    const reply = await bob.openDirect(alice.userId);
     return { alice, bob, aliceSession, bobSession, chat, reply };
   }
 }

@@ -1,0 +1,54 @@
+// A page of another origin: a browser tells it no reason, so the library names those there can be.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { TestContext } from "node:test";
+import { logIn } from "../src/index.ts";
+import { settled, started } from "./support/fake-server.ts";
+import { FakeSocket } from "./support/fake-socket.ts";
+
+const account = { userId: "alice", password: "correct horse battery" };
+const failing: typeof fetch = () => Promise.reject(new TypeError("Failed to fetch"));
+const HINT = /http:\/\/server cannot be reached, or it does not allow pages of https:\/\/app\.example: .*server\.allowed_origins/;
+
+function onPage(t: TestContext, origin: string): void {
+  Object.defineProperty(globalThis, "location", { value: { origin }, configurable: true });
+  t.after(() => Reflect.deleteProperty(globalThis, "location"));
+}
+
+test("a_failed_call_to_another_origin_names_the_setting_and_its_cause", async (t) => {
+  onPage(t, "https://app.example");
+  await assert.rejects(logIn("http://server/", account, failing), (error: Error & { code: string; cause?: Error }) => {
+    assert.equal(error.code, "network");
+    assert.match(error.message, HINT);
+    assert.equal(error.cause?.message, "Failed to fetch");
+    return true;
+  });
+});
+
+test("a_failed_call_to_the_page's_own_origin_or_without_a_page_names_no_setting", async (t) => {
+  await assert.rejects(logIn("http://server", account, failing), { code: "network", message: /cannot be reached/ });
+  onPage(t, "http://server");
+  await assert.rejects(logIn("http://server/", account, failing), (error: Error) => !error.message.includes("allowed_origins"));
+});
+
+test("a_websocket_that_another_origin_never_opens_is_told_once_and_in_the_status", async (t) => {
+  onPage(t, "https://app.example");
+  const client = await started(t);
+  const troubles: string[] = [];
+  client.on("trouble", (text) => troubles.push(text));
+  FakeSocket.last.end(1006);
+  client.reconnect();
+  await settled();
+  FakeSocket.last.end(1006);
+  assert.match(client.connection.error ?? "", HINT);
+  assert.equal(troubles.length, 1);
+  client.reconnect();
+  await settled();
+  FakeSocket.last.welcome();
+  assert.equal(client.connection.error, null);
+  // One that was open and is lost is no question of origins.
+  FakeSocket.last.end(1006);
+  assert.equal(client.connection.error, null);
+  assert.equal(troubles.length, 1);
+});

@@ -1,0 +1,98 @@
+// Where a message is on the screen after it was sent: measured, since a row that is drawn may still
+// lie under the composer.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { RETURN_MS } from "../harness/soon.mjs";
+import { inWorld } from "../harness/world.mjs";
+
+const DESKTOP = { viewport: { width: 1280, height: 800 } };
+const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+const NARROW = { viewport: { width: 390, height: 844 } };
+
+const MANY_LINES = Array.from({ length: 14 }, (_, number) => `line ${number + 1}`).join("\n");
+
+/** The row of a message, the list and the composer, once the page has drawn what it knows. */
+function measure(person, text) {
+  return person.message(text).evaluate(async (row) => {
+    for (let frame = 0; frame < 3; frame++) await new Promise((resume) => requestAnimationFrame(resume));
+    const { top, bottom } = row.getBoundingClientRect();
+    const list = document.querySelector(".scroller").getBoundingClientRect();
+    return { top, bottom, listTop: list.top, listBottom: list.bottom, composerTop: document.querySelector(".composer").getBoundingClientRect().top };
+  });
+}
+
+async function isOnScreen(person, text, when) {
+  const box = await measure(person, text);
+  const isWhole = box.top >= box.listTop && box.bottom <= box.composerTop && box.bottom <= box.listBottom;
+  assert.ok(isWhole, `${when}: ${JSON.stringify(box)}`);
+}
+
+const WAYS = {
+  Enter: (person) => person.composer.press("Enter"),
+  "the send button": (person) => person.page.getByRole("button", { name: "Send", exact: true }).click(),
+};
+
+/** Alice has a conversation of several screens open. Its messages have many heights. */
+async function longTalk(world, options) {
+  await world.server.account("alice");
+  const bob = await world.server.account("bob");
+  const id = await bob.direct("alice");
+  for (let number = 1; number <= 60; number++) await bob.send(id, `message ${number}.${" and more of it".repeat((number * 7) % 23)}`);
+  await bob.call("POST", `/v1/conversations/${id}/delivered`, { seq: 60 });
+  const alice = await world.person("alice", options);
+  await alice.logIn();
+  const { token } = await world.server.call("POST", "/v1/login", null, { user_id: "alice", password: alice.password });
+  await world.server.call("POST", `/v1/conversations/${id}/read`, token, { seq: 60 });
+  await alice.page.reload();
+  await alice.isOnline();
+  await alice.open("bob");
+  await alice.sees("message 60.");
+  return { alice, bob, id };
+}
+
+async function sendAndMeasure(alice, text, name, send, state) {
+  await alice.composer.fill(text);
+  await send(alice);
+  await alice.message(name).waitFor();
+  await isOnScreen(alice, name, "drawn");
+  await alice.seesTick(name, state);
+  await isOnScreen(alice, name, state);
+}
+
+const CASES = [
+  ["desktop", DESKTOP, ["Enter", "the send button"]],
+  ["a phone", PHONE, ["the send button"]],
+  ["a narrow window", NARROW, ["Enter"]],
+];
+
+for (const [size, options, ways] of CASES) {
+  for (const way of ways) {
+    test(`a message sent by ${way} on ${size} is on the screen above the composer`, () =>
+      inWorld(async (world) => {
+        const { alice, bob, id } = await longTalk(world, options);
+        const send = WAYS[way];
+        await sendAndMeasure(alice, "one line", "one line", send, "sent");
+        await sendAndMeasure(alice, `many\n${MANY_LINES}`, "many", send, "sent");
+        await sendAndMeasure(alice, "and one more", "and one more", send, "sent");
+        // Away from the end, sending leads back to it.
+        await alice.page.getByRole("region", { name: "Messages" }).hover();
+        await alice.page.mouse.wheel(0, -3_000);
+        await alice.page.getByRole("button", { name: /^Jump to latest/ }).waitFor();
+        await sendAndMeasure(alice, `from above\n${MANY_LINES}`, "from above", send, "sent");
+        await bob.send(id, `an answer\n${MANY_LINES}`);
+        await alice.sees("an answer");
+        await isOnScreen(alice, "an answer", "an answer");
+
+        world.proxy.mode = "closed";
+        await alice.context.setOffline(true);
+        await alice.page.locator('[data-connection="offline"]').waitFor();
+        await sendAndMeasure(alice, "offline, one line", "offline, one line", send, "queued");
+        await sendAndMeasure(alice, `offline, many\n${MANY_LINES}`, "offline, many", send, "queued");
+        world.proxy.mode = "open";
+        await alice.context.setOffline(false);
+        await alice.seesTick("offline, many", "sent", RETURN_MS);
+        await isOnScreen(alice, "offline, many", "back online");
+      }));
+  }
+}
