@@ -38,7 +38,19 @@ class Server:
     """The real one, as a child process, on a data directory that is gone afterwards."""
 
     # Whoever asks a thousand times a second is not the subject here; the limits have tests of their own.
-    LIMITS = ["sends_per_second", "requests_per_second", "acks_per_second", "logins_per_minute"]
+    LIMITS = [
+        "sends_per_second",
+        "requests_per_second",
+        "acks_per_second",
+        "logins_per_minute",
+        "logins_per_address_per_minute",
+        "connections_per_address",
+        "connects_per_address_per_second",
+        "wrong_admin_keys_per_address_per_minute",
+        "conversations_per_user_per_day",
+        "group_invitations_per_user_per_hour",
+        "members_added_per_user_per_hour",
+    ]
 
     def __init__(self, binary, directory):
         self.url = f"http://127.0.0.1:{free_port()}"

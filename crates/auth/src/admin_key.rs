@@ -10,6 +10,9 @@ use crate::{AdminSettings, AuthSetupError, secret_file};
 
 const FILE_NAME: &str = "admin.key";
 
+/// The least length of `admin.key`. Whoever guesses the key may do everything; a shorter one can be guessed online.
+const LEAST_BYTES: usize = 16;
+
 /// Knows the key when it sees it, and does not keep it: only a keyed digest stays in memory. Comparing digests
 /// also takes the same time wherever two keys differ, and whatever their lengths.
 pub struct AdminKey {
@@ -78,12 +81,14 @@ fn fingerprint(key: &str) -> String {
 
 fn configured(settings: &AdminSettings) -> Result<Option<String>, AuthSetupError> {
     let Some(key) = &settings.key else { return Ok(None) };
-    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let reason =
-            "it travels in an HTTP header, so it has visible ASCII characters only, and at least one";
-        return Err(AuthSetupError::BadSetting { setting: "admin.key", reason });
-    }
-    Ok(Some(key.clone()))
+    let reason = if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        "it travels in an HTTP header, so it has visible ASCII characters only"
+    } else if key.len() < LEAST_BYTES {
+        "it needs at least 16 bytes: a shorter key can be guessed"
+    } else {
+        return Ok(Some(key.clone()));
+    };
+    Err(AuthSetupError::BadSetting { setting: "admin.key", reason })
 }
 
 impl fmt::Debug for AdminKey {
@@ -105,9 +110,11 @@ mod tests {
     #[test]
     fn the_configured_key_matches_and_nothing_else_does() {
         let directory = tempfile::tempdir().unwrap();
-        let key = AdminKey::open(&configured_as("open-sesame"), directory.path(), &SystemRandom).unwrap();
-        assert!(key.matches("open-sesame"));
-        for wrong in ["", "open-sesam", "open-sesame ", "Open-sesame", "open-sesameopen-sesame"] {
+        let key =
+            AdminKey::open(&configured_as("open-sesame-open"), directory.path(), &SystemRandom).unwrap();
+        assert!(key.matches("open-sesame-open"));
+        for wrong in ["", "open-sesame-ope", "open-sesame-open ", "Open-sesame-open", "open-sesame-openopen"]
+        {
             assert!(!key.matches(wrong), "{wrong:?}");
         }
         assert!(!AdminKey::file_in(directory.path()).exists(), "a configured key is not written down");
@@ -134,9 +141,19 @@ mod tests {
     }
 
     #[test]
+    fn key_below_16_bytes_is_refused_and_names_the_setting() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |key: &str| AdminKey::open(&configured_as(key), directory.path(), &SystemRandom);
+        let error = open(&"x".repeat(15)).unwrap_err().to_string();
+        assert!(error.contains("admin.key") && error.contains("16 bytes"), "{error}");
+        assert!(AdminKey::check(&configured_as(&"x".repeat(15))).is_err());
+        assert!(open(&"x".repeat(16)).is_ok());
+    }
+
+    #[test]
     fn debug_output_shows_no_admin_key() {
         let directory = tempfile::tempdir().unwrap();
-        let settings = configured_as("open-sesame");
+        let settings = configured_as("open-sesame-open");
         let key = AdminKey::open(&settings, directory.path(), &SystemRandom).unwrap();
         assert!(!format!("{key:?} {settings:?}").contains("sesame"));
     }

@@ -12,6 +12,6 @@ mod tokens;
 
 pub use admin_key::AdminKey;
 pub use error::AuthSetupError;
-pub use passwords::{Passwords, WeakPassword};
+pub use passwords::{PasswordRules, Passwords, WeakPassword};
 pub use settings::{AdminSettings, AuthSettings};
 pub use tokens::{CannotMint, Claims, MintedToken, TokenError, Tokens};

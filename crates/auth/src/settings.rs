@@ -3,7 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use bluetick_core::names::ReservedNames;
 use serde::{Deserialize, Serialize};
+
+use crate::PasswordRules;
 
 /// Section `[auth]`: who may come in, and with which tokens.
 #[derive(Clone, Deserialize, Serialize)]
@@ -13,6 +16,11 @@ pub struct AuthSettings {
     pub signup: bool,
     /// Sign-up stays open although tokens also come from the operator's own product.
     pub signup_beside_own_users: bool,
+    /// Names that nobody can sign up with, besides those that never can be. The operator may give
+    /// them to somebody.
+    pub reserved_names: Vec<String>,
+    /// The shortest password that can be set, in bytes.
+    pub password_min_length: usize,
     /// How long a token from sign-up or log-in is good.
     pub token_ttl_seconds: u64,
     /// The longest a minted token may live.
@@ -38,6 +46,8 @@ impl Default for AuthSettings {
         AuthSettings {
             signup: true,
             signup_beside_own_users: false,
+            reserved_names: Vec::new(),
+            password_min_length: PasswordRules::default().min_bytes,
             token_ttl_seconds: 7 * DAY_SECONDS,
             max_token_ttl_seconds: 90 * DAY_SECONDS,
             hs256_secret: None,
@@ -58,33 +68,19 @@ pub struct AdminSettings {
     pub key: Option<String>,
 }
 
-/// RFC 7518, section 3.2: a shorter secret can be guessed offline from a single token.
-const ADVISED_SECRET_BYTES: usize = 32;
-const ADVISED_ADMIN_KEY_BYTES: usize = 16;
-
 impl AuthSettings {
+    pub fn reserved_names(&self) -> ReservedNames {
+        ReservedNames::with(self.reserved_names.iter().map(String::as_str))
+    }
+
+    pub fn password_rules(&self) -> PasswordRules {
+        PasswordRules { min_bytes: self.password_min_length }
+    }
+
     /// Whether anybody may make an account. Where the operator's product signs tokens for its own users, an open
     /// sign-up would let a stranger take the name of one of them and read their messages, so it has to be asked for.
     pub fn signup_is_open(&self) -> bool {
         self.signup && (self.hs256_secret.is_none() || self.signup_beside_own_users)
-    }
-
-    /// What works and is unwise, in a sentence for the operator.
-    pub fn advice(&self) -> Option<String> {
-        let short = self.hs256_secret.as_ref().is_some_and(|secret| secret.len() < ADVISED_SECRET_BYTES);
-        short.then(|| {
-            format!("auth.hs256_secret is shorter than {ADVISED_SECRET_BYTES} bytes, so it can be guessed from a token")
-        })
-    }
-}
-
-impl AdminSettings {
-    /// What works and is unwise, in a sentence for the operator.
-    pub fn advice(&self) -> Option<String> {
-        let short = self.key.as_ref().is_some_and(|key| key.len() < ADVISED_ADMIN_KEY_BYTES);
-        short.then(|| {
-            format!("admin.key is shorter than {ADVISED_ADMIN_KEY_BYTES} bytes, so it can be guessed")
-        })
     }
 }
 
@@ -97,6 +93,8 @@ impl fmt::Debug for AuthSettings {
         f.debug_struct("AuthSettings")
             .field("signup", &self.signup)
             .field("signup_beside_own_users", &self.signup_beside_own_users)
+            .field("reserved_names", &self.reserved_names)
+            .field("password_min_length", &self.password_min_length)
             .field("token_ttl_seconds", &self.token_ttl_seconds)
             .field("max_token_ttl_seconds", &self.max_token_ttl_seconds)
             .field("hs256_secret", &self.hs256_secret.as_ref().map(|_| MASK))
@@ -129,19 +127,5 @@ mod tests {
         assert!(settings.signup_is_open());
         settings.signup = false;
         assert!(!settings.signup_is_open());
-    }
-
-    #[test]
-    fn short_secrets_work_and_are_advised_against() {
-        let with_secret =
-            |secret: &str| AuthSettings { hs256_secret: Some(secret.into()), ..AuthSettings::default() };
-        assert!(
-            with_secret(&"x".repeat(31)).advice().is_some_and(|advice| advice.contains("auth.hs256_secret"))
-        );
-        assert_eq!(with_secret(&"x".repeat(32)).advice(), None);
-        assert_eq!(AuthSettings::default().advice(), None);
-        let with_key = |key: &str| AdminSettings { key: Some(key.into()) };
-        assert!(with_key("short").advice().is_some_and(|advice| advice.contains("admin.key")));
-        assert_eq!(with_key(&"x".repeat(16)).advice(), None);
     }
 }

@@ -291,7 +291,10 @@ fn what_one_key_found_good_means_nothing_to_another() {
     let world = World::new();
     let token = signed_with_secret(&good());
     assert_eq!(world.shared_secret().verify(&token, NOW).map(said), Ok(good_claims()));
-    let other = world.tokens(&AuthSettings { hs256_secret: Some("another".into()), ..shared_secret() });
+    let other = world.tokens(&AuthSettings {
+        hs256_secret: Some("another secret of 32 bytes and more".into()),
+        ..shared_secret()
+    });
     assert_eq!(other.verify(&token, NOW), Err(TokenError::BadSignature));
     let elsewhere = world.tokens(&AuthSettings { audience: Some("mail".into()), ..shared_secret() });
     assert_eq!(elsewhere.verify(&token, NOW), Err(TokenError::WrongAudience));
@@ -322,7 +325,7 @@ fn a_token_needs_sub_and_exp_of_the_right_kind() {
         let refused = world.shared_secret().verify(&signed_with_secret(&claims), NOW);
         assert_eq!(refused, Err(TokenError::Malformed), "{claims}");
     }
-    for name in ["", "two words", "line\n"] {
+    for name in ["", "two words", "line\n", "al\u{200b}ice", "\u{202e}alice"] {
         let token = signed_with_secret(&json!({"sub": name, "exp": 1_800_003_600}));
         assert_eq!(world.shared_secret().verify(&token, NOW), Err(TokenError::BadSubject), "{name:?}");
     }
@@ -454,6 +457,7 @@ fn settings_that_cannot_work_are_named() {
     let defaults = AuthSettings::default;
     for (settings, name) in [
         (AuthSettings { hs256_secret: Some(String::new()), ..defaults() }, "auth.hs256_secret"),
+        (AuthSettings { hs256_secret: Some("x".repeat(31)), ..defaults() }, "auth.hs256_secret"),
         (AuthSettings { token_ttl_seconds: 0, ..defaults() }, "auth.token_ttl_seconds"),
         (AuthSettings { max_token_ttl_seconds: 60, ..defaults() }, "auth.token_ttl_seconds"),
         (AuthSettings { max_token_ttl_seconds: 0, ..defaults() }, "auth.max_token_ttl_seconds"),

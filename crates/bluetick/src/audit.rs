@@ -1,17 +1,29 @@
 //! Writes down what is done at the command line, to a data directory that no server is using. What a running server is asked
 //! to do, it writes down itself.
 
+use std::path::Path;
+
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_server::audit::{Act, Entry, Outcome, Subject, Trail, Who};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::settings::Settings;
+use crate::settings::{Engine, Settings};
 
 /// Writes down what has been done, where there was nothing to write to before it was.
 pub fn note_done(settings: &Settings, act: Act) -> Result<(), Failure> {
-    let trail = Trail::new(&settings.audit, &settings.store.data_dir);
-    trail.write_now(&entry(act, Outcome::Done, None)).map_err(Failure::failed)
+    trail(settings).write_now(&entry(act, Outcome::Done, None)).map_err(Failure::failed)
+}
+
+/// Where this command writes it down. A command for a fleet may run on a machine that is no node and has no data
+/// directory: a trail in it goes to standard error then, and no directory is made.
+fn trail(settings: &Settings) -> Trail {
+    let (mut audit, data_dir) = (settings.audit.clone(), &settings.store.data_dir);
+    let is_fleet = settings.store.engine == Engine::DynamoDb;
+    if is_fleet && audit.file != "off" && Path::new(&audit.file).is_relative() && !data_dir.is_dir() {
+        audit.file = "stderr".to_owned();
+    }
+    Trail::new(&audit, data_dir)
 }
 
 fn entry(act: Act, outcome: Outcome, subject: Option<Subject>) -> Entry {
@@ -35,7 +47,7 @@ pub fn audited<T>(
     subject: Option<Subject>,
     work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let trail = Trail::new(&settings.audit, &settings.store.data_dir);
+    let trail = trail(settings);
     let begun = entry(act, Outcome::Begun, subject);
     trail.write_now(&begun).map_err(Failure::failed)?;
     let result = work();

@@ -9,6 +9,7 @@ mod hot;
 mod migrate;
 mod plan;
 mod restore;
+mod restored;
 mod tables;
 
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ pub use self::hot::HotArgs;
 pub use self::migrate::MigrateArgs;
 pub use self::plan::PlanArgs;
 pub use self::restore::RestoreArgs;
+pub use self::restored::PutBackArgs;
 pub use self::tables::{RestoredArgs, TablesArgs, TablesCommand};
 use crate::settings::Flags;
 
@@ -76,6 +78,8 @@ pub enum Command {
     Backup(BackupArgs),
     /// Make a data directory of a backup
     Restore(RestoreArgs),
+    /// Tell clients to drop their caches, after an earlier copy of the data directory was put back
+    Restored(PutBackArgs),
     /// Look through a data directory for damage
     Check(CheckArgs),
     /// Print a token for a user
@@ -162,14 +166,28 @@ pub enum UserCommand {
     #[command(after_help = USER_REVOKE_HELP)]
     Revoke(UserRevokeArgs),
     /// Show what is stored about a user
+    #[command(after_help = USER_SHOW_HELP)]
     Show(UserShowArgs),
 }
 
 const USER_HELP: &str = "\
 Works on the data directory. While a server uses it, the server is asked instead, with the admin
-key from the data directory or the settings.
+key from the data directory or the settings. On a fleet it works on the tables, with the settings
+file of the nodes and credentials for the tables; no data directory is needed.
 
-Users of your own product need no account here: a token is enough (`bluetick token --help`).";
+Users of your own product need no account here: a token is enough (`bluetick token --help`).
+
+Examples:
+  bluetick user add alice
+  bluetick user show alice
+  bluetick user revoke alice --config /etc/bluetick-fleet.toml";
+
+const USER_SHOW_HELP: &str = "\
+Prints the user_id, the display name, when the account was made, and whether it has a password. Exit
+code 1 when there is no such account; users who come with tokens of your own have none.
+
+Example:
+  bluetick user show alice";
 
 #[derive(Args, Debug)]
 pub struct UserAddArgs {
@@ -185,7 +203,7 @@ pub struct UserAddArgs {
 }
 
 const USER_ADD_HELP: &str = "\
-The password has 8 to 1024 bytes. Without a flag it is asked for on the terminal.
+The password has auth.password_min_length (8) to 1024 bytes. Without a flag it is asked for on the terminal.
 
 Examples:
   bluetick user add alice
@@ -260,11 +278,13 @@ pub struct TokenArgs {
 }
 
 const TOKEN_HELP: &str = "\
-Signs with auth.hs256_secret, or with token.key in the data directory; no server is needed. The token
-alone goes to standard output.
+Signs with auth.hs256_secret, or with token.key in the data directory. The token alone goes to
+standard output. The name is reserved first, so that nobody can sign up with it: through the server
+that uses the data directory, or in the store itself while none does.
 
 Examples:
   bluetick token alice
+  bluetick token bob --ttl 1h     # bob exists from here on
   curl http://127.0.0.1:8080/v1/conversations -H \"Authorization: Bearer $(bluetick token alice --ttl 15m)\" \\
     -H 'content-type: application/json' -d '{\"kind\":\"direct\",\"peer\":\"bob\"}'";
 
@@ -317,22 +337,42 @@ Examples:
   BLUETICK_TOKEN=$(bluetick token bob) bluetick chat --server http://127.0.0.1:8080";
 
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  bluetick config example > bluetick.toml\n  bluetick config check")]
 pub enum ConfigCommand {
-    /// Print the settings in force, each with where it comes from, and check them
+    /// Print the settings in force, each with where it comes from, and whether a server would start with them
     #[command(after_help = CONFIG_CHECK_HELP)]
-    Check(ServeArgs),
+    Check(ConfigCheckArgs),
     /// Print a settings file with all defaults, commented out
     #[command(after_help = "Example:\n  bluetick config example > bluetick.toml")]
     Example,
 }
 
+#[derive(Args, Debug)]
+pub struct ConfigCheckArgs {
+    /// Look at names and values alone, as for settings of another machine
+    #[arg(long)]
+    pub settings_only: bool,
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
 const CONFIG_CHECK_HELP: &str = "\
-Takes the flags of `serve`. Secrets are masked. Exit code 0: the server would start with these
-settings. 2: it would not, and standard error says why.
+Takes the flags of `serve`. Secrets are masked. Standard output has the settings that fit; standard
+error has a line for every mistake, with what was probably meant.
+
+Looked at, as `serve` would: names and values; the data directory (can it be made or written to, does
+another process use it, did a newer version write it); key files; the archive; the audit trail; the
+certificate and its key; the port. On a fleet, the tables. A server that runs with the same settings has the
+directory and the port, so the check fails and names it. Damage inside the data directory is
+for `bluetick check`. Nothing is made or changed.
+
+Exit code 0: the server would start. 2: it would not.
 
 Examples:
   bluetick config check
-  bluetick config check --config /etc/bluetick.toml";
+  bluetick config check --config /etc/bluetick.toml
+  bluetick config check --data-dir /var/lib/bluetick --listen 0.0.0.0:8080
+  bluetick config check --settings-only --config deploy/bluetick.toml";
 
 fn parse_time(text: &str) -> Result<Duration, String> {
     let expected = || "expected a whole number with a unit, such as 90s, 15m, 1h or 7d".to_owned();
@@ -357,6 +397,24 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent_with_itself() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_a_help_with_an_example_of_itself() {
+        fn without_example(command: &mut clap::Command, path: &str, found: &mut Vec<String>) {
+            let help = command.render_long_help().to_string();
+            let examples = help.split_once("Example").map_or("", |(_, examples)| examples);
+            if !examples.lines().any(|line| line.starts_with("  ") && line.contains(path)) {
+                found.push(path.to_owned());
+            }
+            for inner in command.get_subcommands_mut().filter(|inner| inner.get_name() != "help") {
+                let path = format!("{path} {}", inner.get_name());
+                without_example(inner, &path, found);
+            }
+        }
+        let mut found = Vec::new();
+        without_example(&mut Cli::command(), "bluetick", &mut found);
+        assert_eq!(found, Vec::<String>::new());
     }
 
     #[test]

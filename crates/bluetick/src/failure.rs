@@ -1,12 +1,12 @@
-//! How a command ends when it does not succeed: one sentence on standard error, and an exit code that tells a wrong
-//! request (2) from a failure (1).
+//! How a command ends when it does not succeed: a line on standard error for each mistake, and an exit code that tells a
+//! wrong request (2) from a failure (1).
 
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 
 use bluetick_auth::AuthSetupError;
 
-use crate::settings::SettingsError;
+use crate::settings::Mistakes;
 
 #[derive(Debug)]
 pub enum Failure {
@@ -25,8 +25,21 @@ impl Failure {
         Failure::Failed(reason.to_string())
     }
 
+    /// All of them as one, a line each; a wrong request if one of them is. `None` of none.
+    pub fn all(failures: Vec<Failure>) -> Option<Failure> {
+        failures.into_iter().reduce(|one, next| {
+            let lines = format!("{one}\n{next}");
+            match (&one, &next) {
+                (Failure::Failed(_), Failure::Failed(_)) => Failure::Failed(lines),
+                _ => Failure::Usage(lines),
+            }
+        })
+    }
+
     pub fn report(&self) -> ExitCode {
-        eprintln!("bluetick: {self}");
+        for line in self.to_string().lines() {
+            eprintln!("bluetick: {line}");
+        }
         match self {
             Failure::Usage(_) => ExitCode::from(2),
             Failure::Failed(_) => ExitCode::from(1),
@@ -41,9 +54,9 @@ impl Display for Failure {
     }
 }
 
-impl From<SettingsError> for Failure {
-    fn from(error: SettingsError) -> Failure {
-        Failure::usage(error)
+impl From<Mistakes> for Failure {
+    fn from(mistakes: Mistakes) -> Failure {
+        Failure::usage(mistakes)
     }
 }
 

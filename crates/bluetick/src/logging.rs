@@ -29,14 +29,20 @@ pub fn start(settings: &LogSettings) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether [`start`] would work.
+pub fn check(settings: &LogSettings) -> Result<(), Failure> {
+    filter(settings).map(|_| ())
+}
+
 fn filter(settings: &LogSettings) -> Result<Targets, Failure> {
     match std::env::var(FILTER_VARIABLE) {
         Ok(text) => LogSettings::targets(&text).ok_or_else(|| {
             let expected = "a level or a list such as info,bluetick_server=debug";
-            Failure::usage(format!("{FILTER_VARIABLE} cannot be {text:?}: expected {expected}"))
+            let meant = LogSettings::meant(&text).map(|meant| format!("; did you mean {meant:?}?"));
+            let meant = meant.unwrap_or_default();
+            Failure::usage(format!("{FILTER_VARIABLE} cannot be {text:?}: expected {expected}{meant}"))
         }),
-        Err(_) => {
-            Ok(LogSettings::targets(&settings.filter).expect("settings were checked when they were loaded"))
-        }
+        // Loading the settings reported an invalid filter already.
+        Err(_) => Ok(LogSettings::targets(&settings.filter).unwrap_or_default()),
     }
 }

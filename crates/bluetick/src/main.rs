@@ -13,6 +13,7 @@ mod logging;
 mod migrate;
 mod output;
 mod plan;
+mod preflight;
 mod prompt;
 mod running;
 mod settings;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Erase(command) => commands::erase::run(command),
         Command::Backup(arguments) => commands::backup::run(arguments),
         Command::Restore(arguments) => commands::restore::run(arguments),
+        Command::Restored(arguments) => commands::restored::run(arguments),
         Command::Check(arguments) => commands::check::run(arguments),
         Command::Token(arguments) => commands::token::run(arguments),
         Command::Chat(arguments) => commands::chat::run(arguments),

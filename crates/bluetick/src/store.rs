@@ -88,15 +88,15 @@ impl OpenStore {
         listener: Option<Arc<dyn CommitListener>>,
     ) -> Result<OpenStore, CannotOpen> {
         let rows = DynamoRows::open(&settings.store.dynamodb).await?;
-        let copy = Marker::read(&rows).await.map_err(|error| CannotOpen::Half(error.to_string()))?;
-        if copy.is_some_and(|copy| copy.finished_at.is_none()) {
-            let reason = "a copy into these tables is not finished; `bluetick migrate` goes on with it";
-            return Err(CannotOpen::Half(reason.into()));
-        }
+        whole_copy(&rows).await?;
         let redis = Redis::open(settings.store.redis()).await.map_err(CannotOpen::Redis)?;
         let redis = Arc::new(redis);
         let archive = settings.archive.clone();
-        let vault = Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new);
+        // A tool makes no archive: one that is missing here is on the nodes, or not mounted.
+        let vault = match settings.missing_archive() {
+            Some(_) if listener.is_none() => None,
+            _ => Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new),
+        };
         let epoch = read_epoch(&rows).await.map_err(|error| CannotOpen::Epoch(error.to_string()))?;
         let node = new_node();
         let store = CloudStore::open(CloudParts {
@@ -152,6 +152,16 @@ impl OpenStore {
             OpenStore::Cloud(_) => Ok(()),
         }
     }
+}
+
+/// Refuses tables into which a copy was begun and not finished.
+pub async fn whole_copy(rows: &DynamoRows) -> Result<(), CannotOpen> {
+    let copy = Marker::read(rows).await.map_err(|error| CannotOpen::Half(error.to_string()))?;
+    if copy.is_some_and(|copy| copy.finished_at.is_none()) {
+        let reason = "a copy into these tables is not finished; `bluetick migrate` goes on with it";
+        return Err(CannotOpen::Half(reason.into()));
+    }
+    Ok(())
 }
 
 /// A name that no other life of any node has.

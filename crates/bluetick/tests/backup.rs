@@ -246,3 +246,63 @@ async fn a_bucket_holds_a_backup_without_the_keys() {
     let server = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), &shell.path("again")).start().await;
     assert_eq!(messages(&server.address, &alice, &id).await, known);
 }
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &to.join(entry.file_name())),
+            false => drop(std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cold_copy_put_back_and_declared_restored_has_another_epoch_and_all_messages() {
+    let shell = Shell::new();
+    let data_dir = shell.path("data");
+    let launcher = launcher(&data_dir);
+    let server = launcher.start().await;
+    let alice = token(&server.address, &admin_key(&data_dir), "alice").await;
+    let id = open(&server.address, &alice, json!({"kind": "direct", "peer": "bob"})).await;
+    let say = async |address: &str, text: &str| {
+        let body = json!({"message_id": text, "content": text});
+        let path = format!("/v1/conversations/{id}/messages");
+        let (status, answer) = request(address, "POST", &path, &alice, Some(&body)).await.unwrap();
+        assert_eq!(status, 201, "{answer}");
+    };
+    say(&server.address, "before-the-copy").await;
+    let kept = messages(&server.address, &alice, &id).await;
+    let first_epoch = epoch(&server.address, &alice).await.unwrap();
+    let in_use = run(&shell, &[], &["restored", "--yes", "--data-dir", "data"]).await.refused();
+    assert!(in_use.contains("is in use by process") && in_use.contains("stop the server"), "{in_use}");
+    server.kill().await;
+    copy(&data_dir, &shell.path("copy"));
+
+    let server = launcher.start().await;
+    say(&server.address, "after-the-copy").await;
+    assert_eq!(epoch(&server.address, &alice).await, Some(first_epoch));
+    server.kill().await;
+    std::fs::rename(&data_dir, shell.path("lost")).unwrap();
+    std::fs::rename(shell.path("copy"), &data_dir).unwrap();
+
+    let unasked = run(&shell, &[], &["restored", "--data-dir", "data"]).await.refused();
+    assert!(unasked.contains("--yes"), "{unasked}");
+    let nowhere = run(&shell, &[], &["restored", "--yes", "--data-dir", "nowhere"]).await.refused();
+    assert!(nowhere.contains("there is no store here"), "{nowhere}");
+    assert!(!shell.path("nowhere").exists());
+    let said = run(&shell, &[], &["restored", "--yes", "--json", "--data-dir", "data"]).await.printed();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let audit = std::fs::read_to_string(data_dir.join("audit.log")).unwrap();
+    let acts: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let outcomes: Vec<_> =
+        acts.iter().filter(|entry| entry["act"] == "restored").map(|entry| &entry["outcome"]).collect();
+    assert_eq!(outcomes, ["begun", "done"], "{audit}");
+
+    let server = launcher.start().await;
+    let second_epoch = epoch(&server.address, &alice).await.unwrap();
+    assert!(second_epoch > first_epoch);
+    assert_eq!(said["epoch"], json!(second_epoch));
+    assert_eq!(messages(&server.address, &alice, &id).await, kept);
+    server.kill().await;
+}

@@ -137,14 +137,23 @@ impl Terminal {
         status.code().unwrap_or(-1)
     }
 
-    /// Opens a chat with somebody who has no account yet, which is asked about.
-    fn begin_with_a_stranger(&self, user: &str) {
+    /// Tries to open a chat with a user that the server does not know: while sign-up is open, it refuses.
+    fn begin_with_nobody(&self, user: &str) {
         self.press(&format!("\u{e}{user}\r"));
         self.wait_for(&format!("Nobody called {user} is known here."));
         self.press("\r");
+        self.wait_for(&format!("there is no user {user}"));
+    }
+
+    /// Opens a chat with a user who has an account.
+    fn begin_with(&self, user: &str) {
+        self.press(&format!("\u{e}{user}\r"));
+        // By its header: another conversation may have been open before, and keys pressed too early are for that one.
         self.wait_until("it is open", |screen| {
             let contents = screen.contents();
-            contents.contains("Enter send") && !contents.contains("Nobody called")
+            let header = contents.lines().next().and_then(|line| line.split(['│', '|']).nth(1));
+            let is_open = header.is_some_and(|header| header.starts_with(user));
+            is_open && contents.contains("Enter send")
         });
     }
 
@@ -187,7 +196,7 @@ struct Server {
 impl Server {
     async fn start() -> Server {
         let data_dir = tempfile::tempdir().unwrap();
-        let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path());
+        let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path()).open();
         let process = launcher.start().await;
         let proxy = Proxy::to(Some(&process.address)).await;
         Server { launcher, process: Some(process), proxy, _data_dir: data_dir }
@@ -212,6 +221,10 @@ impl Server {
         let (status, answer) = request(&self.proxy.address, method, path, token, Some(&body)).await.unwrap();
         assert!(status < 300, "{answer}");
         answer
+    }
+
+    async fn sign_up(&self, user: &str) {
+        self.ask("POST", "/v1/signup", "", json!({"user_id": user, "password": PASSWORD})).await;
     }
 
     /// Somebody who sends over HTTP.
@@ -293,7 +306,9 @@ async fn what_was_written_without_a_network_goes_out_the_next_time() {
     let mut server = Server::start().await;
     let home = tempfile::tempdir().unwrap();
     let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
-    alice.begin_with_a_stranger("bob");
+    alice.begin_with_nobody("bob");
+    server.sign_up("bob").await;
+    alice.begin_with("bob");
     alice.press("first\r");
     alice.wait_for("✓");
     alice.press("\u{3}");
@@ -329,10 +344,12 @@ async fn what_is_being_written_stays_with_its_conversation_also_over_a_restart()
     let server = Server::start().await;
     let home = tempfile::tempdir().unwrap();
     let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
-    alice.begin_with_a_stranger("bob");
+    server.sign_up("bob").await;
+    server.sign_up("carol").await;
+    alice.begin_with("bob");
     alice.press("sent\r");
     alice.wait_for("✓");
-    alice.begin_with_a_stranger("carol");
+    alice.begin_with("carol");
     alice.press("half a word to carol");
     alice.wait_for("> half a word to carol");
     alice.press("\u{1b}[1;3B");
@@ -400,7 +417,8 @@ async fn without_colours_the_ticks_say_it_in_words() {
     assert_eq!(alice.ended(), 0);
     let alice = Terminal::start_with(home.path(), &[], &[("NO_COLOR", "1"), ("LC_ALL", "C")]);
     alice.wait_for("Bluetick alice");
-    alice.begin_with_a_stranger("bob");
+    server.sign_up("bob").await;
+    alice.begin_with("bob");
     alice.press("plain\r");
     alice.wait_until("sent", |screen| screen.contents().contains("sent"));
     let seen = alice.seen.lock().unwrap();
@@ -521,13 +539,20 @@ async fn a_server_with_tls_is_believed_by_the_certificates_one_names_and_by_no_o
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let data_dir = tempfile::tempdir().unwrap();
     let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path())
+        .open()
         .with("BLUETICK_SERVER__TLS__CERTIFICATE_FILE", &certificate)
         .with("BLUETICK_SERVER__TLS__KEY_FILE", &key);
+    let made = std::process::Command::new(env!("CARGO_BIN_EXE_bluetick"))
+        .args(["token", "bob", "--data-dir"])
+        .arg(data_dir.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let process = launcher.start().await;
     let url = format!("https://{}", process.address);
 
     let alice = Terminal::sign_up_with(home.path(), &url, "alice", &["--ca-file", &certificate]);
-    alice.begin_with_a_stranger("bob");
+    alice.begin_with("bob");
     alice.press("in secret\r");
     alice.wait_for("✓");
     alice.press("\u{3}");

@@ -9,7 +9,9 @@ use serde_json::json;
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
 
 fn launcher(data_dir: &tempfile::TempDir) -> Launcher {
-    Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path()).with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
+    Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path())
+        .open()
+        .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
 }
 
 async fn sign_up(address: &str, user: &str) -> (u16, String) {

@@ -60,6 +60,7 @@ impl World {
         show(&shell, "one", "one");
         fs::create_dir(shell.path("bluetick-data")).unwrap();
         let mut launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), &shell.path("bluetick-data"))
+            .open()
             .with("BLUETICK_SERVER__TLS__CERTIFICATE_FILE", shell.path("shown.pem").to_str().unwrap())
             .with("BLUETICK_SERVER__TLS__KEY_FILE", shell.path("shown.key").to_str().unwrap());
         for (name, value) in variables {
@@ -247,7 +248,7 @@ fn a_server_that_cannot_show_a_certificate_says_why_and_does_not_start_as_config
             let output = shell.command(arguments).envs(variables.clone()).output();
             support::Outcome::of(output.unwrap())
         };
-        let checked = run(&["config", "check"]);
+        let checked = run(&["config", "check", "--listen", "127.0.0.1:0"]);
         let outcome = run(&["serve", "--listen", "127.0.0.1:0"]);
         assert_eq!((outcome.code, outcome.stdout.as_str()), (2, ""), "{}", outcome.stderr);
         let said = outcome.stderr.lines().last().unwrap().to_owned();
@@ -353,7 +354,7 @@ async fn a_certificate_that_is_out_of_date_is_taken_and_complained_about_in_the_
     let shell = &world.shell;
     assert!(!world.launcher.log().contains("clients refuse it"), "{}", world.launcher.log());
     shell.file("bluetick.toml", "[server.tls]\ncertificate_file = \"shown.pem\"\nkey_file = \"shown.key\"\n");
-    let check = || shell.run(&["config", "check"]);
+    let check = || shell.run(&["config", "check", "--data-dir", "other", "--listen", "127.0.0.1:0"]);
     assert_eq!(check().stderr, "");
     for (year, complaint) in [("20", "has expired"), ("48", "is not valid yet")] {
         move_to_year(shell.directory.path(), year);

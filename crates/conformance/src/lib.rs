@@ -13,6 +13,7 @@ mod world;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bluetick_core::Timestamp;
 use bluetick_core::ports::{CommitListener, Store};
 pub use recorder::{Heard, Recorder};
 pub use world::{NOW, World};
@@ -31,6 +32,12 @@ pub trait Harness: Send + Sync + Sized + 'static {
 
     /// The store after it was closed in order and opened again.
     async fn close_and_reopen(self, listener: Arc<dyn CommitListener>) -> Self;
+
+    /// Somebody sets the time of day, also of the store's later lives; no time passes. `false`:
+    /// this store judges the age of ids by the time of day, and promises nothing when it is set.
+    fn set_clock(&self, _now: Timestamp) -> bool {
+        false
+    }
 }
 
 /// Runs one case. Used by [`suite!`].
@@ -88,6 +95,8 @@ list_of_cases! {
     a_resend_after_a_crash_gives_the_first_seq
     a_resend_long_after_finds_the_first_when_it_says_where_to_look
     a_clock_that_was_set_back_for_a_while_hides_no_duplicate
+    a_clock_that_jumps_forgets_no_id_and_lets_no_other_content_in
+    a_retry_finds_what_was_just_stored_however_the_clock_jumped
     many_senders_at_once_fill_dense_places
     messages_accepted_one_after_the_other_keep_their_order
     everything_acknowledged_survives_a_crash
@@ -95,6 +104,9 @@ list_of_cases! {
     membership_survives_a_crash
     users_are_created_once_and_survive_a_crash
     two_sign_ups_for_one_name_have_one_winner
+    a_user_whose_id_looks_like_another_is_refused
+    two_sign_ups_for_names_that_look_alike_have_one_winner
+    a_reserved_name_is_a_user_that_sign_up_cannot_take
     people_are_found_by_how_a_name_begins
     the_names_of_several_people_come_in_the_order_they_are_asked_for
     the_listener_hears_every_message_once_in_order_and_before_the_answer
@@ -132,7 +144,8 @@ list_of_cases! {
     the_tick_does_not_go_back_when_the_last_of_the_others_leaves
     pinned_come_first_and_archived_last
     an_inbox_can_be_asked_for_without_the_archived_or_for_them_alone
-    a_direct_conversation_is_listed_from_its_making_on
+    direct_conversation_without_messages_is_listed_for_its_creator_alone
+    direct_conversation_is_listed_for_the_other_person_from_its_first_message_on
     an_entry_says_all_that_an_inbox_shows
     a_preview_is_cut_where_a_character_ends
     a_group_is_listed_with_its_title_and_a_notice_can_be_its_last_message

@@ -77,6 +77,13 @@ impl<H: Harness> World<H> {
         self.minute.store(minute, Ordering::SeqCst);
     }
 
+    /// Somebody sets the time of day, for the store as well. `false`: the store promises nothing
+    /// then.
+    pub fn set_clock_to(&self, minute: i64) -> bool {
+        self.turn_clock_to(minute);
+        self.harness.set_clock(self.now())
+    }
+
     pub fn now(&self) -> Timestamp {
         NOW.plus_millis(self.minute.load(Ordering::SeqCst) * 60_000)
     }

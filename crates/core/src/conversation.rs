@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::names::without_bidi_controls;
 use crate::{ConversationId, Members, Seq, Timestamp, UserId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +32,13 @@ impl Conversation {
     pub fn kind(&self) -> ConversationKind {
         self.id.kind()
     }
+
+    /// Whether the inbox of this member lists the conversation. A direct conversation without messages is listed for its
+    /// creator alone: the other person learns of it by the first message. `has_messages` is an argument because a head
+    /// can be a void.
+    pub fn is_listed_for(&self, user: &UserId, has_messages: bool) -> bool {
+        has_messages || self.kind() == ConversationKind::Group || self.created_by == *user
+    }
 }
 
 /// A conversation as one of its members sees it.
@@ -53,12 +61,23 @@ impl Title {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Reads a title that was accepted before, such as one from the store. Earlier versions kept
+    /// bidi controls, so a title may consist of nothing else.
+    pub fn from_stored(text: &str) -> Result<Title, InvalidTitle> {
+        text.parse().or_else(|invalid| match without_bidi_controls(text).trim().is_empty() {
+            true if !text.trim().is_empty() => Ok(Title("\u{fffd}".into())),
+            _ => Err(invalid),
+        })
+    }
 }
 
+/// Bidi controls are removed.
 impl FromStr for Title {
     type Err = InvalidTitle;
 
     fn from_str(text: &str) -> Result<Title, InvalidTitle> {
+        let text = without_bidi_controls(text);
         let text = text.trim();
         if text.is_empty() || text.len() > Title::MAX_BYTES || text.chars().any(char::is_control) {
             return Err(InvalidTitle);

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::Seq;
+use crate::{Seq, UserId};
 
 /// The request was understood and the rules forbid it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -22,10 +22,13 @@ pub enum Refusal {
     NoSuchMember,
     #[error("a group holds at most {limit} members")]
     GroupFull { limit: usize },
-    #[error("this user_id is taken")]
+    #[error("this user_id, or one that looks like it, is taken")]
     UserExists,
     #[error("no such user")]
     NoSuchUser,
+    /// A conversation names somebody who is not known, where it may name known people only.
+    #[error("there is no user {user}")]
+    UnknownUser { user: UserId },
 }
 
 #[derive(Clone, Debug, Error)]

@@ -9,10 +9,11 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::conversation::ConversationKind;
+use crate::names::is_format;
 
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum InvalidId {
-    #[error("a user_id has 1 to 128 bytes, without spaces or control characters")]
+    #[error("a user_id has 1 to 128 bytes, without spaces, control characters or format characters")]
     User,
     #[error("a message_id has 1 to 128 visible ASCII characters and does not start with \"system:\"")]
     Message,
@@ -30,17 +31,24 @@ impl UserId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
 
-impl FromStr for UserId {
-    type Err = InvalidId;
-
-    fn from_str(text: &str) -> Result<UserId, InvalidId> {
+    /// Reads an id that was accepted before, such as one from the store. Earlier versions accepted
+    /// format characters.
+    pub fn from_stored(text: &str) -> Result<UserId, InvalidId> {
         let length_fits = (1..=UserId::MAX_BYTES).contains(&text.len());
         if !length_fits || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(InvalidId::User);
         }
         Ok(UserId(text.into()))
+    }
+}
+
+/// Reads an id from outside: a token, a request, the command line.
+impl FromStr for UserId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<UserId, InvalidId> {
+        if text.chars().any(is_format) { Err(InvalidId::User) } else { UserId::from_stored(text) }
     }
 }
 
@@ -338,6 +346,15 @@ mod tests {
                 assert_eq!(near.parse::<ConversationId>().is_ok(), other == 'g', "{near}");
             }
         }
+    }
+
+    #[test]
+    fn ids_with_format_characters_are_refused_from_outside_and_read_from_a_store() {
+        for name in ["al\u{200b}ice", "\u{202e}alice", "\u{feff}alice", "al\u{ad}ice"] {
+            assert_eq!(name.parse::<UserId>(), Err(InvalidId::User), "{name:?}");
+            assert_eq!(UserId::from_stored(name).unwrap().as_str(), name);
+        }
+        assert_eq!(UserId::from_stored("a b"), Err(InvalidId::User));
     }
 
     #[test]

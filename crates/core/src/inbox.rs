@@ -57,6 +57,11 @@ pub struct InboxEntry {
 }
 
 impl InboxEntry {
+    /// Whether the inbox of this member lists it: see [`Conversation::is_listed_for`].
+    pub fn is_listed_for(&self, user: &UserId) -> bool {
+        self.conversation.is_listed_for(user, self.last_message.is_some())
+    }
+
     pub fn place(&self) -> InboxPlace {
         InboxPlace {
             shelf: Shelf::of(self.preferences),

@@ -1,6 +1,8 @@
 //! Moments, and the clock they come from.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Milliseconds since the Unix epoch. Negative values are moments before 1970, which a sender's clock may claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +24,12 @@ impl Timestamp {
 
 /// Where "now" comes from, so that a whole server can run under a simulated clock.
 pub trait Clock: Send + Sync + 'static {
+    /// The time of day. Somebody may set it, forwards and backwards.
     fn now(&self) -> Timestamp;
+
+    /// How much time has passed since some moment that stays the same while the process lives. It
+    /// never goes back, and setting the time of day does not change it.
+    fn monotonic(&self) -> Duration;
 }
 
 /// The machine's own clock.
@@ -35,28 +42,43 @@ impl Clock for SystemClock {
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
     }
+
+    fn monotonic(&self) -> Duration {
+        static FIRST_ASKED: OnceLock<Instant> = OnceLock::new();
+        FIRST_ASKED.get_or_init(Instant::now).elapsed()
+    }
 }
 
 /// A clock that stands still until it is moved, also backwards.
 #[derive(Debug, Default)]
-pub struct ManualClock(AtomicI64);
+pub struct ManualClock {
+    now: AtomicI64,
+    passed: AtomicU64,
+}
 
 impl ManualClock {
     pub fn at(now: Timestamp) -> ManualClock {
-        ManualClock(AtomicI64::new(now.millis()))
+        ManualClock { now: AtomicI64::new(now.millis()), passed: AtomicU64::new(0) }
     }
 
+    /// Somebody sets the time of day. No time passes.
     pub fn set(&self, now: Timestamp) {
-        self.0.store(now.millis(), Ordering::SeqCst);
+        self.now.store(now.millis(), Ordering::SeqCst);
     }
 
+    /// Time passes; with a negative number, the time of day is set back instead.
     pub fn advance_millis(&self, millis: i64) {
-        self.0.fetch_add(millis, Ordering::SeqCst);
+        self.now.fetch_add(millis, Ordering::SeqCst);
+        self.passed.fetch_add(u64::try_from(millis).unwrap_or(0), Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
+        Timestamp(self.now.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.passed.load(Ordering::SeqCst))
     }
 }

@@ -16,6 +16,11 @@ pub struct User {
 
 impl User {
     pub const DISPLAY_NAME_MAX_BYTES: usize = 128;
+
+    /// A user who cannot log in here and has told nothing yet.
+    pub fn named(id: UserId, created_at: Timestamp) -> User {
+        User { id, display_name: None, password_hash: None, created_at }
+    }
 }
 
 /// By hand, so that no password hash ever reaches a log.

@@ -6,8 +6,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
+use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, PasswordRules, Passwords, Tokens};
 use bluetick_core::UserId;
+use bluetick_core::names::ReservedNames;
 use bluetick_core::ports::{CommitListener, NoFleet, SystemRandom};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_server::{
@@ -99,9 +100,16 @@ async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> Server {
             acks_burst: u32::MAX,
             ping_seconds: NEVER_SECONDS,
             idle_seconds: NEVER_SECONDS,
+            // Everybody comes from one address.
+            connections_per_address: 0,
+            connects_per_address_per_second: 0,
+            conversations_per_user_per_day: 0,
+            group_invitations_per_user_per_hour: 0,
+            members_added_per_user_per_hour: 0,
             ..LimitSettings::default()
         },
         signup: false,
+        reserved_names: ReservedNames::default(),
         token_ttl: TOKEN_TTL,
         max_token_ttl: TOKEN_TTL,
         store,
@@ -111,7 +119,7 @@ async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> Server {
         hub,
         metrics,
         tokens,
-        passwords: Arc::new(Passwords::new(Arc::new(SystemRandom))),
+        passwords: Arc::new(Passwords::new(Arc::new(SystemRandom), PasswordRules::default())),
         audit: Arc::new(bluetick_server::audit::Trail::off()),
         admin_key: Arc::new(admin_key.expect("the key is made in the data directory")),
         clock: Arc::new(SystemClock),

@@ -6,7 +6,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
+use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, PasswordRules, Passwords, Tokens};
+use bluetick_core::names::ReservedNames;
 use bluetick_core::ports::{NoFleet, SystemRandom};
 use bluetick_core::time::SystemClock;
 use bluetick_server::{
@@ -31,6 +32,7 @@ async fn run(listen: String) -> Result<(), Box<dyn Error>> {
         settings: ServerSettings { listen, ..ServerSettings::default() },
         limits: LimitSettings { frame_bytes: FRAME_BYTES, ..LimitSettings::default() },
         signup: false,
+        reserved_names: ReservedNames::default(),
         token_ttl: Duration::from_secs(3600),
         max_token_ttl: Duration::from_secs(3600),
         store: Arc::new(MemoryStore::with_listener(hub.clone())),
@@ -40,7 +42,7 @@ async fn run(listen: String) -> Result<(), Box<dyn Error>> {
         hub,
         metrics,
         tokens: Arc::new(Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom)?),
-        passwords: Arc::new(Passwords::new(Arc::new(SystemRandom))),
+        passwords: Arc::new(Passwords::new(Arc::new(SystemRandom), PasswordRules::default())),
         admin_key: Arc::new(AdminKey::open(&AdminSettings::default(), data_dir.path(), &SystemRandom)?),
         audit: Arc::new(bluetick_server::audit::Trail::off()),
         clock: Arc::new(SystemClock),

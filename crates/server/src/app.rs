@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::Chat;
+use bluetick_core::names::ReservedNames;
 use bluetick_core::ports::Store;
 use bluetick_core::time::Clock;
 use tokio::sync::Semaphore;
@@ -15,6 +16,7 @@ use crate::archivist::Archivist;
 use crate::audit::{FailedKeys, Trail};
 use crate::drain::Lifecycle;
 use crate::gate::Gate;
+use crate::http::Hosts;
 use crate::hub::{Hub, Whereabouts};
 use crate::limits::{Addresses, Budgets, PasswordDesk};
 use crate::metrics::Metrics;
@@ -24,6 +26,7 @@ pub(crate) struct App {
     pub settings: ServerSettings,
     pub limits: LimitSettings,
     pub signup: bool,
+    pub reserved_names: ReservedNames,
     pub token_ttl: Duration,
     pub max_token_ttl: Duration,
     pub chat: Chat,
@@ -40,6 +43,7 @@ pub(crate) struct App {
     pub desk: PasswordDesk,
     pub budgets: Budgets,
     pub addresses: Addresses,
+    pub hosts: Hosts,
     pub hub: Arc<Hub>,
     pub whereabouts: Whereabouts,
     pub metrics: Arc<Metrics>,

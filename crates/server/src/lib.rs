@@ -11,7 +11,8 @@
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, Passwords, Tokens};
+//! use bluetick_auth::{AdminKey, AdminSettings, AuthSettings, PasswordRules, Passwords, Tokens};
+//! use bluetick_core::names::ReservedNames;
 //! use bluetick_core::ports::{NoFleet, SystemRandom};
 //! use bluetick_core::time::SystemClock;
 //! use bluetick_server::audit::Trail;
@@ -30,6 +31,7 @@
 //!     settings: ServerSettings { listen: "127.0.0.1:0".into(), ..ServerSettings::default() },
 //!     limits: LimitSettings::default(),
 //!     signup: true,
+//!     reserved_names: ReservedNames::default(),
 //!     token_ttl: Duration::from_secs(3600),
 //!     max_token_ttl: Duration::from_secs(24 * 3600),
 //!     store,
@@ -39,7 +41,7 @@
 //!     hub,
 //!     metrics,
 //!     tokens: Arc::new(Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom)?),
-//!     passwords: Arc::new(Passwords::new(Arc::new(SystemRandom))),
+//!     passwords: Arc::new(Passwords::new(Arc::new(SystemRandom), PasswordRules::default())),
 //!     audit: Arc::new(Trail::off()),
 //!     admin_key: Arc::new(AdminKey::open(&AdminSettings::default(), data_dir.path(), &SystemRandom)?),
 //!     clock: Arc::new(SystemClock),

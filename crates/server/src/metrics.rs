@@ -40,6 +40,7 @@ pub struct Metrics {
     pub(crate) catch_ups: Gauge,
     drops: Labelled,
     turned_away: Labelled,
+    admin_key_failures: Labelled,
 }
 
 /// What is dropped when there is too much to do. A client finds all of it by asking.
@@ -61,6 +62,24 @@ impl Dropped {
             Dropped::Ephemeral => "ephemeral_frame",
             Dropped::Conversation => "conversation_frame",
             Dropped::Presence => "presence_change",
+        }
+    }
+}
+
+/// Why an admin key was refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeyFailure {
+    /// It is not the admin key.
+    Wrong,
+    /// It was not compared: its address has presented too many wrong ones.
+    TooMany,
+}
+
+impl KeyFailure {
+    const fn as_str(self) -> &'static str {
+        match self {
+            KeyFailure::Wrong => "wrong",
+            KeyFailure::TooMany => "too_many",
         }
     }
 }
@@ -146,6 +165,13 @@ impl Metrics {
             let _ = turned_away.get_or_create(&[("reason", name_of(reason))]);
         }
 
+        let admin_key_failures = Labelled::default();
+        let help = "Admin keys refused: wrong, or not compared since their address had too many wrong ones";
+        registry.register("admin_key_failures", help, admin_key_failures.clone());
+        for failure in [KeyFailure::Wrong, KeyFailure::TooMany] {
+            let _ = admin_key_failures.get_or_create(&[("reason", failure.as_str())]);
+        }
+
         Arc::new(Metrics {
             registry,
             connections,
@@ -170,6 +196,7 @@ impl Metrics {
             catch_ups,
             drops,
             turned_away,
+            admin_key_failures,
         })
     }
 
@@ -207,6 +234,10 @@ impl Metrics {
 
     pub(crate) fn turned_away(&self, reason: TurnedAway) {
         self.turned_away.get_or_create(&[("reason", name_of(reason))]).inc();
+    }
+
+    pub(crate) fn admin_key_failed(&self, failure: KeyFailure) {
+        self.admin_key_failures.get_or_create(&[("reason", failure.as_str())]).inc();
     }
 
     /// The text Prometheus reads. What the archive counts is its own, and taken over as it is.

@@ -26,6 +26,11 @@ impl Problem {
         Problem { code: ErrorCode::RateLimited, message: "too many requests".into(), retry_after }
     }
 
+    pub fn too_many_wrong_keys(wait: Duration) -> Problem {
+        let message = "too many wrong admin keys from this address".into();
+        Problem { code: ErrorCode::RateLimited, message, retry_after: Some(wait) }
+    }
+
     pub fn draining() -> Problem {
         let retry_after = Some(Duration::from_secs(1));
         Problem { code: ErrorCode::Draining, message: "the server is shutting down".into(), retry_after }
@@ -73,6 +78,7 @@ impl From<Refusal> for Problem {
             Refusal::GroupFull { .. } => ErrorCode::GroupFull,
             Refusal::UserExists => ErrorCode::UserExists,
             Refusal::NoSuchUser => ErrorCode::UserNotFound,
+            Refusal::UnknownUser { .. } => ErrorCode::UnknownUser,
         };
         Problem::new(code, refusal.to_string())
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::Chat;
 use bluetick_core::chat::ChatRules;
+use bluetick_core::names::ReservedNames;
 use bluetick_core::ports::{Archive, Fleet, Random, Store};
 use bluetick_core::time::Clock;
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ use crate::audit::{Act, Entry, FailedKeys, Outcome, Trail, Who};
 use crate::door::{self, Arrivals, Certificates, SideDoor, TlsError};
 use crate::drain::{Lifecycle, Phase};
 use crate::gate::Gate;
-use crate::http;
+use crate::http::{self, Hosts};
 use crate::hub::{Hub, Workers};
 use crate::limits::{Addresses, Budgets, PasswordDesk};
 use crate::metrics::Metrics;
@@ -37,6 +38,8 @@ pub struct ServerParts {
     pub limits: LimitSettings,
     /// Whether people may make their own accounts.
     pub signup: bool,
+    /// Names that sign-up refuses.
+    pub reserved_names: ReservedNames,
     /// How long the token of a log-in is valid.
     pub token_ttl: Duration,
     /// The longest time a token can be minted for.
@@ -118,7 +121,9 @@ impl Server {
         let (schedule, clock, random) =
             (parts.archive_schedule, Arc::clone(&parts.clock), Arc::clone(&parts.random));
         let (lifecycle, websockets) = Lifecycle::new();
-        let app = Arc::new(app(parts, http::documents(&openapi), lifecycle));
+        let (listener, local_addr) = listener.unzip();
+        let hosts = Hosts::new(&parts.settings, local_addr.map(|address| address.ip()));
+        let app = Arc::new(app(parts, hosts, http::documents(&openapi), lifecycle));
         let service = http::service(router, Arc::clone(&app));
         let workers = app.hub.start_workers(&app.chat, &app.whereabouts);
         let mut turns = JoinSet::new();
@@ -127,7 +132,6 @@ impl Server {
         if let Some(certificates) = &certificates {
             turns.spawn(Arc::clone(certificates).keep_fresh());
         }
-        let (listener, local_addr) = listener.unzip();
         let (arrivals, side_door) = Arrivals::new(listener);
         let mut tasks = JoinSet::new();
         tasks.spawn(door::accept(arrivals, certificates.clone(), Arc::clone(&app), service, websockets));
@@ -272,12 +276,13 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
     Err(failure)
 }
 
-fn app(parts: ServerParts, documents: Documents, lifecycle: Lifecycle) -> App {
+fn app(parts: ServerParts, hosts: Hosts, documents: Documents, lifecycle: Lifecycle) -> App {
     let limits = parts.limits;
     let rules = ChatRules {
         max_content_bytes: at_most(limits.content_bytes),
         max_group_members: at_most(limits.group_members),
         max_members_per_call: at_most(limits.members_per_call),
+        known_people_only: parts.signup,
     };
     let gate = Gate::new(
         Arc::clone(&parts.store),
@@ -288,11 +293,13 @@ fn app(parts: ServerParts, documents: Documents, lifecycle: Lifecycle) -> App {
     let chat = Chat::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.random, rules);
     App {
         signup: parts.signup,
+        reserved_names: parts.reserved_names,
         token_ttl: parts.token_ttl,
         max_token_ttl: parts.max_token_ttl,
         chat,
         store: parts.store,
         archivist: Arc::new(Archivist::new(parts.archive, Arc::clone(&parts.clock))),
+        hosts,
         addresses: Addresses::new(&parts.settings, &limits, Arc::clone(&parts.clock)),
         budgets: Budgets::new(&limits, Arc::clone(&parts.clock)),
         clock: parts.clock,

@@ -19,8 +19,12 @@ pub struct ServerSettings {
     /// server's own.
     /// Empty: only the same origin. Programs that send no `Origin` are not concerned.
     pub allowed_origins: Vec<String>,
-    /// The proxies before the server, which say in `X-Forwarded-For` for whom they speak. What anybody else says there is
-    /// not believed, and limits by address are theirs.
+    /// The names under which clients reach the server, such as `chat.example.org`, without a port. A server that listens
+    /// on loopback accepts these, loopback names and the hosts of `allowed_origins` as `Host`. Any other server checks
+    /// `Host` only when this list is not empty.
+    pub hostnames: Vec<String>,
+    /// The proxies in front of the server. The server believes `X-Forwarded-For` only from these addresses, loopback
+    /// included; limits by address count everybody else by the address of their connection.
     pub trusted_proxies: Vec<Network>,
     /// How long a server that is told to stop says that it is not ready and serves all the same, for load balancers
     /// that need a moment to notice.
@@ -39,7 +43,8 @@ impl Default for ServerSettings {
             listen: "127.0.0.1:8080".into(),
             tls: TlsSettings::default(),
             allowed_origins: Vec::new(),
-            trusted_proxies: Network::LOOPBACK.to_vec(),
+            hostnames: Vec::new(),
+            trusted_proxies: Vec::new(),
             drain_delay_seconds: 0,
             drain_seconds: 10,
             return_seconds: 3,
@@ -147,6 +152,15 @@ pub struct LimitSettings {
     pub logins_per_minute: u32,
     /// Log-ins and sign-ups one address may try in a minute, whoever for; a third of them at once.
     pub logins_per_address_per_minute: u32,
+    /// Wrong admin keys one address may present in a minute. Above that, the server answers 429 and compares no key.
+    pub wrong_admin_keys_per_address_per_minute: u32,
+    /// Conversations one user may create in a day, direct ones and groups together.
+    pub conversations_per_user_per_day: u32,
+    /// Calls by which one user may put other people into groups in an hour: creating a group with members, adding
+    /// members.
+    pub group_invitations_per_user_per_hour: u32,
+    /// People one user may put into groups in an hour, over all those calls.
+    pub members_added_per_user_per_hour: u32,
     /// Passwords hashed or checked at the same time; each takes about 20 MB and a core for some tens of milliseconds. By
     /// default half as many as there are processors.
     pub password_checks_at_once: usize,
@@ -185,6 +199,10 @@ impl Default for LimitSettings {
             members_per_call: 1_000,
             logins_per_minute: 30,
             logins_per_address_per_minute: 300,
+            wrong_admin_keys_per_address_per_minute: 10,
+            conversations_per_user_per_day: 200,
+            group_invitations_per_user_per_hour: 60,
+            members_added_per_user_per_hour: 2_000,
             password_checks_at_once: half_of_the_processors(),
             password_checks_waiting: 64,
         }

@@ -1,6 +1,7 @@
 //! A node's clock: simulated time, and how far it is off.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use bluetick_core::Timestamp;
 use bluetick_core::time::Clock;
@@ -33,5 +34,9 @@ impl Clock for SimClock {
     fn now(&self) -> Timestamp {
         let elapsed = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
         BEGINNING.plus_millis(elapsed.saturating_add(self.off_ms.load(Ordering::SeqCst)))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.began.elapsed()
     }
 }

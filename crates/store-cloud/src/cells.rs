@@ -93,7 +93,7 @@ impl Cell {
 
     pub fn decode(conversation: ConversationId, seq: Seq, item: &Item) -> Result<Cell, StoreError> {
         let user = |text: &Arc<str>| {
-            text.parse::<UserId>()
+            UserId::from_stored(text)
                 .map_err(|_| StoreError::Damaged(format!("a user id in {conversation}/{seq}")))
         };
         let cold = match item.find_text("s3_ref") {
@@ -399,7 +399,7 @@ pub(crate) struct IdRow {
 
 impl IdRow {
     pub fn decode(seq: Seq, item: &Item) -> Result<IdRow, StoreError> {
-        let sender = item.get_text("sender_id")?.parse();
+        let sender = UserId::from_stored(item.get_text("sender_id")?);
         Ok(IdRow {
             seq,
             message_id: MessageId::from_stored(item.get_text("message_id")?),

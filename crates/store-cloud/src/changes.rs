@@ -69,7 +69,10 @@ impl Engine {
             registry: None,
         };
         let _may_fail = self.hints.seed(&seed).await;
-        let users: Vec<_> = members.iter().map(|member| member.user.clone()).collect();
+        let has_messages = founding.notice.is_some();
+        let users = members.iter().map(|member| member.user.clone());
+        let users: Vec<_> =
+            users.filter(|user| founding.conversation.is_listed_for(user, has_messages)).collect();
         let mut touched = self.hints.touch(id, created_at, &users).await.ok();
         if let Some(notice) = founding.notice {
             let cell =

@@ -186,6 +186,8 @@ impl Engine {
             let found = self.entries(&ids, user).await?;
             for (place, entry) in places.iter().zip(found) {
                 match entry {
+                    // It stays in the index: a message may put it there at this moment.
+                    Ok(entry) if !entry.is_listed_for(user) => {}
                     Ok(entry) => {
                         if entry.place() != *place {
                             self.put_right(user, &entry).await;
@@ -241,6 +243,19 @@ impl Engine {
         all.sort();
         all.truncate(limit);
         Ok(all)
+    }
+
+    /// Whether the user has a row of any conversation. Every member has one from the start.
+    pub(crate) async fn is_member(&self, user: &UserId) -> Result<bool, StoreError> {
+        let query = Query {
+            table: Table::Conversations,
+            partition: user.to_string(),
+            range: SortRange::All,
+            descending: false,
+            limit: 1,
+            fields: &["last_at"],
+        };
+        Ok(!self.rows.query(query).await?.rows.is_empty())
     }
 
     /// All conversations of the user by its rows, and by what this node has not written into them yet.

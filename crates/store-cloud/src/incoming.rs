@@ -71,19 +71,19 @@ impl Engine {
                 Ok(())
             }
             Item::Joined { conversation, user } => {
-                if let (Ok(conversation), Ok(user)) = (conversation.parse(), user.parse()) {
+                if let (Ok(conversation), Ok(user)) = (conversation.parse(), UserId::from_stored(&user)) {
                     self.listener.changed(vec![Change::Joined { conversation, user }]);
                 }
                 Ok(())
             }
             Item::Preferred { conversation, user } => {
-                if let (Ok(conversation), Ok(user)) = (conversation.parse(), user.parse()) {
+                if let (Ok(conversation), Ok(user)) = (conversation.parse(), UserId::from_stored(&user)) {
                     self.listener.changed(vec![Change::Preferred { conversation, user }]);
                 }
                 Ok(())
             }
             Item::Revoked { user, void } => {
-                if let Ok(user) = user.parse() {
+                if let Ok(user) = UserId::from_stored(&user) {
                     let revocations = read_revocations(&void);
                     self.listener.changed(vec![Change::Revoked { user, revocations }]);
                 }
@@ -94,14 +94,14 @@ impl Engine {
                 Ok(())
             }
             Item::Typing { conversation, user } => {
-                if let (Ok(conversation), Ok(user)) = (conversation.parse(), user.parse()) {
+                if let (Ok(conversation), Ok(user)) = (conversation.parse(), UserId::from_stored(&user)) {
                     let members = self.known(conversation).await?.members;
                     self.listener.whispered(Whisper::Typing { conversation, user, members });
                 }
                 Ok(())
             }
             Item::Presence(news) => {
-                if let Ok(user) = news.user.parse() {
+                if let Ok(user) = UserId::from_stored(&news.user) {
                     let (profile, to) = (news.profile(), news.to());
                     self.listener.whispered(Whisper::Presence { user, online: news.online, profile, to });
                 }
@@ -128,7 +128,7 @@ impl Engine {
             true => self.relied_upon_here(&known, Some(&cell.message.sender)),
             false => Vec::new(),
         };
-        for user in news.to.iter().filter_map(|user| user.parse::<UserId>().ok()) {
+        for user in news.to.iter().filter_map(|user| UserId::from_stored(user).ok()) {
             if user == cell.message.sender || !known.members.contains(&user) {
                 continue;
             }

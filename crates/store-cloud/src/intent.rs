@@ -118,5 +118,5 @@ impl Intent {
 }
 
 pub(crate) fn user(text: &str) -> Result<UserId, StoreError> {
-    text.parse().map_err(|_| StoreError::Damaged("a user id in an intent".into()))
+    UserId::from_stored(text).map_err(|_| StoreError::Damaged("a user id in an intent".into()))
 }

@@ -72,11 +72,11 @@ impl RoomRow {
 
     pub fn decode(id: ConversationId, item: &Item) -> Result<RoomRow, StoreError> {
         let damaged = |what: &str| StoreError::Damaged(format!("the {what} of {id}"));
-        let title = item.find_text("title").map(|title| title.parse());
+        let title = item.find_text("title").map(|title| Title::from_stored(title));
         let facts = Facts {
             id,
             title: title.transpose().map_err(|_| damaged("title"))?,
-            created_by: item.get_text("created_by")?.parse().map_err(|_| damaged("maker"))?,
+            created_by: UserId::from_stored(item.get_text("created_by")?).map_err(|_| damaged("maker"))?,
             created_at: Timestamp::from_millis(item.get_number("created_at")?),
         };
         let intent = item.find_text("intent").map(|text| Intent::from_text(text));
@@ -207,7 +207,8 @@ impl Engine {
             let slice = self.rows.query(query).await?;
             for (sort, item) in &slice.rows {
                 let Sort::Text(user) = sort else { continue };
-                let user = user.parse().map_err(|_| StoreError::Damaged(format!("a member of {id}")))?;
+                let user = UserId::from_stored(user)
+                    .map_err(|_| StoreError::Damaged(format!("a member of {id}")))?;
                 if !item.find_flag("left") {
                     members.push(decode_member(user, item));
                 }

@@ -109,8 +109,8 @@ impl CellNews {
             conversation: self.conversation.parse().ok()?,
             seq: Seq::new(self.seq),
             message_id: MessageId::from_stored(&self.id),
-            sender: self.sender.parse().ok()?,
-            receiver: self.receiver.as_ref().map(|user| user.parse()).transpose().ok()?,
+            sender: UserId::from_stored(&self.sender).ok()?,
+            receiver: self.receiver.as_ref().map(|user| UserId::from_stored(user)).transpose().ok()?,
             content_type: ContentType::from_stored(&self.kind),
             content: self.content.as_str().into(),
             timestamp: Timestamp::from_millis(self.timestamp),
@@ -119,7 +119,7 @@ impl CellNews {
         Some(Cell {
             message: Arc::new(message),
             last_at: self.last_at.map(Timestamp::from_millis),
-            departed: self.departed.as_ref().map(|user| user.parse()).transpose().ok()?,
+            departed: self.departed.as_ref().map(|user| UserId::from_stored(user)).transpose().ok()?,
             cold: None,
         })
     }
@@ -147,7 +147,7 @@ impl MovedNews {
             |(delivered, read)| Boundaries { delivered: Seq::new(delivered), read: Seq::new(read) };
         Some(Moved {
             conversation: self.conversation()?,
-            user: self.user.parse().ok()?,
+            user: UserId::from_stored(&self.user).ok()?,
             members,
             own: boundaries((self.delivered, self.read)),
             shown: self.shown.map(boundaries),
@@ -167,6 +167,6 @@ impl PresenceNews {
     }
 
     pub fn to(&self) -> Vec<UserId> {
-        self.to.iter().filter_map(|user| user.parse().ok()).collect()
+        self.to.iter().filter_map(|user| UserId::from_stored(user).ok()).collect()
     }
 }

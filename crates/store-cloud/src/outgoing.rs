@@ -168,7 +168,7 @@ impl Engine {
         for item in items {
             let Item::Cell(news) = item else { continue };
             let Some(cell) = news.cell() else { continue };
-            for user in news.to.iter().filter_map(|user| user.parse::<UserId>().ok()) {
+            for user in news.to.iter().filter_map(|user| UserId::from_stored(user).ok()) {
                 if user == cell.message.sender {
                     continue;
                 }

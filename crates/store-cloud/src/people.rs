@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bluetick_core::people::name_terms;
 use bluetick_core::ports::{Change, UserUpdate};
 use bluetick_core::{
-    NamePrefix, Person, Profile, ProfileUpdate, Refusal, StoreError, Timestamp, User, UserId,
+    NamePrefix, Person, Profile, ProfileUpdate, Refusal, Skeleton, StoreError, Timestamp, User, UserId,
 };
 
 use crate::engine::{CloudStore, Engine};
@@ -65,6 +65,19 @@ pub(crate) fn shared_key(name: &str) -> Key {
     Key::new(format!("{SHARED}{name}"))
 }
 
+/// Begins the key of a row that says who holds a name. No user is called so.
+const HELD: char = '\u{2}';
+
+fn holder_key(name: &Skeleton) -> Key {
+    Key::new(format!("{HELD}{}", name.key()))
+}
+
+/// The row that all spellings of a name have in common, and who holds it.
+pub(crate) fn holder_row(user: &UserId) -> (Table, Key, Item) {
+    let key = holder_key(&Skeleton::from(user));
+    (Table::Users, key, Item::new().text("holder", user.as_str()).versioned(1))
+}
+
 impl CloudStore {
     /// A text that all nodes have in common: what is kept under this name, or `ours` where nothing is yet.
     pub async fn in_common(&self, name: &str, ours: &str) -> Result<Arc<str>, StoreError> {
@@ -109,12 +122,51 @@ impl Engine {
         }
     }
 
-    /// The names first: one that leads to nobody is passed over, somebody without a name could not be found.
     pub(crate) async fn create_user_now(&self, user: User) -> Result<(), StoreError> {
         let _work = self.begin_write()?;
-        if self.user_now(&user.id).await?.is_some() {
+        if self.user_now(&user.id).await?.is_some()
+            || self.is_drawn_like_another(&user.id).await?
+            || !self.hold_name(&user.id).await?
+        {
             return Err(Refusal::UserExists.into());
         }
+        self.write_user(user).await
+    }
+
+    pub(crate) async fn reserve_name_now(&self, user: User) -> Result<(), StoreError> {
+        let _work = self.begin_write()?;
+        if self.user_now(&user.id).await?.is_some() {
+            return Ok(());
+        }
+        self.hold_name(&user.id).await?;
+        match self.write_user(user).await {
+            Err(StoreError::Refused(Refusal::UserExists)) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Whether another id holds the name that this one looks like in its own letters.
+    async fn is_drawn_like_another(&self, user: &UserId) -> Result<bool, StoreError> {
+        let key = holder_key(&Skeleton::as_drawn(user.as_str()));
+        let Some(holder) = self.rows.get(Table::Users, &key).await? else { return Ok(false) };
+        Ok(**holder.get_text("holder")? != *user.as_str())
+    }
+
+    /// Whether this id holds the name that all ids which look like it have in common. Decided by one
+    /// conditional write before the user's own row. A crash in between leaves a name that the same id
+    /// can still take.
+    async fn hold_name(&self, user: &UserId) -> Result<bool, StoreError> {
+        let (table, key, item) = holder_row(user);
+        let there = match self.rows.put(table, &key, &item, Only::IfAbsent).await? {
+            Written::Done => return Ok(true),
+            Written::Refused(Some(there)) => there,
+            Written::Refused(None) => self.rows.get(table, &key).await?.unwrap_or_default(),
+        };
+        Ok(**there.get_text("holder")? == *user.as_str())
+    }
+
+    /// The names first: one that leads to nobody is passed over, somebody without a name could not be found.
+    async fn write_user(&self, user: User) -> Result<(), StoreError> {
         self.write_names(&user).await?;
         self.update_row(&user.id, |row| match decode_user(&user.id, &row) {
             Some(_) => Err(Refusal::UserExists),
@@ -190,7 +242,7 @@ impl Engine {
                 _ => None,
             });
             let names: Vec<(&str, UserId)> =
-                names.filter_map(|(term, id)| Some((term, id.parse().ok()?))).collect();
+                names.filter_map(|(term, id)| Some((term, UserId::from_stored(id).ok()?))).collect();
             let ids: Vec<_> = names.iter().map(|(_, id)| id.clone()).collect();
             for ((term, _), user) in names.iter().zip(self.users_now(&ids).await?) {
                 // A name that somebody had before, or that a sign-up left which came second.

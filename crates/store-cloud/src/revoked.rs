@@ -106,7 +106,7 @@ impl Engine {
         loop {
             let slice = self.revocations(SortRange::After(after.clone()), false, AT_ONCE).await?;
             let heard = slice.rows.iter().filter_map(|(_, item)| {
-                let user = item.find_text(USER)?.parse().ok()?;
+                let user = UserId::from_stored(item.find_text(USER)?).ok()?;
                 Some(Change::Revoked { user, revocations: read_revocations(item.find_text(REVOKED)?) })
             });
             self.listener.changed(heard.collect());

@@ -10,7 +10,8 @@ use bluetick_core::ports::{
 };
 use bluetick_core::{
     Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
-    Page, PageFrom, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, User, UserId,
+    Page, PageFrom, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, Timestamp, User,
+    UserId,
 };
 
 use crate::cells::Cell;
@@ -21,6 +22,10 @@ use crate::rows::Item;
 impl Store for CloudStore {
     async fn create_user(&self, user: User) -> Result<(), StoreError> {
         self.engine.create_user_now(user).await
+    }
+
+    async fn reserve_name(&self, id: UserId, at: Timestamp) -> Result<(), StoreError> {
+        self.engine.reserve_name_now(User::named(id, at)).await
     }
 
     async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError> {
@@ -87,6 +92,10 @@ impl Store for CloudStore {
 
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
         self.engine.inbox_page(request).await
+    }
+
+    async fn is_member(&self, user: &UserId) -> Result<bool, StoreError> {
+        self.engine.is_member(user).await
     }
 
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {

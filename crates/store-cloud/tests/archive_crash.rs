@@ -5,12 +5,14 @@
 mod archive_kit;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use archive_kit::{HOUR, Node, World, with_ten};
 use bluetick_core::ConversationId;
-use bluetick_core::ports::{Archive, ArchiveError, ArchiveRun, Erase, EraseScope, NoProgress};
+use bluetick_core::ports::{
+    Archive, ArchiveError, ArchiveRun, Erase, EraseScope, NoProgress, Progress, Stage,
+};
 
 /// Does the job on a node that is cut off after each number of calls in turn, and gives what is left to `look`, with
 /// whether the job came to its end.
@@ -89,6 +91,15 @@ async fn a_restore_can_die_anywhere() {
     at_every_call(&world, restore, look).await;
 }
 
+/// Whether whoever asked was told.
+struct Accepted(Arc<AtomicBool>);
+
+impl Progress for Accepted {
+    fn advanced(&self, _stage: Stage, _done: u64, _total: u64) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_erasure_can_die_anywhere() {
     let world = World::default();
@@ -102,15 +113,18 @@ async fn an_erasure_can_die_anywhere() {
     assert_eq!((cold.segments, cold.messages), (2, 6), "in the middle of a segment");
     let scope = EraseScope::User { user: archive_kit::user("bob"), conversation: None };
     let erase = Erase { scope, through: None };
-    let work = async |node: &Node| node.store.erase(erase.clone(), Arc::new(NoProgress)).await.map(drop);
+    let accepted = Arc::new(AtomicBool::new(false));
+    let work = async |node: &Node| {
+        accepted.store(false, Ordering::SeqCst);
+        node.store.erase(erase.clone(), Arc::new(Accepted(Arc::clone(&accepted)))).await.map(drop)
+    };
     let look = async |world: &World, is_done: bool| {
         let node = world.node();
         if !is_done {
-            let before = node.store.status().await.unwrap().unfinished_erasures;
-            match before {
-                // It died before it was written down, so it is asked for again.
-                0 => work(&node).await.unwrap(),
-                _ => drop(node.run().await.unwrap()),
+            match accepted.load(Ordering::SeqCst) {
+                // Nobody was told that it would happen, so it is asked for again.
+                false => work(&node).await.unwrap(),
+                true => drop(node.run().await.unwrap()),
             }
         }
         assert_eq!(node.store.status().await.unwrap().unfinished_erasures, 0);

@@ -15,6 +15,7 @@ use bluetick_core::{Member, Members, Seq, Standing, UserId};
 use crate::codec::chunk::{self, Entry, Fingerprint, Packer};
 use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, record, rows};
+use crate::dedupe::DedupeClock;
 use crate::memory::{Generation, Profiles, Room, RoomState, TailMessage, Users, Written};
 use crate::tables::{Engine, InboxChange, TablesError, Update};
 
@@ -40,6 +41,7 @@ pub struct Checkpoint<'a> {
     pub tables: &'a Engine,
     pub users: &'a Users,
     pub profiles: &'a Profiles,
+    pub dedupe: &'a DedupeClock,
     pub on_step: &'a (dyn Fn(Step) + Sync),
     /// Asked before each transaction.
     pub must_stop: &'a (dyn Fn() -> bool + Sync),
@@ -51,12 +53,20 @@ struct Visit {
     stored: StoredConversation,
     /// Those whose rows are out of date.
     members: Vec<(Member, Standing)>,
-    /// Whose rows by user are out of date: who, on which shelf, and what is pending.
-    inbox: Vec<(UserId, Shelf, Option<Seq>)>,
+    /// The members whose rows by user are out of date.
+    inbox: Vec<StaleLine>,
     tail_first: Seq,
     tail: Vec<TailMessage>,
     notices_before_tail: u64,
     written: Written,
+}
+
+/// A member's line of the inbox, as it has to be written.
+struct StaleLine {
+    user: UserId,
+    shelf: Shelf,
+    pending_after: Option<Seq>,
+    is_listed: bool,
 }
 
 impl Checkpoint<'_> {
@@ -97,6 +107,7 @@ impl Checkpoint<'_> {
         self.write_profiles(&generation.profiles)?;
         let mut update = self.tables.update()?;
         update.set_checkpoint(generation.through)?;
+        update.put_dedupe_clock(&self.dedupe.row())?;
         update.commit()?;
         generation.settle();
         (self.on_step)(Step::PositionMoved);
@@ -259,14 +270,16 @@ fn visit(room: &Arc<Room>) -> Option<Visit> {
     })
 }
 
-fn stale_lines(state: &RoomState) -> Vec<(UserId, Shelf, Option<Seq>)> {
+fn stale_lines(state: &RoomState) -> Vec<StaleLine> {
     let (members, head): (&Members, _) = (&state.members, state.head());
-    let lines =
-        members.iter().zip(state.seats.standings()).filter(|(member, _)| state.stale.has(&member.user));
-    lines
-        .map(|(member, standing)| {
-            let pending = standing.pending_after(member.joined_seq, head);
-            (member.user.clone(), Shelf::of(standing.preferences), pending)
+    let lines = members.iter().zip(state.seats.standings());
+    let stale = lines.filter(|(member, _)| state.stale.has(&member.user));
+    stale
+        .map(|(member, standing)| StaleLine {
+            user: member.user.clone(),
+            shelf: Shelf::of(standing.preferences),
+            pending_after: standing.pending_after(member.joined_seq, head),
+            is_listed: state.is_listed_for(&member.user),
         })
         .collect()
 }
@@ -287,13 +300,14 @@ fn collect_inbox(visit: &Visit, inbox: &mut Vec<InboxChange>) -> Result<(), Tabl
     let newest = visit.tail.last().map(|message| record::cut(&message.record)).transpose();
     let newest = newest.map_err(|error| TablesError::Damaged { table: "log", error })?;
     let record: Option<Rc<[u8]>> = newest.map(Rc::from);
-    inbox.extend(visit.inbox.iter().map(|(user, shelf, pending_after)| InboxChange {
-        key: rows::inbox_key(user, conversation.id),
+    inbox.extend(visit.inbox.iter().map(|line| InboxChange {
+        key: rows::inbox_key(&line.user, conversation.id),
         head: conversation.head,
         last_at: conversation.last_at,
-        shelf: *shelf,
+        shelf: line.shelf,
         record: record.clone(),
-        pending_after: *pending_after,
+        pending_after: line.pending_after,
+        is_listed: line.is_listed,
     }));
     Ok(())
 }

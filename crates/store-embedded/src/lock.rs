@@ -34,22 +34,35 @@ pub struct Holder {
 impl DataLock {
     pub fn acquire(directory: &Path) -> Result<DataLock, LockError> {
         let path = directory.join(NAME);
-        let mut file =
+        let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                file.read_to_string(&mut text)?;
-                let mut lines = text.lines().map(str::to_owned);
-                let process = lines.next().unwrap_or_else(|| "?".to_owned());
-                return Err(LockError::InUse(Holder { process, address: lines.next() }));
-            }
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
+        lock(&file)?;
         let lock = DataLock { file };
         lock.write("")?;
         Ok(lock)
+    }
+
+    /// Keeps others out while the guard lives, without writing anything. `None` where no process has used the directory
+    /// yet: then there is nothing to lock.
+    pub fn hold(directory: &Path) -> Result<Option<DataLock>, LockError> {
+        let file = match File::open(directory.join(NAME)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        lock(&file)?;
+        Ok(Some(DataLock { file }))
+    }
+
+    /// As [`DataLock::acquire`], for a process that changes nothing. On a file system that is mounted read-only it
+    /// [holds](DataLock::hold) the file as it is.
+    pub fn acquire_for_reading(directory: &Path) -> Result<Option<DataLock>, LockError> {
+        match DataLock::acquire(directory) {
+            Err(LockError::Io(error)) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                DataLock::hold(directory)
+            }
+            acquired => acquired.map(Some),
+        }
     }
 
     /// Says where this process listens.
@@ -66,6 +79,21 @@ impl DataLock {
             writeln!(file, "{address}")?;
         }
         Ok(())
+    }
+}
+
+/// Takes the kernel's lock, or tells who has it.
+fn lock(mut file: &File) -> Result<(), LockError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            let mut lines = text.lines().map(str::to_owned);
+            let process = lines.next().unwrap_or_else(|| "?".to_owned());
+            Err(LockError::InUse(Holder { process, address: lines.next() }))
+        }
+        Err(TryLockError::Error(error)) => Err(error.into()),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::checkpoint::{Checkpoint, Step};
 use crate::codec::archive::LastRun;
 use crate::codec::chunk::Fingerprinter;
 use crate::commit::{Committer, CommitterParts, Handover, HealthState, Queue, Sealed, Sequencer};
+use crate::dedupe::DedupeClock;
 use crate::disk::Disk;
 use crate::inbox::InboxReader;
 use crate::lock::{DataLock, LockError};
@@ -111,7 +112,7 @@ pub struct Running {
     pub health: Arc<HealthState>,
     pub waker: Arc<Waker>,
     pub identity: Identity,
-    pub clock: Arc<dyn Clock>,
+    pub dedupe: Arc<DedupeClock>,
     pub settings: StoreSettings,
     pub archivist: Arc<Archivist>,
     pub working: Working,
@@ -172,6 +173,10 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         return Err(OpenError::TablesWithoutLog(log_directory));
     }
     let replayed_bytes = generation.log_bytes;
+    let dedupe = Arc::new(dedupe_clock(&tables, &parts)?);
+    if let Some(lowest) = generation.lowest_replayed {
+        dedupe.observe(lowest);
+    }
 
     let log_io = |error| OpenError::Io { path: log_directory.clone(), error };
     let segment_bytes = parts.settings.segment_bytes;
@@ -199,7 +204,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
             tables: Arc::clone(&tables),
             users: Arc::clone(&users),
             profiles: Arc::clone(&profiles),
-            dedupe_window_ms: parts.settings.dedupe_window_ms(),
+            dedupe: Arc::clone(&dedupe),
             fingerprinter: identity.fingerprinter,
         },
         users: Arc::clone(&users),
@@ -216,6 +221,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         rooms: Arc::clone(&rooms),
         users: Arc::clone(&users),
         profiles: Arc::clone(&profiles),
+        dedupe: Arc::clone(&dedupe),
         queue: Arc::clone(&queue),
         handover: Arc::clone(&handover),
         observer: parts.observer,
@@ -285,7 +291,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         health,
         waker,
         identity,
-        clock: parts.clock,
+        dedupe,
         settings: parts.settings,
         archivist,
         working,
@@ -304,6 +310,19 @@ fn last_run(tables: &Tables) -> Result<Option<LastRun>, TablesError> {
     }
 }
 
+/// One that cannot be read is no reason to stay closed, and none to forget ids.
+fn dedupe_clock(tables: &Tables, parts: &StoreParts) -> Result<DedupeClock, TablesError> {
+    let (clock, window_ms) = (Arc::clone(&parts.clock), parts.settings.dedupe_window_ms());
+    match tables.current()?.dedupe_clock() {
+        Ok(row) => Ok(DedupeClock::resume(clock, window_ms, row)),
+        Err(error @ TablesError::Damaged { .. }) => {
+            tracing::error!(%error, "dedupe clock is damaged; every message id is kept for a whole window");
+            Ok(DedupeClock::resume_without_row(clock, window_ms))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Messages and keys lie here: nobody else may look.
 fn create_private(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -315,6 +334,7 @@ fn create_private(directory: &Path) -> io::Result<()> {
 
 fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Result<Identity, OpenError> {
     if let Some(identity) = tables.current()?.identity()? {
+        tables.current()?.raise_format()?;
         return Ok(identity);
     }
     let orphaned = std::fs::read_dir(log_directory)
@@ -337,6 +357,7 @@ pub(crate) struct Checkpointer {
     rooms: Arc<Rooms>,
     users: Arc<Users>,
     profiles: Arc<Profiles>,
+    dedupe: Arc<DedupeClock>,
     queue: Arc<Queue>,
     handover: Arc<Handover>,
     observer: Arc<dyn StoreObserver>,
@@ -411,6 +432,7 @@ impl Checkpointer {
             tables: &engine,
             users: &self.users,
             profiles: &self.profiles,
+            dedupe: &self.dedupe,
             on_step: self.on_step.as_ref(),
             must_stop: &|| self.handover.must_stop(),
         };

@@ -33,8 +33,8 @@ pub fn by_name(
             return Ok(false);
         }
         if !all.contains(&id) && seen.insert(id.clone()) {
-            // A damaged account is nobody to talk with; the rest is found.
-            if let Ok(Some(user)) = snapshot.user(&id) {
+            // A damaged account is an error: a list without it would be a wrong answer.
+            if let Some(user) = snapshot.user(&id)? {
                 found.push((term.to_owned(), Person::from(&user)));
                 stored += 1;
             }

@@ -68,6 +68,8 @@ impl Recovery<'_> {
                     let room = self.room(batch, conversation)?;
                     let mut state = room.state();
                     self.list(&room, &mut state);
+                    let decoded = Record::decode(record).map_err(in_batch)?;
+                    self.generation.replayed(decoded.received_at);
                     let expected = state.head().next();
                     if seq < expected {
                         continue;
@@ -86,7 +88,6 @@ impl Recovery<'_> {
                         }
                         self.generation.changed(&room, &mut state);
                     }
-                    let decoded = Record::decode(record).map_err(in_batch)?;
                     let notice = decoded.content_type == ContentType::System;
                     let fingerprint = match notice {
                         true => Fingerprint::NONE,

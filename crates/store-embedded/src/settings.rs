@@ -49,8 +49,8 @@ impl StoreSettings {
     /// The largest single change is a group of 10,000 made at once; it must fit one segment.
     pub const MIN_SEGMENT_BYTES: u64 = 4 << 20;
 
-    pub fn dedupe_window_ms(&self) -> i64 {
-        i64::try_from(self.dedupe_window_seconds.saturating_mul(1000)).unwrap_or(i64::MAX)
+    pub fn dedupe_window_ms(&self) -> u64 {
+        self.dedupe_window_seconds.saturating_mul(1000)
     }
 
     /// What is wrong with the settings, in a sentence.

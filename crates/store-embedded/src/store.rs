@@ -21,6 +21,7 @@ use crate::commit::{
     Answer, AppendCommand, CLOSING_PATIENCE, Command, Control, HealthState, MarkCommand, Queue, WritableRoom,
     reply_pair,
 };
+use crate::dedupe::DedupeClock;
 use crate::inbox::InboxReader;
 use crate::log::Spares;
 use crate::memory::{Pages, Profiles, Room, Rooms, Users};
@@ -45,8 +46,7 @@ pub struct EmbeddedStore {
     waker: Arc<Waker>,
     inbox: InboxReader,
     pub(crate) identity: Identity,
-    clock: Arc<dyn bluetick_core::time::Clock>,
-    dedupe_window_ms: i64,
+    dedupe: Arc<DedupeClock>,
     pub(crate) archivist: Arc<Archivist>,
     threads: Mutex<Option<Threads>>,
     steps: Option<Box<Steps>>,
@@ -75,8 +75,7 @@ impl EmbeddedStore {
             health: running.health,
             waker: running.waker,
             identity: running.identity,
-            clock: running.clock,
-            dedupe_window_ms: running.settings.dedupe_window_ms(),
+            dedupe: running.dedupe,
             archivist: running.archivist,
             spares: running.spares,
             data_dir: running.settings.data_dir,
@@ -91,17 +90,13 @@ impl EmbeddedStore {
         self.lock.announce(address)
     }
 
-    fn window_start(&self) -> Timestamp {
-        self.clock.now().plus_millis(-self.dedupe_window_ms)
-    }
-
     async fn writable(&self, id: ConversationId) -> Result<WritableRoom, StoreError> {
         if let Some(room) = self.waker.awake(id) {
             return Ok(room);
         }
         self.is_there(id).await?;
-        let (waker, window_start) = (Arc::clone(&self.waker), self.window_start());
-        self.readers.read_much(move || waker.make_writable(waker.existing(id)?, window_start)).await
+        let (waker, floor) = (Arc::clone(&self.waker), self.dedupe.floor());
+        self.readers.read_much(move || waker.make_writable(waker.existing(id)?, floor)).await
     }
 
     async fn existing(&self, id: ConversationId) -> Result<Arc<Room>, StoreError> {
@@ -200,6 +195,16 @@ impl Store for EmbeddedStore {
         self.commit(Control::CreateUser { user, reply }, answer).await
     }
 
+    async fn reserve_name(&self, id: UserId, at: Timestamp) -> Result<(), StoreError> {
+        // Nearly always there is such a user already.
+        if self.user(&id).await?.is_some() {
+            return Ok(());
+        }
+        self.health.check()?;
+        let (reply, answer) = reply_pair();
+        self.commit(Control::ReserveName { user: User::named(id, at), reply }, answer).await
+    }
+
     async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError> {
         self.health.check()?;
         let (reply, answer) = reply_pair();
@@ -275,12 +280,16 @@ impl Store for EmbeddedStore {
         self.health.check()?;
         let room = self.writable(append.conversation).await?;
         let fingerprint = self.identity.fingerprinter.of(append.sender.as_str(), &append.message_id);
-        if let Some(after) = append.retry_after {
-            let (waker, room) = (Arc::clone(&self.waker), room.clone());
-            self.readers.read_much(move || waker.remember_older(&room, fingerprint, after)).await?;
-        }
+        let searched = match append.retry_after {
+            Some(after) => {
+                let (waker, room) = (Arc::clone(&self.waker), room.clone());
+                let search = move || waker.search(&room, fingerprint, after);
+                Some(Box::new(self.readers.read_much(search).await?))
+            }
+            None => None,
+        };
         let (reply, answer) = reply_pair();
-        self.queue.push(Command::Append(AppendCommand { room, append, fingerprint, reply }))?;
+        self.queue.push(Command::Append(AppendCommand { room, append, fingerprint, searched, reply }))?;
         Ok(Box::pin(async { answer.await.unwrap_or(Err(StoreError::Closing)) }))
     }
 
@@ -362,6 +371,11 @@ impl Store for EmbeddedStore {
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
         let inbox = self.inbox.clone();
         self.readers.read_much(move || inbox.page(&request)).await
+    }
+
+    async fn is_member(&self, user: &UserId) -> Result<bool, StoreError> {
+        let (inbox, user) = (self.inbox.clone(), user.clone());
+        self.readers.read_much(move || inbox.is_member(&user)).await
     }
 
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {

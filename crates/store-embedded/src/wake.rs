@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bluetick_core::{ConversationId, Refusal, Seq, StoreError, Timestamp};
 
-use crate::codec::chunk::Fingerprint;
-use crate::commit::WritableRoom;
+use crate::codec::chunk::{Fingerprint, Header};
+use crate::commit::{Searched, WritableRoom};
 use crate::memory::{IdTable, Room, RoomState, Rooms};
 use crate::recovery::load;
 use crate::tables::Tables;
@@ -48,14 +48,11 @@ impl Waker {
         self.rooms.get_or_load(id, || Ok(load(&self.tables, id)?.unwrap_or_else(RoomState::absent)))
     }
 
-    /// Loads the ids of every message received after `window_start`. Reads the disk, without the room's lock: nobody
+    /// Loads the ids of the dedupe window: those of every chunk down to the first whose time is
+    /// below `floor` ([`crate::dedupe`]). Reads the disk, without the room's lock: nobody
     /// sends here before it is done, notices have no ids, and a checkpoint only moves messages below `tail_first`
     /// further down.
-    pub fn make_writable(
-        &self,
-        room: Arc<Room>,
-        window_start: Timestamp,
-    ) -> Result<WritableRoom, StoreError> {
+    pub fn make_writable(&self, room: Arc<Room>, floor: Timestamp) -> Result<WritableRoom, StoreError> {
         let mut ids = IdTable::default();
         let tail_first = {
             if room.is_writable() {
@@ -68,7 +65,7 @@ impl Waker {
             state.tail_first()
         };
         self.tables.current()?.snapshot()?.headers_backwards(room.id, |first_seq, header| {
-            if header.newest_received_at < window_start {
+            if header.newest_received_at < floor {
                 return false;
             }
             let places = header.fingerprints().zip((first_seq.get()..).map(Seq::new));
@@ -81,29 +78,37 @@ impl Waker {
         Ok(WritableRoom(room))
     }
 
-    /// Adds every place after `after` that carries `fingerprint` to the ids, however old: the next write compares them.
-    /// Reads the disk, without the room's lock: whatever came since the ids were loaded is among them already.
-    pub fn remember_older(
+    /// Searches everything that is durable now for `fingerprint` above `after`, however old it is,
+    /// in memory and in the tables. What is stored later is for the committer to look at.
+    pub fn search(
         &self,
         room: &WritableRoom,
         fingerprint: Fingerprint,
         after: Seq,
-    ) -> Result<(), StoreError> {
-        let mut older = Vec::new();
+    ) -> Result<Searched, StoreError> {
+        let (mut places, tail_first, through): (Vec<Seq>, _, _) = {
+            let state = room.0.state();
+            (state.tail_places(fingerprint, after).collect(), state.tail_first(), state.head())
+        };
+        // Read after that: a checkpoint takes nothing from the tail before the tables have it.
         self.tables.current()?.snapshot()?.headers_backwards(room.0.id, |first_seq, header| {
-            let places = header.fingerprints().zip((first_seq.get()..).map(Seq::new));
-            older.extend(
-                places.filter(|(found, seq)| *found == fingerprint && *seq > after).map(|(_, seq)| seq),
-            );
+            places.extend(places_in(first_seq, &header, fingerprint, after, tail_first));
             first_seq > after
         })?;
-        let mut state = room.0.state();
-        let newest = state.reserved;
-        let ids = state.ids.get_or_insert_default();
-        let known: Vec<Seq> = ids.candidates(fingerprint, newest).collect();
-        for seq in older.into_iter().filter(|seq| !known.contains(seq)) {
-            ids.insert(fingerprint, seq);
-        }
-        Ok(())
+        Ok(Searched { places, through })
     }
+}
+
+/// Where a chunk has this fingerprint, above `after` and below `before`.
+pub fn places_in(
+    first_seq: Seq,
+    header: &Header<'_>,
+    fingerprint: Fingerprint,
+    after: Seq,
+    before: Seq,
+) -> impl Iterator<Item = Seq> {
+    let places = header.fingerprints().zip((first_seq.get()..).map(Seq::new));
+    places
+        .filter(move |(found, seq)| *found == fingerprint && *seq > after && *seq < before)
+        .map(|(_, seq)| seq)
 }

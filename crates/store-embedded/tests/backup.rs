@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bluetick_archive::{ArchiveSettings, Depot, DepotPlace};
-use bluetick_core::ports::{Archive, ArchiveError, Backup, BackupReport, NoProgress, Store};
+use bluetick_core::ports::{Archive, ArchiveError, Backup, BackupReport, NoProgress, Store, SystemRandom};
 use bluetick_core::time::{ManualClock, SystemClock};
 use bluetick_store_embedded::backup::{MANIFEST, Manifest, RestoreError, RestoreParts, Restored, restore};
 use bluetick_store_embedded::lock::DataLock;
@@ -28,7 +28,8 @@ async fn bring_back(from: &Path, data_dir: &Path) -> Result<Restored, RestoreErr
     let depot = Depot::open(&place, &ArchiveSettings::default(), false).unwrap();
     let data_dir = data_dir.to_owned();
     let (clock, progress) = (Arc::new(SystemClock), Arc::new(NoProgress));
-    restore(RestoreParts { depot, data_dir, segment_bytes: 4 << 20, clock, progress }).await
+    let random = Arc::new(SystemRandom);
+    restore(RestoreParts { depot, data_dir, segment_bytes: 4 << 20, clock, random, progress }).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,4 +262,26 @@ async fn a_backup_that_is_otherwise_damaged_than_it_says_is_not_sound() {
     let refused = bring_back(&to, &back).await;
     assert!(matches!(refused, Err(RestoreError::NotSound(_))), "{refused:?}");
     assert!(back.join("restoring").exists(), "for somebody to look at");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_restores_of_one_backup_in_the_same_second_have_different_epochs() {
+    let place = TempDir::new().unwrap();
+    let (live, to) = (place.path().join("live"), place.path().join("backup"));
+    std::fs::create_dir(&live).unwrap();
+    let store = open(&live).unwrap();
+    direct(&store, "alice", "bob").await;
+    back_up(&store, &to).await.unwrap();
+    store.close().await;
+    let mut epochs = std::collections::HashSet::new();
+    for number in 0..3 {
+        let clock = Arc::new(ManualClock::at(NOW));
+        let depot =
+            Depot::open(&DepotPlace::Directory(to.clone()), &ArchiveSettings::default(), false).unwrap();
+        let (data_dir, random) = (place.path().join(format!("back-{number}")), Arc::new(SystemRandom));
+        let progress = Arc::new(NoProgress);
+        let parts = RestoreParts { depot, data_dir, segment_bytes: 4 << 20, clock, random, progress };
+        epochs.insert(restore(parts).await.unwrap().epoch);
+    }
+    assert_eq!(epochs.len(), 3, "{epochs:?}");
 }

@@ -13,7 +13,7 @@ use bluetick_core::{ConversationId, Member, Role, Seq, Standing, User};
 use bluetick_store_embedded::check::{CheckError, CheckParts, check};
 use bluetick_store_embedded::codec::chunk::{Entry, Fingerprint, Packer};
 use bluetick_store_embedded::codec::record::encode_append;
-use bluetick_store_embedded::tables::{ChunkKey, Tables, TablesError, Update};
+use bluetick_store_embedded::tables::{ChunkKey, Tables, TablesError, Update, stored};
 use tempfile::TempDir;
 use town::common::{NOW, copy_of, message, send, user};
 use town::{closed, findings, look, open};
@@ -128,6 +128,7 @@ const PLANTS: [(&str, Plant); 11] = [
             shelf: bluetick_core::inbox::Shelf::Ordinary,
             record: None,
             pending_after: None,
+            is_listed: true,
         })
     }),
     ("refers to a segment of the archive that is not known", |update, all| {
@@ -174,7 +175,8 @@ async fn an_account_without_its_names_is_found() {
             |filling| {
                 engine.snapshot()?.rows(|table, key, old| {
                     let is_hers = table == "users" && key == b"alice";
-                    filling.put(table, key, if is_hers { &row } else { old })
+                    let hers = stored(key, &row);
+                    filling.put(table, key, if is_hers { &hers } else { old })
                 })
             },
             |_| Ok(()),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_conformance::{Harness, NOW};
+use bluetick_core::Timestamp;
 use bluetick_core::ports::{CommitListener, Store};
 use bluetick_core::time::ManualClock;
 use bluetick_store_embedded::{EmbeddedStore, StoreParts};
@@ -16,22 +17,25 @@ use tempfile::TempDir;
 
 struct Embedded {
     store: Arc<EmbeddedStore>,
+    clock: Arc<ManualClock>,
     directory: TempDir,
 }
 
 impl Embedded {
-    fn open(directory: TempDir, listener: Arc<dyn CommitListener>) -> Embedded {
-        let clock = Arc::new(ManualClock::at(NOW));
-        let parts =
-            StoreParts { listener: Some(listener), clock, ..StoreParts::new(small(directory.path())) };
-        Embedded { store: Arc::new(EmbeddedStore::open(parts).unwrap()), directory }
+    fn open(directory: TempDir, clock: Arc<ManualClock>, listener: Arc<dyn CommitListener>) -> Embedded {
+        let parts = StoreParts {
+            listener: Some(listener),
+            clock: Arc::clone(&clock) as _,
+            ..StoreParts::new(small(directory.path()))
+        };
+        Embedded { store: Arc::new(EmbeddedStore::open(parts).unwrap()), clock, directory }
     }
 }
 
 #[async_trait]
 impl Harness for Embedded {
     async fn start(listener: Arc<dyn CommitListener>) -> Embedded {
-        Embedded::open(TempDir::new().unwrap(), listener)
+        Embedded::open(TempDir::new().unwrap(), Arc::new(ManualClock::at(NOW)), listener)
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -40,14 +44,19 @@ impl Harness for Embedded {
 
     /// What lies on the disk at this moment, without a word to the store, is what a killed process leaves.
     async fn crash_and_restart(self, listener: Arc<dyn CommitListener>) -> Embedded {
-        Embedded::open(copy_of(self.directory.path()), listener)
+        Embedded::open(copy_of(self.directory.path()), self.clock, listener)
     }
 
     async fn close_and_reopen(self, listener: Arc<dyn CommitListener>) -> Embedded {
         self.store.close().await;
-        let Embedded { store, directory } = self;
+        let Embedded { store, clock, directory } = self;
         drop(store);
-        Embedded::open(directory, listener)
+        Embedded::open(directory, clock, listener)
+    }
+
+    fn set_clock(&self, now: Timestamp) -> bool {
+        self.clock.set(now);
+        true
     }
 }
 

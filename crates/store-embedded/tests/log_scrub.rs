@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bluetick_core::ports::{Creation, Health, NewConversation, NoObserver};
+use bluetick_core::time::SystemClock;
 use bluetick_core::{ConversationId, StoreError};
 use bluetick_store_embedded::checkpoint::{Checkpoint, Step};
 use bluetick_store_embedded::codec::chunk::Fingerprinter;
@@ -21,6 +22,7 @@ use bluetick_store_embedded::commit::{
     AppendCommand, Command, Committer, CommitterParts, Control, Handover, HealthState, Queue, Sealed,
     Sequencer, WritableRoom, reply_pair,
 };
+use bluetick_store_embedded::dedupe::DedupeClock;
 use bluetick_store_embedded::disk::{Disk, Faults};
 use bluetick_store_embedded::log::{LogWriter, Spares, WriterSettings};
 use bluetick_store_embedded::memory::{Generation, Profiles, RoomState, Rooms, Users};
@@ -88,6 +90,7 @@ impl Rig {
             WriterSettings { directory: log.clone(), segment_bytes: SEGMENT_BYTES, tag: identity.tag, disk };
         let (queue, handover) = (Arc::new(Queue::new(1000)), Arc::new(Handover::default()));
         let health = Arc::new(HealthState::default());
+        let dedupe = Arc::new(DedupeClock::resume(Arc::new(SystemClock), 0, None));
         let committer = Committer::new(CommitterParts {
             queue: Arc::clone(&queue),
             log: LogWriter::resume(writer, Arc::clone(&spares), end).unwrap(),
@@ -96,7 +99,7 @@ impl Rig {
                 tables: Arc::clone(&tables),
                 users: Arc::clone(&users),
                 profiles: Arc::clone(&profiles),
-                dedupe_window_ms: 0,
+                dedupe: Arc::clone(&dedupe),
                 fingerprinter: identity.fingerprinter,
             },
             users: Arc::clone(&users),
@@ -113,8 +116,14 @@ impl Rig {
             while let Sealed::Generation(mut generation) = received.receive() {
                 let tables = &*tables.writing().unwrap();
                 let (users, profiles) = (&*users, &*profiles);
-                let checkpoint =
-                    Checkpoint { tables, users, profiles, on_step: &*on_step, must_stop: &|| false };
+                let checkpoint = Checkpoint {
+                    tables,
+                    users,
+                    profiles,
+                    dedupe: &dedupe,
+                    on_step: &*on_step,
+                    must_stop: &|| false,
+                };
                 checkpoint.run(&mut generation).unwrap();
                 received.finished(generation.through);
                 woken.nudge();
@@ -159,7 +168,7 @@ impl Rig {
         };
         let fingerprint = self.fingerprinter.of(append.sender.as_str(), &append.message_id);
         let (reply, answer) = reply_pair();
-        let command = AppendCommand { room: self.room.clone(), append, fingerprint, reply };
+        let command = AppendCommand { room: self.room.clone(), append, fingerprint, searched: None, reply };
         self.queue.push(Command::Append(command))?;
         answer.await.unwrap_or(Err(StoreError::Closing))?;
         self.acknowledged.fetch_add(1, Ordering::SeqCst);

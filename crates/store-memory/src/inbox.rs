@@ -48,8 +48,13 @@ impl State {
     fn entries(&self, user: &UserId) -> Vec<InboxEntry> {
         let mut entries: Vec<_> =
             self.conversations.values().filter_map(|thread| thread.entry(user).ok()).collect();
+        entries.retain(|entry| entry.is_listed_for(user));
         entries.sort_by_key(InboxEntry::place);
         entries
+    }
+
+    pub fn is_member(&self, user: &UserId) -> bool {
+        self.conversations.values().any(|thread| thread.entry(user).is_ok())
     }
 
     pub fn inbox(&self, request: &InboxRequest) -> InboxPage {

@@ -20,7 +20,7 @@ use bluetick_core::ports::{
 use bluetick_core::{
     Boundaries, Conversation, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest,
     Members, Message, MessageId, NamePrefix, Page, PageRequest, Person, Profile, ProfileUpdate, Receipts,
-    Refusal, Seq, Standing, StoreError, User, UserId,
+    Refusal, Seq, Skeleton, Standing, StoreError, Timestamp, User, UserId,
 };
 
 pub struct MemoryStore {
@@ -128,10 +128,16 @@ impl Thread {
 impl Store for MemoryStore {
     async fn create_user(&self, user: User) -> Result<(), StoreError> {
         let mut state = self.write()?;
-        if state.users.contains_key(&user.id) {
+        let looks = [Skeleton::from(&user.id), Skeleton::as_drawn(user.id.as_str())];
+        if state.users.keys().any(|other| looks.contains(&Skeleton::from(other))) {
             return Err(Refusal::UserExists.into());
         }
         state.users.insert(user.id.clone(), user);
+        Ok(())
+    }
+
+    async fn reserve_name(&self, id: UserId, at: Timestamp) -> Result<(), StoreError> {
+        self.write()?.users.entry(id.clone()).or_insert_with(|| User::named(id, at));
         Ok(())
     }
 
@@ -181,7 +187,10 @@ impl Store for MemoryStore {
         };
         let committed = founding.notice.map(|notice| thread.push(notice, None, None));
         let view = thread.view();
-        let joined = joined(new.id, thread.members.iter().map(|member| &member.user));
+        let users = thread.members.iter().map(|member| &member.user);
+        let has_messages = !thread.messages.is_empty();
+        let listed = users.filter(|user| thread.conversation.is_listed_for(user, has_messages));
+        let joined = joined(new.id, listed);
         state.conversations.insert(new.id, thread);
         self.listener.committed(committed.into_iter().collect());
         self.listener.changed(joined);
@@ -275,6 +284,10 @@ impl Store for MemoryStore {
 
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
         Ok(self.read().inbox(&request))
+    }
+
+    async fn is_member(&self, user: &UserId) -> Result<bool, StoreError> {
+        Ok(self.read().is_member(user))
     }
 
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {

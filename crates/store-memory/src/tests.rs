@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_conformance::Harness;
+use bluetick_core::Timestamp;
 use bluetick_core::ports::{CommitListener, Store};
 
 use crate::MemoryStore;
@@ -26,6 +27,11 @@ impl Harness for Memory {
 
     async fn close_and_reopen(self, _: Arc<dyn CommitListener>) -> Memory {
         self
+    }
+
+    /// It has no clock, and knows every id.
+    fn set_clock(&self, _now: Timestamp) -> bool {
+        true
     }
 }
 

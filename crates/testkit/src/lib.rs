@@ -17,6 +17,7 @@ pub mod model;
 pub mod names;
 pub mod process;
 pub mod redis;
+pub mod remains;
 pub mod s3;
 pub mod soak;
 pub mod talker;

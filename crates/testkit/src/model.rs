@@ -59,9 +59,14 @@ impl Thread {
         self.visible_to(user).unwrap_or_default().iter().rev().find(own).map_or(0, |message| message.seq)
     }
 
-    /// Who has the message at `seq`: its sender does not count, nor those who came later.
-    pub fn receipts(&self, seq: u64, standing: &BTreeMap<UserName, Boundaries>) -> Receipts {
-        let sender = &self.messages[(seq - 1) as usize].sender;
+    /// Who has the message at `seq`: its sender does not count, nor those who came later. `None` for a void and for a
+    /// seq above the head: no message is there, so the server answers `message_not_found`.
+    pub fn receipts(&self, seq: u64, standing: &BTreeMap<UserName, Boundaries>) -> Option<Receipts> {
+        let message = self.messages.get(usize::try_from(seq.checked_sub(1)?).ok()?)?;
+        if message.is_void() {
+            return None;
+        }
+        let sender = &message.sender;
         let mut receipts = Receipts::default();
         for (user, joined) in self.members.iter().filter(|(user, joined)| **joined <= seq && *user != sender)
         {
@@ -70,7 +75,7 @@ impl Thread {
             receipts.delivered += u64::from(stands.delivered >= seq);
             receipts.read += u64::from(stands.read >= seq);
         }
-        receipts
+        Some(receipts)
     }
 
     /// The furthest behind of all but one, nobody being behind what it cannot see.
@@ -99,6 +104,23 @@ pub struct Receipts {
     pub recipients: u64,
     pub delivered: u64,
     pub read: u64,
+}
+
+impl Receipts {
+    /// Reads an answer to `GET …/status?seq=`: the counts, or `None` where the server says that no message has this seq.
+    /// Any other answer is an error, in words.
+    pub fn from_answer(status: u16, body: &Value) -> Result<Option<Receipts>, String> {
+        if status == 404 && body["error"]["code"] == "message_not_found" {
+            return Ok(None);
+        }
+        let count = |field: &str| body[field].as_u64();
+        match (count("recipient_count"), count("delivered_count"), count("read_count")) {
+            (Some(recipients), Some(delivered), Some(read)) if status == 200 => {
+                Ok(Some(Receipts { recipients, delivered, read }))
+            }
+            _ => Err(format!("{status} {body}")),
+        }
+    }
 }
 
 /// Between these a member must stand. A mark of which nothing was ever seen may be lost with the server; one that

@@ -21,9 +21,27 @@ pub struct Launcher {
     pub variables: Vec<(String, String)>,
 }
 
+/// Limits that are off unless a test sets them: all clients come from one address, and few users do the work of many.
+const OF_MANY_PEOPLE: [&str; 6] = [
+    "BLUETICK_LIMITS__CONNECTIONS_PER_ADDRESS",
+    "BLUETICK_LIMITS__CONNECTS_PER_ADDRESS_PER_SECOND",
+    "BLUETICK_LIMITS__LOGINS_PER_ADDRESS_PER_MINUTE",
+    "BLUETICK_LIMITS__CONVERSATIONS_PER_USER_PER_DAY",
+    "BLUETICK_LIMITS__GROUP_INVITATIONS_PER_USER_PER_HOUR",
+    "BLUETICK_LIMITS__MEMBERS_ADDED_PER_USER_PER_HOUR",
+];
+
 impl Launcher {
+    /// Sign-up is closed, because conversations name known people only while it is open, and most
+    /// tests talk with somebody who does nothing. [`Launcher::open`] opens it.
     pub fn new(binary: impl Into<PathBuf>, data_dir: &Path) -> Launcher {
-        Launcher { binary: binary.into(), data_dir: data_dir.to_owned(), variables: Vec::new() }
+        let closed = Launcher { binary: binary.into(), data_dir: data_dir.to_owned(), variables: Vec::new() };
+        closed.with("BLUETICK_AUTH__SIGNUP", "false")
+    }
+
+    /// Anybody may sign up.
+    pub fn open(self) -> Launcher {
+        self.with("BLUETICK_AUTH__SIGNUP", "true")
     }
 
     pub fn with(mut self, variable: &str, value: &str) -> Launcher {
@@ -53,6 +71,7 @@ impl Launcher {
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(&self.data_dir)
+            .envs(OF_MANY_PEOPLE.map(|limit| (limit, "0")))
             .envs(self.variables.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -81,15 +81,17 @@ error_codes! {
     NotAnAdmin = "not_an_admin", 403, GiveUp,
         "Only an admin of the group removes other members.";
     OriginNotAllowed = "origin_not_allowed", 403, GiveUp,
-        "A web page of another origin tried to open a WebSocket, and the operator has not allowed that origin.";
+        "A web page of another origin tried to call the API or to open a WebSocket, and `server.allowed_origins` does not list that origin.";
     NotFound = "not_found", 404, GiveUp,
         "There is nothing at this path.";
     ConversationNotFound = "conversation_not_found", 404, GiveUp,
         "There is no such conversation, or one is not a member of it: the two look alike.";
     UserNotFound = "user_not_found", 404, GiveUp,
         "There is no such user on this server.";
+    UnknownUser = "unknown_user", 404, Fix,
+        "A conversation names somebody who does not exist. While sign-up is open, only known people can be named: those with an account, a token from the operator, or a conversation here.";
     MessageNotFound = "message_not_found", 404, GiveUp,
-        "There is no message with that seq, or none that the caller can see.";
+        "There is no message with that seq (a void is none), or none that the caller can see.";
     MemberNotFound = "member_not_found", 404, GiveUp,
         "That user is not a member of the conversation.";
     MethodNotAllowed = "method_not_allowed", 405, Fix,
@@ -97,7 +99,9 @@ error_codes! {
     RequestTimeout = "request_timeout", 408, Retry,
         "The request took too long to arrive.";
     UserExists = "user_exists", 409, Fix,
-        "The user_id is taken.";
+        "The user_id is taken: somebody has it, or one that looks like it (upper and lower case and similar letters make no difference).";
+    NameReserved = "name_reserved", 409, Fix,
+        "The user_id is kept for the operator, or looks like one that is.";
     MessageIdConflict = "message_id_conflict", 409, Fix,
         "The message_id was used before for a message with other content. A new message needs a new id.";
     DirectIsFixed = "direct_is_fixed", 409, GiveUp,
@@ -112,10 +116,12 @@ error_codes! {
         "The content of the message has more bytes than the operator allows.";
     BodyTooLarge = "body_too_large", 413, Fix,
         "The request body has more bytes than the operator allows.";
+    HostNotAllowed = "host_not_allowed", 421, GiveUp,
+        "The server does not accept the name in `Host`: it listens on loopback, or its operator has listed its names, and this is none of them. The operator adds it to `server.hostnames`.";
     UpgradeRequired = "upgrade_required", 426, Fix,
         "This path speaks WebSocket only.";
     RateLimited = "rate_limited", 429, Retry,
-        "More requests, messages or log-ins than the operator allows one user or one address. Over HTTP, `Retry-After` says when to come back.";
+        "More requests, messages, log-ins, new conversations or group invitations than the operator allows one user, or more log-ins or wrong admin keys than one address. Over HTTP, `Retry-After` says when to come back.";
     Internal = "internal", 500, Retry,
         "The server failed. It is not known whether the request had an effect; a resend with the same message_id is safe.";
     StoreUnavailable = "store_unavailable", 503, Retry,

@@ -11,6 +11,10 @@ use super::crypto::{self, Prepared};
 use super::public_key::{self, NamedKey};
 use crate::{AuthSettings, AuthSetupError, secret_file};
 
+/// The least length of `auth.hs256_secret` (RFC 7518, section 3.2). Whoever has one token can guess a shorter secret
+/// offline.
+const LEAST_SECRET_BYTES: usize = 32;
+
 const FILE_NAME: &str = "token.key";
 
 /// What this server's own tokens, and those of the operator's shared secret, are signed with.
@@ -41,6 +45,14 @@ impl KeyRing {
         Ok(keys)
     }
 
+    /// Whether [`KeyRing::open`] would work, as far as that shows without making a key.
+    pub fn check(settings: &AuthSettings, data_dir: &Path) -> Result<(), AuthSetupError> {
+        if KeyRing::of_the_operator(settings)?.verifying.is_empty() {
+            secret_file::read(&data_dir.join(FILE_NAME))?;
+        }
+        Ok(())
+    }
+
     /// What is configured; possibly nothing.
     pub fn of_the_operator(settings: &AuthSettings) -> Result<KeyRing, AuthSetupError> {
         crypto::install();
@@ -57,8 +69,8 @@ impl KeyRing {
             keys.verifying.extend(set.into_iter().map(named));
         }
         match settings.hs256_secret.as_deref() {
-            Some("") => {
-                let reason = "an empty secret is known to everybody";
+            Some(secret) if secret.len() < LEAST_SECRET_BYTES => {
+                let reason = "it needs at least 32 bytes: a shorter secret can be guessed from a token";
                 return Err(AuthSetupError::BadSetting { setting: "auth.hs256_secret", reason });
             }
             Some(secret) => keys.sign_with(secret.as_bytes()),

@@ -147,6 +147,13 @@ impl Tokens {
         KeyRing::of_the_operator(settings).map(|_| ())
     }
 
+    /// As [`Tokens::check`], and whether the key that this server made for itself can be used, where it has made one and
+    /// uses it.
+    pub fn check_in(settings: &AuthSettings, data_dir: &Path) -> Result<(), AuthSetupError> {
+        check_bounds(settings)?;
+        KeyRing::check(settings, data_dir)
+    }
+
     /// A token is good when one of our keys of its own algorithm signed it and it says who, and until when.
     pub fn verify(&self, token: &str, now: Timestamp) -> Result<Claims, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {

@@ -16,7 +16,7 @@ use crate::under_test::connect;
 
 /// A request that takes its time. Every other attacker gets as far as a WebSocket and then trickles its hello.
 const REQUEST: &[u8] =
-    b"GET /v1/conversations HTTP/1.1\r\nHost: chat\r\nX-Long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    b"GET /v1/conversations HTTP/1.1\r\nHost: localhost\r\nX-Long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 /// The head of a text frame of 100 bytes, masked, and the beginning of it.
 const HELLO: &[u8] =
     b"\x81\xe4\0\0\0\0{\"type\":\"hello\",\"token\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";

@@ -43,7 +43,7 @@ pub async fn log_ins(orders: Arc<Orders>, number: usize) {
     ask_again_and_again(&orders, number, || {
         let body = format!(r#"{{"user_id":"user{}","password":"password-{}"}}"#, dice.next(), dice.next());
         format!(
-            "POST /v1/login HTTP/1.1\r\nHost: chat\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         )
     })
@@ -60,7 +60,10 @@ pub async fn bad_tokens(orders: Arc<Orders>, number: usize) {
     };
     if number.is_multiple_of(2) {
         return ask_again_and_again(&orders, number, || {
-            format!("GET /v1/conversations HTTP/1.1\r\nHost: chat\r\nAuthorization: Bearer {}\r\n\r\n", bad())
+            format!(
+                "GET /v1/conversations HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
+                bad()
+            )
         })
         .await;
     }

@@ -62,6 +62,15 @@ impl Desk {
         if settings.store.engine == Engine::Embedded && !data_dir.exists() {
             return Err(Failure::usage(format!("there is no data directory {}", data_dir.display())));
         }
+        if settings.store.engine == Engine::DynamoDb
+            && let Some(directory) = settings.missing_archive()
+        {
+            return Err(Failure::usage(format!(
+                "the archive is in a data directory, and {} is not here: give --data-dir of a node, or name a directory \
+                 that all nodes see by its whole path (archive.directory)",
+                directory.display()
+            )));
+        }
         match StoreDesk::open(settings) {
             Ok(desk) => Ok(Desk::Store(desk, Box::new(settings.clone()))),
             Err(CannotOpen::InUse { address: Some(address), .. }) => {

@@ -26,13 +26,21 @@ const ARCHIVE_HELP: &str = "\
 The archive keeps old messages (archive.age_seconds, 90 days) compressed in a directory or a bucket.
 Whoever reads them sees no difference. It is off until archive.engine is set, and then runs by itself.
 
-Works on the data directory. While a server uses it, the server is asked instead, with the admin
-key from the data directory or the settings. Every job can be stopped at any moment and given again.
+On one server it works on the data directory. While a server uses that, the server is asked instead,
+with the admin key from the data directory or the settings.
+
+On a fleet it works on the tables, from any machine, while nodes serve: give the settings file of the
+nodes (store.engine = \"dynamodb\", store.dynamodb, store.redis, [archive]) and credentials for tables and
+bucket. No node is asked, and no data directory is needed. An archive in a directory must be mounted
+here under the same path. The audit trail goes to standard error where there is no data directory.
+
+Every job can be stopped at any moment and given again.
 
 Examples:
   BLUETICK_ARCHIVE__ENGINE=directory bluetick serve
   bluetick archive status
-  bluetick archive run";
+  bluetick archive run
+  bluetick archive status --config /etc/bluetick-fleet.toml";
 
 #[derive(Args, Debug)]
 pub struct ArchiveRunArgs {
@@ -53,10 +61,12 @@ Finishes erasures that were interrupted, deletes what is past archive.retention_
 old enough, sweeps up what nobody refers to, and gives the space back.
 
 Ctrl-C stops it; the next run goes on from there. With a server it goes on in the server.
+On a fleet it runs in this process, on the tables; one run at a time, here or on a node.
 
 Examples:
   bluetick archive run
   bluetick archive run --partial
+  bluetick archive run --config /etc/bluetick-fleet.toml
   bluetick archive run --conversation d0123456789abcdefghjkmnpq";
 
 #[derive(Args, Debug)]
@@ -104,8 +114,8 @@ pub struct ArchiveRestoreArgs {
 const ARCHIVE_RESTORE_HELP: &str = "\
 It stays in the hot store until `bluetick archive run --conversation ID` names it.
 
-To leave the archive for good, stop the server, bring everything back while archive.engine still says
-where it is, then set it to \"off\".
+To leave the archive for good, stop the server (of a fleet, every node), bring everything back while
+archive.engine still says where it is, then set it to \"off\".
 
 Examples:
   bluetick archive restore d0123456789abcdefghjkmnpq
@@ -133,11 +143,20 @@ const ERASE_HELP: &str = "\
 Deletes the content of messages for good, in the hot store and in the archive. The places stay, with
 who wrote when; clients show \"This message was deleted\". What devices have copied is theirs.
 
-Works without an archive too, and while a server runs.
+Asks for the id again before it does. --yes skips that question and nothing else; without a terminal
+to ask on, it is needed.
+
+Works without an archive too, and while a server runs. When it ends with exit code 0, no file of the
+data directory holds the content. If it is interrupted, the next start of the server or
+`bluetick archive run` finishes it.
+
+On a fleet it works on the tables, from any machine, while nodes serve: give the settings file of the
+nodes, with the same [archive], and credentials for tables and bucket. No data directory is needed.
 
 Examples:
   bluetick erase conversation d0123456789abcdefghjkmnpq
-  bluetick erase user alice";
+  bluetick erase user alice
+  bluetick erase user alice --yes --config /etc/bluetick-fleet.toml";
 
 #[derive(Args, Debug)]
 pub struct EraseConversationArgs {
@@ -156,7 +175,7 @@ pub struct EraseConversationArgs {
 }
 
 const ERASE_CONVERSATION_HELP: &str = "\
-Asks before it does; --yes answers. What is written after the command has begun stays.
+Asks for the id before it does; --yes skips the question. What is written after the command has begun stays.
 
 Examples:
   bluetick erase conversation d0123456789abcdefghjkmnpq
@@ -179,7 +198,7 @@ pub struct EraseUserArgs {
 }
 
 const ERASE_USER_HELP: &str = "\
-Asks before it does; --yes answers. The account stays, and so does what others wrote.
+Asks for the user_id before it does; --yes skips the question. The account stays, and so does what others wrote.
 
 Examples:
   bluetick erase user alice
@@ -187,7 +206,7 @@ Examples:
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ConsentArgs {
-    /// Do not ask
+    /// Skip the question; needed where there is no terminal to ask on
     #[arg(long)]
     pub yes: bool,
 }

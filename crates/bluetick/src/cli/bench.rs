@@ -35,8 +35,12 @@ pub enum BenchCommand {
     #[command(after_help = STORE_HELP)]
     Store(BenchStoreArgs),
     /// The embedded store: pages of a short and of a long inbox, marks, receipts of a large group, bytes on disk
+    #[command(after_help = "Examples:\n  bluetick bench inbox\n  bluetick bench inbox --conversations 10000")]
     Inbox(BenchInboxArgs),
     /// A server of its own, and devices that come back all at once after they missed messages
+    #[command(
+        after_help = "Examples:\n  bluetick bench reconnect\n  bluetick bench reconnect --devices 5000 --missed 20"
+    )]
     Reconnect(BenchReconnectArgs),
     /// A server of its own, and pairs of people over WebSockets: one sends, the other receives and acknowledges
     #[command(after_help = PAIRS_HELP)]
@@ -45,11 +49,15 @@ pub enum BenchCommand {
     #[command(after_help = GROUP_HELP)]
     Group(BenchGroupArgs),
     /// A server of its own, and readers of the newest page of random conversations, over HTTP
+    #[command(after_help = "Examples:\n  bluetick bench history\n  bluetick bench history --json")]
     History(BenchHistoryArgs),
     /// A server of its own, and connections that do nothing: connect rate, bytes of memory each
     #[command(after_help = IDLE_HELP)]
     Idle(BenchIdleArgs),
     /// A server of its own, and old messages that move to an archive in a directory: pages before and after, bytes, pace
+    #[command(
+        after_help = "Examples:\n  bluetick bench archive\n  bluetick bench archive --dir /data/scratch"
+    )]
     Archive(BenchArchiveArgs),
     /// A server of its own, and honest people whose acks are timed while somebody attacks it in one way after the other
     #[command(after_help = ATTACK_HELP)]

@@ -21,8 +21,8 @@ impl HotArgs {
 }
 
 const HOT_HELP: &str = "\
-Reads the tables, and asks no node. The rate is that of the newest 500 messages; a dash when the newest is older than a
-minute. An epoch is where the conversation was spread over another number of partitions.
+For a fleet (store.engine = \"dynamodb\"). Reads the tables, and asks no node. The rate is that of the
+newest 500 messages; a dash when the newest is older than a minute. An epoch is where the conversation was spread over another number of partitions.
 
 Examples:
   bluetick hot

@@ -10,8 +10,16 @@ use super::archive::carry_out;
 use crate::archive::Task;
 use crate::cli::BackupArgs;
 use crate::failure::Failure;
+use crate::settings::{Engine, Inputs, Loaded};
 
 pub fn run(arguments: &BackupArgs) -> Result<(), Failure> {
+    let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
+    if settings.store.engine != Engine::Embedded {
+        return Err(Failure::usage(
+            "this copies the data directory of the embedded store; the tables of a fleet are backed up by their engine \
+             (point-in-time recovery, docs/operate.md)",
+        ));
+    }
     let to = match arguments.to.contains("://") {
         true => arguments.to.clone(),
         // The server's working directory is another one.

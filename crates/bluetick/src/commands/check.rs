@@ -62,6 +62,7 @@ fn in_json(report: &CheckReport) -> String {
         "messages": report.messages,
         "archived_messages": report.archived_messages,
         "accounts": report.accounts,
+        "lookalikes": report.lookalikes,
         "finding_count": report.finding_count,
         "findings": report.findings,
         "took_ms": u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX),
@@ -85,6 +86,10 @@ fn in_words(report: &CheckReport) -> String {
     if report.archived_messages > 0 {
         line("In the archive", counted(report.archived_messages, "message") + ", not looked at here");
     }
+    if !report.lookalikes.is_empty() {
+        let groups = counted(report.lookalikes.len() as u64, "group");
+        line("Names", format!("{groups} that look alike, which is no damage: see below"));
+    }
     let found = if report.finding_count == 0 {
         "none; the store is sound".to_owned()
     } else {
@@ -98,6 +103,9 @@ fn in_words(report: &CheckReport) -> String {
     let untold = report.finding_count.saturating_sub(report.findings.len() as u64);
     if untold > 0 {
         let _infallible = writeln!(text, "- and {} more", count(untold));
+    }
+    for names in &report.lookalikes {
+        let _infallible = writeln!(text, "- these names look alike: {}", names.join(", "));
     }
     text
 }

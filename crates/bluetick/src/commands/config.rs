@@ -1,28 +1,36 @@
-//! `bluetick config`: what is in force and why, and a file to start from.
+//! `bluetick config`: what is in force and why, whether a server would start with it, and a file to start from.
 
-use bluetick_core::time::{Clock, SystemClock};
-use bluetick_server::tls_advice;
-
-use crate::cli::ConfigCommand;
+use crate::cli::{ConfigCheckArgs, ConfigCommand};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::preflight::{self, Findings};
 use crate::settings::{self, Inputs, Loaded};
 
 pub fn run(command: &ConfigCommand) -> Result<(), Failure> {
     match command {
-        ConfigCommand::Check(arguments) => {
-            let loaded = Loaded::load(&Inputs::of_this_process(arguments.flags()))?;
-            print(&loaded.show())?;
-            for advice in loaded.settings.advice() {
-                eprintln!("bluetick: {advice}");
-            }
-            // Last, so that what is in force is shown whatever is wrong with the files.
-            let advice = tls_advice(&loaded.settings.server.tls, SystemClock.now());
-            if let Some(advice) = advice.map_err(|error| Failure::usage(error.to_string()))? {
-                eprintln!("bluetick: {advice}");
-            }
-        }
-        ConfigCommand::Example => print(&settings::example())?,
+        ConfigCommand::Check(arguments) => check(arguments),
+        ConfigCommand::Example => print(&settings::example()),
     }
-    Ok(())
+}
+
+/// Shows what is in force, and fails with everything that keeps a server from starting.
+fn check(arguments: &ConfigCheckArgs) -> Result<(), Failure> {
+    let (loaded, mistakes) = Loaded::load_what_fits(&Inputs::of_this_process(arguments.serve.flags()));
+    print(&loaded.show())?;
+    let found = match arguments.settings_only {
+        true => Findings::default(),
+        false => {
+            let is_named = |part: &str| mistakes.iter().any(|mistake| mistake.is_about(part));
+            preflight::everything(&loaded.settings, &is_named)
+        }
+    };
+    for advice in loaded.settings.advice().chain(found.advice) {
+        eprintln!("bluetick: {advice}");
+    }
+    let mistakes = mistakes.into_iter().map(Failure::usage);
+    match Failure::all(mistakes.chain(found.mistakes).collect()) {
+        // Every mistake is a usage error: the operator mends it in the settings.
+        Some(mistakes) => Err(Failure::usage(mistakes)),
+        None => Ok(()),
+    }
 }

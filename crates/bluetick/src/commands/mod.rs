@@ -12,6 +12,7 @@ pub mod hot;
 pub mod migrate;
 pub mod plan;
 pub mod restore;
+pub mod restored;
 pub mod serve;
 pub mod tables;
 pub mod token;

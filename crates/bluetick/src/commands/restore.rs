@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bluetick_archive::{Depot, DepotPlace};
 use bluetick_core::Timestamp;
+use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::SystemClock;
 use bluetick_server::audit::Act;
 use bluetick_store_embedded::backup::{RestoreError, RestoreParts, Restored, restore};
@@ -40,6 +41,7 @@ pub fn run(arguments: &RestoreArgs) -> Result<(), Failure> {
         data_dir: data_dir.clone(),
         segment_bytes: settings.store.embedded.segment_bytes,
         clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
         progress: Arc::clone(&meter) as _,
     });
     let restored = runtime.block_on(restoring);

@@ -18,6 +18,7 @@ use crate::cli::ServeArgs;
 use crate::failure::Failure;
 use crate::fleet_keys;
 use crate::logging;
+use crate::preflight;
 use crate::settings::{ArchiveSettings, Engine, Inputs, Loaded};
 use crate::stop_signals::{ReloadSignal, StopSignals};
 use crate::store::OpenStore;
@@ -44,9 +45,22 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
     let mut reload = ReloadSignal::listen(settings.server.tls.is_on())?;
     let metrics = Metrics::new();
     let hub = Hub::new(Arc::clone(&metrics));
-    let store = tokio::task::block_in_place(|| {
+    let opened = tokio::task::block_in_place(|| {
         OpenStore::open(settings, Some(hub.clone()), metrics.clone(), &Handle::current())
-    })?;
+    });
+    // All mistakes at once, rather than one after each start.
+    let rest = tokio::task::block_in_place(|| preflight::besides_store(settings));
+    let store = match (opened, Failure::all(rest.mistakes)) {
+        (Ok(store), None) => store,
+        (Ok(store), Some(mistakes)) => {
+            store.store().close().await;
+            return Err(mistakes);
+        }
+        (Err(error), mistakes) => {
+            let mistakes = [Some(Failure::from(error)), mistakes].into_iter().flatten().collect();
+            return Err(Failure::all(mistakes).expect("the store could not be opened"));
+        }
+    };
     if let OpenStore::Cloud(cloud) = &store {
         fleet_keys::share(cloud, &settings.store.data_dir).await?;
     }
@@ -105,6 +119,7 @@ async fn start(
         settings: settings.server.clone(),
         limits: settings.limits.clone(),
         signup: settings.auth.signup_is_open() && mints,
+        reserved_names: settings.auth.reserved_names(),
         token_ttl: tokens.login_ttl(),
         max_token_ttl: tokens.max_ttl(),
         store: store.store(),
@@ -114,7 +129,9 @@ async fn start(
         hub,
         metrics,
         tokens,
-        passwords: Arc::new(tokio::task::block_in_place(|| Passwords::new(random.clone()))),
+        passwords: Arc::new(tokio::task::block_in_place(|| {
+            Passwords::new(random.clone(), settings.auth.password_rules())
+        })),
         admin_key: Arc::new(admin_key),
         audit,
         clock: Arc::new(SystemClock),
@@ -122,9 +139,7 @@ async fn start(
     };
     let listen = &settings.server.listen;
     let server = Server::start(parts).await.map_err(|error| match error {
-        StartError::Listen(error) => {
-            Failure::failed(format!("cannot listen on {listen} (server.listen): {error}"))
-        }
+        StartError::Listen(error) => preflight::cannot_listen(listen, &error),
         StartError::Tls(error) => Failure::usage(error.to_string()),
     })?;
     let address = server.local_addr();

@@ -1,16 +1,18 @@
-//! `bluetick token`: signs a token with the server's key, no server needed.
+//! `bluetick token`: reserves a name and signs a token for it, through the server that uses the data
+//! directory or without one.
+
+use std::time::Duration;
 
 use bluetick_auth::Tokens;
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_server::audit::{Act, Subject};
 
-use crate::audit::audited;
 use crate::cli::TokenArgs;
 use crate::failure::Failure;
 use crate::fleet_keys::TOKEN_KEY;
 use crate::output::print;
-use crate::settings::{Engine, Inputs, Loaded};
+use crate::settings::{Engine, Inputs, Loaded, Settings};
+use crate::users::UserBook;
 
 pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
     let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
@@ -26,18 +28,59 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
             data_dir.display()
         )));
     }
-    let tokens = Tokens::open(&settings.auth, data_dir, &SystemRandom)?;
-    let ttl = arguments.ttl.unwrap_or(tokens.login_ttl());
-    let minted = tokens.mint(&arguments.name, ttl, SystemClock.now()).map_err(Failure::usage)?;
-    // Whoever has the operator's secret can sign anywhere, and where no server was there is no trail to write to.
-    if data_dir.exists() {
-        audited(&settings, Act::TokenMint, Some(Subject::user(&arguments.name)), || Ok(()))?;
-    }
+    // Before a key is made here: a server that runs on the directory may have another one.
+    let book = match was_there || settings.store.engine == Engine::DynamoDb {
+        true => Some(UserBook::open(&settings)?),
+        false => None,
+    };
+    let token = match book {
+        Some(book) => {
+            let minted = mint(arguments, &settings, &book);
+            book.close();
+            minted?
+        }
+        None => mint_at_a_new_place(arguments, &settings)?,
+    };
     if !was_there && data_dir.exists() {
         eprintln!(
             "bluetick: made {} with a new token.key; a server started on it accepts this token",
             data_dir.display()
         );
     }
-    print(&format!("{}\n", minted.token))
+    print(&format!("{token}\n"))
+}
+
+fn mint(arguments: &TokenArgs, settings: &Settings, book: &UserBook) -> Result<String, Failure> {
+    let ttl = ttl(arguments, settings);
+    book.mint(&arguments.name, ttl, || sign(arguments, settings))
+}
+
+/// Where no data directory is yet. It is made together with a key of its own. A secret shared with
+/// the operator's product needs none, and then there is no store in which a name could be reserved.
+fn mint_at_a_new_place(arguments: &TokenArgs, settings: &Settings) -> Result<String, Failure> {
+    let token = sign(arguments, settings)?;
+    if settings.store.data_dir.exists() {
+        let book = UserBook::open(settings)?;
+        let minted = book.mint(&arguments.name, ttl(arguments, settings), || Ok(token));
+        book.close();
+        return minted;
+    }
+    if settings.auth.signup_is_open() {
+        return Err(Failure::usage(format!(
+            "there is no data directory {}, in which the name could be reserved; sign-up is open, so \
+             somebody else could take it. Give the data directory of the server",
+            settings.store.data_dir.display()
+        )));
+    }
+    Ok(token)
+}
+
+fn ttl(arguments: &TokenArgs, settings: &Settings) -> Duration {
+    arguments.ttl.unwrap_or(Duration::from_secs(settings.auth.token_ttl_seconds))
+}
+
+fn sign(arguments: &TokenArgs, settings: &Settings) -> Result<String, Failure> {
+    let tokens = Tokens::open(&settings.auth, &settings.store.data_dir, &SystemRandom)?;
+    let minted = tokens.mint(&arguments.name, ttl(arguments, settings), SystemClock.now());
+    Ok(minted.map_err(Failure::usage)?.token)
 }

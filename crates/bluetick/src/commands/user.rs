@@ -2,7 +2,8 @@
 
 use std::io::{self, IsTerminal};
 
-use bluetick_auth::Passwords;
+use bluetick_auth::{PasswordRules, Passwords};
+use bluetick_core::names::without_bidi_controls;
 use bluetick_core::ports::{Random, SystemRandom};
 use bluetick_core::{User, UserId};
 
@@ -28,7 +29,7 @@ pub fn run(command: &UserCommand) -> Result<(), Failure> {
 fn add(arguments: &UserAddArgs) -> Result<(), Failure> {
     let settings = settings(&arguments.places)?;
     let display_name = arguments.display_name.as_deref().map(display_name).transpose()?;
-    let password = password_for(&arguments.name, arguments.password)?;
+    let password = password_for(&arguments.name, arguments.password, settings.auth.password_rules())?;
     let user = NewUser { id: arguments.name.clone(), display_name, password: password.text.clone() };
     with(UserBook::open(&settings)?, |book| book.add(&user))?;
     eprintln!("bluetick: made user {}", arguments.name);
@@ -37,7 +38,7 @@ fn add(arguments: &UserAddArgs) -> Result<(), Failure> {
 
 fn set_password(arguments: &UserPasswordArgs) -> Result<(), Failure> {
     let settings = settings(&arguments.places)?;
-    let password = password_for(&arguments.name, arguments.password)?;
+    let password = password_for(&arguments.name, arguments.password, settings.auth.password_rules())?;
     with(UserBook::open_existing(&settings)?, |book| book.set_password(&arguments.name, &password.text))?;
     eprintln!("bluetick: {} has a new password", arguments.name);
     password.print_if_generated()
@@ -68,7 +69,8 @@ fn with<T>(book: UserBook, act: impl FnOnce(&UserBook) -> Result<T, Failure>) ->
 }
 
 fn display_name(text: &str) -> Result<String, Failure> {
-    let name = text.trim();
+    let name = without_bidi_controls(text);
+    let name = name.trim();
     let length_fits = (1..=User::DISPLAY_NAME_MAX_BYTES).contains(&name.len());
     if !length_fits || name.chars().any(char::is_control) {
         let most = User::DISPLAY_NAME_MAX_BYTES;
@@ -91,9 +93,9 @@ impl Password {
     }
 }
 
-fn password_for(user: &UserId, arguments: PasswordArgs) -> Result<Password, Failure> {
+fn password_for(user: &UserId, arguments: PasswordArgs, rules: PasswordRules) -> Result<Password, Failure> {
     if arguments.generate {
-        return Ok(Password { text: generate(&SystemRandom), generated: true });
+        return Ok(Password { text: generate(&SystemRandom, rules), generated: true });
     }
     let unreadable = |error: io::Error| Failure::failed(format!("cannot read the password: {error}"));
     let text = if arguments.password_stdin {
@@ -110,14 +112,15 @@ fn password_for(user: &UserId, arguments: PasswordArgs) -> Result<Password, Fail
         let advice = "use --password-stdin or --generate where there is no terminal to ask on";
         return Err(Failure::usage(format!("no password was given; {advice}")));
     };
-    Passwords::check_strength(&text).map_err(Failure::usage)?;
+    rules.check(user.as_str(), &text).map_err(Failure::usage)?;
     Ok(Password { text, generated: false })
 }
 
-/// Twenty characters of 32, without those that look alike: 100 bits.
-fn generate(random: &dyn Random) -> String {
+/// Twenty characters of 32, without those that look alike: 100 bits. More where the settings ask for
+/// more.
+fn generate(random: &dyn Random, rules: PasswordRules) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-    let mut bytes = [0; 20];
+    let mut bytes = vec![0; rules.min_bytes.clamp(20, Passwords::MAX_BYTES)];
     random.fill(&mut bytes);
     bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect()
 }
@@ -138,9 +141,12 @@ mod tests {
 
     #[test]
     fn a_generated_password_is_strong_and_new_each_time() {
-        let (one, other) = (generate(&SystemRandom), generate(&SystemRandom));
-        assert!(Passwords::check_strength(&one).is_ok());
-        assert_ne!(one, other);
+        for min_bytes in [8, 30] {
+            let rules = PasswordRules { min_bytes };
+            let (one, other) = (generate(&SystemRandom, rules), generate(&SystemRandom, rules));
+            assert_eq!(rules.check("alice", &one), Ok(()));
+            assert_ne!(one, other);
+        }
     }
 
     #[test]

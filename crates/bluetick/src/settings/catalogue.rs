@@ -14,8 +14,12 @@ const SENTENCES: &[(&str, &str)] = &[
         "Web origins besides the server's own whose pages may call the API and open a WebSocket, such as [\"https://chat.example.org\"].",
     ),
     (
+        "server.hostnames",
+        "Names under which clients reach the server, such as [\"chat.example.org\"], without a port. A server that listens on loopback accepts only these, loopback names and the hosts of server.allowed_origins as Host. Set it where a proxy on this machine passes the public name on.",
+    ),
+    (
         "server.trusted_proxies",
-        "Addresses and networks of your proxies: whom they name in X-Forwarded-For is whom limits by address are for. Nobody else is believed.",
+        "Addresses and networks of your proxies, such as [\"127.0.0.1\"] for one on this machine. X-Forwarded-For counts only from these; limits by address then apply to the clients that it names.",
     ),
     (
         "server.drain_delay_seconds",
@@ -110,6 +114,22 @@ const SENTENCES: &[(&str, &str)] = &[
         "limits.logins_per_address_per_minute",
         "Log-ins and sign-ups from one address within a minute, whoever for; a third of them at once.",
     ),
+    (
+        "limits.wrong_admin_keys_per_address_per_minute",
+        "Wrong admin keys from one address within a minute; further keys from there are answered with 429 and not compared.",
+    ),
+    (
+        "limits.conversations_per_user_per_day",
+        "Conversations one user may create within a day, direct ones and groups together; all of them at once.",
+    ),
+    (
+        "limits.group_invitations_per_user_per_hour",
+        "Calls by which one user may put other people into groups within an hour; all of them at once.",
+    ),
+    (
+        "limits.members_added_per_user_per_hour",
+        "People one user may put into groups within an hour, over all those calls; all of them at once.",
+    ),
     ("limits.password_checks_waiting", "Log-ins and sign-ups that may wait for their turn."),
     (
         "auth.signup",
@@ -119,11 +139,19 @@ const SENTENCES: &[(&str, &str)] = &[
         "auth.signup_beside_own_users",
         "Keeps sign-up open although auth.hs256_secret is set. A stranger may then take the name of a user of yours who has no account here, and read their messages.",
     ),
+    (
+        "auth.reserved_names",
+        "Names that nobody can sign up with, in any spelling that looks like them, besides system, void, admin, bluetick, support and root.",
+    ),
+    (
+        "auth.password_min_length",
+        "The shortest password that can be set, in bytes; very common ones are refused whatever their length.",
+    ),
     ("auth.token_ttl_seconds", "How long a token from sign-up or log-in is good (7 days)."),
     ("auth.max_token_ttl_seconds", "The longest a minted token may live (90 days)."),
     (
         "auth.hs256_secret",
-        "A secret shared with your own product, to sign and verify tokens. Without any key here, one is made in the data directory.",
+        "A secret of at least 32 bytes, shared with your own product, to sign and verify tokens. Without any key here, one is made in the data directory.",
     ),
     (
         "auth.public_key_file",
@@ -135,7 +163,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("auth.leeway_seconds", "How far the clock of a token's maker may be off."),
     (
         "admin.key",
-        "The key that mints tokens and makes users. When not given, one is made in the data directory (admin.key).",
+        "The key that mints tokens and makes users, at least 16 bytes. When not given, one is made in the data directory (admin.key).",
     ),
     (
         "store.engine",
@@ -144,7 +172,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("store.data_dir", "Where everything is kept: messages, users and the keys made by the server."),
     (
         "store.dedupe_window_seconds",
-        "How long a message_id sent again is known to be the same message (7 days).",
+        "How long a message_id sent again is known to be the same message (7 days). The embedded store counts the time in which it was open, whatever the clock of the day does.",
     ),
     (
         "store.checkpoint_bytes",
@@ -232,7 +260,10 @@ const SENTENCES: &[(&str, &str)] = &[
         "How old a message is, by the server's clock, when its content is deleted for good, wherever it is. 0: never.",
     ),
     ("archive.cache_bytes", "Memory for parts of the archive that were read lately."),
-    ("archive.compact", "Whether a run gives the space that became free back to the disk."),
+    (
+        "archive.compact",
+        "Whether a run gives the space that became free back to the disk. An erasure always rewrites the tables.",
+    ),
     (
         "audit.file",
         "Where administrative acts are written down: a file, in the data directory unless the path is absolute, or \"stderr\", or \"off\".",

@@ -5,15 +5,20 @@ use std::ffi::OsString;
 
 use toml::Value;
 
-use super::catalogue::{self, Kind, Known};
+use super::catalogue::{Kind, Known};
 use super::error::{SettingsError, Source};
-use super::layers::{Entry, unknown_key};
+use super::layers::{Entry, bad_value, unknown_key};
 
 const PREFIX: &str = "BLUETICK_";
 /// Read elsewhere: they say where settings are, or what to log, and are not settings.
 const NOT_SETTINGS: [&str; 3] = ["CONFIG", "LOG", "TOKEN"];
 
-pub fn entries(environment: &[(OsString, OsString)], known: &[Known]) -> Result<Vec<Entry>, SettingsError> {
+/// Reads the settings from the environment. Unusable variables go to `mistakes`.
+pub fn entries(
+    environment: &[(OsString, OsString)],
+    known: &[Known],
+    mistakes: &mut Vec<SettingsError>,
+) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (name, text) in environment {
         let Some(name) = name.to_str() else { continue };
@@ -24,14 +29,20 @@ pub fn entries(environment: &[(OsString, OsString)], known: &[Known]) -> Result<
         let key = rest.to_ascii_lowercase().replace("__", ".");
         let from = Source::Environment(name.into());
         let Some(found) = known.iter().find(|known| known.key == key) else {
-            return Err(unknown_key(key, from, known));
+            mistakes.push(unknown_key(key, from, known));
+            continue;
         };
-        let text = text.to_str().ok_or_else(|| SettingsError::NotUtf8 { name: name.into() })?;
-        let value = parse(found.kind, text).ok_or_else(|| bad_value(found, text, &from))?;
-        entries.push(Entry { key, value, from });
+        let Some(text) = text.to_str() else {
+            mistakes.push(SettingsError::NotUtf8 { name: name.into() });
+            continue;
+        };
+        match parse(found.kind, text) {
+            Some(value) => entries.push(Entry { key, value, from }),
+            None => mistakes.push(bad_value(found, &Value::String(text.into()), &from, None)),
+        }
     }
     entries.sort_by(|one, other| one.key.cmp(&other.key));
-    Ok(entries)
+    entries
 }
 
 /// How a setting is spelled in the environment.
@@ -66,10 +77,4 @@ fn as_toml(text: &str) -> Option<Value> {
 fn comma_separated(text: &str) -> Value {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     Value::Array(parts.map(|part| Value::String(part.into())).collect())
-}
-
-fn bad_value(known: &Known, text: &str, from: &Source) -> SettingsError {
-    let shown = if catalogue::is_secret(&known.key) { catalogue::HIDDEN.into() } else { format!("{text:?}") };
-    let expected = known.kind.expected().into();
-    SettingsError::BadValue { key: known.key.clone(), shown, from: from.clone(), expected }
 }

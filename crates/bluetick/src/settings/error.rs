@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use bluetick_auth::AuthSetupError;
 use thiserror::Error;
 
 /// Where a value comes from.
@@ -23,6 +24,17 @@ impl fmt::Display for Source {
             Source::Environment(name) => write!(f, "environment {name}"),
             Source::Flag(name) => write!(f, "flag {name}"),
         }
+    }
+}
+
+/// Every mistake in the settings, in the order in which they were found. Never empty. Displayed with a line for each.
+#[derive(Debug, Error)]
+pub struct Mistakes(pub Vec<SettingsError>);
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 
@@ -47,5 +59,42 @@ pub enum SettingsError {
     #[error("{0}")]
     Store(String),
     #[error(transparent)]
-    Keys(#[from] bluetick_auth::AuthSetupError),
+    Keys(#[from] AuthSetupError),
+}
+
+impl SettingsError {
+    /// The setting that is to be changed, where one alone is named.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            SettingsError::UnknownKey { key, .. }
+            | SettingsError::BadValue { key, .. }
+            | SettingsError::Unworkable { key, .. } => Some(key),
+            // Their sentences begin with it.
+            SettingsError::Store(sentence) => sentence.split(' ').next(),
+            SettingsError::Keys(AuthSetupError::BadSetting { setting, .. }) => Some(setting),
+            SettingsError::MissingFile { .. }
+            | SettingsError::UnreadableFile { .. }
+            | SettingsError::NotToml { .. }
+            | SettingsError::NotUtf8 { .. }
+            | SettingsError::Keys(_) => None,
+        }
+    }
+
+    /// Whether it is about a setting whose key begins with `part`.
+    pub fn is_about(&self, part: &str) -> bool {
+        match self {
+            SettingsError::Keys(_) => ["auth.", "admin."].contains(&part),
+            _ => self.key().is_some_and(|key| key.starts_with(part)),
+        }
+    }
+
+    /// The file that cannot be used, where a setting names one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            SettingsError::Keys(AuthSetupError::Read { path, .. } | AuthSetupError::BadFile { path, .. }) => {
+                Some(path)
+            }
+            _ => None,
+        }
+    }
 }

@@ -9,12 +9,26 @@ use toml::{Table, Value};
 
 use super::catalogue::Known;
 use super::error::{SettingsError, Source};
-use super::layers::{Entry, Inputs, unknown_key};
+use super::layers::{Entry, Inputs, unknown_key, unknown_section};
 
 const CONFIG_VARIABLE: &str = "BLUETICK_CONFIG";
 const USUAL_NAME: &str = "bluetick.toml";
 
-pub fn entries(inputs: &Inputs, known: &[Known]) -> Result<Vec<Entry>, SettingsError> {
+/// Reads the settings from the file. Unusable entries go to `mistakes`; an unreadable file sets nothing.
+pub fn entries(inputs: &Inputs, known: &[Known], mistakes: &mut Vec<SettingsError>) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    match table(inputs) {
+        Ok(Some((table, path))) => {
+            collect("", table, &Source::File(path), known, &mut Found { entries: &mut entries, mistakes });
+        }
+        Ok(None) => {}
+        Err(error) => mistakes.push(error),
+    }
+    entries
+}
+
+/// The file as TOML, and where it is; `None` where no file was named and none is there.
+fn table(inputs: &Inputs) -> Result<Option<(Table, PathBuf)>, SettingsError> {
     let named = named_file(inputs);
     let path = match &named {
         Some((path, _)) => path.clone(),
@@ -25,18 +39,18 @@ pub fn entries(inputs: &Inputs, known: &[Known]) -> Result<Vec<Entry>, SettingsE
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return match named {
                 Some((path, named_by)) => Err(SettingsError::MissingFile { path, named_by }),
-                None => Ok(Vec::new()),
+                None => Ok(None),
             };
         }
         Err(source) => return Err(SettingsError::UnreadableFile { path, source }),
     };
-    let table: Table = text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        SettingsError::NotToml { path: path.clone(), line, reason: error.message().into() }
-    })?;
-    let mut entries = Vec::new();
-    collect("", table, &Source::File(path), known, &mut entries)?;
-    Ok(entries)
+    match text.parse::<Table>() {
+        Ok(table) => Ok(Some((table, path))),
+        Err(error) => {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            Err(SettingsError::NotToml { path, line, reason: error.message().into() })
+        }
+    }
 }
 
 fn named_file(inputs: &Inputs) -> Option<(PathBuf, &'static str)> {
@@ -47,23 +61,22 @@ fn named_file(inputs: &Inputs) -> Option<(PathBuf, &'static str)> {
     variable.map(|(_, path)| (Path::new(path).into(), CONFIG_VARIABLE))
 }
 
-fn collect(
-    section: &str,
-    table: Table,
-    from: &Source,
-    known: &[Known],
-    entries: &mut Vec<Entry>,
-) -> Result<(), SettingsError> {
+struct Found<'a> {
+    entries: &'a mut Vec<Entry>,
+    mistakes: &'a mut Vec<SettingsError>,
+}
+
+fn collect(section: &str, table: Table, from: &Source, known: &[Known], found: &mut Found<'_>) {
     for (name, value) in table {
         let key = if section.is_empty() { name } else { format!("{section}.{name}") };
         let is_section = known.iter().any(|known| known.section() == key);
         match value {
-            Value::Table(table) if is_section => collect(&key, table, from, known, entries)?,
+            Value::Table(table) if is_section => collect(&key, table, from, known, found),
+            Value::Table(_) => found.mistakes.push(unknown_section(key, from.clone(), known)),
             value if known.iter().any(|known| known.key == key) => {
-                entries.push(Entry { key, value, from: from.clone() });
+                found.entries.push(Entry { key, value, from: from.clone() });
             }
-            _ => return Err(unknown_key(key, from.clone(), known)),
+            _ => found.mistakes.push(unknown_key(key, from.clone(), known)),
         }
     }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! The layers laid over each other: defaults < file < environment < flags.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::catalogue::{self, Known};
-use super::error::{SettingsError, Source};
-use super::{Settings, environment, file, validate};
+use super::error::{Mistakes, SettingsError, Source};
+use super::{Settings, environment, file, suggest, validate};
 
 /// What the command line says.
 #[derive(Clone, Debug, Default)]
@@ -42,30 +42,60 @@ pub struct Entry {
     pub from: Source,
 }
 
+#[derive(Clone)]
 pub struct Loaded {
     pub settings: Settings,
     /// What is not a default, by key.
     given: BTreeMap<String, (Value, Source)>,
+    /// Keys with a value that was refused, in whichever layer.
+    refused: BTreeSet<String>,
 }
 
 impl Loaded {
-    /// Reads all layers; the values fit their kinds, and together they can work.
-    pub fn load(inputs: &Inputs) -> Result<Loaded, SettingsError> {
+    /// Reads all layers; the values fit their kinds, and together they can work. Otherwise, every mistake.
+    pub fn load(inputs: &Inputs) -> Result<Loaded, Mistakes> {
+        match Loaded::load_what_fits(inputs) {
+            (loaded, mistakes) if mistakes.is_empty() => Ok(loaded),
+            (_, mistakes) => Err(Mistakes(mistakes)),
+        }
+    }
+
+    /// Reads all layers, leaves out values that do not fit their kinds, and returns every mistake beside the rest.
+    pub fn load_what_fits(inputs: &Inputs) -> (Loaded, Vec<SettingsError>) {
         let known = catalogue::all();
-        let mut given = BTreeMap::new();
-        let layers = [file::entries(inputs, &known)?, environment::entries(&inputs.environment, &known)?];
-        for entry in layers.into_iter().flatten().chain(flag_entries(&inputs.flags)) {
-            check_alone(&entry, &known)?;
-            given.insert(entry.key, (entry.value, entry.from));
+        let (mut given, mut mistakes) = (BTreeMap::new(), Vec::new());
+        let layers = [
+            file::entries(inputs, &known, &mut mistakes),
+            environment::entries(&inputs.environment, &known, &mut mistakes),
+            flag_entries(&inputs.flags),
+        ];
+        for entry in layers.into_iter().flatten() {
+            match check_alone(&entry, &known) {
+                Ok(()) => drop(given.insert(entry.key, (entry.value, entry.from))),
+                Err(error) => mistakes.push(error),
+            }
         }
-        let mut table = Table::new();
-        for (key, (value, _)) in &given {
-            put(&mut table, key, value.clone());
-        }
-        let settings = Settings::deserialize(table).expect("each value was accepted by itself");
-        let loaded = Loaded { settings, given };
-        validate::check(&loaded)?;
-        Ok(loaded)
+        let refused = mistakes.iter().filter_map(SettingsError::key).map(str::to_owned).collect();
+        let loaded = Loaded { settings: settings_of(&given), given, refused };
+        mistakes.extend(validate::mistakes(&loaded));
+        (loaded, mistakes)
+    }
+
+    /// The same settings with the default in place of what was given for `key`; `None` where nothing was given.
+    pub(super) fn without(&self, key: &str) -> Option<Loaded> {
+        let mut given = self.given.clone();
+        given.remove(key)?;
+        Some(Loaded { settings: settings_of(&given), given, refused: self.refused.clone() })
+    }
+
+    /// Whether a value for the key was refused, so that what is in force is not what the operator meant.
+    pub(super) fn was_refused(&self, key: &str) -> bool {
+        self.refused.contains(key)
+    }
+
+    /// The first key that was given this text.
+    pub(super) fn key_of(&self, text: &str) -> Option<&str> {
+        self.given.iter().find(|(_, (value, _))| value.as_str() == Some(text)).map(|(key, _)| key.as_str())
     }
 
     pub fn given(&self, key: &str) -> Option<&(Value, Source)> {
@@ -113,10 +143,19 @@ fn check_alone(entry: &Entry, known: &[Known]) -> Result<(), SettingsError> {
         _ => false,
     };
     // A value of the right kind was refused for more than its kind, such as a word that is not among the choices.
-    let expected = if fits_kind { in_plain_words(error.message()) } else { known.kind.expected().to_owned() };
-    let shown =
-        if catalogue::is_secret(&entry.key) { catalogue::HIDDEN.into() } else { entry.value.to_string() };
-    Err(SettingsError::BadValue { key: entry.key.clone(), shown, from: entry.from.clone(), expected })
+    let expected = fits_kind.then(|| in_plain_words(error.message()));
+    Err(bad_value(known, &entry.value, &entry.from, expected))
+}
+
+/// A value that cannot be used. What is expected is what the kind expects, unless `expected` says more.
+pub fn bad_value(known: &Known, given: &Value, from: &Source, expected: Option<String>) -> SettingsError {
+    let mut expected = expected.unwrap_or_else(|| known.kind.expected().to_owned());
+    let is_secret = catalogue::is_secret(&known.key);
+    if !is_secret && let Some(meant) = suggest::value(known.kind, given, &expected) {
+        expected += &format!("; did you mean {meant}?");
+    }
+    let shown = if is_secret { catalogue::HIDDEN.into() } else { given.to_string() };
+    SettingsError::BadValue { key: known.key.clone(), shown, from: from.clone(), expected }
 }
 
 /// serde says "invalid value: integer `5000000000`, expected u32"; the operator's part is what comes last.
@@ -139,31 +178,33 @@ fn put(table: &mut Table, key: &str, value: Value) {
     }
 }
 
+fn settings_of(given: &BTreeMap<String, (Value, Source)>) -> Settings {
+    let mut table = Table::new();
+    for (key, (value, _)) in given {
+        put(&mut table, key, value.clone());
+    }
+    Settings::deserialize(table).expect("each value was accepted by itself")
+}
+
 /// Names what is not known, and what was probably meant.
 pub fn unknown_key(key: String, from: Source, known: &[Known]) -> SettingsError {
     if known.iter().any(|known| known.section() == key) {
         let hint = format!("; [{key}] is a section, and what is set stands in it");
         return SettingsError::UnknownKey { key, from, hint };
     }
-    let hint = match closest(&key, known) {
-        Some(closest) => match &from {
-            Source::Environment(_) => format!("; did you mean {}?", environment::name_of(closest)),
-            _ => format!("; did you mean {closest}?"),
-        },
-        None => "; `bluetick config example` lists all settings".into(),
+    let hint = match (suggest::key(&key, known), &from) {
+        (Some(meant), Source::Environment(_)) => format!("; did you mean {}?", environment::name_of(meant)),
+        (Some(meant), _) => format!("; did you mean {meant}?"),
+        (None, _) => LISTED.into(),
     };
     SettingsError::UnknownKey { key, from, hint }
 }
 
-/// The nearest key by spelling, or one of the same name in another section.
-fn closest<'a>(key: &str, known: &'a [Known]) -> Option<&'a str> {
-    let name = key.rsplit('.').next().unwrap_or(key);
-    if let Some(elsewhere) = known.iter().find(|known| known.name() == name) {
-        return Some(&elsewhere.key);
-    }
-    // One underscore in place of two is the usual slip in the environment.
-    let plain = |key: &str| key.replace(['.', '-'], "_");
-    let distance = |known: &&Known| strsim::damerau_levenshtein(&plain(&known.key), &plain(key));
-    let nearest = known.iter().min_by_key(distance)?;
-    (distance(&nearest) <= 3).then_some(nearest.key.as_str())
+/// The same for a section of a file.
+pub fn unknown_section(key: String, from: Source, known: &[Known]) -> SettingsError {
+    let meant = suggest::section(&key, known);
+    let hint = meant.map_or_else(|| LISTED.into(), |meant| format!("; did you mean [{meant}]?"));
+    SettingsError::UnknownKey { key, from, hint }
 }
+
+const LISTED: &str = "; `bluetick config example` lists all settings";

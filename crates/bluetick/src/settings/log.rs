@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+use super::suggest;
+
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSettings {
@@ -22,6 +24,19 @@ impl LogSettings {
             None => !part.is_empty() && part.parse::<LevelFilter>().is_ok(),
         };
         if filter.split(',').all(readable) { filter.parse().ok() } else { None }
+    }
+
+    /// A filter with the nearest levels in place of those that are none; `None` where no level is near.
+    pub fn meant(filter: &str) -> Option<String> {
+        const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+        let level = |text: &str| suggest::nearest(&text.trim().to_lowercase(), LEVELS.into_iter());
+        let parts =
+            filter.split(',').filter(|part| !part.trim().is_empty()).map(|part| match part.split_once('=') {
+                Some((module, text)) => Some(format!("{}={}", module.trim(), level(text)?)),
+                None => level(part).map(str::to_owned),
+            });
+        let meant = parts.collect::<Option<Vec<_>>>()?.join(",");
+        LogSettings::targets(&meant).map(|_| meant)
     }
 }
 

@@ -10,16 +10,19 @@ mod layers;
 mod log;
 mod show;
 mod store;
+mod suggest;
 #[cfg(test)]
 mod tests;
 mod validate;
+
+use std::path::{Path, PathBuf};
 
 use bluetick_auth::{AdminSettings, AuthSettings};
 use bluetick_server::audit::AuditSettings;
 use bluetick_server::{LimitSettings, ServerSettings};
 use serde::{Deserialize, Serialize};
 
-pub use self::error::SettingsError;
+pub use self::error::Mistakes;
 pub use self::example::example;
 pub use self::layers::{Flags, Inputs, Loaded};
 pub use self::log::{LogFormat, LogSettings};
@@ -42,6 +45,15 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The directory of an archive that lies in the data directory, where that is not there.
+    pub fn missing_archive(&self) -> Option<PathBuf> {
+        let below = self.archive.directory.as_deref().unwrap_or(Path::new("archive"));
+        let is_missing = self.archive.engine == ArchiveEngine::Directory
+            && below.is_relative()
+            && !self.store.data_dir.exists();
+        is_missing.then(|| self.store.data_dir.join(below))
+    }
+
     /// What works and is unwise, each in a sentence.
     pub fn advice(&self) -> impl Iterator<Item = String> {
         let in_directory =
@@ -50,6 +62,6 @@ impl Settings {
             "archive.engine is \"directory\": every node of the fleet has to see the same one, such as a mounted file system"
                 .to_owned()
         });
-        self.auth.advice().into_iter().chain(self.admin.advice()).chain(archive)
+        archive.into_iter()
     }
 }

@@ -41,16 +41,6 @@ impl Deref for StoreSection {
 }
 
 impl StoreSection {
-    /// What is wrong with the settings, in a sentence.
-    pub fn problem(&self) -> Option<String> {
-        match self.engine {
-            Engine::Embedded => self.embedded.problem(),
-            Engine::DynamoDb => {
-                self.dynamodb.problem().or_else(|| self.redis().problem()).or_else(|| self.fleet.problem())
-            }
-        }
-    }
-
     /// One window for all.
     pub fn redis(&self) -> RedisSettings {
         RedisSettings { dedupe_window_seconds: self.embedded.dedupe_window_seconds, ..self.redis.clone() }

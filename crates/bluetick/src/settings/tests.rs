@@ -39,7 +39,7 @@ impl World {
         self
     }
 
-    fn load(&self) -> Result<Loaded, SettingsError> {
+    fn load(&self) -> Result<Loaded, Mistakes> {
         Loaded::load(&self.inputs)
     }
 
@@ -130,8 +130,8 @@ fn the_environment_speaks_every_kind_of_value() {
 #[test]
 fn a_secret_that_looks_like_something_else_stays_a_text() {
     for text in ["12345678", "true", "1e3", "\"quoted\"", "[1]", "2026-01-01"] {
-        let settings = World::new().variable("BLUETICK_ADMIN__KEY", text).settings();
-        assert_eq!(settings.admin.key.as_deref(), Some(text));
+        let settings = World::new().variable("BLUETICK_STORE__REDIS__PASSWORD", text).settings();
+        assert_eq!(settings.store.redis.password.as_deref(), Some(text));
     }
 }
 
@@ -209,11 +209,11 @@ fn a_bad_value_is_named_with_what_was_expected() {
     assert_eq!(
         file("[server]\nallowed_origins = \"https://a.example\"\n"),
         "server.allowed_origins cannot be \"https://a.example\" (file bluetick.toml): \
-         expected a list of texts, such as [\"one\", \"two\"]"
+         expected a list of texts, such as [\"one\", \"two\"]; did you mean [\"https://a.example\"]?"
     );
     assert_eq!(
         World::new().variable("BLUETICK_AUTH__SIGNUP", "no").complaint(),
-        "auth.signup cannot be \"no\" (environment BLUETICK_AUTH__SIGNUP): expected true or false"
+        "auth.signup cannot be \"no\" (environment BLUETICK_AUTH__SIGNUP): expected true or false; did you mean false?"
     );
 }
 
@@ -237,6 +237,7 @@ fn values_that_cannot_work_together_are_refused() {
         ("[server]\nlisten = \"127.0.0.1:99999\"", "server.listen"),
         ("[server]\nallowed_origins = [\"https://a.example/\"]", "server.allowed_origins"),
         ("[server]\nallowed_origins = [\"a.example\"]", "server.allowed_origins"),
+        ("[auth]\npassword_min_length = 1025", "auth.password_min_length"),
         ("[limits]\nframe_bytes = 100", "limits.frame_bytes"),
         ("[limits]\nbody_bytes = 100", "limits.body_bytes"),
         ("[limits]\nidle_seconds = 20", "limits.ping_seconds"),
@@ -248,7 +249,12 @@ fn values_that_cannot_work_together_are_refused() {
         ("[auth]\ntoken_ttl_seconds = 0", "auth.token_ttl_seconds"),
         ("[auth]\nhs256_secret = \"\"", "auth.hs256_secret"),
         ("[auth]\npublic_key_file = \"/nowhere/key.pem\"", "/nowhere/key.pem"),
+        ("[auth]\nhs256_secret = \"31 bytes are too few for secret\"", "auth.hs256_secret"),
         ("[admin]\nkey = \"two words\"", "admin.key"),
+        ("[admin]\nkey = \"fifteen-bytes-a\"", "admin.key"),
+        ("[server]\nhostnames = [\"https://chat.example\"]", "server.hostnames"),
+        ("[server]\nhostnames = [\"chat.example:8080\"]", "server.hostnames"),
+        ("[server]\nhostnames = [\"\"]", "server.hostnames"),
     ] {
         let complaint = World::new().file("bluetick.toml", content).complaint();
         assert!(complaint.contains(expected), "{content} was answered with: {complaint}");
@@ -270,8 +276,11 @@ fn switching_limits_off_always_works() {
 #[test]
 fn what_is_shown_names_the_source_of_every_value_and_masks_secrets() {
     let world = World::new()
-        .file("bluetick.toml", "[server]\ndrain_seconds = 3\n[auth]\nhs256_secret = \"open sesame\"\n")
-        .variable("BLUETICK_ADMIN__KEY", "open-sesame")
+        .file(
+            "bluetick.toml",
+            "[server]\ndrain_seconds = 3\n[auth]\nhs256_secret = \"open sesame, and then open it again\"\n",
+        )
+        .variable("BLUETICK_ADMIN__KEY", "open-sesame-again")
         .flags(listening_on("127.0.0.1:3"));
     let shown = world.load().unwrap().show();
     let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
@@ -337,4 +346,55 @@ fn proxies_are_addresses_and_networks_and_anything_else_is_refused_in_plain_word
     );
     let half = file("[server.tls]\nkey_file = \"key.pem\"").complaint();
     assert!(half.contains("server.tls.certificate_file, is not set"), "{half}");
+}
+
+#[test]
+fn every_mistake_of_every_layer_is_named_and_what_fits_is_kept() {
+    let world = World::new()
+        .file(
+            "bluetick.toml",
+            "[limits]\nsend_per_second = 1\nidle_seconds = \"90s\"\nping_seconds = 100\n\
+             [limit]\nbody_bytes = 1\n[log]\nformat = \"jsn\"\nfilter = \"inof\"\n\
+             [server]\nlisten = \"8080\"\ndrain_seconds = 3\n\
+             [store]\nsegment_bytes = 1\nqueued_writes = 0\n\
+             [auth]\npublic_key_file = \"/nowhere/key.pem\"\njwks_file = \"/nowhere/keys.json\"\n",
+        )
+        .variable("BLUETICK_ADMIN_KEY", "secret")
+        .variable("BLUETICK_AUTH__SIGNUP", "yes");
+    let complaint = world.complaint();
+    let expected = [
+        "unknown setting limits.send_per_second (file bluetick.toml); did you mean limits.sends_per_second?",
+        "unknown setting limit (file bluetick.toml); did you mean [limits]?",
+        "unknown setting admin_key (environment BLUETICK_ADMIN_KEY); did you mean BLUETICK_ADMIN__KEY?",
+        "auth.signup cannot be \"yes\" (environment BLUETICK_AUTH__SIGNUP): expected true or false; did you mean true?",
+        "limits.idle_seconds cannot be \"90s\" (file bluetick.toml): expected a whole number, 0 or more; did you mean 90?",
+        "log.format cannot be \"jsn\" (file bluetick.toml): expected one of \"auto\", \"human\", \"json\"; \
+         did you mean \"json\"?",
+        "log.filter (file bluetick.toml) cannot work: \"inof\" is neither a level nor a list such as \
+         info,bluetick_server=debug; did you mean \"info\"?",
+        "store.segment_bytes must be at least 4194304",
+        "store.queued_writes must be at least 1",
+    ];
+    for sentence in expected {
+        assert!(complaint.lines().any(|line| line == sentence), "{sentence}\nis not in\n{complaint}");
+    }
+    for part in ["; did you mean 127.0.0.1:8080?", "/nowhere/key.pem", "/nowhere/keys.json"] {
+        assert!(complaint.contains(part), "{part} is not in\n{complaint}");
+    }
+    assert!(
+        !complaint.contains("limits.ping_seconds"),
+        "idle_seconds was refused, so nothing is known\n{complaint}"
+    );
+    assert_eq!(complaint.lines().count(), expected.len() + 3, "{complaint}");
+    let (loaded, _) = Loaded::load_what_fits(&world.inputs);
+    assert_eq!(loaded.settings.server.drain_seconds, 3);
+    assert!(loaded.show().contains("ping_seconds = 100"), "{}", loaded.show());
+}
+
+#[test]
+fn a_misplaced_setting_is_suggested_in_the_nearest_section_of_that_name() {
+    let complaint = World::new().file("bluetick.toml", "[store.redi]\nprefix = \"a\"\n").complaint();
+    assert!(complaint.ends_with("did you mean [store.redis]?"), "{complaint}");
+    let complaint = World::new().variable("BLUETICK_STORE__REDI__PREFIX", "a").complaint();
+    assert!(complaint.ends_with("did you mean BLUETICK_STORE__REDIS__PREFIX?"), "{complaint}");
 }

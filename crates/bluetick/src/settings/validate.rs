@@ -1,80 +1,202 @@
 //! Settings that are fine one by one and yet cannot work, found before anything is opened.
 
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, ToSocketAddrs};
 
-use bluetick_auth::{AdminKey, Tokens};
+use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_server::Hours;
 
 use super::error::SettingsError;
 use super::layers::Loaded;
-use super::{LogSettings, Settings};
+use super::{Engine, LogSettings, Settings};
 
-pub fn check(loaded: &Loaded) -> Result<(), SettingsError> {
-    let settings = &loaded.settings;
-    let unworkable = |key: &str, reason: String| {
-        Err(SettingsError::Unworkable { key: key.into(), from: loaded.source(key), reason })
-    };
-    if let Some((key, most)) = too_large(settings) {
-        return unworkable(&key, format!("it must be at most {most}"));
-    }
-    if let Err(error) = settings.server.listen.to_socket_addrs() {
-        let listen = &settings.server.listen;
-        return unworkable(
-            "server.listen",
-            format!("{listen:?} is not HOST:PORT, such as 127.0.0.1:8080 ({error})"),
-        );
-    }
-    for origin in &settings.server.allowed_origins {
-        if !is_origin(origin) {
-            let reason =
-                format!("{origin:?} is not an origin such as https://chat.example.org, without a path");
-            return unworkable("server.allowed_origins", reason);
+/// One rule. Returns what it finds first.
+type Rule = fn(&Loaded) -> Result<(), SettingsError>;
+
+const RULES: &[Rule] = &[
+    numbers, listen, origins, hostnames, tls, frames, bodies, pings, data_dir, embedded, dynamodb, redis,
+    fleet, archive, hours, audit, log, tokens, passwords, admin,
+];
+
+/// Everything that cannot work. A rule that finds something is asked again with the default in its place, so that one
+/// mistake does not hide the next.
+pub fn mistakes(loaded: &Loaded) -> Vec<SettingsError> {
+    RULES.iter().flat_map(|rule| broken(*rule, loaded)).collect()
+}
+
+fn broken(rule: Rule, loaded: &Loaded) -> Vec<SettingsError> {
+    let mut found = Vec::new();
+    let mut trial: Option<Loaded> = None;
+    loop {
+        let current = trial.as_ref().unwrap_or(loaded);
+        let Err(error) = rule(current) else { return found };
+        let file = error.file().map(|path| path.to_string_lossy());
+        let key = error.key().or_else(|| file.as_deref().and_then(|file| current.key_of(file)));
+        let without = key.and_then(|key| current.without(key));
+        found.push(error);
+        match without {
+            Some(without) => trial = Some(without),
+            None => return found,
         }
     }
-    let tls = &settings.server.tls;
-    if tls.certificate_file.is_some() != tls.key_file.is_some() {
-        let (given, missing) = match &tls.key_file {
-            None => ("server.tls.certificate_file", "server.tls.key_file"),
-            Some(_) => ("server.tls.key_file", "server.tls.certificate_file"),
-        };
-        return unworkable(given, format!("the other half, {missing}, is not set"));
+}
+
+fn unworkable(loaded: &Loaded, key: &str, reason: impl Into<String>) -> Result<(), SettingsError> {
+    Err(SettingsError::Unworkable { key: key.into(), from: loaded.source(key), reason: reason.into() })
+}
+
+fn numbers(loaded: &Loaded) -> Result<(), SettingsError> {
+    match too_large(&loaded.settings) {
+        Some((key, most)) => unworkable(loaded, &key, format!("it must be at most {most}")),
+        None => Ok(()),
     }
-    let limits = &settings.limits;
-    if limits.frame_bytes != 0 && limits.frame_bytes < limits.content_bytes {
-        let reason = "a frame must have room for the largest content (limits.content_bytes)";
-        return unworkable("limits.frame_bytes", reason.into());
+}
+
+fn listen(loaded: &Loaded) -> Result<(), SettingsError> {
+    let listen = &loaded.settings.server.listen;
+    let Err(error) = listen.to_socket_addrs() else { return Ok(()) };
+    let port = listen.trim_start_matches(':').parse::<u16>();
+    let meant = port.map(|port| format!("; did you mean 127.0.0.1:{port}?")).unwrap_or_default();
+    let reason = format!("{listen:?} is not HOST:PORT, such as 127.0.0.1:8080 ({error}){meant}");
+    unworkable(loaded, "server.listen", reason)
+}
+
+fn origins(loaded: &Loaded) -> Result<(), SettingsError> {
+    let mut origins = loaded.settings.server.allowed_origins.iter();
+    let Some(origin) = origins.find(|origin| !is_origin(origin)) else { return Ok(()) };
+    let shorter = origin.trim_end_matches('/');
+    let meant = if is_origin(shorter) { format!("; did you mean {shorter:?}?") } else { String::new() };
+    let reason =
+        format!("{origin:?} is not an origin such as https://chat.example.org, without a path{meant}");
+    unworkable(loaded, "server.allowed_origins", reason)
+}
+
+fn hostnames(loaded: &Loaded) -> Result<(), SettingsError> {
+    let mut names = loaded.settings.server.hostnames.iter();
+    let Some(name) = names.find(|name| !is_hostname(name)) else { return Ok(()) };
+    let reason = format!("{name:?} is not a name such as chat.example.org, without a scheme and a port");
+    unworkable(loaded, "server.hostnames", reason)
+}
+
+fn tls(loaded: &Loaded) -> Result<(), SettingsError> {
+    let tls = &loaded.settings.server.tls;
+    let (given, missing) = match (&tls.certificate_file, &tls.key_file) {
+        (Some(_), None) => ("server.tls.certificate_file", "server.tls.key_file"),
+        (None, Some(_)) => ("server.tls.key_file", "server.tls.certificate_file"),
+        _ => return Ok(()),
+    };
+    if loaded.was_refused(missing) {
+        return Ok(());
     }
-    if limits.body_bytes != 0 && limits.body_bytes < limits.content_bytes {
-        let reason = "a body must have room for the largest content (limits.content_bytes)";
-        return unworkable("limits.body_bytes", reason.into());
+    unworkable(loaded, given, format!("the other half, {missing}, is not set"))
+}
+
+fn frames(loaded: &Loaded) -> Result<(), SettingsError> {
+    let limits = &loaded.settings.limits;
+    let fits = limits.frame_bytes == 0 || limits.frame_bytes >= limits.content_bytes;
+    if fits || loaded.was_refused("limits.content_bytes") || loaded.was_refused("limits.frame_bytes") {
+        return Ok(());
     }
-    if limits.idle_seconds != 0 && limits.ping_seconds >= limits.idle_seconds {
-        let reason = "a quiet connection would be closed before its first ping (limits.idle_seconds)";
-        return unworkable("limits.ping_seconds", reason.into());
+    let reason = "a frame must have room for the largest content (limits.content_bytes)";
+    unworkable(loaded, "limits.frame_bytes", reason)
+}
+
+fn bodies(loaded: &Loaded) -> Result<(), SettingsError> {
+    let limits = &loaded.settings.limits;
+    let fits = limits.body_bytes == 0 || limits.body_bytes >= limits.content_bytes;
+    if fits || loaded.was_refused("limits.content_bytes") || loaded.was_refused("limits.body_bytes") {
+        return Ok(());
     }
-    if settings.store.data_dir.as_os_str().is_empty() {
-        return unworkable("store.data_dir", "a directory is needed".into());
+    let reason = "a body must have room for the largest content (limits.content_bytes)";
+    unworkable(loaded, "limits.body_bytes", reason)
+}
+
+fn pings(loaded: &Loaded) -> Result<(), SettingsError> {
+    let limits = &loaded.settings.limits;
+    let fits = limits.idle_seconds == 0 || limits.ping_seconds < limits.idle_seconds;
+    if fits || loaded.was_refused("limits.idle_seconds") || loaded.was_refused("limits.ping_seconds") {
+        return Ok(());
     }
-    if let Some(problem) = settings.store.problem() {
-        return Err(SettingsError::Store(problem));
+    let reason = "a quiet connection would be closed before its first ping (limits.idle_seconds)";
+    unworkable(loaded, "limits.ping_seconds", reason)
+}
+
+fn data_dir(loaded: &Loaded) -> Result<(), SettingsError> {
+    if loaded.settings.store.data_dir.as_os_str().is_empty() {
+        return unworkable(loaded, "store.data_dir", "a directory is needed");
     }
-    if let Some(problem) = settings.archive.problem() {
-        return Err(SettingsError::Store(problem));
-    }
-    if let Some(Err(invalid)) = settings.archive.between.as_deref().map(str::parse::<Hours>) {
-        return unworkable("archive.between", invalid.to_string());
-    }
-    if let Some((key, reason)) = settings.audit.problem() {
-        return unworkable(key, reason);
-    }
-    if LogSettings::targets(&settings.log.filter).is_none() {
-        let filter = &settings.log.filter;
-        let reason = format!("{filter:?} is neither a level nor a list such as info,bluetick_server=debug");
-        return unworkable("log.filter", reason);
-    }
-    Tokens::check(&settings.auth)?;
-    AdminKey::check(&settings.admin)?;
     Ok(())
+}
+
+fn embedded(loaded: &Loaded) -> Result<(), SettingsError> {
+    let store = &loaded.settings.store;
+    sentence(if store.engine == Engine::Embedded { store.embedded.problem() } else { None })
+}
+
+fn dynamodb(loaded: &Loaded) -> Result<(), SettingsError> {
+    let store = &loaded.settings.store;
+    sentence(if store.engine == Engine::DynamoDb { store.dynamodb.problem() } else { None })
+}
+
+fn redis(loaded: &Loaded) -> Result<(), SettingsError> {
+    let store = &loaded.settings.store;
+    sentence(if store.engine == Engine::DynamoDb { store.redis().problem() } else { None })
+}
+
+fn fleet(loaded: &Loaded) -> Result<(), SettingsError> {
+    let store = &loaded.settings.store;
+    sentence(if store.engine == Engine::DynamoDb { store.fleet.problem() } else { None })
+}
+
+/// The own sentence of a part, which begins with the key.
+fn sentence(problem: Option<String>) -> Result<(), SettingsError> {
+    problem.map_or(Ok(()), |problem| Err(SettingsError::Store(problem)))
+}
+
+fn archive(loaded: &Loaded) -> Result<(), SettingsError> {
+    sentence(loaded.settings.archive.problem())
+}
+
+fn hours(loaded: &Loaded) -> Result<(), SettingsError> {
+    match loaded.settings.archive.between.as_deref().map(str::parse::<Hours>) {
+        Some(Err(invalid)) => unworkable(loaded, "archive.between", invalid.to_string()),
+        _ => Ok(()),
+    }
+}
+
+fn audit(loaded: &Loaded) -> Result<(), SettingsError> {
+    match loaded.settings.audit.problem() {
+        Some((key, reason)) => unworkable(loaded, key, reason),
+        None => Ok(()),
+    }
+}
+
+fn log(loaded: &Loaded) -> Result<(), SettingsError> {
+    let filter = &loaded.settings.log.filter;
+    if LogSettings::targets(filter).is_some() {
+        return Ok(());
+    }
+    let meant = LogSettings::meant(filter).map(|meant| format!("; did you mean {meant:?}?"));
+    let reason = format!(
+        "{filter:?} is neither a level nor a list such as info,bluetick_server=debug{}",
+        meant.unwrap_or_default()
+    );
+    unworkable(loaded, "log.filter", reason)
+}
+
+fn tokens(loaded: &Loaded) -> Result<(), SettingsError> {
+    Ok(Tokens::check(&loaded.settings.auth)?)
+}
+
+fn passwords(loaded: &Loaded) -> Result<(), SettingsError> {
+    if loaded.settings.auth.password_min_length <= Passwords::MAX_BYTES {
+        return Ok(());
+    }
+    let reason = format!("a password has at most {} bytes", Passwords::MAX_BYTES);
+    unworkable(loaded, "auth.password_min_length", reason)
+}
+
+fn admin(loaded: &Loaded) -> Result<(), SettingsError> {
+    Ok(AdminKey::check(&loaded.settings.admin)?)
 }
 
 /// Numbers beyond all sense, which would overflow somewhere: a time longer than a century, a count beyond any machine.
@@ -103,4 +225,11 @@ fn is_origin(text: &str) -> bool {
     let scheme_fits = !scheme.is_empty()
         && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     scheme_fits && !host.is_empty() && !host.contains(|c: char| c == '/' || c == '*' || c.is_whitespace())
+}
+
+/// A DNS name or an address, as it stands in `Host` without the port.
+fn is_hostname(text: &str) -> bool {
+    let is_name =
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    is_name || text.parse::<IpAddr>().is_ok()
 }

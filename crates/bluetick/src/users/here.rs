@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bluetick_auth::Passwords;
+use bluetick_auth::{PasswordRules, Passwords};
 use bluetick_core::ports::{NoObserver, Store, SystemRandom, UserUpdate};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{ProfileUpdate, Refusal, Revoke, Revoked, StoreError, User, UserId};
@@ -39,6 +39,14 @@ impl StoreBook {
         self.runtime.block_on(self.store.create_user(new)).map_err(|error| failure(error, &user.id))
     }
 
+    /// Keeps the name from being taken by a sign-up. Durable when it returns.
+    pub fn reserve(&self, user: &UserId) -> Result<(), Failure> {
+        let reserved = self.store.reserve_name(user.clone(), SystemClock.now());
+        self.runtime.block_on(reserved).map_err(|error| {
+            Failure::failed(format!("no token for {user}, because the name cannot be reserved: {error}"))
+        })
+    }
+
     pub fn set_password(&self, user: &UserId, password: &str) -> Result<(), Failure> {
         let update =
             UserUpdate { id: user.clone(), display_name: None, password_hash: Some(hash(password).into()) };
@@ -71,7 +79,7 @@ impl StoreBook {
 }
 
 fn hash(password: &str) -> String {
-    Passwords::new(Arc::new(SystemRandom)).hash(password)
+    Passwords::new(Arc::new(SystemRandom), PasswordRules::default()).hash(password)
 }
 
 fn failure(error: StoreError, user: &UserId) -> Failure {

@@ -3,6 +3,8 @@
 mod here;
 mod running;
 
+use std::time::Duration;
+
 use bluetick_core::{Timestamp, UserId};
 
 use bluetick_server::audit::{Act, Subject};
@@ -11,7 +13,7 @@ use self::here::StoreBook;
 use self::running::ServerBook;
 use crate::audit::audited;
 use crate::failure::Failure;
-use crate::settings::Settings;
+use crate::settings::{Engine, Settings};
 use crate::store::CannotOpen;
 
 pub struct NewUser {
@@ -39,7 +41,7 @@ impl UserBook {
     /// The book of users who are there already: a directory that is not is a mistyped one.
     pub fn open_existing(settings: &Settings) -> Result<UserBook, Failure> {
         let data_dir = &settings.store.data_dir;
-        if !data_dir.exists() {
+        if settings.store.engine == Engine::Embedded && !data_dir.exists() {
             return Err(Failure::usage(format!("there is no data directory {}", data_dir.display())));
         }
         UserBook::open(settings)
@@ -62,6 +64,25 @@ impl UserBook {
                 audited(settings, Act::UserCreate, subject, || book.add(user))
             }
             UserBook::Server(book) => book.add(user),
+        }
+    }
+
+    /// Hands out a token, once the name that it is for is reserved. `sign` signs it where no server does.
+    pub fn mint(
+        &self,
+        user: &UserId,
+        ttl: Duration,
+        sign: impl FnOnce() -> Result<String, Failure>,
+    ) -> Result<String, Failure> {
+        match self {
+            UserBook::Store(book, settings) => {
+                audited(settings, Act::TokenMint, Some(Subject::user(user)), || {
+                    let token = sign()?;
+                    book.reserve(user)?;
+                    Ok(token)
+                })
+            }
+            UserBook::Server(book) => book.mint(user, ttl),
         }
     }
 
@@ -106,6 +127,7 @@ fn no_such_user(user: &UserId) -> Failure {
 
 fn user_exists(user: &UserId) -> Failure {
     Failure::failed(format!(
-        "there is a user {user} already; `bluetick user password {user}` changes the password"
+        "there is a user {user} already, or one whose name looks like it; `bluetick user password {user}` \
+         changes the password of {user}"
     ))
 }

@@ -1,6 +1,7 @@
 //! The user book of a running server, asked over HTTP with the admin key.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bluetick_core::{Timestamp, UserId};
 use serde_json::{Value, json};
@@ -27,6 +28,15 @@ impl ServerBook {
         match self.server.call("POST", "/v1/users", Some(&body))? {
             Answer { status: 201, .. } => Ok(()),
             Answer { status: 409, .. } => Err(user_exists(&user.id)),
+            other => Err(refused(&other)),
+        }
+    }
+
+    /// The server reserves the name and signs the token.
+    pub fn mint(&self, user: &UserId, ttl: Duration) -> Result<String, Failure> {
+        let body = json!({"user_id": user.as_str(), "ttl_s": ttl.as_secs()});
+        match self.server.call("POST", "/v1/tokens", Some(&body))? {
+            Answer { status: 201, body } => Ok(body["token"].as_str().unwrap_or_default().to_owned()),
             other => Err(refused(&other)),
         }
     }

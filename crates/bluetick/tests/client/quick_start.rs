@@ -15,7 +15,7 @@ fn the_readme_shows_the_program_that_is_run_here() {
 
 #[tokio::test]
 async fn the_quick_start_ends_when_bob_has_read_it() {
-    let world = World::new().await;
+    let world = World::with(&[("BLUETICK_AUTH__SIGNUP", "true")]).await;
     for name in ["alice", "bob"] {
         let account = serde_json::json!({"user_id": name, "password": "correct horse"});
         world.ask("", "POST", "/v1/signup", account).await;

@@ -42,12 +42,16 @@ async fn typing_and_presence_are_seen_while_they_last() {
     let to_bob = alice.open_direct(&user("bob")).await.unwrap();
     let bob = world.client("bob").await;
     let to_alice = bob.conversation(to_bob.id());
+    // The other person's presence is shown from the first message on.
+    to_bob.send("hello").await.unwrap();
     until("bob is there", &alice, || to_bob.view().presence.is_some_and(|presence| presence.online)).await;
     to_alice.typing();
     until("bob types", &alice, || to_bob.view().typists == [user("bob")]).await;
     to_alice.send("done typing").await.unwrap();
-    until("bob has typed", &alice, || to_bob.view().typists.is_empty() && shown(&to_bob) == ["done typing"])
-        .await;
+    until("bob has typed", &alice, || {
+        to_bob.view().typists.is_empty() && shown(&to_bob) == ["hello", "done typing"]
+    })
+    .await;
     bob.stop().await;
     until("bob is gone", &alice, || {
         to_bob.view().presence.is_some_and(|presence| !presence.online && presence.last_seen_at.is_some())
@@ -134,7 +138,7 @@ async fn history_is_paged_back_to_the_first_message_without_a_hole() {
 
 #[tokio::test]
 async fn people_are_found_by_the_beginning_of_their_names() {
-    let world = World::new().await;
+    let world = World::with(&[("BLUETICK_AUTH__SIGNUP", "true")]).await;
     for (name, shown) in [("bob", "Bob Builder"), ("berta", "Berta"), ("carol", "Carol Bobson")] {
         let body = json!({"user_id": name, "password": "correct horse", "display_name": shown});
         world.ask("", "POST", "/v1/signup", body).await;

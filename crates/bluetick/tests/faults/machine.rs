@@ -60,6 +60,58 @@ async fn a_clock_that_jumps_forward_and_back_changes_no_order_and_loses_nothing(
     assert_eq!(world.check().0, 0, "{}", world.check().1);
 }
 
+/// Ids are known for a window of time that passed, which is seconds here, whatever the clock of the
+/// day says.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_used_message_id_is_known_over_jumps_of_the_clock_and_restarts() {
+    let world = World::new();
+    let mut server = world.launcher.start().await;
+    let mut alice = token(&server.address, "alice").await;
+    let mut ids = Vec::new();
+    // More than stay awake.
+    for peer in ["bob", "carol", "dave", "erin"] {
+        ids.push(open(&server.address, &alice, json!({"kind": "direct", "peer": peer})).await);
+    }
+    let mut sent = Vec::new();
+    for (round, days) in [0, 8, 16, -30, 24, 0].into_iter().enumerate() {
+        world.set(Switch::Clock, days * 24 * HOUR);
+        alice = token(&server.address, "alice").await;
+        let send = async |address: &str, alice: &str, id: &str, message_id: &str, content: &str| {
+            let path = format!("/v1/conversations/{id}/messages");
+            let body = json!({"message_id": message_id, "content": content});
+            request(address, "POST", &path, alice, Some(&body)).await.unwrap()
+        };
+        for id in &ids {
+            let message_id = format!("m{round}");
+            let (status, answer) = send(&server.address, &alice, id, &message_id, "hello").await;
+            assert_eq!(status, 201, "{answer}");
+            sent.push((id.clone(), message_id, answer["seq"].clone()));
+        }
+        // Once with what is awake, once after a kill, once after an orderly stop.
+        for life in 0..3 {
+            match life {
+                0 => {}
+                1 => {
+                    server.kill().await;
+                    server = world.launcher.start().await;
+                }
+                _ => {
+                    stopped(server).await;
+                    server = world.launcher.start().await;
+                }
+            }
+            for (id, message_id, seq) in &sent {
+                let at = format!("{days} days, life {life}, {message_id}");
+                let (status, again) = send(&server.address, &alice, id, message_id, "hello").await;
+                assert_eq!((status, &again["seq"], &again["duplicate"]), (200, seq, &json!(true)), "{at}");
+                let (status, other) = send(&server.address, &alice, id, message_id, "other").await;
+                assert_eq!((status, &other["error"]["code"]), (409, &json!("message_id_conflict")), "{at}");
+            }
+        }
+    }
+    stopped(server).await;
+}
+
 /// The clock that the server sees is the one of the switch: else the test above says nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clock_of_the_switch_is_the_clock_of_the_server() {

@@ -53,7 +53,13 @@ async fn three_people_at_three_nodes_chat_in_order_with_ticks_typing_and_presenc
     let group = open(fleet.address(0), &tokens[0], &group).await;
     // Who comes and goes is told to those one talks with alone.
     for (one, peer) in [(0, "bob"), (0, "carol"), (1, "carol")] {
-        open(fleet.address(one), &tokens[one], &json!({"kind": "direct", "peer": peer})).await;
+        let direct = json!({"kind": "direct", "peer": peer});
+        let direct = open(fleet.address(one), &tokens[one], &direct).await;
+        // Before the first message the other person knows nothing of it.
+        let path = format!("/v1/conversations/{direct}/messages");
+        let body = json!({"message_id": format!("hello-{peer}"), "content": "hello"});
+        let sent = request(fleet.address(one), "POST", &path, &tokens[one], Some(&body)).await.unwrap();
+        assert_eq!(sent.0, 201, "{}", sent.1);
     }
     let mut people = Vec::new();
     for (node, token) in tokens.iter().enumerate() {
@@ -72,11 +78,11 @@ async fn three_people_at_three_nodes_chat_in_order_with_ticks_typing_and_presenc
             assert_eq!(ack["message_id"], id.as_str());
             expected.push((ack["seq"].as_u64().unwrap(), id.clone()));
             for listener in (0..names.len()).filter(|listener| *listener != speaker) {
-                let message = people[listener].hear("message").await;
-                let message = if message["content_type"] == "system" {
-                    people[listener].hear("message").await
-                } else {
-                    message
+                let message = loop {
+                    let message = people[listener].hear("message").await;
+                    if message["conversation_id"] == group.as_str() && message["content_type"] != "system" {
+                        break message;
+                    }
                 };
                 assert_eq!((&message["seq"], &message["message_id"]), (&ack["seq"], &json!(id)));
             }

@@ -46,6 +46,7 @@ pub fn remedy(code: &str) -> Remedy {
         | "login_disabled"
         | "not_an_admin"
         | "origin_not_allowed"
+        | "host_not_allowed"
         | "not_found"
         | "conversation_not_found"
         | "user_not_found"

@@ -123,3 +123,57 @@ pub async fn a_clock_that_was_set_back_for_a_while_hides_no_duplicate<H: Harness
         assert_eq!((again.seq, again.duplicate), (Seq::new(number), true));
     }
 }
+
+const DAY_MINUTES: i64 = 24 * 60;
+
+pub async fn a_clock_that_jumps_forgets_no_id_and_lets_no_other_content_in<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    for number in 1..=100 {
+        world.sent(id, "alice", &format!("m{number}")).await;
+    }
+    let check = async |world: &World<H>, at: &str| {
+        for number in [1, 50, 100] {
+            let again = world.send(id, "alice", &format!("m{number}")).await.unwrap();
+            assert_eq!((again.seq, again.duplicate), (Seq::new(number), true), "{at}");
+            let mut other = world.message(id, "alice", &format!("m{number}"));
+            other.content = "something else".into();
+            assert_refused(
+                world.append(other).await,
+                Refusal::MessageIdReused { first_seq: Seq::new(number) },
+            );
+        }
+    };
+    let (mut world, mut head) = (world, 100);
+    for days in [8, 16, 24, 32, -30, 400, 0] {
+        if !world.set_clock_to(days * DAY_MINUTES) {
+            return;
+        }
+        for _ in 0..3 {
+            head += 1;
+            world.sent(id, "bob", &format!("m{head}")).await;
+        }
+        check(&world, &format!("{days} days")).await;
+        // The first jumps meet a conversation that stays in memory.
+        if days < 32 && days > 0 {
+            continue;
+        }
+        world = world.crash().await;
+        check(&world, &format!("{days} days, after a crash")).await;
+        world = world.restart().await;
+        check(&world, &format!("{days} days, after a restart")).await;
+    }
+    assert_eq!(world.sent(id, "bob", "new").await, head + 1);
+}
+
+pub async fn a_retry_finds_what_was_just_stored_however_the_clock_jumped<H: Harness>(world: World<H>) {
+    let id = world.direct("alice", "bob").await;
+    let first = world.sent(id, "alice", "m1").await;
+    for (number, days) in [20, 40, 60, 80, 0].into_iter().enumerate() {
+        world.turn_clock_to(days * DAY_MINUTES);
+        world.sent(id, "alice", &format!("later{number}")).await;
+    }
+    let mut retry = world.message(id, "alice", "m1");
+    retry.retry_after = Some(Seq::ZERO);
+    let again = world.append(retry).await.unwrap();
+    assert_eq!((again.seq.get(), again.duplicate), (first, true));
+}

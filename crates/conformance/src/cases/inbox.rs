@@ -93,19 +93,66 @@ pub async fn an_inbox_can_be_asked_for_without_the_archived_or_for_them_alone<H:
     world.holds(check).await;
 }
 
-pub async fn a_direct_conversation_is_listed_from_its_making_on<H: Harness>(world: World<H>) {
+pub async fn direct_conversation_without_messages_is_listed_for_its_creator_alone<H: Harness>(
+    world: World<H>,
+) {
     world.turn_clock_to(7);
     let id = world.direct("alice", "bob").await;
     let check = async |world: &World<H>| {
+        let page = world.inbox_page("alice", None, 20).await;
+        let [listed] = &page.entries[..] else { panic!("one conversation, not {page:?}") };
         for (name, peer) in [("alice", "bob"), ("bob", "alice")] {
-            let page = world.inbox_page(name, None, 20).await;
-            let [entry] = &page.entries[..] else { panic!("one conversation, not {page:?}") };
+            let entry = world.entry(id, name).await;
             assert_eq!((entry.conversation.id, &entry.peer), (id, &Some(world.user(peer))));
             assert_eq!(entry.conversation.last_at, NOW.plus_millis(7 * 60_000));
             assert_eq!((entry.conversation.head, &entry.last_message), (Seq::ZERO, &None));
             assert_eq!((entry.unread, ticks(entry.own), ticks(entry.others)), (0, (0, 0), (0, 0)));
             assert_eq!((entry.member_count, entry.joined), (2, Seq::FIRST));
+            assert!(name == "bob" || *listed == entry);
         }
+        let page = world.inbox_page("bob", None, 20).await;
+        assert!(page.entries.is_empty() && page.next.is_none(), "{page:?}");
+        for (name, is_member) in [("alice", true), ("bob", true), ("carol", false)] {
+            assert_eq!(world.store().is_member(&world.user(name)).await.unwrap(), is_member, "{name}");
+        }
+    };
+    world.holds(check).await;
+}
+
+/// Strangers open conversations with bob, among those that have messages.
+pub async fn direct_conversation_is_listed_for_the_other_person_from_its_first_message_on<H: Harness>(
+    world: World<H>,
+) {
+    let mut ids = Vec::new();
+    for number in 0..9 {
+        world.turn_clock_to(number);
+        ids.push(world.direct(&format!("peer{number}"), "bob").await);
+    }
+    for (minute, number) in [(20, 3), (21, 0), (22, 8)] {
+        world.sent_at(minute, ids[number], &format!("peer{number}"), "hello").await;
+    }
+    // Opening it again, or the other person's own settings, are no message.
+    world.direct("bob", "peer5").await;
+    world.prefer(ids[6], "bob", PIN).await.unwrap();
+    let check = async |world: &World<H>| {
+        for limit in [1, 2, 3, 20] {
+            let pages = world.paged_inbox("bob", limit, InboxFilter::All).await;
+            assert_eq!(conversations(&pages), [ids[8], ids[0], ids[3]]);
+            assert!(pages.iter().all(|entry| entry.unread == 1 && entry.last_message.is_some()));
+        }
+        let page = world.inbox_page("bob", None, 3).await;
+        assert_eq!((page.entries.len(), page.next), (3, None), "nothing is hidden behind the last page");
+        assert!(world.behind("bob", &[]).await.iter().all(|behind| behind.head > Seq::ZERO));
+    };
+    let world = world.holds(check).await;
+    // The creator sends the first message, or the other person does.
+    world.sent_at(30, ids[6], "peer6", "hello").await;
+    world.sent_at(31, ids[5], "bob", "hello").await;
+    let check = async |world: &World<H>| {
+        let pages = world.paged_inbox("bob", 2, InboxFilter::All).await;
+        assert_eq!(conversations(&pages), [ids[6], ids[5], ids[8], ids[0], ids[3]], "pinned before");
+        let unread: Vec<u64> = pages.iter().map(|entry| entry.unread).collect();
+        assert_eq!(unread, [1, 0, 1, 1, 1]);
     };
     world.holds(check).await;
 }

@@ -42,6 +42,57 @@ pub async fn two_sign_ups_for_one_name_have_one_winner<H: Harness>(world: World<
     }
 }
 
+/// Upper case, a Cyrillic letter, and an invisible character.
+const LOOKALIKES: [&str; 3] = ["Alice", "\u{430}lice", "al\u{34f}ice"];
+
+pub async fn a_user_whose_id_looks_like_another_is_refused<H: Harness>(world: World<H>) {
+    world.store().create_user(user(&world, "alice")).await.unwrap();
+    let world = world
+        .holds(async |world| {
+            // The last one has a capital i, which looks like the l.
+            for name in LOOKALIKES.into_iter().chain(["aIice"]) {
+                assert_refused(world.store().create_user(user(world, name)).await, Refusal::UserExists);
+                assert_eq!(world.store().user(&world.user(name)).await.unwrap(), None);
+            }
+        })
+        .await;
+    world.store().create_user(user(&world, "alicia")).await.unwrap();
+}
+
+pub async fn two_sign_ups_for_names_that_look_alike_have_one_winner<H: Harness>(world: World<H>) {
+    for round in 0..10 {
+        let [one, other] = ["ann", "ANN"].map(|name| user(&world, &format!("{name}{round}")));
+        let store = world.store();
+        let (first, second) = tokio::join!(store.create_user(one.clone()), store.create_user(other.clone()));
+        assert_ne!(first.is_ok(), second.is_ok());
+        let (winner, loser) = if first.is_ok() { (one, other) } else { (other, one) };
+        assert_eq!(store.user(&loser.id).await.unwrap(), None);
+        assert_eq!(store.user(&winner.id).await.unwrap(), Some(winner));
+    }
+}
+
+pub async fn a_reserved_name_is_a_user_that_sign_up_cannot_take<H: Harness>(world: World<H>) {
+    let alice = world.user("alice");
+    world.store().reserve_name(alice.clone(), NOW).await.unwrap();
+    let world = world
+        .holds(async |world| {
+            let reserved = User::named(alice.clone(), NOW);
+            assert_eq!(world.store().user(&alice).await.unwrap(), Some(reserved));
+            for name in ["alice"].into_iter().chain(LOOKALIKES) {
+                assert_refused(world.store().create_user(user(world, name)).await, Refusal::UserExists);
+            }
+            // Once more changes nothing.
+            world.store().reserve_name(alice.clone(), NOW.plus_millis(1)).await.unwrap();
+        })
+        .await;
+    // The operator decides who its users are, however alike their ids look.
+    world.store().reserve_name(world.user("Alice"), NOW).await.unwrap();
+    world.store().create_user(user(&world, "bob")).await.unwrap();
+    world.store().reserve_name(world.user("bob"), NOW).await.unwrap();
+    let bob = world.store().user(&world.user("bob")).await.unwrap().unwrap();
+    assert_eq!(bob, user(&world, "bob"), "whoever is there stays as it is");
+}
+
 /// What tells this world's people from those of other worlds in the same store; their names begin so too.
 fn tag<H: Harness>(world: &World<H>) -> String {
     world.user("x").as_str().trim_end_matches('x').to_owned()

@@ -19,6 +19,7 @@ impl Chat {
         if *user == peer {
             return Err(InvalidConversation::WithOneself.into());
         }
+        self.require_known(user, std::slice::from_ref(&peer)).await?;
         let id = ConversationId::direct(user, &peer);
         self.open(user, id, Creation::Direct { peer }).await
     }
@@ -35,6 +36,7 @@ impl Chat {
         if others.len() + 1 > limit {
             return Err(Refusal::GroupFull { limit }.into());
         }
+        self.require_known(user, &members).await?;
         let mut bits = [0; 15];
         self.random.fill(&mut bits);
         self.open(user, ConversationId::group(bits), Creation::Group { title, members }).await
@@ -66,6 +68,7 @@ impl Chat {
         if users.len() > limit {
             return Err(InvalidConversation::TooManyAtOnce { limit }.into());
         }
+        self.require_known(actor, &users).await?;
         let add = AddMembers {
             conversation,
             actor: actor.clone(),

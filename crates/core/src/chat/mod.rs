@@ -3,6 +3,7 @@
 mod converse;
 mod history;
 mod inbox;
+mod known;
 mod send;
 mod stand;
 
@@ -21,11 +22,19 @@ pub struct ChatRules {
     pub max_content_bytes: usize,
     pub max_group_members: usize,
     pub max_members_per_call: usize,
+    /// A conversation names known people only. Set where sign-up is open, so that nobody is written
+    /// to under a name that a stranger can still take.
+    pub known_people_only: bool,
 }
 
 impl Default for ChatRules {
     fn default() -> Self {
-        ChatRules { max_content_bytes: 64 * 1024, max_group_members: 10_000, max_members_per_call: 1_000 }
+        ChatRules {
+            max_content_bytes: 64 * 1024,
+            max_group_members: 10_000,
+            max_members_per_call: 1_000,
+            known_people_only: false,
+        }
     }
 }
 

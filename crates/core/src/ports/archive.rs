@@ -33,7 +33,11 @@ pub trait Archive: Send + Sync + 'static {
     ) -> Result<RestoreReport, ArchiveError>;
 
     /// Deletes the content of messages for good, hot and cold alike. The places stay, with who wrote when: a message
-    /// without its content, of the type `erased`. When it returns, no call gives the content out any more.
+    /// without its content, of the type `erased`. When it returns, no call gives the content out
+    /// any more, and no file of an embedded store holds it.
+    ///
+    /// The request is durable before `progress` hears of it: from then on it survives a crash, and
+    /// the next [`Archive::run`] finishes it.
     async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError>;
 
     /// Writes everything there is at one moment to another place, from which it can be restored, and reads it back.
@@ -119,7 +123,8 @@ pub struct ArchiveStatus {
     pub hot_free_bytes: u64,
     /// Conversations that were brought back to stay.
     pub kept_hot: u64,
-    /// Erasures that wait for the object store.
+    /// Erasures that were accepted and are not finished: interrupted, waiting for the object store,
+    /// or with content left in files.
     pub unfinished_erasures: u64,
 }
 

@@ -51,7 +51,8 @@ pub struct Moved {
 pub enum Change {
     /// The boundaries of a member have moved, by a device's word or by a reply.
     Moved(Moved),
-    /// A conversation is new to this user.
+    /// A conversation is new to this user. Not reported for a direct conversation that the user's inbox does not list yet
+    /// ([`Conversation::is_listed_for`](crate::Conversation::is_listed_for)): its first message says the same.
     Joined { conversation: ConversationId, user: UserId },
     /// The user set something about a conversation.
     Preferred { conversation: ConversationId, user: UserId },

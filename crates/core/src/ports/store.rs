@@ -29,8 +29,14 @@ use crate::{
 /// [`Refusal::NotAMember`]: crate::Refusal::NotAMember
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Refused with [`Refusal::UserExists`](crate::Refusal::UserExists) when the id is taken; of two at once, one wins.
+    /// Refused with [`Refusal::UserExists`](crate::Refusal::UserExists) when there is a user with
+    /// this id, or with another id that looks like it (an equal [`Skeleton`](crate::Skeleton)). Of
+    /// two such calls at once, one wins.
     async fn create_user(&self, user: User) -> Result<(), StoreError>;
+
+    /// Makes a user without a password, unless there is one with this id. Ids that look like it make
+    /// no difference here, but [`Store::create_user`] refuses them from then on.
+    async fn reserve_name(&self, id: UserId, at: Timestamp) -> Result<(), StoreError>;
 
     /// Refused with [`Refusal::NoSuchUser`](crate::Refusal::NoSuchUser) when there is no such user.
     async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError>;
@@ -80,8 +86,9 @@ pub trait Store: Send + Sync + 'static {
     /// How far each member has come, as the others are told; the reader's own as it is.
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError>;
 
-    /// How many have the message at `seq`, at a cost that does not grow with the group. Refused with
-    /// [`Refusal::NoSuchMessage`](crate::Refusal::NoSuchMessage) where the reader can see none.
+    /// How many have the message at `seq`, at a cost that does not grow with the group. Notices and erased messages have
+    /// receipts. Refused with [`Refusal::NoSuchMessage`](crate::Refusal::NoSuchMessage) where the reader can see no
+    /// message: above the head, before the reader joined, and at a void, which is nobody's message.
     async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError>;
 
     /// Changes what a member set for itself, and returns its entry.
@@ -89,10 +96,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// One page of the user's conversations, in the order of [`InboxPlace`](crate::InboxPlace), at a cost that does
     /// not grow with their number. It includes every message acknowledged before the call. A conversation that moves up
-    /// while somebody pages is on no later page; all others are on exactly one.
+    /// while somebody pages is on no later page; all others are on exactly one. A direct conversation without messages
+    /// is on the pages of its creator alone ([`Conversation::is_listed_for`](crate::Conversation::is_listed_for)).
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError>;
 
-    /// One entry of the reader's inbox.
+    /// Whether the user is a member of any conversation, also of one that its inbox does not list yet.
+    async fn is_member(&self, user: &UserId) -> Result<bool, StoreError>;
+
+    /// One entry of the reader's inbox, whether the inbox lists it or not.
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError>;
 
     /// What a device that comes back has to be sent, each conversation once, the latest activity first:

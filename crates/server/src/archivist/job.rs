@@ -32,6 +32,12 @@ impl Task {
         }
     }
 
+    /// Whether the store keeps the job before it reports any progress, and finishes it after a
+    /// crash.
+    pub fn is_kept(&self) -> bool {
+        matches!(self, Task::Erase(_))
+    }
+
     pub(super) async fn run(self, archive: &dyn Archive, progress: Arc<dyn Progress>) -> Ended {
         Ok(match self {
             Task::Run(run) => archive.run(run, progress).await?.into(),

@@ -55,6 +55,8 @@ pub(crate) enum Asker {
 /// A job that was taken: its name, and how it ends.
 pub(crate) struct Taken {
     pub job_id: String,
+    /// Whether the first word means that the job survives a crash of the server.
+    is_kept: bool,
     word: watch::Receiver<Word>,
 }
 
@@ -68,13 +70,21 @@ enum Word {
 }
 
 impl Taken {
-    /// Why the job ended right away, such as for a conversation that is not there. `Ok` when it goes on, or is done.
+    /// Why the job ended right away, such as for a conversation that is not there. `Ok` when it
+    /// goes on, or is done. For a job that is [kept](Task::is_kept), `Ok` says that it is durable,
+    /// however long that takes.
     pub async fn first_word(mut self) -> Result<String, ArchiveError> {
         let heard = self.word.wait_for(|word| !matches!(word, Word::Nothing));
-        let heard = tokio::time::timeout(FIRST_WORD, heard).await;
-        match heard.ok().and_then(Result::ok).as_deref() {
-            Some(Word::Ended(Err(error))) => Err(error.clone()),
-            _ => Ok(self.job_id),
+        let heard = match self.is_kept {
+            true => heard.await.map_err(|_| ArchiveError::Stopped)?,
+            false => match tokio::time::timeout(FIRST_WORD, heard).await {
+                Ok(Ok(word)) => word,
+                Ok(Err(_)) | Err(_) => return Ok(self.job_id),
+            },
+        };
+        match &*heard {
+            Word::Ended(Err(error)) => Err(error.clone()),
+            _ => Ok(self.job_id.clone()),
         }
     }
 
@@ -125,11 +135,12 @@ impl Archivist {
         let job_id = format!("{}-{}", started_at.millis(), desk.next_number);
         let (say, word) = watch::channel(Word::Nothing);
         let job = Arc::new(Job::new(job_id.clone(), task.kind(), started_at, say));
+        let is_kept = task.is_kept();
         desk.under_way = Some(Arc::clone(&job));
         drop(desk);
         let archivist = Arc::clone(self);
         self.tasks.spawn(async move { archivist.carry_out(task, job, by).await });
-        Ok(Taken { job_id, word })
+        Ok(Taken { job_id, is_kept, word })
     }
 
     async fn carry_out(&self, task: Task, job: Arc<Job>, by: Asker) {
@@ -178,5 +189,83 @@ fn log(body: &JobBody, ended: &Ended) {
         Err(error) => {
             tracing::warn!(job_id, ?kind, %error, "a job of the archive ended before it was done; what it did stays");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use bluetick_core::ConversationId;
+    use bluetick_core::ports::{
+        ArchiveCounters, ArchiveRun, ArchiveStatus, Erase, EraseReport, EraseScope, RestoreReport, RunReport,
+        Stage, VerifyReport,
+    };
+    use bluetick_core::time::SystemClock;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// Takes as long as the test wants to make an erasure durable, and never ends it.
+    #[derive(Default)]
+    struct Slow {
+        durable: Notify,
+    }
+
+    #[async_trait]
+    impl Archive for Slow {
+        async fn status(&self) -> Result<ArchiveStatus, ArchiveError> {
+            Ok(ArchiveStatus::default())
+        }
+
+        async fn run(&self, _: ArchiveRun, _: Arc<dyn Progress>) -> Result<RunReport, ArchiveError> {
+            std::future::pending().await
+        }
+
+        async fn verify(&self, _: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
+            Err(ArchiveError::Off)
+        }
+
+        async fn restore(
+            &self,
+            _: Option<ConversationId>,
+            _: Arc<dyn Progress>,
+        ) -> Result<RestoreReport, ArchiveError> {
+            Err(ArchiveError::Off)
+        }
+
+        async fn erase(&self, _: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError> {
+            self.durable.notified().await;
+            progress.advanced(Stage::Erasing, 0, 0);
+            std::future::pending().await
+        }
+
+        fn counters(&self) -> ArchiveCounters {
+            ArchiveCounters::default()
+        }
+    }
+
+    fn erasure() -> Task {
+        let scope = EraseScope::Conversation(ConversationId::group([1; 15]));
+        Task::Erase(Erase { scope, through: None })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_erasure_is_not_answered_before_the_store_keeps_it() {
+        let slow = Arc::new(Slow::default());
+        let archivist = Arc::new(Archivist::new(Arc::clone(&slow) as _, Arc::new(SystemClock)));
+        let taken = archivist.begin(erasure(), Asker::Operator).unwrap();
+        let job_id = taken.job_id.clone();
+        let mut answer = Box::pin(taken.first_word());
+        let early = tokio::time::timeout(Duration::from_secs(3600), &mut answer).await;
+        assert!(early.is_err(), "nobody is told within an hour of simulated time");
+        slow.durable.notify_one();
+        assert_eq!(answer.await.unwrap(), job_id);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_job_is_answered_while_it_has_not_begun() {
+        let archivist = Arc::new(Archivist::new(Arc::new(Slow::default()), Arc::new(SystemClock)));
+        let taken = archivist.begin(Task::Run(ArchiveRun::default()), Asker::Operator).unwrap();
+        assert!(taken.first_word().await.is_ok());
     }
 }

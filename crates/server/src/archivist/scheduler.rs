@@ -12,7 +12,8 @@ use super::{ArchiveSchedule, Archivist, Asker, Task};
 /// The clock is looked at again this often at least: it may be set, and a machine may sleep.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 
-/// Goes on until the server stops it. Where the archive is off or runs only when asked, it returns.
+/// Goes on until the server stops it. Where the archive runs only when asked, it returns. Where the
+/// archive is off and nothing expires, its turns only finish erasures.
 pub(crate) async fn schedule(
     archivist: Arc<Archivist>,
     schedule: ArchiveSchedule,
@@ -30,20 +31,29 @@ pub(crate) async fn schedule(
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "the archive does not say how it is"),
     }
+    let mut is_off = false;
     let mut last = archivist.archive().counters().last_run_at.unwrap_or(started);
     while let Some(due) = schedule.next_turn(last, share(&*random)) {
         wait_until(due, &*clock).await;
         let now = clock.now();
         // A machine that slept may wake up at another hour.
-        if schedule.is_open(now) {
-            let Some(paused) = take_turn(&archivist, is_paused).await else { return };
-            is_paused = paused;
+        if schedule.is_open(now) && (!is_off || has_unfinished_erasures(&archivist).await) {
+            match take_turn(&archivist, is_paused).await {
+                Some(paused) => is_paused = paused,
+                None => is_off = true,
+            }
         }
         last = now;
     }
 }
 
-/// Returns whether the archive is paused now; `None` when there is nothing to do, ever. Of a trouble that lasts, the log tells at its beginning and its end.
+/// An erasure that was interrupted, or whose files could not be cleaned up.
+async fn has_unfinished_erasures(archivist: &Archivist) -> bool {
+    archivist.archive().status().await.is_ok_and(|status| status.unfinished_erasures > 0)
+}
+
+/// Returns whether the archive is paused now; `None` when it is off and nothing expires. Of a
+/// trouble that lasts, the log tells at its beginning and its end.
 async fn take_turn(archivist: &Arc<Archivist>, was_paused: bool) -> Option<bool> {
     let ended = match archivist.begin(Task::Run(ArchiveRun::default()), Asker::Schedule) {
         Ok(taken) => taken.ended().await.map(|_| ()),

@@ -57,6 +57,9 @@ pub enum Act {
     Backup,
     #[serde(rename = "restore")]
     Restore,
+    /// The data directory was declared to be an earlier copy of itself.
+    #[serde(rename = "restored")]
+    Restored,
     #[serde(rename = "certificate.reload")]
     CertificateReload,
     /// Somebody presented a key that is not the admin key.

@@ -35,6 +35,11 @@ impl FailedKeys {
         Some(std::mem::take(&mut minute.left_out))
     }
 
+    /// One that is only counted: it was refused before it was compared.
+    pub fn leave_out(&self) {
+        self.0.lock().expect("nothing panics while it holds the lock").left_out += 1;
+    }
+
     /// How many were left out and not told of yet. Asked now and then, and at the end: there may be no later one to tell it
     /// with.
     pub fn left_out(&self) -> Option<NonZeroU64> {

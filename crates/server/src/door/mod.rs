@@ -1,6 +1,7 @@
 //! Where connections come in: accepting, speaking HTTP/1.1, and letting go politely. What is asked for over a
 //! connection belongs to `http` and `ws`.
 
+mod accept_failures;
 mod arrivals;
 mod certificates;
 mod parting;
@@ -22,6 +23,7 @@ use crate::drain::{Newcomers, Phase, reached};
 use crate::http::HttpService;
 use crate::limits::AddressPlace;
 use crate::settings::seconds;
+use accept_failures::AcceptFailures;
 use arrivals::Arrival;
 pub(crate) use arrivals::{Arrivals, SideDoor};
 pub(crate) use certificates::Certificates;
@@ -58,6 +60,7 @@ pub(crate) async fn accept(
     let mut connections = JoinSet::new();
     // Until when none is accepted, since there were no files left. Waiting lets some be freed.
     let mut pause_ends: Option<Instant> = None;
+    let mut failures = AcceptFailures::default();
     loop {
         let accepted = async {
             if let Some(pause_ends) = pause_ends {
@@ -79,6 +82,7 @@ pub(crate) async fn accept(
             (accepted, place) = accepted => match accepted {
                 Ok((arrival, peer)) => {
                     pause_ends = None;
+                    failures.accepted(Instant::now());
                     // Closed without a word: to say one costs more than to come again.
                     let address = match app.addresses.admit(peer.ip()) {
                         Ok(address) => address,
@@ -95,8 +99,9 @@ pub(crate) async fn accept(
                 }
                 Err(error) => {
                     // File descriptors, most likely.
-                    tracing::warn!(%error, "cannot accept a connection");
-                    pause_ends = Some(Instant::now() + OUT_OF_FILES_PAUSE);
+                    let now = Instant::now();
+                    failures.failed(&error, now);
+                    pause_ends = Some(now + OUT_OF_FILES_PAUSE);
                 }
             },
         }

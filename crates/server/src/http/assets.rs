@@ -104,7 +104,7 @@ pub(super) async fn manifest(headers: HeaderMap) -> Response {
     params(("file" = String, Path, description = "Its name")),
     responses((status = 200, description = "The file", content(
                   (String = "text/css"), (String = "text/javascript"), (String = "image/svg+xml"),
-                  (String = "text/plain"))),
+                  (String = "image/png"), (String = "text/plain"))),
               (status = 304, description = "It is what the client has"),
               (status = 404, description = "There is no such file", body = ErrorBody)),
 )]
@@ -199,6 +199,11 @@ mod tests {
     fn only_what_is_named_by_its_content_is_kept_for_ever() {
         assert!(is_hashed("index-DVa_MnJF.css") && is_hashed("docs-6j9DNa-Q.js"));
         assert!(!is_hashed("icon.svg") && !is_hashed("third-party.txt") && !is_hashed("-DVa_MnJF.js"));
+        for file in
+            FILES.keys().filter_map(|name| name.strip_prefix("assets/")).filter(|name| name.ends_with(".png"))
+        {
+            assert!(!is_hashed(file), "{file}");
+        }
     }
 
     #[test]

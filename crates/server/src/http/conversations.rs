@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use bluetick_core::ConversationView;
+use bluetick_core::chat::ChatError;
+use bluetick_core::{ConversationId, ConversationView, Refusal, StoreError, UserId};
 use bluetick_wire::http::{
     ConversationBody, ConversationDetailBody, ErrorBody, OpenConversation, OpenConversationRequest,
 };
@@ -13,9 +14,11 @@ use bluetick_wire::http::{
 use super::extract::{Caller, ConversationPath, Payload};
 use super::reply;
 use crate::app::App;
+use crate::limits::Quota;
 use crate::problem::Problem;
 
-/// Start a conversation, or find the direct one that exists.
+/// Start a conversation, or find the direct one that exists. The other person of a direct conversation sees nothing of
+/// it before its first message.
 #[utoipa::path(
     post, path = "/v1/conversations", operation_id = "open_conversation",
     tag = "conversations", request_body = OpenConversationRequest,
@@ -34,14 +37,40 @@ pub(super) async fn open(
         caller.budget.people(members.len())?;
     }
     let _work = app.lifecycle.begin_work()?;
+    let quota = Quota { conversations: 1, invited: invited(&request, &caller.user) };
+    if let OpenConversation::Direct { peer } = &request
+        && let Some(view) = existing(&app, &caller.user, peer).await?
+    {
+        return Ok(reply::json(StatusCode::OK, &ConversationBody::new(&view, &caller.user)));
+    }
+    caller.budget.spend(quota)?;
     let opened = match request {
-        OpenConversation::Direct { peer } => app.chat.open_direct(&caller.user, peer).await?,
-        OpenConversation::Group { title, members } => {
-            app.chat.open_group(&caller.user, title, members).await?
-        }
+        OpenConversation::Direct { peer } => app.chat.open_direct(&caller.user, peer).await,
+        OpenConversation::Group { title, members } => app.chat.open_group(&caller.user, title, members).await,
     };
+    if !matches!(&opened, Ok(opened) if opened.created) {
+        caller.budget.refund(quota);
+    }
+    let opened = opened?;
     let status = if opened.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok(reply::json(status, &ConversationBody::new(&opened.view, &caller.user)))
+}
+
+/// How many people the request puts into a group.
+fn invited(request: &OpenConversation, user: &UserId) -> usize {
+    match request {
+        OpenConversation::Direct { .. } => 0,
+        OpenConversation::Group { members, .. } => members.iter().filter(|member| *member != user).count(),
+    }
+}
+
+/// The direct conversation of the two, if it exists. Finding it again costs none of the quota.
+async fn existing(app: &App, user: &UserId, peer: &UserId) -> Result<Option<ConversationView>, Problem> {
+    match app.chat.conversation(user, ConversationId::direct(user, peer)).await {
+        Ok(view) => Ok(Some(view)),
+        Err(ChatError::Store(StoreError::Refused(Refusal::NotAMember))) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A conversation, who is in it, and what it is to you.

@@ -4,6 +4,10 @@
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use bluetick_wire::ErrorCode;
+
+use crate::problem::Problem;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static("authorization, content-type");
@@ -21,12 +25,20 @@ pub(crate) fn is_allowed(origin: &str, allowed: &[String]) -> bool {
     allowed.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
 }
 
-/// The browser's question before a call: answered here, since no route knows `OPTIONS`.
+/// Answers a CORS preflight: `OPTIONS` with the page's origin and the method it wants to use. No
+/// route knows `OPTIONS`, so nothing else answers it. `origin` is what [`allowed_origin`] found. A
+/// page of another origin gets a refusal that names the setting; the browser shows it in its
+/// network log and does not make the call.
 pub(super) fn preflight<B>(request: &Request<B>, origin: Option<&HeaderValue>) -> Option<Response<Body>> {
     let asks = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ORIGIN)
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    if !asks || origin.is_none() {
+    if !asks {
         return None;
+    }
+    if origin.is_none() {
+        let message = "web pages of this origin may not call the API; see server.allowed_origins";
+        return Some(Problem::new(ErrorCode::OriginNotAllowed, message).into_response());
     }
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -37,12 +49,15 @@ pub(super) fn preflight<B>(request: &Request<B>, origin: Option<&HeaderValue>) -
     Some(response)
 }
 
-/// Lets the page see the answer.
-pub(super) fn grant(headers: &mut HeaderMap, origin: Option<HeaderValue>) {
+/// Lets a page of an allowed origin see the answer, errors included. Where any origin is allowed,
+/// every answer varies by origin: a cache must not give one page the answer it keeps for another.
+pub(super) fn grant(headers: &mut HeaderMap, origin: Option<HeaderValue>, allowed: &[String]) {
+    if !allowed.is_empty() {
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+    }
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
-        headers.append(header::VARY, HeaderValue::from_static("origin"));
     }
 }
 

@@ -16,11 +16,13 @@ use crate::audit::Act;
 use crate::problem::Problem;
 
 /// Delete the content of messages for good, hot and cold alike. Their places stay, with who wrote when. Works without an
-/// archive too. `GET /v1/archive/jobs/{job_id}` tells when it is done.
+/// archive too. `GET /v1/archive/jobs/{job_id}` tells when it is done: with `finished_at` and
+/// without `error`, no file of the data directory holds the content any more. The answer comes when
+/// the request is durable: after a crash the server finishes it.
 #[utoipa::path(
     post, path = "/v1/erasures", operation_id = "erase_messages", tag = "operations",
     request_body = ErasureRequest, security(("admin_key" = [])),
-    responses((status = 202, description = "It has begun", body = JobBegunBody),
+    responses((status = 202, description = "It is accepted and survives a crash", body = JobBegunBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn erase(

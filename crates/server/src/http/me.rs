@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use bluetick_core::ports::UserUpdate;
-use bluetick_core::{Profile, ProfileUpdate, Refusal, StoreError, User, UserId};
+use bluetick_core::{Profile, ProfileUpdate, Refusal, StoreError, UserId};
 use bluetick_wire::decode;
 use bluetick_wire::http::{ErrorBody, ProfileBody, ProfileRequest};
 
@@ -58,13 +58,10 @@ pub(super) async fn change(
 async fn rename(app: &App, id: &UserId, name: Arc<str>) -> Result<(), StoreError> {
     let update = || UserUpdate { id: id.clone(), display_name: Some(name.clone()), password_hash: None };
     match app.store.update_user(update()).await {
-        Err(StoreError::Refused(Refusal::NoSuchUser)) => {}
-        done => return done,
-    }
-    let created_at = app.clock.now();
-    let user = User { id: id.clone(), display_name: Some(name.clone()), password_hash: None, created_at };
-    match app.store.create_user(user).await {
-        Err(StoreError::Refused(Refusal::UserExists)) => app.store.update_user(update()).await,
+        Err(StoreError::Refused(Refusal::NoSuchUser)) => {
+            app.store.reserve_name(id.clone(), app.clock.now()).await?;
+            app.store.update_user(update()).await
+        }
         done => done,
     }
 }

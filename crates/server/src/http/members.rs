@@ -11,6 +11,7 @@ use bluetick_wire::http::{AddMembersRequest, ConversationBody, ErrorBody};
 use super::extract::{Caller, ConversationPath, Payload, UserPath};
 use super::reply;
 use crate::app::App;
+use crate::limits::Quota;
 use crate::problem::Problem;
 
 /// Add people to a group. Each sees what comes from then on.
@@ -32,7 +33,13 @@ pub(super) async fn add(
     caller.budget.people(request.count())?;
     let users = request.users()?;
     let _work = app.lifecycle.begin_work()?;
-    let view = app.chat.add_members(&caller.user, id, users).await?;
+    let quota = Quota { conversations: 0, invited: users.len() };
+    caller.budget.spend(quota)?;
+    let added = app.chat.add_members(&caller.user, id, users).await;
+    if added.is_err() {
+        caller.budget.refund(quota);
+    }
+    let view = added?;
     Ok(reply::json(StatusCode::OK, &ConversationBody::new(&view, &caller.user)))
 }
 

@@ -11,6 +11,7 @@ mod erasures;
 mod error;
 mod extract;
 mod health;
+mod hosts;
 mod inbox;
 mod login;
 mod logout;
@@ -41,6 +42,7 @@ use utoipa_axum::routes;
 
 pub(crate) use documents::documents;
 pub use documents::openapi_document;
+pub(crate) use hosts::Hosts;
 pub(crate) use service::{HttpService, Peer, service};
 
 use crate::app::App;

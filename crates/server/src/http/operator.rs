@@ -12,6 +12,7 @@ use super::extract::bearer;
 use super::service::Peer;
 use crate::app::App;
 use crate::audit::{Act, CommandLine, Entry, Outcome, Subject, Unwritten, Who, tame};
+use crate::metrics::KeyFailure;
 use crate::problem::Problem;
 
 /// The operator, with the admin key.
@@ -34,12 +35,20 @@ impl FromRequestParts<Arc<App>> for Operator {
         let request_id = request_id(&parts.headers).unwrap_or_else(|| app.next_request_id());
         let peer = parts.extensions.get::<Peer>().map(|Peer(address)| *address);
         let forwarded_for = text(&parts.headers, FORWARDED_FOR).map(|text| tame(text, FORWARDED_FOR_BYTES));
+        let caller = peer.and_then(|peer| app.addresses.caller(peer.ip(), &parts.headers));
+        app.addresses.admin_key(caller).inspect_err(|_| {
+            app.metrics.admin_key_failed(KeyFailure::TooMany);
+            // One more that the audit trail counts and does not describe.
+            app.failed_keys.leave_out();
+        })?;
         if app.admin_key.matches(key) {
             let key = app.admin_key.fingerprint().to_owned();
             let command_line = text(&parts.headers, CommandLine::HEADER).and_then(CommandLine::from_header);
             let who = Who::AdminKey { key, peer, forwarded_for, command_line };
             return Ok(Operator { who, request_id });
         }
+        app.addresses.wrong_admin_key(caller);
+        app.metrics.admin_key_failed(KeyFailure::Wrong);
         let stranger = Operator { who: Who::Stranger { peer, forwarded_for }, request_id };
         stranger.was_refused(app, parts).await;
         Err(Problem::new(ErrorCode::Unauthenticated, "this call needs the admin key"))

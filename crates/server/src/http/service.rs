@@ -55,6 +55,12 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
             place
         });
         Box::pin(async move {
+            if let Err(refused) = app.hosts.check(request.uri(), request.headers())
+                && !is_health_check(request.uri().path())
+            {
+                app.metrics.rejected(refused.code);
+                return Ok(refused.into_response());
+            }
             let origin = cors::allowed_origin(request.headers(), &app.settings.allowed_origins);
             let preflight = cors::preflight(&request, origin.as_ref());
             let mut response = match preflight {
@@ -73,10 +79,15 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
                 let year = HeaderValue::from_static("max-age=31536000");
                 response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, year);
             }
-            cors::grant(response.headers_mut(), origin);
+            cors::grant(response.headers_mut(), origin, &app.settings.allowed_origins);
             Ok(response)
         })
     }
+}
+
+/// Load balancers ask by address, whatever the server is called, and the answer says nothing that is worth hiding.
+fn is_health_check(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
 }
 
 async fn answer(mut router: Router, request: Request<Incoming>) -> Response<Body> {

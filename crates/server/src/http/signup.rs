@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use bluetick_auth::Passwords;
-use bluetick_core::{Refusal, User};
+use bluetick_core::names::check_new_name;
+use bluetick_core::{Refusal, User, UserId};
 use bluetick_wire::http::{ErrorBody, SignupRequest, TokenBody};
 use bluetick_wire::{BadInput, ErrorCode, decode};
 
@@ -31,7 +31,17 @@ pub(super) async fn signup(
     }
     login::require_minting(&app)?;
     app.addresses.login(address)?;
-    let user = create(&app, decode(&body)?).await?;
+    let request: SignupRequest = decode(&body)?;
+    let id = request.user()?;
+    check_new_name(&id).map_err(|invalid| BadInput::field("user_id", invalid))?;
+    if app.reserved_names.contains(&id) {
+        return Err(Problem::new(ErrorCode::NameReserved, "this user_id is reserved; choose another"));
+    }
+    // Somebody without an account may be called so: a user of the operator's own product.
+    if app.chat.is_taken(&id).await? {
+        return Err(Refusal::UserExists.into());
+    }
+    let user = create(&app, request).await?;
     Ok(reply::json(StatusCode::CREATED, &login::token_for(&app, user.id).await?))
 }
 
@@ -39,7 +49,7 @@ pub(super) async fn signup(
 pub(super) async fn create(app: &App, request: SignupRequest) -> Result<User, Problem> {
     let id = request.user()?;
     let display_name = request.display_name()?;
-    Passwords::check_strength(&request.password).map_err(|weak| BadInput::field("password", weak))?;
+    check_password(app, &id, &request.password)?;
     let _work = app.lifecycle.begin_work()?;
     // Asked first, because a hash is dear. The store settles it again when it writes.
     if app.store.user(&id).await?.is_some() {
@@ -50,6 +60,11 @@ pub(super) async fn create(app: &App, request: SignupRequest) -> Result<User, Pr
     let user = User { id, display_name, password_hash: Some(password_hash), created_at };
     app.store.create_user(user.clone()).await?;
     Ok(user)
+}
+
+pub(super) fn check_password(app: &App, user: &UserId, password: &str) -> Result<(), BadInput> {
+    let checked = app.passwords.rules().check(user.as_str(), password);
+    checked.map_err(|weak| BadInput::field("password", weak))
 }
 
 pub(super) async fn hash(app: &App, password: String) -> Result<Arc<str>, Problem> {

@@ -14,6 +14,8 @@ use crate::problem::Problem;
 
 /// How far each member has come; with `seq`, only how many have that message, at a cost that does not grow with the
 /// group. What somebody reads while its read receipts are off is told to nobody else.
+/// Notices (`system`) and `erased` messages have receipts. A `void` has none: a call with its `seq` answers 404
+/// `message_not_found`, like a `seq` above the head or before the caller joined.
 #[utoipa::path(
     get, path = "/v1/conversations/{conversation_id}/status", operation_id = "show_status",
     tag = "ticks", security(("token" = [])),

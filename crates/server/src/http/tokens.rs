@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use bluetick_core::{User, UserId};
 use bluetick_wire::http::{ErrorBody, MintRequest, TokenBody};
 use bluetick_wire::{BadInput, decode};
 
@@ -17,7 +16,8 @@ use crate::app::App;
 use crate::audit::{Act, Subject};
 use crate::problem::Problem;
 
-/// Mint a token for a user of the operator's own product, who needs no account here.
+/// Mint a token for a user of the operator's own product, who needs no account here. The name is
+/// reserved: nobody can sign up with it, or with one that looks like it.
 #[utoipa::path(
     post, path = "/v1/tokens", operation_id = "mint_token",
     tag = "accounts", request_body = MintRequest, security(("admin_key" = [])),
@@ -36,21 +36,12 @@ pub(super) async fn mint(
         let most = app.max_token_ttl.as_secs();
         return Err(BadInput::field("ttl_s", format_args!("must be between 1 and {most}")).into());
     }
-    reserve(&app, &user).await;
+    login::require_minting(&app)?;
+    // Before there is a token: otherwise a stranger could sign up with the name that it is for.
+    let _work = app.lifecycle.begin_work()?;
+    app.store.reserve_name(user.clone(), app.clock.now()).await?;
     let (subject, minted) = (Subject::user(&user), login::mint(&app, user, ttl).await?);
     // A token that was made and is not handed out is none.
     operator.does(&app, Act::TokenMint, Some(subject)).await?;
     Ok(reply::json(StatusCode::CREATED, &minted))
-}
-
-/// A name the operator has given to somebody cannot be taken by a sign-up. Where the store cannot write now, nobody
-/// can sign up either, and the next token for this name reserves it.
-async fn reserve(app: &App, user: &UserId) {
-    if !app.signup || !matches!(app.store.user(user).await, Ok(None)) {
-        return;
-    }
-    let row = User { id: user.clone(), display_name: None, password_hash: None, created_at: app.clock.now() };
-    if let Err(error) = app.store.create_user(row).await {
-        tracing::debug!(%user, %error, "the name of a minted token was not reserved");
-    }
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use bluetick_auth::Passwords;
 use bluetick_core::ports::UserUpdate;
 use bluetick_core::{Refusal, User, UserId};
+use bluetick_wire::decode;
 use bluetick_wire::http::{ErrorBody, NewPasswordRequest, NewUserRequest, UserBody};
-use bluetick_wire::{BadInput, decode};
 
 use super::extract::{SmallPayload, UserPath};
 use super::operator::Operator;
@@ -69,7 +68,7 @@ pub(super) async fn set_password(
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     let NewPasswordRequest { password } = decode(&body)?;
-    Passwords::check_strength(&password).map_err(|weak| BadInput::field("password", weak))?;
+    signup::check_password(&app, &id, &password)?;
     let begun = operator.begins(&app, Act::UserPassword, Some(Subject::user(&id))).await?;
     let user = begun.ended(change_password(&app, id, password).await).await?;
     Ok(reply::json(StatusCode::OK, &UserBody::from(&user)))

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{Change, Moved};
-use bluetick_core::{ConversationId, UserId};
+use bluetick_core::ports::{Change, Committed, Moved};
+use bluetick_core::{ContentType, ConversationId, ConversationKind, Seq, UserId};
 use bluetick_wire::frame::encode_status;
 use tokio::sync::mpsc;
 
@@ -21,6 +21,16 @@ pub(super) const SMALL_GROUP: usize = 16;
 pub(super) struct EntryChanged {
     pub conversation: ConversationId,
     pub user: UserId,
+    pub cause: Cause,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The user joined, or changed a preference.
+    Changed,
+    /// The first message of a direct conversation. It is new to all but its creator, who gets the other person's
+    /// presence instead.
+    FirstMessage,
 }
 
 pub(super) struct Changes {
@@ -36,10 +46,22 @@ impl Changes {
         match change {
             Change::Moved(moved) => self.moved(moved),
             Change::Joined { conversation, user } | Change::Preferred { conversation, user } => {
-                self.entry_changed(EntryChanged { conversation, user });
+                self.entry_changed(EntryChanged { conversation, user, cause: Cause::Changed });
             }
             // Carried out where it was heard, at once.
             Change::Revoked { .. } | Change::Overlooked { .. } => {}
+        }
+    }
+
+    /// The other person's inbox lists a direct conversation from its first message on.
+    pub fn delivered(&self, Committed { message, members, .. }: &Committed) {
+        let conversation = message.conversation;
+        let is_first = message.seq == Seq::FIRST && message.content_type != ContentType::Void;
+        if is_first && conversation.kind() == ConversationKind::Direct {
+            for member in members.iter() {
+                let user = member.user.clone();
+                self.entry_changed(EntryChanged { conversation, user, cause: Cause::FirstMessage });
+            }
         }
     }
 
@@ -94,7 +116,7 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
-    use bluetick_core::{Boundaries, Members, Seq, TokenFacts};
+    use bluetick_core::{Boundaries, Members, TokenFacts};
     use prometheus_client::metrics::gauge::Gauge;
 
     use bluetick_core::ports::CommitListener;

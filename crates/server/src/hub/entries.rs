@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bluetick_core::Chat;
 use bluetick_core::chat::ChatError;
-use bluetick_wire::frame::encode_conversation;
+use bluetick_wire::frame::{encode_conversation, encode_presence};
 use bluetick_wire::http::PresenceBody;
 use tokio::sync::mpsc;
 
-use super::changes::EntryChanged;
+use super::changes::{Cause, EntryChanged};
+use super::presence::tell;
 use super::{Frame, Sessions, Whereabouts, guarded};
 use crate::metrics::Metrics;
 
@@ -37,7 +38,7 @@ impl Shower {
         }
     }
 
-    async fn show(&self, EntryChanged { conversation, user }: EntryChanged) -> Result<(), ChatError> {
+    async fn show(&self, EntryChanged { conversation, user, cause }: EntryChanged) -> Result<(), ChatError> {
         if !self.sessions.is_online(&user) {
             return Ok(());
         }
@@ -45,7 +46,16 @@ impl Shower {
         let presence = match &entry.peer {
             Some(peer) => {
                 let profile = self.chat.profile(peer).await?;
-                Some(PresenceBody::new(peer, self.whereabouts.is_online(peer).await, &profile))
+                let online = self.whereabouts.is_online(peer).await;
+                if cause == Cause::FirstMessage && entry.conversation.created_by == user {
+                    // The creator has the line. Presence is announced from the first message on, so the peer
+                    // may have connected or disconnected unseen since the creator opened the conversation.
+                    if !profile.hides_presence {
+                        tell(&self.sessions, &self.metrics, &[user], encode_presence(peer, online, &profile));
+                    }
+                    return Ok(());
+                }
+                Some(PresenceBody::new(peer, online, &profile))
             }
             None => None,
         };

@@ -402,6 +402,7 @@ impl Fanout {
                 self.senders.note(&committed.message);
             }
             let pushes = fanout::deliver(committed, &self.sessions);
+            self.changes.delivered(committed);
             if committed.departed.is_some() {
                 // Whoever was furthest behind may be the one who left.
                 self.changes.gathering.touch(committed.message.conversation, &committed.members);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
 use bluetick_core::ports::Whisper;
-use bluetick_core::{Chat, InboxFilter, InboxRequest, PageLimit, UserId};
+use bluetick_core::{Chat, InboxEntry, InboxFilter, InboxRequest, PageLimit, UserId};
 use bluetick_wire::frame::encode_presence;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -146,7 +146,9 @@ impl Announcer {
         let request =
             InboxRequest { user: user.clone(), after: None, limit: PageLimit::MAX, filter: InboxFilter::All };
         let inbox = self.chat.inbox(request).await?;
-        let to: Vec<UserId> = inbox.entries.into_iter().filter_map(|entry| entry.peer).collect();
+        // A person whose own inbox does not list the conversation must not learn of it this way.
+        let peer = |entry: InboxEntry| entry.peer.clone().filter(|peer| entry.is_listed_for(peer));
+        let to: Vec<UserId> = inbox.entries.into_iter().filter_map(peer).collect();
         tell(&self.sessions, &self.metrics, &to, encode_presence(user, online, &profile));
         self.whereabouts.whisper(Whisper::Presence { user: user.clone(), online, profile, to });
         Ok(())
@@ -169,10 +171,10 @@ pub(super) fn tell(sessions: &Sessions, metrics: &Metrics, to: &[UserId], frame:
 
 #[cfg(test)]
 mod tests {
-    use bluetick_core::chat::ChatRules;
+    use bluetick_core::chat::{ChatRules, SendRequest};
     use bluetick_core::ports::{NoFleet, Store, SystemRandom};
     use bluetick_core::time::SystemClock;
-    use bluetick_core::{ProfileUpdate, Timestamp, TokenFacts};
+    use bluetick_core::{ContentType, ProfileUpdate, Timestamp, TokenFacts};
     use bluetick_store_memory::MemoryStore;
     use prometheus_client::metrics::gauge::Gauge;
 
@@ -195,7 +197,17 @@ mod tests {
         let store = Arc::new(MemoryStore::with_listener(hub.clone()));
         let chat =
             Chat::new(store.clone(), Arc::new(SystemClock), Arc::new(SystemRandom), ChatRules::default());
-        chat.open_direct(&user("alice"), user("bob")).await.unwrap();
+        let opened = chat.open_direct(&user("alice"), user("bob")).await.unwrap();
+        let first = SendRequest {
+            conversation: opened.view.conversation.id,
+            message_id: "m1".parse().unwrap(),
+            content_type: ContentType::Text,
+            content: "hello".into(),
+            timestamp: None,
+            retry_after: None,
+            origin: None,
+        };
+        chat.send(&user("alice"), first).await.unwrap();
         hub.flush().await;
         let [phone, _tablet] = ["alice", "bob"].map(|name| {
             let outbox = Outbox::new(1 << 20, Gauge::default());

@@ -24,6 +24,18 @@ impl Rate {
         let interval_us = (period_us / i64::from(count)).max(1);
         Rate { interval_us, capacity_us: interval_us.saturating_mul(i64::from(burst.max(1))) }
     }
+
+    /// Whether so many tokens are more than a full bucket holds.
+    pub fn exceeds(self, tokens: usize) -> bool {
+        let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
+        self.interval_us > 0 && self.interval_us.saturating_mul(tokens) > self.capacity_us
+    }
+
+    /// What so many tokens take from a bucket: at most all that it holds.
+    fn cost_us(self, tokens: usize) -> i64 {
+        let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
+        self.interval_us.saturating_mul(tokens).min(self.capacity_us)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -42,8 +54,7 @@ impl Bucket {
         if rate.interval_us == 0 || tokens == 0 {
             return Ok(());
         }
-        let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
-        let cost_us = rate.interval_us.saturating_mul(tokens).min(rate.capacity_us);
+        let cost_us = rate.cost_us(tokens);
         let now_us = now.millis().saturating_mul(1_000);
         let mut full_at_us = self.full_at_us.load(Ordering::Relaxed);
         loop {
@@ -63,6 +74,21 @@ impl Bucket {
                 Err(current) => full_at_us = current,
             }
         }
+    }
+
+    /// Whether there is a token, or how long it takes until there is one. Takes none.
+    pub fn has_one(&self, rate: Rate, now: Timestamp) -> Result<(), Duration> {
+        let now_us = now.millis().saturating_mul(1_000);
+        let after_us = debt_us(self.full_at_us.load(Ordering::Relaxed), now_us, rate) + rate.cost_us(1);
+        match u64::try_from(after_us - rate.capacity_us) {
+            Ok(wait_us) if wait_us > 0 => Err(Duration::from_micros(wait_us)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts back what [`Bucket::take_many`] took for something that did not happen.
+    pub fn give_back(&self, tokens: usize, rate: Rate) {
+        self.full_at_us.fetch_sub(rate.cost_us(tokens), Ordering::Relaxed);
     }
 
     /// Whether forgetting this bucket changes nothing.
@@ -115,6 +141,14 @@ mod tests {
         assert_eq!(taken(&bucket, rate, at(0)), 2);
         assert_eq!(bucket.take_many(1_000, rate, at(10_000)), Ok(()));
         assert_eq!(taken(&bucket, rate, at(10_000)), 0);
+    }
+
+    #[test]
+    fn tokens_given_back_can_be_taken_again() {
+        let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
+        assert_eq!(bucket.take_many(5, rate, at(0)), Ok(()));
+        bucket.give_back(2, rate);
+        assert_eq!(taken(&bucket, rate, at(0)), 2);
     }
 
     #[test]

@@ -11,4 +11,4 @@ pub(crate) use bucket::Rate;
 pub use network::{InvalidNetwork, Network};
 pub(crate) use passwords::PasswordDesk;
 pub(crate) use per_address::{AddressPlace, Addresses, TurnedAway};
-pub(crate) use per_user::{Budgets, UserBudget};
+pub(crate) use per_user::{Budgets, Quota, UserBudget};

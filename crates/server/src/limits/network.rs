@@ -1,7 +1,7 @@
 //! Addresses and networks, as operators write them and as limits see them.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -22,11 +22,6 @@ pub struct Network {
 pub struct InvalidNetwork;
 
 impl Network {
-    pub const LOOPBACK: [Network; 2] = [
-        Network { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), bits: 8 },
-        Network { address: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 },
-    ];
-
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {

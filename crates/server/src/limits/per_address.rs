@@ -28,6 +28,7 @@ pub(crate) struct Addresses {
     connections: usize,
     connects: Rate,
     logins: Rate,
+    wrong_keys: Rate,
     trusted_proxies: Vec<Network>,
     clock: Arc<dyn Clock>,
     known: Table<Household, Traffic>,
@@ -38,6 +39,7 @@ struct Traffic {
     connections: AtomicUsize,
     connects: Bucket,
     logins: Bucket,
+    wrong_keys: Bucket,
     /// The operator has been told that there is too much of it.
     reported: AtomicBool,
 }
@@ -78,10 +80,12 @@ impl Addresses {
         let per_second = limits.connects_per_address_per_second;
         let per_minute = limits.logins_per_address_per_minute;
         let burst = per_second.saturating_mul(BURST_SECONDS);
+        let wrong_keys = limits.wrong_admin_keys_per_address_per_minute;
         Addresses {
             connections: at_most(limits.connections_per_address),
             connects: Rate::new(per_second, Duration::from_secs(1), burst),
             logins: Rate::new(per_minute, Duration::from_secs(60), per_minute.div_ceil(3)),
+            wrong_keys: Rate::new(wrong_keys, Duration::from_secs(60), wrong_keys),
             trusted_proxies: settings.trusted_proxies.clone(),
             clock,
             known: Table::new(MAX_ADDRESSES),
@@ -114,6 +118,25 @@ impl Addresses {
             self.report(address, &traffic, "limits.logins_per_address_per_minute");
             Problem::rate_limited(wait)
         })
+    }
+
+    /// For each admin key, before it is compared: refused where the address has presented too many wrong ones. Costs
+    /// nothing, so that right keys are never limited by other right keys.
+    pub fn admin_key(&self, caller: Option<IpAddr>) -> Result<(), Problem> {
+        let Some(address) = caller else { return Ok(()) };
+        let traffic = self.of(address);
+        traffic.wrong_keys.has_one(self.wrong_keys, self.clock.now()).map_err(|wait| {
+            self.report(address, &traffic, "limits.wrong_admin_keys_per_address_per_minute");
+            Problem::too_many_wrong_keys(wait)
+        })
+    }
+
+    /// For each wrong admin key.
+    pub fn wrong_admin_key(&self, caller: Option<IpAddr>) {
+        if let Some(address) = caller {
+            // Refused where several were compared at once; each was counted.
+            let _empty = self.of(address).wrong_keys.take(self.wrong_keys, self.clock.now());
+        }
     }
 
     /// Whose request it is. The last address that a trusted proxy names and that is none itself: what stands before that in
@@ -162,7 +185,9 @@ impl Addresses {
     fn of(&self, address: IpAddr) -> Arc<Traffic> {
         let now = self.clock.now();
         self.known.of(&Household::of(address), now, |traffic| {
-            traffic.connects.is_full(self.connects, now) && traffic.logins.is_full(self.logins, now)
+            traffic.connects.is_full(self.connects, now)
+                && traffic.logins.is_full(self.logins, now)
+                && traffic.wrong_keys.is_full(self.wrong_keys, now)
         })
     }
 }

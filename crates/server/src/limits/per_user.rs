@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bluetick_core::time::Clock;
 use bluetick_core::{Timestamp, UserId};
+use bluetick_wire::BadInput;
 
 use super::Rate;
 use super::bucket::Bucket;
@@ -19,6 +20,22 @@ const MAX_BUDGETS: usize = 1 << 20;
 /// Whoever comes more often than that was here a moment ago, which is written down already.
 const NOTED_ARRIVALS_PER_MINUTE: u32 = 4;
 
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// All of it at once after a pause of that length, and then one by one.
+fn quota(count: u32, period: Duration) -> Rate {
+    Rate::new(count, period, count)
+}
+
+/// What a call takes from the quotas of its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quota {
+    /// Conversations it creates.
+    pub conversations: usize,
+    /// People it puts into a group, at one go.
+    pub invited: usize,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     sends: Rate,
@@ -27,6 +44,9 @@ struct Rates {
     connects: Rate,
     arrivals: Rate,
     logins: Rate,
+    conversations: Rate,
+    invitations: Rate,
+    invited: Rate,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +57,9 @@ struct Buckets {
     connects: Bucket,
     arrivals: Bucket,
     logins: Bucket,
+    conversations: Bucket,
+    invitations: Bucket,
+    invited: Bucket,
 }
 
 impl Buckets {
@@ -47,6 +70,9 @@ impl Buckets {
             && self.connects.is_full(rates.connects, now)
             && self.arrivals.is_full(rates.arrivals, now)
             && self.logins.is_full(rates.logins, now)
+            && self.conversations.is_full(rates.conversations, now)
+            && self.invitations.is_full(rates.invitations, now)
+            && self.invited.is_full(rates.invited, now)
     }
 }
 
@@ -76,6 +102,9 @@ impl Budgets {
             connects: Rate::new(connects, minute, connects.div_ceil(4)),
             arrivals: Rate::new(NOTED_ARRIVALS_PER_MINUTE, minute, NOTED_ARRIVALS_PER_MINUTE),
             logins: Rate::new(logins, minute, logins.div_ceil(3)),
+            conversations: quota(limits.conversations_per_user_per_day, 24 * HOUR),
+            invitations: quota(limits.group_invitations_per_user_per_hour, HOUR),
+            invited: quota(limits.members_added_per_user_per_hour, HOUR),
         };
         Budgets { rates: Arc::new(rates), clock, known: Table::new(MAX_BUDGETS) }
     }
@@ -123,6 +152,40 @@ impl UserBudget {
         self.take(&self.buckets.logins, self.rates.logins)
     }
 
+    /// Takes all of the quota, or nothing where the user has too little of one part.
+    pub fn spend(&self, quota: Quota) -> Result<(), Problem> {
+        let (parts, now) = (self.parts(quota), self.clock.now());
+        if self.rates.invited.exceeds(quota.invited) {
+            let reason = "it names more people than limits.members_added_per_user_per_hour allows";
+            return Err(BadInput::field("members", reason).into());
+        }
+        for (at, (tokens, bucket, rate)) in parts.into_iter().enumerate() {
+            if let Err(wait) = bucket.take_many(tokens, rate, now) {
+                for (tokens, bucket, rate) in &parts[..at] {
+                    bucket.give_back(*tokens, *rate);
+                }
+                return Err(Problem::rate_limited(wait));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts back what was spent for a call that changed nothing.
+    pub fn refund(&self, quota: Quota) {
+        for (tokens, bucket, rate) in self.parts(quota) {
+            bucket.give_back(tokens, rate);
+        }
+    }
+
+    fn parts(&self, quota: Quota) -> [(usize, &Bucket, Rate); 3] {
+        let (buckets, rates) = (&self.buckets, &self.rates);
+        [
+            (quota.conversations, &buckets.conversations, rates.conversations),
+            (usize::from(quota.invited > 0), &buckets.invitations, rates.invitations),
+            (quota.invited, &buckets.invited, rates.invited),
+        ]
+    }
+
     fn take(&self, bucket: &Bucket, rate: Rate) -> Result<(), Problem> {
         bucket.take(rate, self.clock.now()).map_err(Problem::rate_limited)
     }
@@ -150,6 +213,33 @@ mod tests {
         assert!(budgets.of(&user("alice")).send().is_ok());
         assert!(budgets.of(&user("alice")).send().is_err());
         assert!(budgets.of(&user("bob")).send().is_ok());
+    }
+
+    #[test]
+    fn quota_is_spent_whole_or_not_at_all_and_comes_back_with_time() {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
+        let limits = LimitSettings {
+            conversations_per_user_per_day: 2,
+            group_invitations_per_user_per_hour: 2,
+            members_added_per_user_per_hour: 10,
+            ..LimitSettings::default()
+        };
+        let budgets = Budgets::new(&limits, Arc::<ManualClock>::clone(&clock));
+        let alice = budgets.of(&user("alice"));
+        let spend = |conversations, invited| alice.spend(Quota { conversations, invited });
+        spend(1, 8).unwrap();
+        assert!(spend(1, 8).is_err(), "too many people");
+        spend(1, 2).unwrap();
+        assert_eq!(spend(1, 0).unwrap_err().retry_after, Some(12 * HOUR));
+        assert_eq!(spend(0, 1).unwrap_err().retry_after, Some(HOUR / 2), "two calls are all");
+        alice.refund(Quota { conversations: 1, invited: 2 });
+        spend(1, 2).unwrap();
+        // A call above the whole quota never fits, so it is refused and takes nothing.
+        budgets.of(&user("carol")).spend(Quota { conversations: 0, invited: 11 }).unwrap_err();
+        budgets.of(&user("bob")).spend(Quota { conversations: 1, invited: 10 }).unwrap();
+        clock.advance_millis(1_800_000);
+        spend(0, 5).unwrap();
+        assert!(spend(1, 0).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
 use bluetick_core::ports::Whisper;
-use bluetick_core::{ConversationId, ConversationView};
+use bluetick_core::{ConversationId, ConversationKind, ConversationView, Seq};
 use bluetick_wire::frame::TypingFrame;
 
 use super::flights::Flights;
@@ -67,6 +67,10 @@ impl Connection {
 
     pub fn typing_members(&mut self, (conversation, members): Members) {
         match members {
+            // The other person does not know of the conversation before its first message.
+            Ok(view)
+                if view.conversation.kind() == ConversationKind::Direct
+                    && view.conversation.head == Seq::ZERO => {}
             Ok(view) => {
                 let user = &self.session.user;
                 if self.app.hub.typing(&view, user) {

@@ -282,3 +282,85 @@ async fn while_too_many_sends_wait_for_the_store_the_socket_is_not_read_and_noth
     }
     assert_eq!(kinds.iter().filter(|kind| *kind == "ack").count(), 4);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_creates_only_so_many_conversations_a_day_and_finding_one_again_costs_nothing() {
+    let (setup, clock) =
+        with_stopped_clock(Setup::limits(|limits| limits.conversations_per_user_per_day = 3));
+    let world = setup.start().await;
+    let [mallory, bob] = world.people(["mallory", "bob"]);
+    let first = mallory.direct("bob").await;
+    mallory.direct("carol").await;
+    mallory.group(&[]).await;
+    let direct = |peer: &str| json!({"kind": "direct", "peer": peer});
+    let refused = mallory.post("/v1/conversations", direct("dave")).await;
+    refused.refused(429, "rate_limited");
+    assert_eq!(refused.header("retry-after"), Some("28800"), "a third of a day");
+    mallory
+        .post("/v1/conversations", json!({"kind": "group", "title": "x", "members": []}))
+        .await
+        .refused(429, "rate_limited");
+    let found = mallory.post("/v1/conversations", direct("bob")).await;
+    assert_eq!((found.status, found.json()["conversation_id"].as_str()), (200, Some(&*first)));
+    assert_eq!(bob.post("/v1/conversations", direct("mallory")).await.status, 200, "it costs bob nothing");
+    assert_eq!(bob.post("/v1/conversations", direct("dave")).await.status, 201);
+    clock.advance_millis(28_800_000);
+    let mallory = world.person("mallory");
+    assert_eq!(mallory.post("/v1/conversations", direct("dave")).await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_conversation_costs_none_of_the_quota() {
+    let (setup, _clock) =
+        with_stopped_clock(Setup::limits(|limits| limits.conversations_per_user_per_day = 1));
+    let world = setup.start().await;
+    let alice = world.person("alice");
+    for _ in 0..5 {
+        let with_oneself = json!({"kind": "direct", "peer": "alice"});
+        alice.post("/v1/conversations", with_oneself).await.refused(400, "invalid_request");
+    }
+    alice.direct("bob").await;
+}
+
+/// Somebody puts a victim into one group after the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn user_puts_others_into_groups_only_so_often_an_hour() {
+    let (setup, clock) =
+        with_stopped_clock(Setup::limits(|limits| limits.group_invitations_per_user_per_hour = 5));
+    let world = setup.start().await;
+    let [mallory, victim] = world.people(["mallory", "victim"]);
+    let body = json!({"kind": "group", "title": "x", "members": ["victim"]});
+    let mut groups = Vec::new();
+    for _ in 0..4 {
+        groups.push(mallory.group(&["victim"]).await);
+    }
+    let of_oneself = mallory.group(&[]).await;
+    assert_eq!(mallory.add(&of_oneself, &["victim"]).await.status, 200);
+    let mut refused = 0;
+    for _ in 0..50 {
+        mallory.post("/v1/conversations", body.clone()).await.refused(429, "rate_limited");
+        mallory.remove(&groups[0], "victim").await;
+        let again = mallory.add(&groups[0], &["victim"]).await;
+        again.refused(429, "rate_limited");
+        assert_eq!(again.header("retry-after"), Some("720"));
+        refused += 1;
+    }
+    assert_eq!(refused, 50);
+    let inbox = victim.get("/v1/conversations?limit=100").await.json();
+    assert_eq!(inbox["conversations"].as_array().unwrap().len(), 4, "five groups, and out of one again");
+    assert_eq!(victim.post("/v1/conversations", body.clone()).await.status, 201, "others are not concerned");
+    clock.advance_millis(720_000);
+    assert_eq!(mallory.post("/v1/conversations", body).await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn user_adds_only_so_many_people_an_hour() {
+    let (setup, _clock) =
+        with_stopped_clock(Setup::limits(|limits| limits.members_added_per_user_per_hour = 4));
+    let world = setup.start().await;
+    let mallory = world.person("mallory");
+    let group = mallory.group(&["a", "b"]).await;
+    mallory.add(&group, &["c", "d", "e"]).await.refused(429, "rate_limited");
+    assert_eq!(mallory.add(&group, &["c", "d"]).await.status, 200, "what was refused cost nothing");
+    mallory.add(&group, &["e"]).await.refused(429, "rate_limited");
+}

@@ -8,7 +8,7 @@ fn alice() -> serde_json::Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_signs_up_gets_a_token_that_works_and_can_log_in_again() {
-    let world = World::new().await;
+    let world = World::open().await;
     let signed_up = world.call("POST", "/v1/signup", None, Some(alice())).await;
     assert_eq!(signed_up.status, 201);
     assert_eq!(signed_up.json()["user_id"], "alice");
@@ -18,6 +18,8 @@ async fn who_signs_up_gets_a_token_that_works_and_can_log_in_again() {
     let logged_in = world.call("POST", "/v1/login", None, Some(login)).await;
     assert_eq!(logged_in.status, 200);
     let body = logged_in.json();
+    let bob = json!({"user_id": "bob", "password": "correct horse"});
+    assert_eq!(world.call("POST", "/v1/signup", None, Some(bob)).await.status, 201);
     let direct = json!({"kind": "direct", "peer": "bob"});
     let opened = world.call("POST", "/v1/conversations", body["token"].as_str(), Some(direct)).await;
     assert_eq!(opened.status, 201);
@@ -25,7 +27,7 @@ async fn who_signs_up_gets_a_token_that_works_and_can_log_in_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_taken_name_is_refused_and_so_are_weak_passwords_and_bad_names() {
-    let world = World::new().await;
+    let world = World::open().await;
     assert_eq!(world.call("POST", "/v1/signup", None, Some(alice())).await.status, 201);
     world.call("POST", "/v1/signup", None, Some(alice())).await.refused(409, "user_exists");
     let weak = json!({"user_id": "bob", "password": "short"});
@@ -38,7 +40,7 @@ async fn a_taken_name_is_refused_and_so_are_weak_passwords_and_bad_names() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_user_and_a_wrong_password_are_answered_alike() {
-    let world = World::new().await;
+    let world = World::open().await;
     assert_eq!(world.call("POST", "/v1/signup", None, Some(alice())).await.status, 201);
     let wrong = json!({"user_id": "alice", "password": "incorrect horse"});
     let wrong = world.call("POST", "/v1/login", None, Some(wrong)).await;
@@ -133,7 +135,7 @@ async fn calls_without_a_valid_token_are_refused_and_an_expired_one_is_called_so
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_is_kept_by_no_cache_on_the_way() {
-    let world = World::new().await;
+    let world = World::open().await;
     let body = json!({"user_id": "alice", "password": "correct horse"});
     let signed_up = world.call("POST", "/v1/signup", None, Some(body.clone())).await;
     let logged_in = world.call("POST", "/v1/login", None, Some(body)).await;
@@ -146,7 +148,7 @@ async fn a_token_is_kept_by_no_cache_on_the_way() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn people_find_each_other_by_name_and_give_themselves_another() {
-    let world = World::new().await;
+    let world = World::open().await;
     let bob = world.person("bob");
     let signup =
         |id: &str, name: &str| json!({"user_id": id, "password": "long enough", "display_name": name});
@@ -181,7 +183,7 @@ async fn where_searching_is_off_only_a_whole_user_id_is_found() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_says_what_it_offers_before_anybody_is_logged_in() {
-    let offer = World::new().await.get("/v1/server").await.json();
+    let offer = World::open().await.get("/v1/server").await.json();
     assert_eq!((&offer["signup"], &offer["login"]), (&json!(true), &json!(true)));
     assert_eq!(offer["content_bytes"], 65_536);
     let world = Setup { signup: false, ..Setup::default() }.start().await;

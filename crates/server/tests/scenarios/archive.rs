@@ -50,7 +50,9 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_about_the_archive_needs_the_admin_key_and_a_users_token_is_none() {
     let archive = RiggedArchive::on();
-    let world = archive.setup().start().await;
+    let mut setup = archive.setup();
+    setup.limits.wrong_admin_keys_per_address_per_minute = 0;
+    let world = setup.start().await;
     let token = world.person("alice").token;
     for key in [None, Some("not-the-key"), Some(&*token)] {
         for (method, path) in [
@@ -308,6 +310,18 @@ async fn unfinished_erasures_are_finished_at_the_start() {
     archive.change_status(|status| status.unfinished_erasures = 1);
     let _world = archive.setup().start().await;
     until(|| archive.asked() == [Asked::Run(ArchiveRun::default())]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_that_stays_unfinished_is_tried_again_while_the_archive_is_off() {
+    let archive = RiggedArchive::on();
+    archive.fail_next(ArchiveError::Off);
+    let archive_schedule = ArchiveSchedule { every: Duration::from_millis(5), between: None };
+    let _world = Setup { archive_schedule, ..archive.setup() }.start().await;
+    until(|| archive.asked().len() == 1).await;
+    archive.change_status(|status| status.unfinished_erasures = 1);
+    until(|| archive.asked().len() >= 3).await;
+    assert!(archive.asked().iter().all(|asked| *asked == Asked::Run(ArchiveRun::default())));
 }
 
 #[tokio::test(flavor = "multi_thread")]

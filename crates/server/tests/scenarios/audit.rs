@@ -144,9 +144,10 @@ async fn what_cannot_be_written_down_is_not_done() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_admin_keys_are_written_down_and_a_flood_of_them_does_not_fill_the_trail() {
     let mut audited = Audited::new().await;
-    for _ in 0..25 {
+    for number in 0..25 {
         let guess = audited.world.call("DELETE", "/v1/users/alice/sessions", Some("open-sesame"), None).await;
-        guess.refused(401, "unauthenticated");
+        // A test that is slow gets more of them compared.
+        assert!(guess.status == 401 || number >= 10 && guess.status == 429, "{}", guess.text());
     }
     let lines = audited.lines();
     // The minute may have turned meanwhile.
@@ -176,7 +177,7 @@ async fn a_request_keeps_the_name_it_came_with_if_that_is_one() {
     let audited = Audited::new().await;
     let call = |headers: &str| {
         format!(
-            "DELETE /v1/users/alice/sessions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ADMIN_KEY}\r\n\
+            "DELETE /v1/users/alice/sessions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN_KEY}\r\n\
              {headers}connection: close\r\n\r\n"
         )
     };

@@ -148,7 +148,7 @@ impl KeptAlive {
     /// Small answers come in one piece.
     async fn get(&mut self, path: &str) -> String {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         self.0.write_all(request.as_bytes()).await.unwrap();
         let mut answer = vec![0; 4096];
         let mut length = 0;

@@ -33,7 +33,7 @@ fn are_of(kind: &str, frames: Vec<Value>) -> Vec<Value> {
 async fn a_friend_at_another_node_is_seen_to_come_and_to_go() {
     let (_ring, here, there) = two().await;
     let (alice, bob) = (here.person("alice"), there.person("bob"));
-    let chat = alice.direct("bob").await;
+    let chat = alice.direct_with_message("bob").await;
     let mut phone = alice.connect().await;
     let tablet = bob.connect().await;
     let online = phone.hear_type("presence").await;
@@ -54,8 +54,8 @@ async fn a_friend_at_another_node_is_seen_to_come_and_to_go() {
 async fn somebody_who_is_at_two_nodes_comes_with_the_first_and_goes_with_the_last() {
     let (_ring, here, there) = two().await;
     let alice = here.person("alice");
-    alice.direct("bob").await;
-    alice.direct("carol").await;
+    alice.direct_with_message("bob").await;
+    alice.direct_with_message("carol").await;
     let mut phone = alice.connect().await;
     let tablet = there.person("bob").connect().await;
     assert_eq!(phone.hear_type("presence").await["user_id"], "bob");
@@ -97,7 +97,7 @@ async fn in_a_large_group_those_at_another_node_are_there_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn that_somebody_is_writing_is_heard_at_every_node_by_all_but_the_writer() {
     let (_ring, here, there) = two().await;
-    let chat = here.person("alice").direct("bob").await;
+    let chat = here.person("alice").direct_with_message("bob").await;
     let mut phone = here.person("alice").connect().await;
     let mut laptop = there.person("alice").connect().await;
     let (mut tablet, mut watch) = (there.person("bob").connect().await, here.person("bob").connect().await);

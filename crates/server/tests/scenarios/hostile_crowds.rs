@@ -10,13 +10,6 @@ use crate::hostile::{Honest, Raw, TEXT, frame, upgrade_request};
 /// So many at a time, as many as a machine has files for.
 const AT_ONCE: usize = 100;
 
-/// The server as it is where nothing stands before it: this machine's own addresses are strangers too.
-fn exposed(change: impl FnOnce(&mut bluetick_server::LimitSettings)) -> Setup {
-    let mut setup = Setup::limits(change);
-    setup.settings.trusted_proxies.clear();
-    setup
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn of_ten_thousand_connections_of_one_user_as_many_stay_as_may_and_the_rest_is_told() {
     // Otherwise most are turned away before they are counted.
@@ -108,7 +101,7 @@ async fn a_storm_of_reconnects_leaves_nobody_behind() {
 async fn is_turned_away(raw: std::io::Result<Raw>) -> bool {
     let Ok(Raw(mut stream)) = raw else { return true };
     // Who is turned away may find that out while asking already.
-    let asked = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let asked = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let mut first = [0; 8];
     let heard = timeout(PATIENCE, stream.read(&mut first)).await.expect("it answers or closes");
     asked.is_err() || !heard.is_ok_and(|bytes| bytes > 0)
@@ -116,7 +109,7 @@ async fn is_turned_away(raw: std::io::Result<Raw>) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_address_holds_only_so_many_connections_and_others_come_in() {
-    let world = exposed(|limits| limits.connections_per_address = 10).start().await;
+    let world = Setup::limits(|limits| limits.connections_per_address = 10).start().await;
     let mut honest = Honest::pair(&world).await;
     let attack = async {
         let mut held = Vec::new();
@@ -139,7 +132,7 @@ async fn one_address_holds_only_so_many_connections_and_others_come_in() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_address_opens_only_so_many_connections_a_second_and_others_come_in() {
-    let mut setup = exposed(|limits| limits.connects_per_address_per_second = 25);
+    let mut setup = Setup::limits(|limits| limits.connects_per_address_per_second = 25);
     let clock = std::sync::Arc::new(bluetick_core::time::ManualClock::at(
         bluetick_core::Timestamp::from_millis(1_800_000_000_000),
     ));
@@ -162,7 +155,9 @@ async fn one_address_opens_only_so_many_connections_a_second_and_others_come_in(
 /// Behind a proxy everybody has the proxy's address, and is counted by the one that the proxy names.
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_a_proxy_the_address_it_names_is_limited_and_not_the_proxy() {
-    let world = Setup::limits(|limits| limits.connections_per_address = 2).start().await;
+    let mut setup = Setup::limits(|limits| limits.connections_per_address = 2);
+    setup.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    let world = setup.start().await;
     let mut honest = Honest::pair(&world).await;
     let open = |forwarded: &'static str| async move {
         let mut raw = Raw::connect(world.addr).await;
@@ -189,7 +184,7 @@ async fn log_in(from: u8, world: &World, user: &str, forwarded: &str) -> String 
     let mut raw = Raw::connect_from(from, world.addr).await.unwrap();
     let body = json!({"user_id": user, "password": "a wrong password"}).to_string();
     let request = format!(
-        "POST /v1/login HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Forwarded-For: {forwarded}\r\n\
+        "POST /v1/login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Forwarded-For: {forwarded}\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
@@ -199,7 +194,7 @@ async fn log_in(from: u8, world: &World, user: &str, forwarded: &str) -> String 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_address_tries_only_so_many_log_ins_whoever_for_and_others_log_in() {
-    let mut setup = exposed(|limits| limits.logins_per_address_per_minute = 15);
+    let mut setup = Setup::limits(|limits| limits.logins_per_address_per_minute = 15);
     let now = bluetick_core::Timestamp::from_millis(1_800_000_000_000);
     setup.clock = std::sync::Arc::new(bluetick_core::time::ManualClock::at(now));
     let world = setup.start().await;

@@ -14,12 +14,13 @@ async fn headers_that_are_too_many_or_too_long_are_refused() {
             format!("X-{}: x\r\n", "x".repeat(100_000)),
         ] {
             let mut raw = Raw::connect(world.addr).await;
-            raw.shout(format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{flood}\r\n").as_bytes()).await;
+            raw.shout(format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{flood}\r\n").as_bytes()).await;
             let answer = raw.rest().await;
             assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
         }
         let mut raw = Raw::connect(world.addr).await;
-        raw.shout(format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(100_000)).as_bytes()).await;
+        raw.shout(format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(100_000)).as_bytes())
+            .await;
         let answer = raw.rest().await;
         let is_refused = answer.starts_with("HTTP/1.1 414 ") || answer.starts_with("HTTP/1.1 431 ");
         assert!(answer.is_empty() || is_refused, "{answer}");
@@ -33,8 +34,8 @@ async fn questions_in_a_row_without_waiting_are_answered_in_order() {
     let mut honest = Honest::pair(&world).await;
     let attack = async {
         let questions =
-            "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /nothing HTTP/1.1\r\nHost: x\r\n\r\n".repeat(200);
-        let last = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(200);
+        let last = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         let (mut reading, mut writing) = Raw::connect(world.addr).await.0.into_split();
         let asking = async { writing.write_all((questions + last).as_bytes()).await.unwrap() };
         let mut answers = String::new();
@@ -55,7 +56,7 @@ async fn questions_in_a_row_without_waiting_are_answered_in_order() {
 async fn a_request_that_can_be_read_in_two_ways_hides_no_other() {
     let world = World::new().await;
     let mut honest = Honest::pair(&world).await;
-    let hidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
+    let hidden = "GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let chunked = format!("0\r\n\r\n{hidden}");
     let length = chunked.len();
     let shapes = [
@@ -74,7 +75,7 @@ async fn a_request_that_can_be_read_in_two_ways_hides_no_other() {
     let attack = async {
         for shape in &shapes {
             let mut raw = Raw::connect(world.addr).await;
-            raw.say(format!("POST /v1/login HTTP/1.1\r\nHost: x\r\n{shape}").as_bytes()).await;
+            raw.say(format!("POST /v1/login HTTP/1.1\r\nHost: localhost\r\n{shape}").as_bytes()).await;
             let answer = raw.rest().await;
             assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{shape}\n{answer}");
             assert!(
@@ -98,7 +99,7 @@ async fn a_packed_body_is_not_unpacked() {
         for encoding in ["gzip", "deflate", "br", "zstd", "gzip, gzip"] {
             let mut raw = Raw::connect(world.addr).await;
             let head = format!(
-                "POST /v1/conversations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+                "POST /v1/conversations HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
                  Content-Type: application/json\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n",
                 packed.len()
             );
@@ -115,7 +116,8 @@ async fn a_body_that_is_too_large_is_refused_by_its_length_or_when_it_has_come_t
     let world = World::new().await;
     let mut honest = Honest::pair(&world).await;
     let token = world.person("mallory").token;
-    let head = format!("POST /v1/conversations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n");
+    let head =
+        format!("POST /v1/conversations HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n");
     let attack = async {
         let mut raw = Raw::connect(world.addr).await;
         raw.say(format!("{head}Content-Length: 1099511627776\r\n\r\n").as_bytes()).await;

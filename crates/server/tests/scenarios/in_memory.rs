@@ -19,7 +19,7 @@ async fn connect(world: &World, person: &Person) -> Device<DuplexStream> {
 async fn ask(world: &World, person: &Person, path: &str, body: &str) -> String {
     let mut stream = world.server().connect_in_memory(FROM);
     let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: bluetick\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         person.token,
         body.len(),

@@ -243,7 +243,7 @@ async fn pinned_ones_come_first_archived_ones_last_and_either_can_be_asked_for()
 async fn what_one_sets_is_answered_kept_and_nobody_elses() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
-    let chat = alice.direct("bob").await;
+    let chat = alice.direct_with_message("bob").await;
     let flags = |entry: &Value| {
         ["muted", "pinned", "archived", "read_receipts"].map(|name| entry[name].as_bool().unwrap())
     };

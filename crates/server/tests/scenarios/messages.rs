@@ -134,7 +134,7 @@ async fn a_chunked_body_without_a_length_is_limited_too() {
     let world = Setup::limits(|limits| limits.body_bytes = 1_000).start().await;
     let alice = world.person("alice");
     let mut request = format!(
-        "POST /v1/conversations HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+        "POST /v1/conversations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
          Transfer-Encoding: chunked\r\n\r\n",
         alice.token
     );
@@ -148,7 +148,8 @@ async fn a_chunked_body_without_a_length_is_limited_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_does_not_arrive_is_not_waited_for() {
     let world = Setup::limits(|limits| limits.body_seconds = 1).start().await;
-    let request = b"POST /v1/login HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{";
+    let request =
+        b"POST /v1/login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{";
     crate::harness::raw_call(world.addr, request).await.refused(408, "request_timeout");
 }
 

@@ -8,7 +8,7 @@ use crate::harness::{Reply, World, raw_call};
 const FIRST_LOAD_BYTES: usize = 60_000;
 
 async fn get(addr: SocketAddr, path: &str, header: &str) -> Reply {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n");
     raw_call(addr, request.as_bytes()).await
 }
 
@@ -46,7 +46,9 @@ async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
         assert!(policy.contains("default-src 'self'") && !policy.contains("unsafe"));
         assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
         let kept = page.header("cache-control").unwrap();
-        let is_hashed = path.starts_with("/assets/") && path.contains('-');
+        // As the build names what it made: `index-DVa_MnJF.css`.
+        let name = path.strip_prefix("/assets/").and_then(|file| file.split('.').next()).unwrap_or_default();
+        let is_hashed = name.len() > 9 && name.as_bytes()[name.len() - 9] == b'-';
         assert_eq!(kept.contains("immutable"), is_hashed, "{path}: {kept}");
         let etag = page.header("etag").unwrap();
         for known in [etag.to_owned(), format!("\"other\", W/{etag}")] {
@@ -63,7 +65,8 @@ async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
 async fn the_first_visit_is_small() {
     let world = World::new().await;
     let page = world.get("/").await;
-    let mut paths = links(&page);
+    // A phone fetches the PNG when somebody puts the page on its home screen, no browser before that.
+    let mut paths: Vec<_> = links(&page).into_iter().filter(|link| !link.ends_with(".png")).collect();
     paths.push("/".to_owned());
     paths.push("/sw.js".to_owned());
     let mut total = 0;
@@ -79,4 +82,34 @@ async fn the_first_visit_is_small() {
         }
     }
     assert!(total < FIRST_LOAD_BYTES, "{total} bytes for {paths:?}");
+}
+
+/// Width and height of a PNG, from its header.
+fn png_size(bytes: &[u8]) -> (u32, u32) {
+    assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
+    let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    (number(16), number(20))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manifest_names_png_icons_that_are_served_in_the_size_and_type_it_says() {
+    let world = World::new().await;
+    let manifest = world.get("/manifest.webmanifest").await.json();
+    let mut found = Vec::new();
+    for icon in manifest["icons"].as_array().unwrap() {
+        let file = world.get(icon["src"].as_str().unwrap()).await;
+        assert_eq!((file.status, file.header("content-type")), (200, icon["type"].as_str()), "{icon}");
+        let sizes = icon["sizes"].as_str().unwrap();
+        if icon["type"] == "image/png" {
+            let (width, height) = png_size(&file.body);
+            assert_eq!(sizes, format!("{width}x{height}"));
+        }
+        found.push(format!("{sizes} {}", icon["purpose"].as_str().unwrap()));
+    }
+    for wanted in ["192x192 any", "512x512 any", "512x512 maskable"] {
+        assert!(found.iter().any(|each| each == wanted), "{wanted} in {found:?}");
+    }
+    let page = world.get("/").await.text();
+    assert!(page.contains(r#"rel="apple-touch-icon" href="/assets/apple-touch-icon.png""#));
+    assert_eq!(png_size(&world.get("/assets/apple-touch-icon.png").await.body), (180, 180));
 }

@@ -16,7 +16,7 @@ fn presences(frames: Vec<Value>) -> Vec<Value> {
 async fn a_friend_sees_somebody_come_and_go_and_when_they_were_last_here() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
-    alice.direct("bob").await;
+    alice.direct_with_message("bob").await;
     let mut phone = alice.connect().await;
     let tablet = bob.connect().await;
     let online = json!({"type": "presence", "user_id": "bob", "online": true, "last_seen_at": null});
@@ -32,8 +32,8 @@ async fn a_friend_sees_somebody_come_and_go_and_when_they_were_last_here() {
 async fn a_second_device_and_a_short_absence_are_no_news() {
     let world = World::new().await;
     let [alice, bob, carol] = world.people(["alice", "bob", "carol"]);
-    alice.direct("bob").await;
-    alice.direct("carol").await;
+    alice.direct_with_message("bob").await;
+    alice.direct_with_message("carol").await;
     let mut phone = alice.connect().await;
     let tablet = bob.connect().await;
     phone.hear_type("presence").await;
@@ -53,7 +53,7 @@ async fn a_second_device_and_a_short_absence_are_no_news() {
 async fn strangers_and_members_of_the_same_group_are_told_nothing() {
     let world = World::new().await;
     let [alice, bob, eve] = world.people(["alice", "bob", "eve"]);
-    alice.direct("bob").await;
+    alice.direct_with_message("bob").await;
     alice.group(&["bob", "eve"]).await;
     let (mut phone, mut evil) = (alice.connect().await, eve.connect().await);
     let _tablet = bob.connect().await;
@@ -65,8 +65,8 @@ async fn strangers_and_members_of_the_same_group_are_told_nothing() {
 async fn of_somebody_who_hides_nothing_is_told() {
     let world = World::new().await;
     let [alice, bob, carol] = world.people(["alice", "bob", "carol"]);
-    alice.direct("bob").await;
-    alice.direct("carol").await;
+    alice.direct_with_message("bob").await;
+    alice.direct_with_message("carol").await;
     let update = ProfileUpdate { hides_presence: Some(true), ..ProfileUpdate::of("bob".parse().unwrap()) };
     world.store.update_profile(update).await.unwrap();
     let mut phone = alice.connect().await;

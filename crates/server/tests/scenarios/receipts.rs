@@ -389,12 +389,14 @@ async fn a_conversation_that_is_new_to_somebody_appears_on_all_their_devices_wit
     let (mut tablet, mut watch) = (bob.connect().await, bob.connect().await);
     let mut phone = alice.connect().await;
     let chat = alice.direct("bob").await;
+    assert_eq!(phone.hear_type("conversation").await["peer"], "bob");
+    alice.send(&chat, "m1", "hello").await;
     for device in [&mut tablet, &mut watch] {
+        assert_eq!(device.hear_type("message").await["seq"], 1);
         let entry = device.hear_type("conversation").await;
         assert_eq!((&entry["conversation_id"], &entry["peer"]), (&json!(chat), &json!("alice")));
         assert_eq!(entry["peer_presence"]["online"], true);
     }
-    assert_eq!(phone.hear_type("conversation").await["peer"], "bob");
     let group = alice.group(&["carol"]).await;
     alice.add(&group, &["bob"]).await;
     for device in [&mut tablet, &mut watch] {

@@ -83,7 +83,7 @@ async fn who_logs_out_everywhere_is_out_with_every_token_and_nobody_else_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_can_log_in_again_in_the_same_moment_and_out_again() {
     let clock = Arc::new(ManualClock::at(NOW));
-    let world = Setup { clock, ..Setup::default() }.start().await;
+    let world = Setup { clock, ..Setup::open() }.start().await;
     let mut before = vec![logged_in(&world, "alice", "/v1/signup").await];
     for _ in 0..3 {
         log_out(before.last().unwrap(), true).await;
@@ -130,7 +130,7 @@ async fn the_operator_logs_anybody_out_and_nobody_else_can() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_password_logs_out_whoever_came_in_with_the_old_one() {
-    let world = World::new().await;
+    let world = World::open().await;
     let alice = logged_in(&world, "alice", "/v1/signup").await;
     let mut phone = alice.connect().await;
     let password = json!({"password": "battery staple"});

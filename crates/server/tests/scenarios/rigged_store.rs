@@ -10,7 +10,7 @@ use bluetick_core::ports::{
 };
 use bluetick_core::{
     Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
-    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, User, UserId,
+    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, Timestamp, User, UserId,
 };
 use bluetick_server::Hub;
 use bluetick_store_memory::MemoryStore;
@@ -80,6 +80,10 @@ impl RiggedStore {
 impl Store for RiggedStore {
     async fn create_user(&self, user: User) -> Result<(), StoreError> {
         self.inner().create_user(user).await
+    }
+
+    async fn reserve_name(&self, id: UserId, at: Timestamp) -> Result<(), StoreError> {
+        self.inner().reserve_name(id, at).await
     }
 
     async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError> {
@@ -172,6 +176,10 @@ impl Store for RiggedStore {
 
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
         self.inner().inbox(request).await
+    }
+
+    async fn is_member(&self, user: &UserId) -> Result<bool, StoreError> {
+        self.inner().is_member(user).await
     }
 
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {

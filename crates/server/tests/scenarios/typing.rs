@@ -6,7 +6,7 @@ use crate::harness::{Setup, World};
 async fn every_device_of_the_others_hears_that_somebody_is_writing_and_its_own_do_not() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
-    let chat = alice.direct("bob").await;
+    let chat = alice.direct_with_message("bob").await;
     let (mut phone, mut laptop) = (alice.connect().await, alice.connect().await);
     let (mut tablet, mut watch) = (bob.connect().await, bob.connect().await);
     phone.say(json!({"type": "typing", "conversation_id": chat})).await;
@@ -18,7 +18,7 @@ async fn every_device_of_the_others_hears_that_somebody_is_writing_and_its_own_d
         let frames = device.heard_so_far().await;
         assert!(frames.iter().all(|frame| frame["type"] != "typing"), "{frames:?}");
     }
-    assert_eq!(alice.history(&chat, "").await.json()["head_seq"], 0, "it is stored nowhere");
+    assert_eq!(alice.history(&chat, "").await.json()["head_seq"], 1, "it is stored nowhere");
 }
 
 /// Each key of a keyboard is a frame.
@@ -26,7 +26,7 @@ async fn every_device_of_the_others_hears_that_somebody_is_writing_and_its_own_d
 async fn of_many_typing_frames_one_in_two_seconds_is_passed_on() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
-    let chat = alice.direct("bob").await;
+    let chat = alice.direct_with_message("bob").await;
     let (mut phone, mut tablet) = (alice.connect().await, bob.connect().await);
     let started = tokio::time::Instant::now();
     for _ in 0..50 {
@@ -50,7 +50,7 @@ async fn of_many_typing_frames_one_in_two_seconds_is_passed_on() {
 async fn a_stranger_is_told_that_there_is_no_such_conversation() {
     let world = World::new().await;
     let [alice, bob, eve] = world.people(["alice", "bob", "eve"]);
-    let chat = alice.direct("bob").await;
+    let chat = alice.direct_with_message("bob").await;
     let (mut tablet, mut evil) = (bob.connect().await, eve.connect().await);
     evil.say(json!({"type": "typing", "conversation_id": chat})).await;
     evil.hear_error("conversation_not_found").await;

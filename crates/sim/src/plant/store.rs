@@ -11,8 +11,8 @@ use bluetick_core::ports::{
 };
 use bluetick_core::{
     Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
-    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Refusal, Revocations, Seq, StoreError, User,
-    UserId,
+    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Refusal, Revocations, Seq, StoreError,
+    Timestamp, User, UserId,
 };
 
 use super::Plant;
@@ -114,6 +114,10 @@ impl Store for Rigged {
         self.store.create_user(user).await
     }
 
+    async fn reserve_name(&self, id: UserId, at: Timestamp) -> Result<(), StoreError> {
+        self.store.reserve_name(id, at).await
+    }
+
     async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError> {
         self.store.update_user(update).await
     }
@@ -182,6 +186,10 @@ impl Store for Rigged {
 
     async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
         self.store.prefer(prefer).await
+    }
+
+    async fn is_member(&self, user: &UserId) -> Result<bool, StoreError> {
+        self.store.is_member(user).await
     }
 
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError> {

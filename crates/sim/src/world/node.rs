@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_auth::{AdminKey, AdminSettings, Passwords};
+use bluetick_auth::{AdminKey, AdminSettings, PasswordRules, Passwords};
+use bluetick_core::names::ReservedNames;
 use bluetick_core::ports::{Fleet, Store};
 use bluetick_server::{
     ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
@@ -24,6 +25,19 @@ pub struct Node {
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
+/// Everybody comes from one address, and few people do in minutes what many do in days.
+fn limits() -> LimitSettings {
+    LimitSettings {
+        connections_per_address: 0,
+        connects_per_address_per_second: 0,
+        wrong_admin_keys_per_address_per_minute: 0,
+        conversations_per_user_per_day: 0,
+        group_invitations_per_user_per_hour: 0,
+        members_added_per_user_per_hour: 0,
+        ..LimitSettings::default()
+    }
+}
+
 pub async fn serve(
     town: &Town,
     name: &str,
@@ -40,8 +54,9 @@ pub async fn serve(
     steps.spawn(deliver(Arc::clone(&hub), town.dice.of(&format!("hub of {name}"))));
     let parts = ServerParts {
         settings: ServerSettings { drain_seconds: 3, ..ServerSettings::default() },
-        limits: LimitSettings::default(),
+        limits: limits(),
         signup: false,
+        reserved_names: ReservedNames::default(),
         token_ttl: DAY,
         max_token_ttl: DAY,
         store,
@@ -51,7 +66,7 @@ pub async fn serve(
         hub,
         metrics,
         tokens: Arc::clone(&town.tokens),
-        passwords: Arc::new(Passwords::new(random.clone())),
+        passwords: Arc::new(Passwords::new(random.clone(), PasswordRules::default())),
         audit: Arc::new(bluetick_server::audit::Trail::off()),
         admin_key: Arc::new(admin_key.expect("a given key needs no file")),
         clock,

@@ -1,6 +1,8 @@
-//! Deleting content for good. What is to go is written down first, so that a crash does not leave half of it; then it
-//! goes from the rows, whether the content was there or in the archive, so that no call gives it out any more; then from
-//! the lines of the inboxes; then from the objects; then, after a last look at the inboxes, the note goes.
+//! Deleting content for good. The request is written down before anybody is told that it was
+//! accepted; then, after a search, what is to go in each conversation, so that a crash does not
+//! leave half of it; then it goes from the rows, whether the content was there or in the archive,
+//! so that no call gives it out any more; then from the lines of the inboxes; then from the
+//! objects; then, after a last look at the inboxes, the note goes.
 //!
 //! A segment is rewritten under its next revision, since others' messages lie in it too; one of which nothing is left
 //! is deleted. ([ADR 12](../../../../docs/adr/0012-erasure.md))
@@ -57,7 +59,7 @@ impl Erasure {
     fn decode(sort: &Sort, item: &Item) -> Option<Erasure> {
         let Sort::Text(text) = sort else { return None };
         let (conversation, sender) = text.split_once('\u{1}')?;
-        let sender = if sender.is_empty() { None } else { Some(sender.parse().ok()?) };
+        let sender = if sender.is_empty() { None } else { Some(UserId::from_stored(sender).ok()?) };
         let through = Seq::new(item.find_count("through"));
         let done_at = item.find_number("done_at").map(Timestamp::from_millis);
         Some(Erasure { conversation: conversation.parse().ok()?, sender, through, done_at })
@@ -79,10 +81,61 @@ impl Erasure {
     }
 }
 
-impl Engine {
+/// An erasure as an operator asked for it: replaced by one [`Erasure`] for each conversation that
+/// has something to erase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    conversation: Option<ConversationId>,
+    sender: Option<UserId>,
+    /// `None`: up to the head that the search finds.
+    through: Option<Seq>,
+}
+
+/// In front of the sort key of a request. No conversation has such an id, so that nodes of an
+/// earlier version pass it over.
+const REQUEST: &str = "request";
+
+impl Request {
+    /// The same request twice is one.
+    fn key(&self) -> Key {
+        let conversation = self.conversation.map(|id| id.to_string()).unwrap_or_default();
+        let sender = self.sender.as_ref().map_or("", UserId::as_str);
+        let through = self.through.map(|seq| seq.get().to_string()).unwrap_or_default();
+        Key::text(NOTES, format!("{REQUEST}\u{1}{conversation}\u{1}{sender}\u{1}{through}"))
+    }
+
+    fn decode(sort: &Sort) -> Option<Request> {
+        let Sort::Text(text) = sort else { return None };
+        let mut parts = text.split('\u{1}');
+        if parts.next() != Some(REQUEST) {
+            return None;
+        }
+        let (conversation, sender, through) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Request {
+            conversation: if conversation.is_empty() { None } else { Some(conversation.parse().ok()?) },
+            sender: if sender.is_empty() { None } else { Some(sender.parse().ok()?) },
+            through: if through.is_empty() { None } else { Some(Seq::new(through.parse().ok()?)) },
+        })
+    }
+}
+
+/// What is noted and not finished.
+#[derive(Default)]
+pub(super) struct Noted {
+    pub requests: Vec<Request>,
     /// Also those of which only the last look is left.
-    pub(super) async fn noted_erasures(&self) -> Result<Vec<Erasure>, StoreError> {
-        let (mut found, mut range) = (Vec::new(), SortRange::All);
+    pub erasures: Vec<Erasure>,
+}
+
+impl Noted {
+    pub fn unfinished(&self) -> u64 {
+        (self.requests.len() + self.erasures.iter().filter(|erasure| !erasure.is_done()).count()) as u64
+    }
+}
+
+impl Engine {
+    pub(super) async fn noted_erasures(&self) -> Result<Noted, StoreError> {
+        let (mut found, mut range) = (Noted::default(), SortRange::All);
         loop {
             let query = Query {
                 table: Table::Conversations,
@@ -93,7 +146,10 @@ impl Engine {
                 fields: &[],
             };
             let slice = self.rows.query(query).await?;
-            found.extend(slice.rows.iter().filter_map(|(sort, item)| Erasure::decode(sort, item)));
+            for (sort, item) in &slice.rows {
+                found.requests.extend(Request::decode(sort));
+                found.erasures.extend(Erasure::decode(sort, item));
+            }
             match slice.rows.last() {
                 Some((Sort::Text(last), _)) if slice.more => range = SortRange::After(last.clone()),
                 _ => return Ok(found),
@@ -113,14 +169,16 @@ impl Job<'_> {
             EraseScope::Conversation(id) => (Some(*id), None),
             EraseScope::User { user, conversation } => (*conversation, Some(user.clone())),
         };
+        let request = self.accept(only, sender.clone(), erase.through).await?;
+        // Whoever asked is told from here on.
+        let total = if only.is_some() { 1 } else { self.shared.conversations.max(1) };
+        progress.advanced(Stage::Erasing, 0, total);
         // What this node is about to write into inboxes is written before, and then erased there.
         self.engine.flush_everything().await;
         // What is damaged must not keep the rest from being erased.
-        let mut first_damage = None;
-        let found = self.find(only, sender.clone(), erase.through, &mut first_damage, progress).await?;
-        self.note(&found).await?;
+        let mut first_damage = self.search(&request, progress).await?;
         // Also what an earlier one of the same kind left to do.
-        let mut erasures = self.engine.noted_erasures().await?;
+        let mut erasures = self.engine.noted_erasures().await?.erasures;
         erasures.retain(|noted| {
             !noted.is_done() && noted.sender == sender && only.is_none_or(|id| id == noted.conversation)
         });
@@ -144,6 +202,43 @@ impl Job<'_> {
         }
         report.took = started.elapsed();
         first_damage.map_or(Ok(report), Err)
+    }
+
+    /// Makes the request durable. One that names a conversation takes nothing that is sent after
+    /// this.
+    async fn accept(
+        &mut self,
+        conversation: Option<ConversationId>,
+        sender: Option<UserId>,
+        mut through: Option<Seq>,
+    ) -> Result<Request, ArchiveError> {
+        if let Some(id) = conversation {
+            self.must_exist(id).await?;
+            let head = self.engine.head(id).await?;
+            through = Some(through.map_or(head, |through| through.min(head)));
+        }
+        let request = Request { conversation, sender, through };
+        self.go_on().await?;
+        let (key, item) = (request.key(), Item::new().versioned(1));
+        let put = self.engine.rows.put(Table::Conversations, &key, &item, Only::Always).await;
+        put.map_err(StoreError::from)?;
+        Ok(request)
+    }
+
+    /// Notes what the request takes in each conversation, and takes the request away. Returns the
+    /// first conversation that could not be searched.
+    pub(super) async fn search(
+        &mut self,
+        request: &Request,
+        progress: &dyn Progress,
+    ) -> Result<Option<ArchiveError>, ArchiveError> {
+        let mut first_damage = None;
+        let Request { conversation, sender, through } = request.clone();
+        let found = self.find(conversation, sender, through, &mut first_damage, progress).await?;
+        self.note(&found).await?;
+        let rows = &self.engine.rows;
+        rows.delete(Table::Conversations, &request.key(), Only::Always).await.map_err(StoreError::from)?;
+        Ok(first_damage)
     }
 
     async fn note(&mut self, erasures: &[Erasure]) -> Result<(), ArchiveError> {
@@ -171,7 +266,13 @@ impl Job<'_> {
         let mut found = Vec::new();
         if let Some(id) = only {
             let room = self.must_exist(id).await?;
-            found.extend(self.find_in(&room, &sender, through).await?);
+            match self.find_in(&room, &sender, through).await {
+                Ok(erasure) => found.extend(erasure),
+                Err(error) if is_damage(&error) => {
+                    first_damage.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
             progress.advanced(Stage::Erasing, 1, 1);
             return Ok(found);
         }

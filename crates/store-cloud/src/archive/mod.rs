@@ -172,7 +172,7 @@ impl Engine {
             hot_file_bytes: 0,
             hot_free_bytes: 0,
             kept_hot: shared.kept_hot,
-            unfinished_erasures: noted.iter().filter(|erasure| !erasure.is_done()).count() as u64,
+            unfinished_erasures: noted.unfinished(),
         })
     }
 
@@ -217,7 +217,21 @@ impl Job<'_> {
         self.must_be_in_place().await?;
         let mut report = RunReport::default();
         let mut has_work = self.engine.archive.vault.is_some();
-        for erasure in self.engine.noted_erasures().await? {
+        let requests = self.engine.noted_erasures().await?.requests;
+        if !requests.is_empty() {
+            has_work = true;
+            self.engine.flush_everything().await;
+        }
+        for request in &requests {
+            match self.search(request, progress).await {
+                Ok(None) => {}
+                // It must not keep everything else from being done.
+                Ok(Some(error)) => tracing::error!(%error, "an erasure could not search everywhere"),
+                Err(error) if is_damage(&error) => tracing::error!(%error, "an erasure cannot be resumed"),
+                Err(error) => return Err(error),
+            }
+        }
+        for erasure in self.engine.noted_erasures().await?.erasures {
             has_work = true;
             match self.erase_one(&erasure).await {
                 Ok(erased) => report.erased_messages += erased.messages,

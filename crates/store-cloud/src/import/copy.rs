@@ -1,7 +1,7 @@
 //! Writing: what is not there yet is written, what is there and equal is left, and what is there and different stops the
 //! copy where it may not be replaced.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bluetick_core::{ContentType, Conversation, ConversationId, Message, Seq};
 
@@ -10,6 +10,7 @@ use super::{ImportError, ImportedPerson, ImportedRoom, Importer};
 use crate::cells::Cell;
 use crate::hot::Partition;
 use crate::keyed::side_by_side;
+use crate::people::holder_row;
 use crate::rows::{Item, Key, Only, Query, Rows, Sort, SortRange, Table, Written};
 
 /// Rows written side by side, where each has a condition.
@@ -47,6 +48,12 @@ impl Importer {
             }
         }
         done.written = missing.len() as u64;
+        // Who holds each name comes first, so that no sign-up takes one. Of ids that look alike one holds it.
+        let new: HashSet<&str> = missing.iter().map(|(_, key, _)| &*key.partition).collect();
+        let new = people.iter().filter(|person| person.account.is_some() && new.contains(person.id.as_str()));
+        let held: HashMap<_, Row> =
+            new.map(|person| holder_row(&person.id)).map(|row| (row.1.partition.clone(), row)).collect();
+        self.rows.put_all(held.into_values().collect()).await?;
         // The names first: one that leads to nobody is passed over.
         let (names, users): (Vec<Row>, Vec<Row>) =
             missing.into_iter().partition(|(table, ..)| *table == Table::Names);

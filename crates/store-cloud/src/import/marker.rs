@@ -86,7 +86,7 @@ impl Marker {
             began_vacant: item.find_flag("began_vacant"),
             people_after: item
                 .find_text("people_after")
-                .map(|id| id.parse())
+                .map(|id| UserId::from_stored(id))
                 .transpose()
                 .map_err(|_| damaged())?,
             are_people_copied: item.find_flag("are_people_copied"),

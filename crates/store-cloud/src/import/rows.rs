@@ -135,7 +135,8 @@ fn departed(message: &Message) -> Option<UserId> {
         return None;
     }
     let notice: Departure<'_> = serde_json::from_str(&message.content).ok()?;
-    matches!(notice.event, "member_left" | "member_removed").then(|| notice.user_id.parse().ok())?
+    matches!(notice.event, "member_left" | "member_removed")
+        .then(|| UserId::from_stored(&notice.user_id).ok())?
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use bluetick_core::ports::{AddMembers, Change, Fleet, Store};
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_core::{ContentType, MarkKind, Seq};
+use bluetick_core::{ContentType, MarkKind, Refusal, Seq, StoreError};
 use town::{Node, Town, until, user};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,6 +93,10 @@ async fn a_writer_that_dies_before_it_writes_leaves_a_void_and_no_gap() {
     let history = living.history(id, "b").await;
     assert_eq!(history[1].content_type, ContentType::Void);
     assert_eq!(history.len(), 3);
+    let (of_void, of_message) = (Seq::new(2), Seq::new(3));
+    let receipts = living.store.receipts(id, &user("a"), of_void).await;
+    assert!(matches!(receipts, Err(StoreError::Refused(Refusal::NoSuchMessage))), "{receipts:?}");
+    assert_eq!(living.store.receipts(id, &user("a"), of_message).await.unwrap().recipients, 1);
     // The write that was under way comes after all, and loses.
     way.release();
     tokio::time::sleep(std::time::Duration::from_millis(30)).await;

@@ -3,24 +3,26 @@
 //! written without some of its messages is in [`super::rewrite`].
 //!
 //! A segment is rewritten under its next revision, since others' messages lie in it too; one of which nothing is left
-//! is deleted. ([ADR 12](../../../../docs/adr/0012-erasure.md))
+//! is deleted. How an accepted erasure survives a crash is in [`super::requests`]. ([ADR
+//! 12](../../../../docs/adr/0012-erasure.md), [ADR
+//! 25](../../../../docs/adr/0025-erasure-and-dedupe-by-store-time.md))
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use bluetick_archive::VaultError;
 use bluetick_core::ports::{ArchiveError, Erase, EraseReport, EraseScope, Progress, Stage};
-use bluetick_core::{ContentType, ConversationId, Seq, UserId};
+use bluetick_core::{ContentType, ConversationId, Seq};
 
 use super::job::{Stub, stubs_of};
 use super::restore::drop_segment;
 use super::rewrite::{Salvaged, flip, rewrite, salvage, without_content};
 use super::{ArchiveStep, Archivist, in_vault, is_damage};
-use crate::codec::archive::{Erasure, SegmentRow};
+use crate::codec::archive::{Erasure, ErasureRequest, SegmentRow};
 use crate::codec::chunk::{self, Entry, Header, Packer};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, cold};
-use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError};
+use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError, Update};
 
 /// What is rewritten in one transaction.
 const TRANSACTION_BYTES: usize = 2 << 20;
@@ -28,10 +30,20 @@ const TRANSACTION_BYTES: usize = 2 << 20;
 /// Why something is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Somebody asked for it: no byte of it is to stay in the file.
+    /// Somebody asked for it: no byte of it is to stay in a file.
     Asked,
     /// Its time is over. The pages it leaves are used again.
     Expired,
+}
+
+impl Reason {
+    /// Notes that files may hold what was just taken from the rows.
+    fn mark(self, update: &mut Update<'_>) -> Result<(), TablesError> {
+        match self {
+            Reason::Asked => update.mark_erased_pages(),
+            Reason::Expired => update.mark_expired_pages(),
+        }
+    }
 }
 
 impl Erasure {
@@ -58,30 +70,28 @@ impl Archivist {
         if let Some(id) = only {
             self.must_exist(id).await?;
         }
-        self.checkpoint().await?;
         let sender = match erase.scope {
             EraseScope::Conversation(_) => None,
             EraseScope::User { user, .. } => Some(user),
         };
+        let request = ErasureRequest { conversation: only, sender: sender.clone(), through: erase.through };
+        let (key, request) = self.accept(request, &*progress).await?;
+        self.checkpoint().await?;
         // What is damaged must not keep the rest from being erased.
-        let (found, mut first_damage) = self.find(only, sender.clone(), erase.through, &*progress).await?;
-        let tables = Arc::clone(&self.tables);
-        let noted = self.blocking(move || {
-            let engine = tables.writing()?;
-            let mut update = engine.update()?;
-            for erasure in &found {
-                update.put_erasure(erasure)?;
-            }
-            Ok(update.commit()?)
-        });
-        noted.await?;
+        let mut first_failure = self.search(key, &request, &*progress).await?;
         // Also what an earlier one of the same kind left to do.
         let mut erasures = self.unfinished_erasures().await?;
         erasures.retain(|noted| noted.sender == sender && only.is_none_or(|id| id == noted.conversation));
         let mut report = EraseReport { conversations: erasures.len() as u64, ..EraseReport::default() };
         // First all that is here: the object store may not answer.
         for erasure in &erasures {
-            report.messages += self.erase_here(erasure, Reason::Asked).await?;
+            match self.erase_here(erasure, Reason::Asked).await {
+                Ok(messages) => report.messages += messages,
+                Err(error) if is_damage(&error) => {
+                    first_failure.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
         }
         for erasure in &erasures {
             match self.erase_one(erasure).await {
@@ -91,19 +101,20 @@ impl Archivist {
                     report.segments_deleted += part.segments_deleted;
                 }
                 Err(error) if is_damage(&error) => {
-                    first_damage.get_or_insert(error);
+                    first_failure.get_or_insert(error);
                 }
-                Err(error) => return Err(error),
+                Err(ArchiveError::Stopped) => return Err(ArchiveError::Stopped),
+                // The others would wait for the same. Files are cleaned up all the same.
+                Err(error) => {
+                    first_failure.get_or_insert(error);
+                    break;
+                }
             }
         }
-        // It lies in the log as it was written. Should that not work now, the next run does it.
-        if report.messages > 0
-            && let Err(error) = self.scrub_log().await
-        {
-            tracing::warn!(%error, "the log still holds what was erased; the next run tries again");
-        }
+        self.go_on(ArchiveStep::ErasureDone)?;
+        let cleaned = self.clean_up(&*progress).await;
         report.took = started.elapsed();
-        first_damage.map_or(Ok(report), Err)
+        first_failure.map_or(cleaned.map(|()| report), Err)
     }
 
     pub(super) async fn unfinished_erasures(&self) -> Result<Vec<Erasure>, ArchiveError> {
@@ -113,17 +124,16 @@ impl Archivist {
 
     /// In which conversations there is something to erase, and the first that cannot be looked through. One that was
     /// erased before stays out.
-    async fn find(
+    pub(super) async fn find(
         &self,
-        only: Option<ConversationId>,
-        sender: Option<UserId>,
-        through: Option<Seq>,
+        request: &ErasureRequest,
         progress: &dyn Progress,
     ) -> Result<(Vec<Erasure>, Option<ArchiveError>), ArchiveError> {
         let (mut erasures, mut first_damage) = (Vec::new(), None);
-        let mut walk = self.walk(only).await?;
+        let mut walk = self.walk(request.conversation).await?;
         while let Some(id) = self.next(&mut walk).await? {
-            let (tables, sender) = (Arc::clone(&self.tables), sender.clone());
+            let ErasureRequest { sender, through, .. } = request.clone();
+            let tables = Arc::clone(&self.tables);
             let found = self.blocking(move || {
                 let engine = tables.current()?;
                 let Some(stored) = engine.snapshot()?.conversation(id)? else { return Ok(None) };
@@ -140,6 +150,7 @@ impl Archivist {
                 }
                 Err(error) => return Err(error),
             }
+            self.must_not_stop()?;
             progress.advanced(Stage::Erasing, walk.done, walk.total);
         }
         Ok((erasures, first_damage))
@@ -315,27 +326,30 @@ fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result
         for chunk in &rewritten {
             update.put_chunk(id, chunk.first, &chunk.bytes)?;
         }
+        if count > 0 {
+            reason.mark(&mut update)?;
+        }
         update.commit()?;
         erased += count;
         from = next;
     }
     let mut update = engine.update()?;
-    if reason == Reason::Asked {
-        update.set_erased_pages(true)?;
-    }
     if erasure.sender.is_none() {
         // There is nothing left that would be worth an object.
         let mut progress = update.progress(id)?;
         progress.moved_through = progress.moved_through.max(erasure.through);
         update.put_progress(id, &progress)?;
     }
-    update.change_previews(id, erasure.through, |record| {
+    let previews = update.change_previews(id, erasure.through, |record| {
         // Only the newest message is looked at, and it is one of those up to the end of what is erased.
         match erasure.takes(Seq::ZERO, &Record::decode(record)?) {
             true => cold::erased(record).map(Some),
             false => Ok(None),
         }
     })?;
+    if previews > 0 {
+        reason.mark(&mut update)?;
+    }
     update.commit()?;
     Ok(erased)
 }

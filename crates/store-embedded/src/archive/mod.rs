@@ -13,6 +13,7 @@ mod erase;
 mod fill;
 mod job;
 mod move_out;
+mod requests;
 mod restore;
 mod retention;
 mod rewrite;
@@ -47,6 +48,16 @@ pub enum ArchiveStep {
     AfterFlip,
     BeforeDelete,
     AfterDelete,
+    /// An erasure is durable, and nothing of it is done.
+    ErasureAccepted,
+    /// What an erasure takes is known and durable.
+    ErasureSearched,
+    /// No row and no object holds what was erased; files still do.
+    ErasureDone,
+    /// No file of the log holds it.
+    LogScrubbed,
+    /// No page of the tables holds it.
+    TablesRewritten,
 }
 
 /// Called at each step; `false` ends the job there, as a crash would.
@@ -148,8 +159,12 @@ impl Archivist {
 
     /// Asked between the steps of a job.
     fn go_on(&self, step: ArchiveStep) -> Result<(), ArchiveError> {
-        let stopping = self.state.stopping.load(Ordering::Relaxed);
-        if stopping || !(self.on_step)(step) { Err(ArchiveError::Stopped) } else { Ok(()) }
+        self.must_not_stop()?;
+        if (self.on_step)(step) { Ok(()) } else { Err(ArchiveError::Stopped) }
+    }
+
+    fn must_not_stop(&self) -> Result<(), ArchiveError> {
+        if self.state.stopping.load(Ordering::Relaxed) { Err(ArchiveError::Stopped) } else { Ok(()) }
     }
 
     /// No job begins any more, and the one that runs comes to an end soon. One that waits for the object store is not
@@ -179,7 +194,7 @@ impl Archivist {
                 hot_file_bytes: space.file_bytes,
                 hot_free_bytes: space.free_bytes,
                 kept_hot: snapshot.kept_hot()?,
-                unfinished_erasures: snapshot.erasures()?.len() as u64,
+                unfinished_erasures: snapshot.unfinished_erasures()?,
             })
         })
         .await
@@ -261,23 +276,15 @@ impl Archivist {
         progress: &dyn Progress,
     ) -> Result<RunReport, ArchiveError> {
         let started = Instant::now();
-        self.must_be_in_place().await?;
         self.checkpoint().await?;
         let space = Arc::clone(&self.tables);
         let before = self.blocking(move || Ok(space.current()?.space()?)).await?;
         let mut report = RunReport { hot_file_bytes_before: before.file_bytes, ..RunReport::default() };
-        let mut has_work = self.vault.is_some();
-        for erasure in self.unfinished_erasures().await? {
-            has_work = true;
-            match self.erase_one(&erasure).await {
-                Ok(erased) => report.erased_messages += erased.messages,
-                // It stays noted, and must not keep everything else from being done.
-                Err(error) if is_damage(&error) => {
-                    tracing::error!(conversation = %erasure.conversation, %error, "an erasure cannot be finished");
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let resumed = self.resume_erasures(progress).await?;
+        report.erased_messages += resumed.messages;
+        let mut has_work = self.vault.is_some() || resumed.has_work;
+        self.must_be_in_place().await?;
+        report.erased_messages += self.finish_erasures().await?;
         if self.settings.retention_seconds > 0 {
             has_work = true;
             report.erased_messages += self.expire(request.only, progress).await?;

@@ -5,67 +5,93 @@ use std::sync::atomic::Ordering;
 
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 
-use super::Archivist;
-use crate::tables::{Tables, TablesError};
+use super::{ArchiveStep, Archivist};
+use crate::tables::{Space, TablesError};
 
 /// Tables are written anew when this much of them is free, and at least that part of the file.
 const COMPACT_FROM_BYTES: u64 = 1 << 20;
 const COMPACT_FROM_PART: u64 = 4;
+/// How often a job tries to clean files up before it reports that erased content is left. Readers
+/// that never pause keep the tables from being swapped, and a full disk keeps the log from going on
+/// in a new file.
+const CLEANING_ATTEMPTS: u32 = 3;
 
 impl Archivist {
     /// Returns how many bytes the tables take then.
     pub(super) async fn give_space_back(&self, progress: &dyn Progress) -> Result<u64, ArchiveError> {
-        let tables = Arc::clone(&self.tables);
-        let looked = self.blocking(move || {
-            let engine = tables.current()?;
-            Ok((engine.space()?, engine.snapshot()?.has_erased_pages()?))
-        });
-        let (space, erased) = looked.await?;
-        // What cannot be done now is done by the next run.
-        let scrubbed = match erased {
-            true => self.scrub_log().await.inspect_err(|error| {
-                tracing::warn!(%error, "the log still holds what was erased; the next run tries again");
-            }),
-            false => Ok(()),
-        };
-        let erased_settled = erased && scrubbed.is_ok();
+        self.clean_up(progress).await?;
+        let space = self.space().await?;
         let much = space.free_bytes >= COMPACT_FROM_BYTES
             && space.free_bytes >= space.file_bytes / COMPACT_FROM_PART;
-        if !self.settings.compact {
-            // The operator lets freed pages be.
-            if erased_settled {
-                let tables = Arc::clone(&self.tables);
-                self.blocking(move || Ok(settle_erased(&tables)?)).await?;
+        if !(self.settings.compact && much) {
+            return Ok(space.file_bytes);
+        }
+        match self.compact(progress).await {
+            Ok(()) => {}
+            // It costs space only; the next run tries again.
+            Err(error) => {
+                tracing::warn!(%error, "the space that the archive made free could not be given back yet");
             }
-            return Ok(space.file_bytes);
         }
-        if !(much || erased) {
-            return Ok(space.file_bytes);
+        Ok(self.space().await?.file_bytes)
+    }
+
+    /// Scrubs the log and rewrites the tables if either may hold erased content, whatever
+    /// `archive.compact` says. When it returns without an error, no file of the data directory
+    /// holds it. After an error the mark stays, so that the next run or the next start tries again.
+    pub(super) async fn clean_up(&self, progress: &dyn Progress) -> Result<(), ArchiveError> {
+        if !self.has_erased_pages().await? {
+            return Ok(());
         }
+        let mut attempt = 1;
+        loop {
+            match self.clean_up_once(progress).await {
+                Err(error) if attempt < CLEANING_ATTEMPTS && !matches!(error, ArchiveError::Stopped) => {
+                    tracing::warn!(%error, attempt, "erased content is still in files; trying again");
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn clean_up_once(&self, progress: &dyn Progress) -> Result<(), ArchiveError> {
+        self.must_not_stop()?;
+        self.scrub_log().await?;
+        self.go_on(ArchiveStep::LogScrubbed)?;
+        self.compact(progress).await?;
+        self.go_on(ArchiveStep::TablesRewritten)?;
+        let tables = Arc::clone(&self.tables);
+        let cleared = self.blocking(move || {
+            let engine = tables.writing()?;
+            let mut update = engine.update()?;
+            update.clear_marks_of_pages()?;
+            Ok(update.commit()?)
+        });
+        cleared.await
+    }
+
+    pub(super) async fn has_erased_pages(&self) -> Result<bool, ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        self.blocking(move || Ok(tables.current()?.snapshot()?.has_erased_pages()?)).await
+    }
+
+    async fn space(&self) -> Result<Space, ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        self.blocking(move || Ok(tables.current()?.space()?)).await
+    }
+
+    async fn compact(&self, progress: &dyn Progress) -> Result<(), ArchiveError> {
+        let space = self.space().await?;
         let total = space.file_bytes - space.free_bytes;
         progress.advanced(Stage::Compacting, 0, total);
         let (tables, stopping) = (Arc::clone(&self.tables), Arc::clone(&self.state.stopping));
-        let after = self.blocking(move || {
-            match tables.compact(&|| stopping.load(Ordering::Relaxed)) {
-                Ok(()) if erased_settled => settle_erased(&tables)?,
-                Ok(()) => {}
-                // It costs time and space only; the next run tries again.
-                Err(error) => {
-                    tracing::warn!(%error, "the space that the archive made free could not be given back yet");
-                }
-            }
-            Ok(tables.current()?.space()?.file_bytes)
+        let compacted = self.blocking(move || match tables.compact(&|| stopping.load(Ordering::Relaxed)) {
+            Err(TablesError::Stopped) => Err(ArchiveError::Stopped),
+            other => Ok(other?),
         });
-        let after = after.await?;
+        compacted.await?;
         progress.advanced(Stage::Compacting, total, total);
-        Ok(after)
+        Ok(())
     }
-}
-
-/// Nothing of what was erased is left in a file.
-fn settle_erased(tables: &Tables) -> Result<(), TablesError> {
-    let engine = tables.writing()?;
-    let mut update = engine.update()?;
-    update.set_erased_pages(false)?;
-    update.commit()
 }

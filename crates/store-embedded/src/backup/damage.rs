@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use crate::check::{Finding, first_conversation, row_problem};
-use crate::codec::rows;
+use crate::codec::{DecodeError, rows};
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Damage {
@@ -13,15 +13,19 @@ pub struct Damage {
     conversations: HashSet<String>,
     /// A row that is of no one conversation.
     elsewhere: bool,
+    /// A key was damaged, so the row may have been of any conversation.
+    anywhere: bool,
 }
 
 impl Damage {
     /// Looks at a row that is about to be restored.
     pub fn look(&mut self, table: &str, key: &[u8], row: &[u8]) {
-        if row_problem(table, key, row).is_none() {
+        let Some(problem) = row_problem(table, key, row) else { return };
+        self.rows += 1;
+        if problem == DecodeError::Key {
+            self.anywhere = true;
             return;
         }
-        self.rows += 1;
         let conversation = match table {
             "conversations" | "chunks" | "members" | "segments" | "progress" => first_conversation(key),
             "inbox" | "pending" => rows::key_conversation(key),
@@ -42,6 +46,7 @@ impl Damage {
         match &finding.conversation_id {
             // The log and the pages are not rows.
             _ if finding.file.is_some() => false,
+            _ if self.anywhere => true,
             Some(conversation) => self.conversations.contains(conversation),
             None => self.elsewhere || finding.table == Some("meta") && self.rows > 0,
         }

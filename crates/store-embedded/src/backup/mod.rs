@@ -11,6 +11,8 @@
 //! ```
 
 mod damage;
+mod declare;
+mod epoch;
 mod manifest;
 mod parts;
 mod restore;
@@ -18,6 +20,7 @@ mod write;
 
 use bluetick_archive::VaultError;
 use bluetick_core::ports::ArchiveError;
+pub use declare::{DeclareError, PutBack};
 pub use manifest::{MANIFEST, Manifest, ManifestError, Part, PartKind};
 pub use restore::{RESTORING, RestoreError, RestoreParts, Restored, restore};
 

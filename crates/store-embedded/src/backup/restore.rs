@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 use bluetick_archive::{Depot, VaultError};
 use bluetick_core::Epoch;
-use bluetick_core::ports::{Progress, Stage};
+use bluetick_core::ports::{Progress, Random, Stage};
 use bluetick_core::time::Clock;
 use bytes::Bytes;
 use thiserror::Error;
 use tokio::runtime::Handle;
 
 use super::damage::Damage;
+use super::epoch::epoch_after;
 use super::manifest::{MANIFEST, Manifest, ManifestError, Part, PartKind};
 use super::parts;
 use crate::check::{self, CheckError, CheckParts};
@@ -67,6 +68,7 @@ pub struct RestoreParts {
     pub data_dir: PathBuf,
     pub segment_bytes: u64,
     pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
     pub progress: Arc<dyn Progress>,
 }
 
@@ -143,10 +145,9 @@ impl Restore {
 
     /// Other than any that clients may have been told, also by another restore of the same backup.
     fn next_epoch(&self) -> Result<Epoch, RestoreError> {
-        let seconds = u64::try_from(self.parts.clock.now().millis() / 1000).unwrap_or_default();
-        let next = self.manifest.epoch.checked_add(1);
-        let next = next.ok_or_else(|| ManifestError::Damaged("no epoch comes after its own".to_owned()))?;
-        Ok(Epoch::new(seconds.max(next)))
+        let before = Epoch::new(self.manifest.epoch);
+        let next = epoch_after(before, &*self.parts.clock, &*self.parts.random);
+        Ok(next.ok_or_else(|| ManifestError::Damaged("no epoch comes after its own".to_owned()))?)
     }
 
     fn tag(&self) -> Result<StoreTag, RestoreError> {

@@ -20,7 +20,7 @@ use crate::codec::Reader;
 use crate::codec::event::{self, Event};
 use crate::log::{self, BatchNumber, LogError, Spares, StoreTag};
 use crate::store::EmbeddedStore;
-use crate::tables::{Snapshot, Tables};
+use crate::tables::{Snapshot, Tables, verified};
 
 /// Parts that may wait for the place to take them.
 const PARTS_AHEAD: usize = 1;
@@ -243,7 +243,9 @@ impl Source {
                 "conversations" => {
                     copied.conversations += 1;
                     let id = key.try_into().ok().and_then(bluetick_core::ConversationId::from_bytes);
-                    let stored = id.and_then(|id| crate::codec::rows::read_conversation(row, id).ok());
+                    let stored = id
+                        .zip(verified(key, row).ok())
+                        .and_then(|(id, row)| crate::codec::rows::read_conversation(row, id).ok());
                     copied.messages += stored.map_or(0, |stored| stored.conversation.head.get());
                 }
                 "users" => copied.accounts += 1,

@@ -6,6 +6,7 @@
 //! of those only what becomes durable together is compared: places, members, heads.
 
 mod finding;
+mod lookalikes;
 mod people;
 mod replay;
 mod rooms;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use bluetick_core::ports::{Progress, Stage};
 pub use finding::{Finding, Findings};
+use lookalikes::Lookalikes;
 pub(crate) use rows::first_conversation;
 pub use rows::row_problem;
 use thiserror::Error;
@@ -59,6 +61,9 @@ pub struct CheckReport {
     /// Of these, those whose content lies in the archive.
     pub archived_messages: u64,
     pub accounts: u64,
+    /// Groups of names among users, profiles and members that a reader cannot tell apart. A notice,
+    /// and no finding.
+    pub lookalikes: Vec<Vec<String>>,
     /// The first thousand.
     pub findings: Vec<Finding>,
     pub finding_count: u64,
@@ -75,7 +80,7 @@ pub fn check(parts: CheckParts) -> Result<CheckReport, CheckError> {
     if !tables.join("data.mdb").is_file() && !log.is_dir() {
         return Err(CheckError::NoStore(data_dir));
     }
-    let lock = DataLock::acquire(&data_dir);
+    let lock = DataLock::acquire_for_reading(&data_dir);
     let _lock = lock.map_err(|error| CheckError::Lock { directory: data_dir.clone(), error })?;
     let mut check =
         Check { data_dir, progress, findings: Findings::default(), report: CheckReport::default() };
@@ -133,10 +138,13 @@ impl Check {
             }
         };
         let mut replay = replay::Replay::new(&snapshot);
-        if engine.log_started().map_err(CheckError::Tables)?
-            && log::look_for_segments(log).is_ok_and(|any| !any)
-        {
-            self.findings.add(Finding::file("log".to_owned(), 0, "the log is gone"));
+        match engine.log_started() {
+            Ok(true) if log::look_for_segments(log).is_ok_and(|any| !any) => {
+                self.findings.add(Finding::file("log".to_owned(), 0, "the log is gone"));
+            }
+            // Its key is told with the rows.
+            Ok(_) | Err(TablesError::Damaged { .. }) => {}
+            Err(error) => return Err(CheckError::Tables(error)),
         }
         let data_dir = self.data_dir.clone();
         let mut wrong = Vec::new();
@@ -154,11 +162,20 @@ impl Check {
         (self.report.segments, self.report.batches) = (count.segments, count.batches);
         self.report.has_torn_end = count.has_torn_end;
         let unsettled = replay.end(&mut self.findings);
+        let names_are_current = match engine.names_are_current() {
+            // The damaged key is a finding of its own.
+            Err(TablesError::Damaged { .. }) => false,
+            known => known.map_err(CheckError::Tables)?,
+        };
         let total = snapshot.row_count().map_err(CheckError::Tables)?;
+        let mut lookalikes = Lookalikes::default();
+        unsettled.users.iter().for_each(|user| lookalikes.add(user));
         let mut look = rooms::Look {
+            lookalikes: &mut lookalikes,
             snapshot: &snapshot,
             fingerprinter: identity.fingerprinter,
             unsettled: &unsettled,
+            names_are_current,
             findings: &mut self.findings,
             report: &mut self.report,
             progress: &*self.progress,
@@ -167,7 +184,9 @@ impl Check {
         look.all_rows().map_err(CheckError::Tables)?;
         look.all_rooms().map_err(CheckError::Tables)?;
         let cold = engine.cold_count();
-        look.cold_count(cold).map_err(CheckError::Tables)
+        look.cold_count(cold).map_err(CheckError::Tables)?;
+        self.report.lookalikes = lookalikes.into_groups();
+        Ok(())
     }
 
     /// Whether the engine may open the file.

@@ -9,20 +9,25 @@ use super::rows::{first_conversation, key_text, row_problem};
 use crate::codec::archive::SegmentRow;
 use crate::codec::cold::ColdChunk;
 use crate::codec::{chunk, rows};
-use crate::tables::TablesError;
+use crate::tables::{TablesError, verified};
 
 impl Look<'_> {
     pub fn all_rows(&mut self) -> Result<(), TablesError> {
         // The last one whose row was looked for, and whether it is there: rows of one conversation lie side by side.
         let mut last: Option<(ConversationId, bool)> = None;
+        // Whose inbox was read last: its lines lie side by side, and every member has one.
+        let mut last_member: Option<UserId> = None;
         let snapshot = self.snapshot;
-        snapshot.rows(|table, key, row| {
-            if table == "chunks" {
-                // Looked at with their conversation.
-                return self.belongs(table, key, &mut last);
+        snapshot.rows(|table, key, stored| {
+            if table != "chunks" {
+                self.looked_at(1);
             }
-            self.looked_at(1);
-            if let Some(error) = row_problem(table, key, row) {
+            // What chunks hold is looked at with their conversation.
+            let problem = match table {
+                "chunks" => verified(key, stored).err(),
+                _ => row_problem(table, key, stored),
+            };
+            if let Some(error) = problem {
                 let finding = Finding::row(table, key_text(table, key), error.to_string());
                 let id = first_conversation(key).or_else(|_| rows::key_conversation(key));
                 let names_one =
@@ -34,16 +39,43 @@ impl Look<'_> {
                 return Ok(());
             }
             match table {
-                "members" => self.belongs(table, key, &mut last),
+                "inbox" | "unlisted" => {
+                    let member = user_of(key);
+                    if member != last_member {
+                        member.iter().for_each(|user| self.lookalikes.add(user));
+                        last_member = member;
+                    }
+                }
+                "users" | "profiles" => {
+                    let user = std::str::from_utf8(key).ok().and_then(|id| UserId::from_stored(id).ok());
+                    user.iter().for_each(|user| self.lookalikes.add(user));
+                }
+                _ => {}
+            }
+            let row = verified(key, stored).unwrap_or(stored);
+            let looked = match table {
+                "chunks" | "members" => self.belongs(table, key, &mut last),
                 "inbox" => self.line(table, key, Some(row)),
-                "pending" => self.line(table, key, None),
+                "pending" | "unlisted" => self.line(table, key, None),
                 "order" => self.place(key),
                 "users" => self.account(key, row),
                 "names" => self.name(key),
                 "segments" => self.segment(key, row),
                 _ => Ok(()),
-            }
+            };
+            self.or_told(looked)
         })
+    }
+
+    /// Damage that kept something from being looked at is a finding like any other.
+    pub(super) fn or_told(&mut self, looked: Result<(), TablesError>) -> Result<(), TablesError> {
+        match looked {
+            Err(TablesError::Damaged { table, error }) => {
+                self.findings.add(Finding::row(table, "beside it", error.to_string()));
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Whether a message or a member is of a conversation that exists.
@@ -125,6 +157,11 @@ impl Look<'_> {
                 self.findings.add(Finding::row("users", user.id.as_str(), what));
             }
         }
+        // An older version made the table; the next start makes it again.
+        if self.names_are_current && !self.snapshot.has_name(&rows::skeleton_key(&user.id))? {
+            let what = "an account that looks like this one would not be refused";
+            self.findings.add(Finding::row("users", user.id.as_str(), what));
+        }
         Ok(())
     }
 
@@ -134,7 +171,11 @@ impl Look<'_> {
             return Ok(());
         }
         let stands_for = match self.snapshot.user(&user) {
-            Ok(Some(user)) => rows::name_keys(&Person::from(&user)).iter().any(|name| name == key),
+            Ok(Some(user)) => {
+                rows::name_keys(&Person::from(&user)).iter().any(|name| name == key)
+                    || rows::skeleton_key(&user.id) == key
+                    || key.starts_with(b"\x01") && !self.names_are_current
+            }
             Ok(None) => false,
             Err(_) => true,
         };
@@ -201,5 +242,5 @@ fn user_of(key: &[u8]) -> Option<UserId> {
     let user = rows::key_user(key).ok()?;
     let (length, name) = user.split_first()?;
     let fits = usize::from(*length) == name.len();
-    std::str::from_utf8(name).ok().filter(|_| fits)?.parse().ok()
+    UserId::from_stored(std::str::from_utf8(name).ok().filter(|_| fits)?).ok()
 }

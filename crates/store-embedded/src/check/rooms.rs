@@ -7,6 +7,7 @@ use bluetick_core::{ContentType, ConversationId, ConversationKind, Member, Seq, 
 
 use super::CheckReport;
 use super::finding::{Finding, Findings};
+use super::lookalikes::Lookalikes;
 use super::replay::Unsettled;
 use crate::codec::chunk::{self, Fingerprint, Fingerprinter, Header};
 use crate::codec::cold::ColdChunk;
@@ -19,7 +20,10 @@ const ROWS_BETWEEN_WORDS: u64 = 1_000;
 pub struct Look<'a> {
     pub snapshot: &'a Snapshot<'a>,
     pub fingerprinter: Fingerprinter,
+    pub lookalikes: &'a mut Lookalikes,
     pub unsettled: &'a Unsettled,
+    /// Whether this version of the program made the rows of `names`.
+    pub names_are_current: bool,
     pub findings: &'a mut Findings,
     pub report: &'a mut CheckReport,
     pub progress: &'a dyn Progress,
@@ -47,23 +51,14 @@ impl Look<'_> {
     }
 
     pub fn all_rooms(&mut self) -> Result<(), TablesError> {
-        let mut after = None;
-        loop {
-            let mut batch = Vec::new();
-            self.snapshot.conversations(after, |id| {
-                batch.push(id);
-                batch.len() < 1_000
-            })?;
-            let Some(last) = batch.last() else { break };
-            after = Some(*last);
-            for id in batch {
-                self.report.conversations += 1;
-                // One that cannot be read was told with the rows.
-                if let Ok(Some(stored)) = self.snapshot.conversation(id) {
-                    self.room(id, &stored)?;
-                }
-            }
-        }
+        let snapshot = self.snapshot;
+        snapshot.sound_conversations(|id| {
+            self.report.conversations += 1;
+            // One that cannot be read was told with the rows.
+            let Ok(Some(stored)) = snapshot.conversation(id) else { return Ok(()) };
+            let looked = self.room(id, &stored);
+            self.or_told(looked)
+        })?;
         self.progress.advanced(Stage::Checking, self.total, self.total);
         Ok(())
     }
@@ -258,6 +253,12 @@ impl Look<'_> {
             self.findings.add(told("pending", "what is pending is not what the member has yet to get"));
         }
         let Some(line) = line else {
+            if !stored.conversation.is_listed_for(&member.user, head > Seq::ZERO) {
+                if !self.snapshot.is_unlisted(&key)? {
+                    self.findings.add(told("unlisted", "the membership is not there"));
+                }
+                return Ok(());
+            }
             self.findings.add(told("inbox", "the line of a member is not there"));
             return Ok(());
         };

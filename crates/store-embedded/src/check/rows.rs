@@ -7,10 +7,12 @@ use crate::codec::chunk::{self, Header};
 use crate::codec::cold::ColdChunk;
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, rows};
+use crate::tables::{is_meta_key, verified};
 
-/// Why a row of a table is not what was written; tables that are not known here are passed over.
-pub fn row_problem(table: &str, key: &[u8], row: &[u8]) -> Option<DecodeError> {
+/// Why a row of a table, as it is stored, is not what was written; tables that are not known here are passed over.
+pub fn row_problem(table: &str, key: &[u8], stored: &[u8]) -> Option<DecodeError> {
     let read = || -> Result<(), DecodeError> {
+        let row = if table == "meta" { stored } else { verified(key, stored)? };
         match table {
             "conversations" => drop(rows::read_conversation(row, whole_conversation(key)?)?),
             "chunks" => {
@@ -37,6 +39,7 @@ pub fn row_problem(table: &str, key: &[u8], row: &[u8]) -> Option<DecodeError> {
                 }
             }
             "order" => drop(rows::read_place(key)?),
+            "unlisted" => drop(rows::key_conversation(key)?),
             "pending" => {
                 rows::key_conversation(key)?;
                 rows::read_pending(row)?;
@@ -53,6 +56,7 @@ pub fn row_problem(table: &str, key: &[u8], row: &[u8]) -> Option<DecodeError> {
                 Progress::read(row)?;
             }
             "erasures" => drop(Erasure::read(key, row)?),
+            "meta" if !is_meta_key(key) => return Err(DecodeError::Key),
             _ => {}
         }
         Ok(())
@@ -83,7 +87,7 @@ pub fn key_text(table: &str, key: &[u8]) -> String {
         "members" | "erasures" => first_conversation(key)
             .ok()
             .map(|id| format!("{id} {}", String::from_utf8_lossy(key.get(16..).unwrap_or_default()))),
-        "inbox" | "pending" => rows::key_conversation(key)
+        "inbox" | "unlisted" | "pending" => rows::key_conversation(key)
             .ok()
             .zip(rows::key_user(key).ok())
             .map(|(id, user)| format!("{} {id}", user_of(user))),

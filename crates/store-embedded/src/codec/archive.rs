@@ -119,9 +119,53 @@ impl Erasure {
         let through = Seq::new(reader.varint()?);
         let sender = match reader.str()? {
             "" => None,
-            name => Some(name.parse().map_err(|_| DecodeError::Malformed("a user id"))?),
+            name => Some(UserId::from_stored(name).map_err(|_| DecodeError::Malformed("a user id"))?),
         };
         Ok(Erasure { conversation, sender, through })
+    }
+}
+
+/// An erasure as an operator asked for it: written before anybody is told that it was accepted, and
+/// replaced by one [`Erasure`] for each conversation that has something to erase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasureRequest {
+    /// `None`: every conversation.
+    pub conversation: Option<ConversationId>,
+    /// `None`: every sender.
+    pub sender: Option<UserId>,
+    /// `None`: up to the head that the search finds.
+    pub through: Option<Seq>,
+}
+
+impl ErasureRequest {
+    pub fn row(&self) -> Vec<u8> {
+        seal(|out| {
+            put_bytes(out, self.conversation.as_ref().map_or(&[], |id| &id.as_bytes()[..]));
+            put_bytes(out, self.sender.as_ref().map_or("", UserId::as_str).as_bytes());
+            out.push(self.through.is_some().into());
+            put_varint(out, self.through.unwrap_or_default().get());
+        })
+    }
+
+    pub fn read(row: &[u8]) -> Result<ErasureRequest, DecodeError> {
+        let mut reader = unseal(row)?;
+        let conversation = match reader.bytes()? {
+            [] => None,
+            bytes => Some(
+                bytes
+                    .try_into()
+                    .ok()
+                    .and_then(ConversationId::from_bytes)
+                    .ok_or(DecodeError::Malformed("a conversation id"))?,
+            ),
+        };
+        let sender = match reader.str()? {
+            "" => None,
+            name => Some(name.parse().map_err(|_| DecodeError::Malformed("a user id"))?),
+        };
+        let has_through = reader.u8()? != 0;
+        let through = Some(Seq::new(reader.varint()?)).filter(|_| has_through);
+        Ok(ErasureRequest { conversation, sender, through })
     }
 }
 
@@ -203,12 +247,22 @@ mod tests {
         assert_eq!(Erasure::read(&erasure.key(), &erasure.row()), Ok(erasure.clone()));
         let everybody = Erasure { sender: None, ..erasure.clone() };
         assert_eq!(Erasure::read(&everybody.key(), &everybody.row()), Ok(everybody));
+        for request in [
+            ErasureRequest { conversation: None, sender: erasure.sender.clone(), through: None },
+            ErasureRequest {
+                conversation: Some(erasure.conversation),
+                sender: None,
+                through: Some(Seq::new(9)),
+            },
+        ] {
+            assert_eq!(ErasureRequest::read(&request.row()), Ok(request));
+        }
         let run = LastRun { at: Timestamp::from_millis(7), paused: None };
         assert_eq!(LastRun::read(&run.encode()), Ok(run.clone()));
         let paused = LastRun { paused: Some("down".into()), ..run };
         assert_eq!(LastRun::read(&paused.encode()), Ok(paused.clone()));
-        assert_eq!(hex(&paused.encode()), "02070000 00000000 0004646f 776ed552 9d85");
-        assert_eq!(hex(&progress.encode()), "02e80703 01023b5a 2a8c");
-        assert_eq!(hex(&erasure.row()), "02090561 6c696365 2e47fe03");
+        assert_eq!(hex(&paused.encode()), "03070000 00000000 0004646f 776ea3b3 9218");
+        assert_eq!(hex(&progress.encode()), "03e80703 01029e89 7647");
+        assert_eq!(hex(&erasure.row()), "03090561 6c696365 b04754cf");
     }
 }

@@ -18,9 +18,8 @@ use std::hash::Hasher;
 use bluetick_core::{MessageId, Timestamp};
 use siphasher::sip::SipHasher13;
 
-use super::{DecodeError, Reader, put_varint};
+use super::{DecodeError, KEYED_VERSION, Reader, UNKEYED_VERSION, put_varint};
 
-const VERSION: u8 = 2;
 const HEADER_BYTES: usize = 32;
 const COMPRESSION_LEVEL: i32 = 1;
 const PLAIN: u8 = 0;
@@ -97,7 +96,7 @@ impl<'a> Header<'a> {
     pub fn read(chunk: &'a [u8]) -> Result<Header<'a>, DecodeError> {
         let mut reader = Reader(chunk);
         let version = reader.u8()?;
-        if version != VERSION {
+        if ![UNKEYED_VERSION, KEYED_VERSION].contains(&version) {
             return Err(DecodeError::Unknown { what: "chunk version", value: version.into() });
         }
         let count = usize::from(reader.u8()?);
@@ -293,7 +292,7 @@ pub(super) fn put_chunk(
 ) {
     let start = out.len();
     let count = u8::try_from(prints.len()).expect("a chunk holds 1 to 64 messages");
-    out.extend_from_slice(&[VERSION, count, facts.packing, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&[KEYED_VERSION, count, facts.packing, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     out.extend_from_slice(&u32::try_from(facts.raw_bytes).expect("64 records are small").to_le_bytes());
     out.extend_from_slice(&facts.newest.millis().to_le_bytes());
     out.extend_from_slice(&facts.notices_before.to_le_bytes());
@@ -335,9 +334,9 @@ mod tests {
     }
 
     #[test]
-    fn the_header_of_version_2() {
+    fn the_header_of_version_3() {
         let chunk = pack(&[b"one".to_vec(), b"two".to_vec()]);
-        assert_eq!(hex(&chunk[..4]), "02020000");
+        assert_eq!(hex(&chunk[..4]), "03020000");
         assert_eq!(
             hex(&chunk[8..]),
             "0b8e4109 08000000 02000000 00000000 05000000 00000000 01000000 02000000 036f6e65 0374776f"

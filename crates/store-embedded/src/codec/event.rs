@@ -189,7 +189,7 @@ pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, Deco
             let user = read_user_id(&mut body)?;
             let new_admin = match body.str()? {
                 "" => None,
-                heir => Some(heir.parse().map_err(|_| DecodeError::Malformed("a user id"))?),
+                heir => Some(UserId::from_stored(heir).map_err(|_| DecodeError::Malformed("a user id"))?),
             };
             Event::Membership { conversation, change: MembershipChange::Left { user, new_admin } }
         }
@@ -229,7 +229,7 @@ pub fn read_conversation_id(reader: &mut Reader<'_>) -> Result<ConversationId, D
 }
 
 pub fn read_user_id(reader: &mut Reader<'_>) -> Result<UserId, DecodeError> {
-    reader.str()?.parse().map_err(|_| DecodeError::Malformed("a user id"))
+    UserId::from_stored(reader.str()?).map_err(|_| DecodeError::Malformed("a user id"))
 }
 
 pub fn role_code(role: Role) -> u8 {

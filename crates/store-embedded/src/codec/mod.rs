@@ -12,12 +12,21 @@ pub mod rows;
 
 use thiserror::Error;
 
+/// The version of rows and chunks that are stored with a checksum of their key (`tables/table.rs`).
+pub const KEYED_VERSION: u8 = 3;
+/// The version of those that are not. Stores that an older program wrote have them.
+const UNKEYED_VERSION: u8 = 2;
+
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
     #[error("the bytes end too early")]
     Short,
     #[error("the bytes do not match their checksum")]
     Checksum,
+    #[error("the key is not the one under which it was written")]
+    Key,
+    #[error("the keys are out of order")]
+    Order,
     #[error("unknown {what} {value}")]
     Unknown { what: &'static str, value: u64 },
     #[error("{0} is malformed")]

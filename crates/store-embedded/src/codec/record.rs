@@ -72,7 +72,7 @@ impl<'a> Record<'a> {
     }
 
     pub fn sender_id(&self) -> Result<UserId, DecodeError> {
-        self.sender.parse().map_err(|_| DecodeError::Malformed("a sender"))
+        UserId::from_stored(self.sender).map_err(|_| DecodeError::Malformed("a sender"))
     }
 
     pub fn shared_content(&self) -> Arc<str> {

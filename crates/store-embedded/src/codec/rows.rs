@@ -1,23 +1,21 @@
 //! Rows of the derived tables, and their keys.
 //!
 //! A key sorts the way its table is read. A value starts with its format version and ends with a checksum, because
-//! the table engine has none of its own.
+//! the table engine has none of its own. A table adds a checksum of the key when it stores the value.
 
 use bluetick_core::inbox::{InboxPlace, Shelf};
 use bluetick_core::people::name_terms;
 use bluetick_core::{
-    Conversation, ConversationId, Member, Person, Preferences, Profile, Role, Seq, Standing, Timestamp, User,
-    UserId,
+    Conversation, ConversationId, Member, Person, Preferences, Profile, Role, Seq, Skeleton, Standing,
+    Timestamp, Title, User, UserId,
 };
 
 use super::event::{put_timestamp, role_code};
-use super::{DecodeError, Reader, put_bytes, put_varint};
-
-const VERSION: u8 = 2;
+use super::{DecodeError, KEYED_VERSION, Reader, UNKEYED_VERSION, put_bytes, put_varint};
 
 /// Wraps a row: version, body, checksum.
 pub fn seal(body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut out = vec![VERSION];
+    let mut out = vec![KEYED_VERSION];
     body(&mut out);
     let checksum = crc32fast::hash(&out);
     out.extend_from_slice(&checksum.to_le_bytes());
@@ -31,7 +29,7 @@ pub fn unseal(row: &[u8]) -> Result<Reader<'_>, DecodeError> {
     }
     let mut reader = Reader(body);
     match reader.u8()? {
-        VERSION => Ok(reader),
+        UNKEYED_VERSION | KEYED_VERSION => Ok(reader),
         newer => Err(DecodeError::Unknown { what: "row version", value: newer.into() }),
     }
 }
@@ -95,10 +93,22 @@ pub fn name_keys(person: &Person) -> Vec<Vec<u8>> {
     terms.iter().map(|term| [term.as_bytes(), &[0], id.as_bytes()].concat()).collect()
 }
 
+/// What the keys of ids that look alike begin with, in the same table. No term begins with a control character.
+pub fn skeleton_prefix(name: &Skeleton) -> Vec<u8> {
+    format!("\u{1}{}\0", name.key()).into_bytes()
+}
+
+/// (skeleton, user): by which [`skeleton_prefix`] finds a user.
+pub fn skeleton_key(user: &UserId) -> Vec<u8> {
+    let mut key = skeleton_prefix(&Skeleton::from(user));
+    key.extend_from_slice(user.as_str().as_bytes());
+    key
+}
+
 pub fn read_name_key(key: &[u8]) -> Result<(&str, UserId), DecodeError> {
     let text = std::str::from_utf8(key).ok().and_then(|text| text.split_once('\0'));
     let (term, user) = text.ok_or(DecodeError::Malformed("a name's key"))?;
-    Ok((term, user.parse().map_err(|_| DecodeError::Malformed("a name's key"))?))
+    Ok((term, UserId::from_stored(user).map_err(|_| DecodeError::Malformed("a name's key"))?))
 }
 
 fn put_place(key: &mut Vec<u8>, place: &InboxPlace) {
@@ -159,7 +169,7 @@ pub fn read_facts(reader: &mut Reader<'_>, id: ConversationId) -> Result<Convers
     let created_by = super::event::read_user_id(reader)?;
     let title = match reader.u8()? {
         0 => None,
-        _ => Some(reader.str()?.parse().map_err(|_| DecodeError::Malformed("a title"))?),
+        _ => Some(Title::from_stored(reader.str()?).map_err(|_| DecodeError::Malformed("a title"))?),
     };
     Ok(Conversation { id, title, created_by, created_at, head: Seq::ZERO, last_at: created_at })
 }
@@ -255,7 +265,9 @@ pub fn member_row(member: &Member, standing: &Standing) -> Vec<u8> {
 /// `key` is the whole key of the row.
 pub fn read_member(key: &[u8], row: &[u8]) -> Result<(Member, Standing), DecodeError> {
     let user = key.get(16..).and_then(|user| std::str::from_utf8(user).ok());
-    let user = user.and_then(|user| user.parse().ok()).ok_or(DecodeError::Malformed("a member's key"))?;
+    let user = user
+        .and_then(|user| UserId::from_stored(user).ok())
+        .ok_or(DecodeError::Malformed("a member's key"))?;
     let mut reader = unseal(row)?;
     let member = read_membership(&mut reader, user)?;
     if reader.is_empty() {
@@ -310,7 +322,7 @@ pub fn user_row(user: &User) -> Vec<u8> {
 
 /// A row of the users, with its key.
 pub fn read_user_row(key: &[u8], row: &[u8]) -> Result<User, DecodeError> {
-    let id = std::str::from_utf8(key).ok().and_then(|id| id.parse().ok());
+    let id = std::str::from_utf8(key).ok().and_then(|id| UserId::from_stored(id).ok());
     read_user(&mut unseal(row)?, id.ok_or(DecodeError::Malformed("a user's key"))?)
 }
 
@@ -357,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_2() {
+    fn the_bytes_of_version_3() {
         let conversation = Conversation {
             id: ConversationId::group([1; 15]),
             title: Some("Tea".parse().unwrap()),
@@ -369,14 +381,14 @@ mod tests {
         let id = conversation.id;
         let stored = StoredConversation { conversation, newest_at: Timestamp::from_millis(3000), notices: 4 };
         let row = conversation_row(&stored);
-        assert_eq!(hex(&row), "02ac02a0 1ff02e04 d00f0561 6c696365 01035465 617b6dfd cb");
+        assert_eq!(hex(&row), "03ac02a0 1ff02e04 d00f0561 6c696365 01035465 61e5ee27 54");
         assert_eq!(read_conversation(&row, id), Ok(stored));
 
         let member = Member { user: user("bob"), role: Role::Admin, joined_seq: Seq::new(9) };
         let key = member_key(ConversationId::group([1; 15]), &member.user);
         assert_eq!(hex(&key), "67010101 01010101 01010101 01010101 626f62");
         let row = member_row(&member, &Standing::default());
-        assert_eq!(hex(&row), "02010999 84029c");
+        assert_eq!(hex(&row), "030109ae eec09d");
         assert_eq!(read_member(&key, &row), Ok((member.clone(), Standing::default())));
         let standing = Standing {
             delivered: Seq::new(300),
@@ -387,7 +399,7 @@ mod tests {
             preferences: Preferences { pinned: true, hides_reads: true, ..Preferences::default() },
         };
         let row = member_row(&member, &standing);
-        assert_eq!(hex(&row), "0201090a ac02c801 64ab0201 26f0a5b1");
+        assert_eq!(hex(&row), "0301090a ac02c801 64ab0201 49bc002a");
         assert_eq!(read_member(&key, &row), Ok((member, standing)));
         assert_eq!(read_pending(&pending_row(Seq::new(300))), Ok(Seq::new(300)));
 
@@ -397,12 +409,19 @@ mod tests {
             shelf: Shelf::Ordinary,
             record: b"hey",
         };
-        assert_eq!(hex(&inbox.encode()), "020105a0 1f686579 ae5677de");
+        assert_eq!(hex(&inbox.encode()), "030105a0 1f686579 3056dd12");
         assert_eq!(read_inbox(&inbox.encode()), Ok(inbox));
         assert_eq!(
             hex(&inbox_key(&user("bob"), ConversationId::group([2; 15]))),
             "03626f62 67020202 02020202 02020202 02020202"
         );
+    }
+
+    #[test]
+    fn a_row_of_version_2_is_read() {
+        let row = [2, 0xac, 2];
+        let sealed = [&row[..], &crc32fast::hash(&row).to_le_bytes()].concat();
+        assert_eq!(read_pending(&sealed), Ok(Seq::new(300)));
     }
 
     #[test]
@@ -422,9 +441,9 @@ mod tests {
 
     #[test]
     fn a_row_of_a_newer_version_is_refused() {
-        let mut row = vec![VERSION + 1, 0];
+        let mut row = vec![KEYED_VERSION + 1, 0];
         row.extend_from_slice(&crc32fast::hash(&row).to_le_bytes());
-        assert_eq!(unseal(&row).err(), Some(DecodeError::Unknown { what: "row version", value: 3 }));
+        assert_eq!(unseal(&row).err(), Some(DecodeError::Unknown { what: "row version", value: 4 }));
     }
 
     #[test]

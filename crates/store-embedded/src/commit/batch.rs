@@ -9,8 +9,8 @@ use bluetick_core::ports::{
     AddMembers, Append, Appended, Mark, NewConversation, Opened, Prefer, RemoveMember, UserUpdate,
 };
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Preferences, Profile, ProfileUpdate, Seq, Standing,
-    StoreError, User, UserId,
+    Boundaries, ConversationId, ConversationView, Preferences, Profile, ProfileUpdate, Seq, Skeleton,
+    Standing, StoreError, User, UserId,
 };
 use tokio::sync::oneshot;
 
@@ -36,6 +36,7 @@ pub enum Control {
     Add { room: Arc<Room>, add: AddMembers, reply: Reply<ConversationView> },
     Remove { room: Arc<Room>, remove: RemoveMember, reply: Reply<ConversationView> },
     CreateUser { user: User, reply: Reply<()> },
+    ReserveName { user: User, reply: Reply<()> },
     UpdateUser { update: UserUpdate, reply: Reply<()> },
     Prefer { room: Arc<Room>, prefer: Prefer, reply: Reply<()> },
     Profile { update: ProfileUpdate, reply: Reply<Profile> },
@@ -51,14 +52,26 @@ pub struct AppendCommand {
     pub room: WritableRoom,
     pub append: Append,
     pub fingerprint: Fingerprint,
+    /// For a message that its sender marks as sent before.
+    pub searched: Option<Box<Searched>>,
     pub reply: Reply<Appended>,
+}
+
+/// What was found before the message came into the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Searched {
+    /// Places of durable messages with the same fingerprint.
+    pub places: Vec<Seq>,
+    /// The last place that was searched.
+    pub through: Seq,
 }
 
 /// What a command depends on and may change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     Conversation(ConversationId),
-    User(UserId),
+    /// A user, and all ids that look like this one.
+    Name(Skeleton),
     Profile(UserId),
 }
 
@@ -88,8 +101,10 @@ impl Command {
                 Control::Open { new, .. } => Subject::Conversation(new.id),
                 Control::Add { add, .. } => Subject::Conversation(add.conversation),
                 Control::Remove { remove, .. } => Subject::Conversation(remove.conversation),
-                Control::CreateUser { user, .. } => Subject::User(user.id.clone()),
-                Control::UpdateUser { update, .. } => Subject::User(update.id.clone()),
+                Control::CreateUser { user, .. } | Control::ReserveName { user, .. } => {
+                    Subject::Name(Skeleton::from(&user.id))
+                }
+                Control::UpdateUser { update, .. } => Subject::Name(Skeleton::from(&update.id)),
                 Control::Prefer { prefer, .. } => Subject::Conversation(prefer.conversation),
                 Control::Profile { update, .. } => Subject::Profile(update.user.clone()),
             },
@@ -104,6 +119,7 @@ impl Command {
                 Control::Open { reply, .. } => answer(reply, Err(error)),
                 Control::Add { reply, .. } | Control::Remove { reply, .. } => answer(reply, Err(error)),
                 Control::CreateUser { reply, .. }
+                | Control::ReserveName { reply, .. }
                 | Control::UpdateUser { reply, .. }
                 | Control::Prefer { reply, .. } => answer(reply, Err(error)),
                 Control::Profile { reply, .. } => answer(reply, Err(error)),
@@ -200,6 +216,18 @@ impl Batch {
             | Planned::Profile { .. } => 0,
         };
         self.planned.iter().map(of).sum()
+    }
+
+    /// Where this batch puts messages with this fingerprint.
+    pub fn planned_places(&self, id: ConversationId, fingerprint: Fingerprint) -> impl Iterator<Item = Seq> {
+        self.planned.iter().filter_map(move |planned| match planned {
+            Planned::Message(PlannedMessage { command, seq, .. })
+                if command.room.0.id == id && command.fingerprint == fingerprint =>
+            {
+                Some(*seq)
+            }
+            _ => None,
+        })
     }
 
     /// The message this batch puts at `seq`.

@@ -5,24 +5,27 @@ use std::sync::Arc;
 use bluetick_core::decide;
 use bluetick_core::ports::{AddMembers, Appended, NewConversation, Opened, Prefer, RemoveMember, UserUpdate};
 use bluetick_core::{
-    ContentType, ConversationView, Message, Profile, ProfileUpdate, Refusal, Seq, StoreError, User, UserId,
+    ContentType, ConversationView, Message, Profile, ProfileUpdate, Refusal, Seq, Skeleton, StoreError, User,
+    UserId,
 };
 
 use super::batch::{
     AppendCommand, Batch, Command, Control, MarkCommand, Planned, PlannedMessage, Subject, answer,
 };
 use super::{Reply, WritableRoom};
-use crate::codec::chunk::Fingerprinter;
+use crate::codec::chunk::{Fingerprint, Fingerprinter};
 use crate::codec::record::Record;
 use crate::codec::{event, record};
+use crate::dedupe::DedupeClock;
 use crate::memory::{Profiles, Room, RoomState, Users};
 use crate::tables::{Cell, Tables};
+use crate::wake::places_in;
 
 pub struct Sequencer {
     pub tables: Arc<Tables>,
     pub users: Arc<Users>,
     pub profiles: Arc<Profiles>,
-    pub dedupe_window_ms: i64,
+    pub dedupe: Arc<DedupeClock>,
     pub fingerprinter: Fingerprinter,
 }
 
@@ -36,6 +39,7 @@ impl Sequencer {
                 Control::Add { room, add, reply } => self.add(batch, room, &add, reply),
                 Control::Remove { room, remove, reply } => self.remove(batch, room, &remove, reply),
                 Control::CreateUser { user, reply } => self.create_user(batch, user, reply),
+                Control::ReserveName { user, reply } => self.reserve_name(batch, user, reply),
                 Control::UpdateUser { update, reply } => self.update_user(batch, update, reply),
                 Control::Prefer { room, prefer, reply } => set_preferences(batch, room, prefer, reply),
                 Control::Profile { update, reply } => self.update_profile(batch, update, reply),
@@ -53,7 +57,16 @@ impl Sequencer {
             return answer(command.reply, Err(Refusal::NotAMember.into()));
         };
         let ids = state.ids.as_ref().expect("a room is made writable before it is written to");
-        let candidates: Vec<Seq> = ids.candidates(fingerprint, state.reserved).collect();
+        let mut candidates: Vec<Seq> = ids.candidates(fingerprint, state.reserved).collect();
+        if let Some(searched) = &command.searched {
+            match self.stored_since(batch, room, &state, fingerprint, searched.through) {
+                Ok(since) => candidates.extend(searched.places.iter().copied().chain(since)),
+                Err(error) => {
+                    drop(state);
+                    return answer(command.reply, Err(error));
+                }
+            }
+        }
         for seq in candidates {
             let outcome = match self.compare(batch, room, &state, seq, append) {
                 Ok(Comparison::Other) => continue,
@@ -74,12 +87,35 @@ impl Sequencer {
         let seq = state.reserved.next();
         state.reserved = seq;
         let ids = state.ids.get_or_insert_default();
-        ids.age(append.received_at, self.dedupe_window_ms);
+        ids.age(self.dedupe.observe(append.received_at), self.dedupe.window_ms());
         ids.insert(fingerprint, seq);
         drop(state);
         let record = event::put_append(&mut batch.buffer.bytes, append, seq);
         batch.buffer.events += 1;
         batch.planned.push(Planned::Message(PlannedMessage { command, seq, seat, record }));
+    }
+
+    /// Places above `through` with this fingerprint, durable or in the batch. However short the
+    /// dedupe window is, a message that says that it was sent before finds what came while it
+    /// waited.
+    fn stored_since(
+        &self,
+        batch: &Batch,
+        room: &Room,
+        state: &RoomState,
+        fingerprint: Fingerprint,
+        through: Seq,
+    ) -> Result<Vec<Seq>, StoreError> {
+        let mut places: Vec<Seq> = state.tail_places(fingerprint, through).collect();
+        places.extend(batch.planned_places(room.id, fingerprint));
+        if state.tail_first() > through.next() {
+            // A checkpoint took some of them from memory meanwhile.
+            self.tables.current()?.snapshot()?.headers_backwards(room.id, |first_seq, header| {
+                places.extend(places_in(first_seq, &header, fingerprint, through, state.tail_first()));
+                first_seq > through
+            })?;
+        }
+        Ok(places)
     }
 
     /// Whether the message at `seq`, whose fingerprint is the same, is the one that is sent again.
@@ -190,11 +226,30 @@ impl Sequencer {
     }
 
     fn create_user(&self, batch: &mut Batch, user: User, reply: Reply<()>) {
-        match self.stored_user(&user.id) {
-            Ok(None) => put_user(batch, user, reply),
-            Ok(Some(_)) => answer(reply, Err(Refusal::UserExists.into())),
+        match self.is_held(&user.id) {
+            Ok(false) => put_user(batch, user, reply),
+            Ok(true) => answer(reply, Err(Refusal::UserExists.into())),
             Err(error) => answer(reply, Err(error)),
         }
+    }
+
+    fn reserve_name(&self, batch: &mut Batch, user: User, reply: Reply<()>) {
+        match self.stored_user(&user.id) {
+            Ok(None) => put_user(batch, user, reply),
+            Ok(Some(_)) => answer(reply, Ok(())),
+            Err(error) => answer(reply, Err(error)),
+        }
+    }
+
+    /// Whether a user has this id, or one that looks like it.
+    fn is_held(&self, id: &UserId) -> Result<bool, StoreError> {
+        for name in [Skeleton::from(id), Skeleton::as_drawn(id.as_str())] {
+            // Memory first: a user that leaves it is in the tables already.
+            if self.users.holds(&name) || self.tables.current()?.snapshot()?.holds(&name)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn update_user(&self, batch: &mut Batch, update: UserUpdate, reply: Reply<()>) {
@@ -307,7 +362,7 @@ fn compare_cell(
 fn put_user(batch: &mut Batch, user: User, reply: Reply<()>) {
     event::put_user(&mut batch.buffer.bytes, &user);
     batch.buffer.events += 1;
-    batch.unsettled.insert(Subject::User(user.id.clone()));
+    batch.unsettled.insert(Subject::Name(Skeleton::from(&user.id)));
     batch.planned.push(Planned::User { user, reply });
 }
 

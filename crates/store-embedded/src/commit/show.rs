@@ -83,7 +83,7 @@ impl Show<'_> {
 
     fn message(&mut self, planned: PlannedMessage) {
         let PlannedMessage { command, seq, seat, record } = planned;
-        let AppendCommand { room: WritableRoom(room), append, fingerprint, reply } = command;
+        let AppendCommand { room: WritableRoom(room), append, fingerprint, reply, .. } = command;
         let received_at = append.received_at;
         let mut state = room.state();
         state.push(seq, TailMessage { record: self.bytes.slice(record), fingerprint }, received_at);
@@ -141,8 +141,8 @@ impl Show<'_> {
             });
         }
         self.generation.changed(room, &mut state);
-        let joined = state.members.iter().map(|member| joined(room.id, &member.user));
-        self.changes.extend(joined);
+        let listed = state.members.iter().filter(|member| state.is_listed_for(&member.user));
+        self.changes.extend(listed.map(|member| joined(room.id, &member.user)));
         let view = state.view().expect("it was just made");
         self.answers.push(Answered::Opened(Box::new(Opened { view, created: true }), reply));
     }

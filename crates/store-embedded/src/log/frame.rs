@@ -80,6 +80,12 @@ impl<'a> Frame<'a> {
         Some(Frame { number: BatchNumber(number), events: word(16), payload: &frame[HEADER_BYTES..] })
     }
 
+    /// The checksum in the header of the frame at the start of `bytes`, which [`Frame::read`] has accepted.
+    pub fn stored_checksum(bytes: &[u8]) -> u32 {
+        let checksum = bytes.get(20..24).and_then(|four| four.try_into().ok());
+        u32::from_le_bytes(checksum.expect("a frame has a header"))
+    }
+
     /// Whether something that wants to be this batch starts here, whole or not.
     pub fn begins(bytes: &[u8], tag: StoreTag, number: BatchNumber) -> bool {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };

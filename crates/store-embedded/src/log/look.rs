@@ -3,10 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::durable::newest_claim;
 use super::frame::Frame;
 use super::scan::newer_frame_behind;
 use super::segment::{self, FIRST_FRAME, SegmentHeader};
-use super::{BatchNumber, LogError, StoreTag};
+use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
 
 /// Something that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub fn look(
     let mut finding =
         |path: &Path, offset: u64, what: String| tell(LogFinding { path: path.to_owned(), offset, what });
     let files = segment::list(directory)?;
-    let mut headers: Vec<(&Path, Option<SegmentHeader>)> = Vec::new();
+    let mut headers: Vec<(&Path, SegmentNumber, Option<SegmentHeader>)> = Vec::new();
     for (number, path) in &files {
         let header = match segment::read_header(path) {
             Ok(header) => header.filter(|header| header.number == *number),
@@ -48,18 +49,21 @@ pub fn look(
                 continue;
             }
         };
-        headers.push((path, header));
+        headers.push((path, *number, header));
     }
-    let tag = tag.or_else(|| headers.iter().find_map(|(_, header)| header.map(|header| header.tag)));
+    let tag = tag.or_else(|| headers.iter().find_map(|(_, _, header)| header.map(|header| header.tag)));
     let Some(tag) = tag else {
-        for (path, _) in &headers {
+        for (path, ..) in &headers {
             finding(path, 0, "the header of the segment is damaged".to_owned());
         }
         return Ok(count);
     };
     let mut expected = BatchNumber::NONE;
-    let was_written_to = checkpoint > BatchNumber::NONE && headers.iter().all(|(_, header)| header.is_none());
-    for (position, (path, header)) in headers.iter().enumerate() {
+    let was_written_to =
+        checkpoint > BatchNumber::NONE && headers.iter().all(|(_, _, header)| header.is_none());
+    let claim = newest_claim(directory, tag);
+    let mut end = (directory, 0);
+    for (position, (path, number, header)) in headers.iter().enumerate() {
         let bytes = std::fs::read(path)?;
         count.segments += 1;
         let Some(header) = header else {
@@ -92,7 +96,7 @@ pub fn look(
         }
         expected = first;
         let next_first =
-            headers[position + 1..].iter().find_map(|(_, header)| header.map(|next| next.first_batch));
+            headers[position + 1..].iter().find_map(|(.., header)| header.map(|next| next.first_batch));
         let mut offset = usize::try_from(FIRST_FRAME).expect("the first frame is near the beginning");
         while next_first != Some(expected) {
             let frame = bytes.get(offset..).and_then(|rest| Frame::read(rest, tag));
@@ -108,12 +112,20 @@ pub fn look(
                 break;
             };
             count.batches += 1;
+            let checksum = Frame::stored_checksum(&bytes[offset..]);
+            if let Some(what) = claim.and_then(|claim| claim.contradicts(frame.number, *number, checksum)) {
+                finding(path, offset as u64, what);
+            }
             if frame.number > checkpoint {
                 visit(frame, path, offset as u64);
             }
             offset += frame.length_on_disk();
             expected = expected.next();
         }
+        end = (path, offset as u64);
+    }
+    if let Some(what) = claim.and_then(|claim| claim.missing_from(expected)) {
+        finding(end.0, end.1, what);
     }
     if expected <= checkpoint {
         let what = format!("the log ends before batch {}, to which the tables are written", checkpoint.0);

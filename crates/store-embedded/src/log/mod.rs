@@ -7,14 +7,17 @@
 //! What the events in a batch mean is none of this folder's business.
 
 mod copy;
+mod durable;
 mod frame;
 mod look;
 mod scan;
 mod scrub;
-mod segment;
+pub(crate) mod segment;
 mod spares;
 mod writer;
 
+#[cfg(test)]
+mod end_tests;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use copy::{CopiedLog, copy, write_segments};
+pub use durable::NAME as DURABLE_NOTE;
 pub use frame::{BatchBuffer, Frame};
 pub use look::{LogCount, LogFinding, look};
 pub use scan::{ScanEnd, scan};

@@ -2,10 +2,12 @@
 //!
 //! A batch that was torn by a crash can only be the last one, because the next is not written before it is synced.
 //! So a frame that cannot be read is the end of the log if nothing newer lies behind it, and damage otherwise; damage
-//! is reported with its place, never skipped.
+//! is reported with its place, never skipped. A log that ends before a batch that was durable once (`durable.rs`) is
+//! damaged too.
 
 use std::path::Path;
 
+use super::durable::newest_claim;
 use super::frame::{ALIGNMENT, Frame};
 use super::segment::{self, FIRST_FRAME};
 use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
@@ -69,6 +71,7 @@ pub fn scan<E: From<LogError>>(
         }
         Some((_, _, first)) => *first,
     };
+    let claim = newest_claim(directory, tag);
     let mut resume_at = None;
     let mut last_frame = None;
     for (position, &(number, path, _)) in segments.iter().enumerate() {
@@ -93,6 +96,10 @@ pub fn scan<E: From<LogError>>(
                 }
                 break;
             };
+            let checksum = Frame::stored_checksum(&bytes[offset..]);
+            if let Some(what) = claim.and_then(|claim| claim.contradicts(frame.number, number, checksum)) {
+                return Err(damaged(path, offset as u64, &what).into());
+            }
             if frame.number > checkpoint {
                 visit(frame)?;
             }
@@ -109,6 +116,14 @@ pub fn scan<E: From<LogError>>(
     if expected <= checkpoint {
         let what = format!("the log ends before batch {}, to which the tables are written", checkpoint.0);
         return Err(damaged(directory, 0, &what).into());
+    }
+    if let Some(what) = claim.and_then(|claim| claim.missing_from(expected)) {
+        let (path, offset) = match (unbegun, resume_at) {
+            (Some(path), _) => (path.clone(), 0),
+            (None, Some((number, offset))) => (segment::path_of(directory, number), offset),
+            (None, None) => (directory.to_owned(), 0),
+        };
+        return Err(damaged(&path, offset, &what).into());
     }
     if let Some(path) = unbegun {
         // A log that was written to never lets go of its last segment, so one without a header is not new.

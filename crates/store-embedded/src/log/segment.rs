@@ -84,7 +84,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 pub fn read_header(path: &Path) -> Result<Option<SegmentHeader>, LogError> {
     let io_error = |error| LogError::Io { path: path.to_owned(), error };
-    let file = open(path).map_err(io_error)?;
+    let file = File::open(path).map_err(io_error)?;
     let mut bytes = [0; HEADER_BYTES];
     match file.read_exact_at(&mut bytes, 0) {
         Ok(()) => SegmentHeader::read(&bytes, path),

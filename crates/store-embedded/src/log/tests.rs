@@ -13,22 +13,22 @@ use super::segment::{self, FIRST_FRAME};
 use super::*;
 use crate::disk::{Disk, Faults};
 
-const TAG: StoreTag = StoreTag(*b"storetag");
+pub(super) const TAG: StoreTag = StoreTag(*b"storetag");
 /// Room for a header page and three batches of [`BIG`] bytes.
 const SEGMENT_BYTES: u64 = 4096 + 3 * 1024;
-const BIG: usize = 1000;
+pub(super) const BIG: usize = 1000;
 
-struct Log {
+pub(super) struct Log {
     directory: TempDir,
     faults: Arc<Faults>,
 }
 
 impl Log {
-    fn new() -> Log {
+    pub(super) fn new() -> Log {
         Log { directory: TempDir::new().unwrap(), faults: Arc::default() }
     }
 
-    fn writer(&self, checkpoint: u64) -> LogWriter {
+    pub(super) fn writer(&self, checkpoint: u64) -> LogWriter {
         let (_, end) = self.read(checkpoint).unwrap();
         let disk = Disk::with_faults(Arc::clone(&self.faults));
         let spares = Spares::open(self.directory.path(), disk.clone(), SEGMENT_BYTES).unwrap();
@@ -38,7 +38,7 @@ impl Log {
     }
 
     /// The first byte of every batch after `checkpoint` that has one.
-    fn read(&self, checkpoint: u64) -> Result<(Vec<u8>, ScanEnd), LogError> {
+    pub(super) fn read(&self, checkpoint: u64) -> Result<(Vec<u8>, ScanEnd), LogError> {
         let mut seen = Vec::new();
         let end = scan(self.directory.path(), TAG, BatchNumber(checkpoint), |frame| {
             seen.extend(frame.payload.first());
@@ -47,16 +47,42 @@ impl Log {
         Ok((seen, end))
     }
 
-    fn seen(&self) -> Vec<u8> {
+    pub(super) fn seen(&self) -> Vec<u8> {
         self.read(0).unwrap().0
     }
 
-    fn segments(&self) -> Vec<PathBuf> {
+    pub(super) fn note(&self) -> PathBuf {
+        self.directory.path().join(DURABLE_NOTE)
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(super) fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// What a look through the log says.
+    pub(super) fn findings(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        look(
+            self.directory.path(),
+            Some(TAG),
+            BatchNumber::NONE,
+            &mut |found| findings.push(found.what),
+            &mut |_, _, _| {},
+        )
+        .unwrap();
+        findings
+    }
+
+    pub(super) fn segments(&self) -> Vec<PathBuf> {
         segment::list(self.directory.path()).unwrap().into_iter().map(|(_, path)| path).collect()
     }
 }
 
-fn append(writer: &mut LogWriter, name: u8) -> Result<(), AppendError> {
+pub(super) fn append(writer: &mut LogWriter, name: u8) -> Result<(), AppendError> {
     let mut batch = BatchBuffer::with_capacity(BIG);
     batch.bytes.resize(batch.bytes.len() + BIG - 32, name);
     batch.events = 1;
@@ -82,8 +108,11 @@ fn a_torn_tail_is_cut_and_its_place_is_used_again() {
         let log = Log::new();
         let mut writer = log.writer(0);
         append(&mut writer, 1).unwrap();
+        let note = fs::read(log.note()).unwrap();
         append(&mut writer, 2).unwrap();
         drop(writer);
+        // A batch that is torn was not synced, and so not noted.
+        fs::write(log.note(), note).unwrap();
         let file = segment::open(&log.segments()[0]).unwrap();
         let tail = vec![0; BIG - torn_to];
         file.write_all_at(&tail, FIRST_FRAME + BIG as u64 + torn_to as u64).unwrap();

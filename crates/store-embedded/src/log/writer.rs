@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use super::frame::BatchBuffer;
+use super::durable::{Claim, Notes};
+use super::frame::{BatchBuffer, Frame};
 use super::scan::ScanEnd;
 use super::segment::{self, FIRST_FRAME, SegmentHeader};
 use super::{BatchNumber, SegmentNumber, Spares, StoreTag};
@@ -31,6 +32,8 @@ pub struct LogWriter {
     segments: VecDeque<(SegmentNumber, BatchNumber)>,
     active: Option<Active>,
     next_batch: BatchNumber,
+    /// Written after each sync.
+    notes: Notes,
 }
 
 /// Why a batch is not durable.
@@ -66,8 +69,14 @@ impl LogWriter {
                 Some(Active { file, offset })
             }
         };
-        let writer =
-            LogWriter { settings, spares, segments: end.segments.into(), active, next_batch: end.next_batch };
+        let mut notes = Notes::open(&settings.directory, &settings.disk, settings.tag);
+        if let Some(last) = &end.last_frame {
+            let batch = BatchNumber(end.next_batch.0 - 1);
+            let frame_checksum = Frame::stored_checksum(&last.bytes);
+            notes.note(&Claim { batch, segment: last.segment, frame_checksum });
+        }
+        let segments = end.segments.into();
+        let writer = LogWriter { settings, spares, segments, active, next_batch: end.next_batch, notes };
         writer.spares.note_durable(writer.last_batch());
         Ok(writer)
     }
@@ -100,6 +109,10 @@ impl LogWriter {
         active.offset += length;
         self.active = Some(active);
         self.spares.note_durable(self.next_batch);
+        if let Some(&(segment, _)) = self.segments.back() {
+            let frame_checksum = Frame::stored_checksum(&batch.bytes);
+            self.notes.note(&Claim { batch: self.next_batch, segment, frame_checksum });
+        }
         self.next_batch = self.next_batch.next();
         Ok(sync)
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use bluetick_core::UserId;
+use bluetick_core::{Timestamp, UserId};
 
 use super::{Recent, Room, RoomState, Stale};
 use crate::log::BatchNumber;
@@ -19,6 +19,8 @@ pub struct Generation {
     pub log_bytes: u64,
     /// The last batch in it.
     pub through: BatchNumber,
+    /// The lowest `received_at` of the messages that the log brought back into it.
+    pub lowest_replayed: Option<Timestamp>,
     recent: Arc<Recent>,
 }
 
@@ -29,7 +31,7 @@ impl Generation {
 
     fn numbered(number: u64, through: BatchNumber, recent: Arc<Recent>) -> Generation {
         let (rooms, users, profiles) = (Vec::new(), Vec::new(), Vec::new());
-        Generation { number, rooms, users, profiles, log_bytes: 0, through, recent }
+        Generation { number, rooms, users, profiles, log_bytes: 0, through, lowest_replayed: None, recent }
     }
 
     /// Puts a room on the list, once.
@@ -55,6 +57,12 @@ impl Generation {
         } else {
             state.noted.one(&self.recent, room, user);
         }
+    }
+
+    /// The log brought a message back, which the tables may have already.
+    pub fn replayed(&mut self, received_at: Timestamp) {
+        let lowest = self.lowest_replayed.get_or_insert(received_at);
+        *lowest = received_at.min(*lowest);
     }
 
     pub fn is_empty(&self) -> bool {

@@ -227,10 +227,17 @@ impl RoomState {
         Some((self.members.at(at), self.seats.standing(at)))
     }
 
-    /// Where it is in the member's inbox.
+    /// Whether the member's inbox lists it.
+    pub fn is_listed_for(&self, user: &UserId) -> bool {
+        let listed =
+            |conversation: &Conversation| conversation.is_listed_for(user, conversation.head > Seq::ZERO);
+        self.conversation.as_ref().is_some_and(listed)
+    }
+
+    /// Where it is in the member's inbox; `None` where the inbox does not list it.
     pub fn place(&self, id: ConversationId, user: &UserId) -> Option<InboxPlace> {
         let (_, standing) = self.member(user)?;
-        let last_at = self.conversation.as_ref()?.last_at;
+        let last_at = self.conversation.as_ref().filter(|_| self.is_listed_for(user))?.last_at;
         Some(InboxPlace { shelf: Shelf::of(standing.preferences), last_at, id })
     }
 
@@ -296,6 +303,14 @@ impl RoomState {
         let copy =
             |placed: &Placed| TailMessage { record: placed.record.clone(), fingerprint: placed.fingerprint };
         self.tail.iter().map(copy)
+    }
+
+    /// Where in the tail, above `after`, a message has this fingerprint.
+    pub fn tail_places(&self, fingerprint: Fingerprint, after: Seq) -> impl Iterator<Item = Seq> {
+        let places = self.tail.iter().zip((self.tail_first.get()..).map(Seq::new));
+        places
+            .filter(move |(placed, seq)| placed.fingerprint == fingerprint && *seq > after)
+            .map(|(_, seq)| seq)
     }
 
     /// What a checkpoint takes down now.

@@ -1,10 +1,11 @@
 //! Users the tables do not have yet.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
 use bluetick_core::people::name_terms;
-use bluetick_core::{NamePrefix, Person, User, UserId};
+use bluetick_core::{NamePrefix, Person, Skeleton, User, UserId};
 
 /// Whom a search finds among the users of this room.
 pub struct Matching {
@@ -15,23 +16,39 @@ pub struct Matching {
 }
 
 #[derive(Default)]
-pub struct Users(Mutex<HashMap<UserId, User>>);
+pub struct Users(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    map: HashMap<UserId, User>,
+    /// How many of them look so.
+    names: HashMap<Skeleton, usize>,
+}
 
 impl Users {
-    fn map(&self) -> MutexGuard<'_, HashMap<UserId, User>> {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().expect("nobody panics while holding the users")
     }
 
     pub fn get(&self, id: &UserId) -> Option<User> {
-        self.map().get(id).cloned()
+        self.inner().map.get(id).cloned()
     }
 
     pub fn put(&self, user: User) {
-        self.map().insert(user.id.clone(), user);
+        let mut inner = self.inner();
+        let name = Skeleton::from(&user.id);
+        if inner.map.insert(user.id.clone(), user).is_none() {
+            *inner.names.entry(name).or_default() += 1;
+        }
+    }
+
+    /// Whether anybody here looks so.
+    pub fn holds(&self, name: &Skeleton) -> bool {
+        self.inner().names.contains_key(name)
     }
 
     pub fn matching(&self, prefix: &NamePrefix) -> Matching {
-        let map = self.map();
+        let map = &self.inner().map;
         let mut found = Vec::new();
         for user in map.values() {
             let terms = name_terms(&user.id, user.display_name.as_deref());
@@ -42,9 +59,16 @@ impl Users {
 
     /// Forgets a user that is in the tables now, unless it changed since.
     pub fn forget(&self, written: &User) {
-        let mut map = self.map();
-        if map.get(&written.id) == Some(written) {
-            map.remove(&written.id);
+        let mut inner = self.inner();
+        if inner.map.get(&written.id) != Some(written) {
+            return;
+        }
+        inner.map.remove(&written.id);
+        if let Entry::Occupied(mut name) = inner.names.entry(Skeleton::from(&written.id)) {
+            *name.get_mut() -= 1;
+            if *name.get() == 0 {
+                name.remove();
+            }
         }
     }
 }

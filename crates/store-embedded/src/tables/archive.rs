@@ -5,12 +5,17 @@ use std::ops::Bound;
 use bluetick_core::ports::ColdCount;
 use bluetick_core::{ConversationId, Seq};
 
-use super::{COLD_COUNT_KEY, Engine, FORMAT_VERSION, IDENTITY_KEY, Snapshot, TablesError, Update, in_table};
-use crate::codec::archive::{Erasure, LastRun, Progress, SegmentRow, count_row, read_count};
+use super::table::End;
+use super::{
+    COLD_COUNT_KEY, ERASED_PAGES_KEY, ERASURE_REQUEST_PREFIX, EXPIRED_PAGES_KEY, Engine, LAST_RUN_KEY,
+    Snapshot, TablesError, Update, in_table,
+};
+use crate::codec::archive::{Erasure, ErasureRequest, LastRun, Progress, SegmentRow, count_row, read_count};
 use crate::codec::{DecodeError, chunk, rows};
 
-const ERASED_PAGES_KEY: &[u8] = b"erased pages";
-const LAST_RUN_KEY: &[u8] = b"last run";
+/// Which accepted request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestKey(Vec<u8>);
 
 /// A chunk as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +41,7 @@ impl Snapshot<'_> {
         let after = after.map(|after| *after.as_bytes());
         // The engine refuses an empty key.
         let start = after.as_ref().map_or(Bound::Unbounded, |after| Bound::Excluded(&after[..]));
-        let bounds = (start, Bound::Unbounded);
-        for found in self.tables.conversations.range(&self.txn, &bounds)? {
+        for found in self.tables.conversations.scan(&self.txn, start, End::OfTable)? {
             let (key, _) = found?;
             let id = key.try_into().ok().and_then(ConversationId::from_bytes);
             let id = id.ok_or(DecodeError::Malformed("a conversation id"));
@@ -49,7 +53,7 @@ impl Snapshot<'_> {
     }
 
     pub fn conversation_count(&self) -> Result<u64, TablesError> {
-        Ok(self.tables.conversations.len(&self.txn)?)
+        self.tables.conversations.len(&self.txn)
     }
 
     /// Gives the chunks of a conversation from the one that may hold `from` on to `visit`, oldest first, until it
@@ -60,13 +64,10 @@ impl Snapshot<'_> {
         from: Seq,
         mut visit: impl FnMut(Seq, &[u8]) -> Result<bool, DecodeError>,
     ) -> Result<(), TablesError> {
-        let (lowest, end) = (rows::chunk_key(id, Seq::ZERO), rows::chunk_key(id, Seq::MAX));
         let start = rows::chunk_key(id, from);
-        let below = (Bound::Included(&lowest[..]), Bound::Included(&start[..]));
-        let below = self.tables.chunks.rev_range(&self.txn, &below)?.next().transpose()?;
-        let start = below.map_or(&start[..], |(key, _)| key).to_vec();
-        let bounds = (Bound::Included(&start[..]), Bound::Included(&end[..]));
-        for found in self.tables.chunks.range(&self.txn, &bounds)? {
+        let below = self.tables.chunks.scan_back(&self.txn, &start, id.as_bytes())?.next().transpose()?;
+        let start = Bound::Included(below.map_or(&start[..], |(key, _)| key));
+        for found in self.tables.chunks.scan(&self.txn, start, End::Prefix(id.as_bytes()))? {
             let (key, bytes) = found?;
             let first = rows::chunk_first_seq(key).map_err(in_table("chunks"))?;
             if !visit(first, bytes).map_err(in_table("chunks"))? {
@@ -84,7 +85,7 @@ impl Snapshot<'_> {
     /// How many conversations were brought back to stay.
     pub fn kept_hot(&self) -> Result<u64, TablesError> {
         let mut kept = 0;
-        for found in self.tables.progress.iter(&self.txn)? {
+        for found in self.tables.progress.scan(&self.txn, Bound::Unbounded, End::OfTable)? {
             kept += u64::from(Progress::read(found?.1).map_err(in_table("progress"))?.kept_hot);
         }
         Ok(kept)
@@ -108,9 +109,8 @@ impl Snapshot<'_> {
             (None, None) => None,
         };
         let start = start.as_ref().map_or(Bound::Unbounded, |start| Bound::Excluded(&start[..]));
-        let bounds = (start, Bound::Unbounded);
         let mut segments = Vec::new();
-        for found in self.tables.segments.range(&self.txn, &bounds)?.take(limit) {
+        for found in self.tables.segments.scan(&self.txn, start, End::OfTable)?.take(limit) {
             let (key, row) = found?;
             let read = || {
                 let id = key.first_chunk().and_then(|id| ConversationId::from_bytes(*id));
@@ -128,11 +128,29 @@ impl Snapshot<'_> {
 
     pub fn erasures(&self) -> Result<Vec<Erasure>, TablesError> {
         let mut all = Vec::new();
-        for found in self.tables.erasures.iter(&self.txn)? {
+        for found in self.tables.erasures.scan(&self.txn, Bound::Unbounded, End::OfTable)? {
             let (key, row) = found?;
             all.push(Erasure::read(key, row).map_err(in_table("erasures"))?);
         }
         Ok(all)
+    }
+
+    /// Erasures that were accepted and not searched for yet, the oldest first.
+    pub fn erasure_requests(&self) -> Result<Vec<(RequestKey, ErasureRequest)>, TablesError> {
+        let mut all = Vec::new();
+        for found in self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)? {
+            let (key, row) = found?;
+            let request = ErasureRequest::read(row).map_err(in_table("meta"))?;
+            all.push((RequestKey(key.to_vec()), request));
+        }
+        Ok(all)
+    }
+
+    /// How many erasures are accepted and not finished. Cleaning files up counts as one where
+    /// nothing else is left.
+    pub fn unfinished_erasures(&self) -> Result<u64, TablesError> {
+        let noted = self.erasure_requests()?.len() + self.erasures()?.len();
+        Ok((noted as u64).max(self.has_erased_pages()?.into()))
     }
 
     /// Whether pages that were freed may still hold what was erased.
@@ -144,7 +162,7 @@ impl Snapshot<'_> {
 impl Update<'_> {
     /// The chunk as it is now.
     pub fn chunk(&self, key: ChunkKey) -> Result<Option<&[u8]>, TablesError> {
-        Ok(self.tables.chunks.get(&self.txn, &rows::chunk_key(key.conversation, key.first))?)
+        self.tables.chunks.get(&self.txn, &rows::chunk_key(key.conversation, key.first))
     }
 
     pub fn progress(&self, id: ConversationId) -> Result<Progress, TablesError> {
@@ -170,10 +188,7 @@ impl Update<'_> {
         let before = self.tables.segments.get(&self.txn, &stored)?;
         let before = before.map(SegmentRow::read).transpose().map_err(in_table("segments"))?;
         match row {
-            Some(row) => {
-                self.put(self.tables.segments, &stored, &row.encode())?;
-                self.keep_older_programs_out()?;
-            }
+            Some(row) => self.put(self.tables.segments, &stored, &row.encode())?,
             None => {
                 self.tables.segments.delete(&mut self.txn, &stored)?;
                 self.raise_names(key.conversation)?;
@@ -191,18 +206,6 @@ impl Update<'_> {
         self.put(self.tables.meta, COLD_COUNT_KEY, &count_row(&count))
     }
 
-    /// They would take a chunk without content for a damaged one.
-    fn keep_older_programs_out(&mut self) -> Result<(), TablesError> {
-        let Some(row) = self.tables.meta.get(&self.txn, IDENTITY_KEY)? else { return Ok(()) };
-        let version = FORMAT_VERSION.to_le_bytes();
-        if row.starts_with(&version) || row.len() < version.len() {
-            return Ok(());
-        }
-        let front = super::unsummed(row, super::IDENTITY_BYTES).map_err(in_table("meta"))?;
-        let row = [&version[..], &front[version.len()..]].concat();
-        self.put(self.tables.meta, IDENTITY_KEY, &super::summed(&row))
-    }
-
     fn cold_count(&self) -> Result<ColdCount, TablesError> {
         let row = self.tables.meta.get(&self.txn, COLD_COUNT_KEY)?;
         row.map_or(Ok(ColdCount::default()), read_count).map_err(in_table("meta"))
@@ -214,6 +217,20 @@ impl Update<'_> {
             true => Ok(()),
             false => self.put(self.tables.erasures, &erasure.key(), &erasure.row()),
         }
+    }
+
+    /// The request is kept from here on, until it is [deleted](Update::delete_erasure_request).
+    pub fn put_erasure_request(&mut self, request: &ErasureRequest) -> Result<RequestKey, TablesError> {
+        let last = self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)?.last().transpose()?;
+        let last = last.and_then(|(key, _)| key.last_chunk().copied()).map_or(0, u64::from_be_bytes);
+        let key = [ERASURE_REQUEST_PREFIX, &(last + 1).to_be_bytes()].concat();
+        self.put(self.tables.meta, &key, &request.row())?;
+        Ok(RequestKey(key))
+    }
+
+    pub fn delete_erasure_request(&mut self, key: &RequestKey) -> Result<(), TablesError> {
+        self.tables.meta.delete(&mut self.txn, &key.0)?;
+        Ok(())
     }
 
     pub fn delete_erasure(&mut self, erasure: &Erasure) -> Result<(), TablesError> {
@@ -231,12 +248,25 @@ impl Update<'_> {
         Ok(noted.is_some_and(|noted| noted.through > erasure.through))
     }
 
-    /// In the tables, since it must outlive the process.
-    pub fn set_erased_pages(&mut self, erased: bool) -> Result<(), TablesError> {
-        if erased {
-            return self.put(self.tables.meta, ERASED_PAGES_KEY, &[1]);
-        }
+    /// Files may hold content that somebody asked to erase. In the tables, since it must outlive
+    /// the process.
+    pub fn mark_erased_pages(&mut self) -> Result<(), TablesError> {
+        self.put(self.tables.meta, ERASED_PAGES_KEY, &[1])
+    }
+
+    /// Files may hold content that is past its retention, for the next erasure to know.
+    pub fn mark_expired_pages(&mut self) -> Result<(), TablesError> {
+        self.put(self.tables.meta, EXPIRED_PAGES_KEY, &[1])
+    }
+
+    pub fn has_expired_pages(&self) -> Result<bool, TablesError> {
+        Ok(self.tables.meta.get(&self.txn, EXPIRED_PAGES_KEY)?.is_some())
+    }
+
+    /// No file holds either any more.
+    pub fn clear_marks_of_pages(&mut self) -> Result<(), TablesError> {
         self.tables.meta.delete(&mut self.txn, ERASED_PAGES_KEY)?;
+        self.tables.meta.delete(&mut self.txn, EXPIRED_PAGES_KEY)?;
         Ok(())
     }
 
@@ -245,19 +275,19 @@ impl Update<'_> {
     }
 
     /// Lets `change` give the newest message in each member's inbox another form, where it is one of those up to
-    /// `through`. It answers `None` for what stays.
+    /// `through`. It answers `None` for what stays. Returns how many changed.
     pub fn change_previews(
         &mut self,
         id: ConversationId,
         through: Seq,
         change: impl Fn(&[u8]) -> Result<Option<Vec<u8>>, DecodeError>,
-    ) -> Result<(), TablesError> {
+    ) -> Result<usize, TablesError> {
         let mut changed = Vec::new();
-        for found in self.tables.members.prefix_iter(&self.txn, id.as_bytes())? {
+        for found in self.tables.members.scan_prefix(&self.txn, id.as_bytes())? {
             let (key, row) = found?;
             let (member, _) = rows::read_member(key, row).map_err(in_table("members"))?;
             let key = rows::inbox_key(&member.user, id);
-            let Some(row) = self.tables.inbox.get(&self.txn, &key)? else { continue };
+            let Some(row) = self.tables.inbox.peek(&self.txn, &key)? else { continue };
             // One that is damaged is made again from the message.
             let Ok(line) = rows::read_inbox(row) else { continue };
             if line.last_seq > through || line.record.is_empty() {
@@ -267,10 +297,10 @@ impl Update<'_> {
                 changed.push((key, rows::InboxRow { record: &record, ..line }.encode()));
             }
         }
-        for (key, row) in changed {
-            self.put(self.tables.inbox, &key, &row)?;
+        for (key, row) in &changed {
+            self.put(self.tables.inbox, key, row)?;
         }
-        Ok(())
+        Ok(changed.len())
     }
 }
 

@@ -2,15 +2,17 @@
 
 use std::path::Path;
 
+use bluetick_core::ConversationId;
 use heed::{PutFlags, RwTxn};
 
+use super::table::verified;
 use super::{Engine, Snapshot, Table, TablesError};
 
 /// What is put before it becomes durable.
 const TRANSACTION_BYTES: usize = 8 << 20;
 
 impl Snapshot<'_> {
-    /// Gives each row to `visit`, table by table, in the order of the keys.
+    /// Gives each row as it is stored to `visit`, table by table, in the order of the keys.
     pub fn rows<E: From<TablesError>>(
         &self,
         mut visit: impl FnMut(&'static str, &[u8], &[u8]) -> Result<(), E>,
@@ -26,23 +28,43 @@ impl Snapshot<'_> {
 }
 
 impl Snapshot<'_> {
+    /// Whether there is a row of `unlisted` under this key.
+    pub fn is_unlisted(&self, key: &[u8]) -> Result<bool, TablesError> {
+        Ok(self.tables.unlisted.peek(&self.txn, key)?.is_some())
+    }
+
+    /// Gives every conversation whose key is sound to `visit`.
+    pub fn sound_conversations(
+        &self,
+        mut visit: impl FnMut(ConversationId) -> Result<(), TablesError>,
+    ) -> Result<(), TablesError> {
+        for found in self.tables.conversations.iter(&self.txn)? {
+            let (key, row) = found?;
+            let id = key.try_into().ok().and_then(ConversationId::from_bytes);
+            if let (Some(id), Ok(_)) = (id, verified(key, row)) {
+                visit(id)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether there is a line of the order with this key.
     pub fn has_order(&self, key: &[u8]) -> Result<bool, TablesError> {
-        Ok(self.tables.order.get(&self.txn, key)?.is_some())
+        Ok(self.tables.order.peek(&self.txn, key)?.is_some())
     }
 
     pub fn has_name(&self, key: &[u8]) -> Result<bool, TablesError> {
-        Ok(self.tables.names.get(&self.txn, key)?.is_some())
+        Ok(self.tables.names.peek(&self.txn, key)?.is_some())
     }
 
     /// The stored bytes of an inbox row.
     pub fn line_at(&self, key: &[u8]) -> Result<Option<&[u8]>, TablesError> {
-        Ok(self.tables.inbox.get(&self.txn, key)?)
+        self.tables.inbox.peek(&self.txn, key)
     }
 
     /// The stored bytes of a pending row, whose key is that of the inbox row.
     pub fn pending_at(&self, key: &[u8]) -> Result<Option<&[u8]>, TablesError> {
-        Ok(self.tables.pending.get(&self.txn, key)?)
+        self.tables.pending.peek(&self.txn, key)
     }
 
     pub fn row_count(&self) -> Result<u64, TablesError> {

@@ -4,15 +4,15 @@ use std::ops::Bound;
 
 use bluetick_core::{Profile, User, UserId};
 
+use super::table::End;
 use super::{Snapshot, TablesError, in_table};
 use crate::codec::{DecodeError, rows};
 
 impl Snapshot<'_> {
     /// The next `limit` accounts above `after`.
     pub fn users_after(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<User>, TablesError> {
-        let bounds = (above(after), Bound::Unbounded);
         let mut users = Vec::new();
-        for found in self.tables.users.range(&self.txn, &bounds)?.take(limit) {
+        for found in self.tables.users.scan(&self.txn, above(after), End::OfTable)?.take(limit) {
             let (key, row) = found?;
             users.push(rows::read_user_row(key, row).map_err(in_table("users"))?);
         }
@@ -25,12 +25,11 @@ impl Snapshot<'_> {
         after: Option<&UserId>,
         limit: usize,
     ) -> Result<Vec<(UserId, Profile)>, TablesError> {
-        let bounds = (above(after), Bound::Unbounded);
         let mut profiles = Vec::new();
-        for found in self.tables.profiles.range(&self.txn, &bounds)?.take(limit) {
+        for found in self.tables.profiles.scan(&self.txn, above(after), End::OfTable)?.take(limit) {
             let (key, row) = found?;
             let read = || -> Result<(UserId, Profile), DecodeError> {
-                let id = std::str::from_utf8(key).ok().and_then(|id| id.parse().ok());
+                let id = std::str::from_utf8(key).ok().and_then(|id| UserId::from_stored(id).ok());
                 let id = id.ok_or(DecodeError::Malformed("a user id"))?;
                 Ok((id, rows::read_profile(&mut rows::unseal(row)?)?))
             };
@@ -40,7 +39,7 @@ impl Snapshot<'_> {
     }
 
     pub fn user_count(&self) -> Result<u64, TablesError> {
-        Ok(self.tables.users.len(&self.txn)?)
+        self.tables.users.len(&self.txn)
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Nothing here is the truth before its checkpoint is complete: until then the log says the same again.
 //!
+//! Each row is stored with a checksum of its key ([`table`]); `meta` alone has fixed keys instead.
+//!
 //! | table | key | row |
 //! |---|---|---|
 //! | `conversations` | conversation | what never changes, head, latest activity |
@@ -9,13 +11,14 @@
 //! | `members` | conversation, user | role, joining, and where the member stands: delivered, read, preferences |
 //! | `inbox` | user, conversation | the newest message, cut; where the line is in the order. Never moves |
 //! | `order` | user, shelf, latest first, conversation | nothing: the order alone. Made again from `inbox` when it is gone |
+//! | `unlisted` | user, conversation | nothing: the user's inbox does not list it yet, since it is a direct conversation without messages |
 //! | `pending` | user, conversation | the last place before what no device has acknowledged |
 //! | `users`, `profiles` | user | account; presence |
-//! | `names` | what a user is found by, user | nothing. Made again from `users` where it was never made |
+//! | `names` | what a user is found by, or its skeleton; user | nothing. Made again from `users` where it was never made |
 //! | `segments` | conversation, first seq | an object of the archive that chunks refer to |
 //! | `progress` | conversation | how far it has come on its way to the archive |
 //! | `erasures` | conversation, sender | what is being erased |
-//! | `meta` | name | identity, position in the log, how much lies in the archive |
+//! | `meta` | name | identity, position in the log, how much lies in the archive, accepted erasures, the dedupe clock |
 
 mod archive;
 mod compact;
@@ -24,6 +27,9 @@ mod export;
 mod opening;
 pub mod pages;
 mod snapshot;
+mod table;
+#[cfg(test)]
+mod table_tests;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -35,24 +41,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-pub use archive::{ChunkKey, HotChunk, end_of};
+pub use archive::{ChunkKey, HotChunk, RequestKey, end_of};
+use bluetick_core::names::SKELETON_VERSION;
 use bluetick_core::{ConversationId, Epoch, Person, StoreError};
 pub use compact::Space;
 pub use dump::{Filling, fill};
-use heed::types::Bytes;
-use heed::{Database, Env, WithoutTls};
+use heed::{Env, WithoutTls};
+pub use opening::marks;
 pub use snapshot::{Cell, ColdCell, Snapshot};
+use table::Table;
+pub use table::{stored, verified};
+#[cfg(test)]
+pub(crate) use tests::pretend_version;
 use thiserror::Error;
 pub use update::{InboxChange, Update};
 
 use crate::codec::chunk::Fingerprinter;
 use crate::codec::{DecodeError, Reader, rows};
+use crate::dedupe::DedupeRow;
 use crate::log::{BatchNumber, StoreTag};
 
 /// Raised when the bytes in the tables change their meaning.
-pub const FORMAT_VERSION: u32 = 3;
-/// Of a store in which nothing was ever archived: older programs can read it.
-const WITHOUT_ARCHIVE: u32 = 2;
+pub const FORMAT_VERSION: u32 = 4;
+/// The oldest version whose tables this program reads. Opening a store raises it to [`FORMAT_VERSION`], since programs
+/// that know less would take a row with a checksum of its key for a damaged one.
+const OLDEST_VERSION: u32 = 2;
 
 #[derive(Debug, Error)]
 pub enum TablesError {
@@ -70,6 +83,8 @@ pub enum TablesError {
     Orphaned { id: ConversationId },
     #[error("there is no table {name} in this version of the program; use a newer bluetick")]
     NoSuchTable { name: String },
+    #[error("the list of tables is damaged: it has {name}, which is not a table")]
+    DamagedList { name: String },
     #[error("the tables are closed")]
     Closed,
     #[error("a checkpoint panicked")]
@@ -109,6 +124,7 @@ impl From<TablesError> for StoreError {
             TablesError::Damaged { .. }
             | TablesError::DamagedPage { .. }
             | TablesError::Truncated { .. }
+            | TablesError::DamagedList { .. }
             | TablesError::Orphaned { .. } => StoreError::Damaged(error.to_string()),
             // It is opened again as soon as the disk lets it.
             other if other.needs_reopening() || other.is_of_a_read_only_disk() => {
@@ -118,8 +134,6 @@ impl From<TablesError> for StoreError {
         }
     }
 }
-
-type Table = Database<Bytes, Bytes>;
 
 /// The tables, which can be closed and opened again under everybody who uses them.
 pub struct Tables {
@@ -178,9 +192,10 @@ impl Tables {
         Ok(Tables { directory, engine, writing: Mutex::new(()), edition: AtomicU64::new(0) })
     }
 
-    /// As [`Tables::open`], for whoever has looked at the pages already.
+    /// As [`Tables::open`], for a caller that has looked at the pages already and only reads. Works on a file system that is
+    /// mounted read-only.
     pub fn open_sound(directory: &Path) -> Result<Tables, TablesError> {
-        let engine = RwLock::new(Some(Arc::new(Engine::open(directory)?)));
+        let engine = RwLock::new(Some(Arc::new(Engine::open_for_reading_at_least(directory)?)));
         let directory = directory.to_owned();
         Ok(Tables { directory, engine, writing: Mutex::new(()), edition: AtomicU64::new(0) })
     }
@@ -264,6 +279,30 @@ impl Tables {
     }
 }
 
+/// Every table there is.
+const NAMES: [&str; 14] = [
+    "meta",
+    "conversations",
+    "chunks",
+    "members",
+    "inbox",
+    "order",
+    "unlisted",
+    "pending",
+    "users",
+    "profiles",
+    "names",
+    "segments",
+    "progress",
+    "erasures",
+];
+
+pub fn is_meta_key(key: &[u8]) -> bool {
+    let is_request =
+        || key.strip_prefix(ERASURE_REQUEST_PREFIX).is_some_and(|number| number.len() == size_of::<u64>());
+    META_KEYS.contains(&key) || is_request()
+}
+
 pub struct Engine {
     env: Env<WithoutTls>,
     /// Opened on a disk that cannot be written to.
@@ -274,6 +313,7 @@ pub struct Engine {
     chunks: Table,
     inbox: Table,
     order: Table,
+    unlisted: Table,
     pending: Table,
     users: Table,
     profiles: Table,
@@ -305,21 +345,49 @@ const CHECKPOINT_BYTES: usize = 8;
 const CHECKPOINT_KEY: &[u8] = b"checkpoint";
 const LOG_STARTED_KEY: &[u8] = b"log started";
 const NAMES_MADE_KEY: &[u8] = b"names made";
+/// How the rows of `names` are made: raised when that changes. Skeletons also depend on Unicode's data.
+const NAMES_MADE: [u8; 4] = {
+    let [major, minor, patch] = SKELETON_VERSION;
+    [2, major, minor, patch]
+};
 const COLD_COUNT_KEY: &[u8] = b"cold count";
+const DEDUPE_CLOCK_KEY: &[u8] = b"dedupe clock";
+const ERASED_PAGES_KEY: &[u8] = b"erased pages";
+const EXPIRED_PAGES_KEY: &[u8] = b"expired pages";
+const LAST_RUN_KEY: &[u8] = b"last run";
+/// Followed by a number of eight bytes, big endian: requests come back in the order in which they
+/// were accepted.
+const ERASURE_REQUEST_PREFIX: &[u8] = b"erasure request ";
+/// Every other key of `meta`. A key that is neither is damaged.
+const META_KEYS: [&[u8]; 9] = [
+    IDENTITY_KEY,
+    CHECKPOINT_KEY,
+    LOG_STARTED_KEY,
+    NAMES_MADE_KEY,
+    COLD_COUNT_KEY,
+    DEDUPE_CLOCK_KEY,
+    ERASED_PAGES_KEY,
+    EXPIRED_PAGES_KEY,
+    LAST_RUN_KEY,
+];
 
 impl Engine {
-    /// Makes what people are found by, in a store from before there was such a thing.
+    /// Makes what people are found by and compared by, in a store from before there was such a thing.
+    /// One pass over all users, in one transaction: about a second for 200,000 of them.
     pub fn mend_names(&self) -> Result<(), TablesError> {
-        let mut txn = self.env.write_txn()?;
-        if self.meta.get(&txn, NAMES_MADE_KEY)?.is_some() {
+        if self.names_are_current()? {
             return Ok(());
         }
+        let mut txn = self.env.write_txn()?;
         self.names.clear(&mut txn)?;
         let mut keys = Vec::new();
         for found in self.users.iter(&txn)? {
             let (key, row) = found?;
-            match rows::read_user_row(key, row) {
-                Ok(user) => keys.extend(rows::name_keys(&Person::from(&user))),
+            match verified(key, row).and_then(|row| rows::read_user_row(key, row)) {
+                Ok(user) => {
+                    keys.extend(rows::name_keys(&Person::from(&user)));
+                    keys.push(rows::skeleton_key(&user.id));
+                }
                 Err(error) => {
                     tracing::error!(%error, "an account is damaged and cannot be found by its name")
                 }
@@ -329,8 +397,14 @@ impl Engine {
         for key in keys {
             self.names.put(&mut txn, &key, &[])?;
         }
-        self.meta.put(&mut txn, NAMES_MADE_KEY, &[1])?;
+        self.meta.put(&mut txn, NAMES_MADE_KEY, &NAMES_MADE)?;
         Ok(txn.commit()?)
+    }
+
+    /// Whether `names` has what this version of the program looks for.
+    pub fn names_are_current(&self) -> Result<bool, TablesError> {
+        let txn = self.env.read_txn()?;
+        Ok(self.meta.get(&txn, NAMES_MADE_KEY)? == Some(&NAMES_MADE))
     }
 
     /// Makes the order of all inboxes again from their rows, unless it is whole. Returns whether it had to.
@@ -344,7 +418,7 @@ impl Engine {
         for found in self.inbox.iter(&txn)? {
             let (key, row) = found?;
             // One that cannot be read comes back when its conversation changes.
-            match order_key_of(key, row) {
+            match verified(key, row).and_then(|row| order_key_of(key, row)) {
                 Ok(key) => keys.push(key),
                 Err(error) => {
                     tracing::error!(%error, "a line of an inbox is damaged and left out of the order")
@@ -367,11 +441,27 @@ impl Engine {
     }
 
     pub fn set_identity(&self, identity: &Identity) -> Result<(), TablesError> {
-        let mut row = WITHOUT_ARCHIVE.to_le_bytes().to_vec();
+        let mut row = FORMAT_VERSION.to_le_bytes().to_vec();
         row.extend_from_slice(&identity.tag.0);
         row.extend_from_slice(&identity.fingerprinter.0);
         row.extend_from_slice(&identity.epoch.get().to_le_bytes());
         let mut txn = self.env.write_txn()?;
+        self.meta.put(&mut txn, IDENTITY_KEY, &summed(&row))?;
+        Ok(txn.commit()?)
+    }
+
+    /// Keeps out programs that know an older format. To be called before anything else is written.
+    pub fn raise_format(&self) -> Result<(), TablesError> {
+        let mut txn = self.env.write_txn()?;
+        let Some(row) = self.meta.get(&txn, IDENTITY_KEY)? else { return Ok(()) };
+        read_identity(row)?;
+        let version = FORMAT_VERSION.to_le_bytes();
+        if row.starts_with(&version) {
+            return Ok(());
+        }
+        let kept =
+            row.get(version.len()..IDENTITY_BYTES).ok_or(DecodeError::Short).map_err(in_table("meta"))?;
+        let row = [&version, kept].concat();
         self.meta.put(&mut txn, IDENTITY_KEY, &summed(&row))?;
         Ok(txn.commit()?)
     }
@@ -404,8 +494,16 @@ impl Engine {
         self.snapshot()?.checkpoint()
     }
 
+    /// How long the store was open, and what it received when. `None` in a store that has made no
+    /// checkpoint yet.
+    pub fn dedupe_clock(&self) -> Result<Option<DedupeRow>, TablesError> {
+        let txn = self.env.read_txn()?;
+        let row = self.meta.get(&txn, DEDUPE_CLOCK_KEY)?;
+        row.map(DedupeRow::read).transpose().map_err(in_table("meta"))
+    }
+
     /// Every table, by its name.
-    fn tables(&self) -> [(&'static str, Table); 13] {
+    fn tables(&self) -> [(&'static str, Table); 14] {
         [
             ("meta", self.meta),
             ("conversations", self.conversations),
@@ -413,6 +511,7 @@ impl Engine {
             ("members", self.members),
             ("inbox", self.inbox),
             ("order", self.order),
+            ("unlisted", self.unlisted),
             ("pending", self.pending),
             ("users", self.users),
             ("profiles", self.profiles),
@@ -469,7 +568,7 @@ fn read_identity(row: &[u8]) -> Result<Identity, TablesError> {
         return Err(TablesError::TooNew { found: version });
     }
     let mut reader = Reader(front.map_err(in_table("meta"))?);
-    if version < WITHOUT_ARCHIVE {
+    if version < OLDEST_VERSION {
         return Err(TablesError::TooOld { found: version });
     }
     let mut read = || -> Result<Identity, DecodeError> {

@@ -3,9 +3,11 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use heed::{Env, EnvFlags, EnvOpenOptions, WithoutTls};
+use heed::types::{Bytes, DecodeIgnore};
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls};
 
-use super::{Engine, Table, TablesError};
+use super::pages::look_at_start;
+use super::{Engine, IDENTITY_KEY, Identity, LOG_STARTED_KEY, Table, TablesError, read_identity};
 
 /// Address space, not disk: the file grows as it is filled.
 const MAP_BYTES: usize = 1 << 40;
@@ -17,6 +19,7 @@ impl Engine {
     pub(super) fn open(directory: &Path) -> Result<Engine, TablesError> {
         let env = Engine::env(directory, EnvFlags::NO_READ_AHEAD)?;
         let mut txn = env.write_txn()?;
+        check_names(&env, &txn)?;
         let tables = Engine::with(|name| Ok(env.create_database(&mut txn, Some(name))?), &env, false)?;
         txn.commit()?;
         Ok(tables)
@@ -28,6 +31,7 @@ impl Engine {
             Err(error) if error.is_of_a_read_only_disk() => {
                 let env = Engine::env(directory, EnvFlags::NO_READ_AHEAD | EnvFlags::READ_ONLY)?;
                 let txn = env.read_txn()?;
+                check_names(&env, &txn)?;
                 let found = |name| env.open_database(&txn, Some(name))?.ok_or(TablesError::Closed);
                 let tables = Engine::with(found, &env, true)?;
                 // Otherwise what was opened is forgotten with it.
@@ -39,10 +43,11 @@ impl Engine {
     }
 
     fn with(
-        mut table: impl FnMut(&'static str) -> Result<Table, TablesError>,
+        mut open: impl FnMut(&'static str) -> Result<Database<Bytes, Bytes>, TablesError>,
         env: &Env<WithoutTls>,
         is_read_only: bool,
     ) -> Result<Engine, TablesError> {
+        let mut table = |name| Ok::<_, TablesError>(Table::new(name, open(name)?));
         Ok(Engine {
             env: env.clone(),
             is_read_only,
@@ -52,6 +57,7 @@ impl Engine {
             chunks: table("chunks")?,
             inbox: table("inbox")?,
             order: table("order")?,
+            unlisted: table("unlisted")?,
             pending: table("pending")?,
             users: table("users")?,
             profiles: table("profiles")?,
@@ -84,12 +90,56 @@ impl Engine {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(map_bytes).max_dbs(16).max_readers(MAX_READERS);
         // SAFETY: one flag changes how the kernel reads ahead and nothing else: pages are read at random, and without it a
-        // cold page of history costs hundreds of kilobytes. The other lets nobody write.
+        // cold page of history costs hundreds of kilobytes. The second lets nobody write, and the third leaves out the engine's
+        // own lock: it comes with the second, from one process that holds the data directory.
         unsafe { options.flags(flags) };
         // SAFETY: the data directory is locked by this process (see lock.rs) and opened once in it, so nobody changes
         // or shortens the mapped file while it is in use. It is opened again only after it was closed.
         unsafe { options.open(directory) }
     }
+}
+
+/// What the tables say about themselves.
+#[derive(Default)]
+pub struct Marks {
+    pub identity: Option<Identity>,
+    pub log_started: bool,
+}
+
+/// Reads the marks of tables that no process writes to, and leaves no lock file behind. Those that are missing have none.
+pub fn marks(directory: &Path) -> Result<Marks, TablesError> {
+    if !directory.join("data.mdb").is_file() {
+        return Ok(Marks::default());
+    }
+    look_at_start(directory)?;
+    let flags = EnvFlags::NO_READ_AHEAD | EnvFlags::READ_ONLY | EnvFlags::NO_LOCK;
+    let env = Engine::env(directory, flags)?;
+    let txn = env.read_txn()?;
+    let Some(meta) = env.open_database::<Bytes, Bytes>(&txn, Some("meta"))? else {
+        return Ok(Marks::default());
+    };
+    let identity = meta.get(&txn, IDENTITY_KEY)?.map(read_identity).transpose()?;
+    Ok(Marks { identity, log_started: meta.get(&txn, LOG_STARTED_KEY)?.is_some() })
+}
+
+/// A table whose name is damaged would be made again, empty.
+fn check_names(env: &Env<WithoutTls>, txn: &RoTxn<'_>) -> Result<(), TablesError> {
+    let Some(names) = env.open_database::<Bytes, DecodeIgnore>(txn, None)? else { return Ok(()) };
+    for found in names.iter(txn)? {
+        let name = found?.0;
+        let name = name.strip_suffix(b"\0").unwrap_or(name);
+        if super::NAMES.iter().any(|known| known.as_bytes() == name) {
+            continue;
+        }
+        // A newer program may have more tables.
+        if let Some(meta) = env.open_database::<Bytes, Bytes>(txn, Some("meta"))?
+            && let Some(identity) = meta.get(txn, IDENTITY_KEY)?
+        {
+            read_identity(identity)?;
+        }
+        return Err(TablesError::DamagedList { name: String::from_utf8_lossy(name).into_owned() });
+    }
+    Ok(())
 }
 
 /// The kernel lacks memory to give, valgrind calls the request invalid.

@@ -3,9 +3,12 @@
 use std::ops::{Bound, RangeInclusive};
 
 use bluetick_core::inbox::InboxPlace;
-use bluetick_core::{ConversationId, Member, Members, NamePrefix, Profile, Seq, Standing, User, UserId};
+use bluetick_core::{
+    ConversationId, Member, Members, NamePrefix, Profile, Seq, Skeleton, Standing, User, UserId,
+};
 use heed::{RoTxn, WithoutTls};
 
+use super::table::End;
 use super::{Engine, TablesError, in_table};
 use crate::codec::cold::{ColdChunk, ColdPlace};
 use crate::codec::rows::StoredConversation;
@@ -55,8 +58,8 @@ impl Snapshot<'_> {
 
     /// Whether there are messages or members of a conversation that itself is not there: its row was lost.
     pub fn is_orphaned(&self, id: ConversationId) -> Result<bool, TablesError> {
-        let chunk = self.tables.chunks.prefix_iter(&self.txn, id.as_bytes())?.next().transpose()?;
-        let member = self.tables.members.prefix_iter(&self.txn, id.as_bytes())?.next().transpose()?;
+        let chunk = self.tables.chunks.scan_prefix(&self.txn, id.as_bytes())?.next().transpose()?;
+        let member = self.tables.members.scan_prefix(&self.txn, id.as_bytes())?.next().transpose()?;
         Ok(chunk.is_some() || member.is_some())
     }
 
@@ -73,7 +76,7 @@ impl Snapshot<'_> {
     /// All members, and in the same order where each stands.
     pub fn members(&self, id: ConversationId) -> Result<(Members, Vec<Standing>), TablesError> {
         let (mut members, mut standings) = (Vec::new(), Vec::new());
-        for found in self.tables.members.prefix_iter(&self.txn, id.as_bytes())? {
+        for found in self.tables.members.scan_prefix(&self.txn, id.as_bytes())? {
             let (key, row) = found?;
             let (member, standing) = rows::read_member(key, row).map_err(in_table("members"))?;
             members.push(member);
@@ -96,13 +99,20 @@ impl Snapshot<'_> {
         prefix: &NamePrefix,
         mut visit: impl FnMut(&str, UserId) -> Result<bool, TablesError>,
     ) -> Result<(), TablesError> {
-        for found in self.tables.names.prefix_iter(&self.txn, prefix.as_str().as_bytes())? {
+        for found in self.tables.names.scan_prefix(&self.txn, prefix.as_str().as_bytes())? {
             let (term, user) = rows::read_name_key(found?.0).map_err(in_table("names"))?;
             if !visit(term, user)? {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Whether a user has an id that looks so.
+    pub fn holds(&self, name: &Skeleton) -> Result<bool, TablesError> {
+        let prefix = rows::skeleton_prefix(name);
+        let mut held = self.tables.names.scan_prefix(&self.txn, &prefix)?;
+        Ok(held.next().transpose()?.is_some())
     }
 
     pub fn profile(&self, user: &UserId) -> Result<Option<Profile>, TablesError> {
@@ -120,20 +130,29 @@ impl Snapshot<'_> {
     ) -> Result<(), TablesError> {
         let prefix = rows::user_prefix(user);
         let start = after.map_or_else(|| prefix.clone(), |after| rows::order_key(user, after));
-        let bounds = (Bound::Excluded(&start[..]), Bound::Unbounded);
-        for found in self.tables.order.range(&self.txn, &bounds)? {
-            let (key, _) = found?;
-            if !key.starts_with(&prefix) || !visit(rows::read_place(key).map_err(in_table("order"))?) {
+        for found in self.tables.order.scan(&self.txn, Bound::Excluded(&start), End::Prefix(&prefix))? {
+            if !visit(rows::read_place(found?.0).map_err(in_table("order"))?) {
                 break;
             }
         }
         Ok(())
     }
 
+    /// Whether the user is a member of a conversation, listed in its inbox or not.
+    pub fn is_member(&self, user: &UserId) -> Result<bool, TablesError> {
+        let prefix = rows::user_prefix(user);
+        for table in [self.tables.order, self.tables.unlisted] {
+            if table.scan_prefix(&self.txn, &prefix)?.next().transpose()?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Every conversation of which the user has something pending, and the last place before it.
     pub fn pending(&self, user: &UserId) -> Result<Vec<(ConversationId, Seq)>, TablesError> {
         let mut all = Vec::new();
-        for found in self.tables.pending.prefix_iter(&self.txn, &rows::user_prefix(user))? {
+        for found in self.tables.pending.scan_prefix(&self.txn, &rows::user_prefix(user))? {
             let (key, row) = found?;
             let read = || Ok((rows::key_conversation(key)?, rows::read_pending(row)?));
             all.push(read().map_err(in_table("pending"))?);
@@ -143,15 +162,19 @@ impl Snapshot<'_> {
 
     /// Whether there are at most so many of [`Snapshot::pending`].
     pub fn pending_is_at_most(&self, user: &UserId, most: usize) -> Result<bool, TablesError> {
-        Ok(self.tables.pending.prefix_iter(&self.txn, &rows::user_prefix(user))?.take(most + 1).count()
-            <= most)
+        let mut count = 0;
+        for found in self.tables.pending.scan_prefix(&self.txn, &rows::user_prefix(user))?.take(most + 1) {
+            found?;
+            count += 1;
+        }
+        Ok(count <= most)
     }
 
     /// How many notices there are up to `seq`, which is in a chunk.
     pub fn notices_through(&self, id: ConversationId, seq: Seq) -> Result<u64, TablesError> {
-        let (lowest, key) = (rows::chunk_key(id, Seq::ZERO), rows::chunk_key(id, seq));
-        let bounds = (Bound::Included(&lowest[..]), Bound::Included(&key[..]));
-        let Some(found) = self.tables.chunks.rev_range(&self.txn, &bounds)?.next() else { return Ok(0) };
+        let key = rows::chunk_key(id, seq);
+        let mut below = self.tables.chunks.scan_back(&self.txn, &key, id.as_bytes())?;
+        let Some(found) = below.next() else { return Ok(0) };
         let (key, bytes) = found?;
         let count = || {
             let index = seq.distance_from(rows::chunk_first_seq(key)?);
@@ -183,13 +206,11 @@ impl Snapshot<'_> {
         mut visit: impl FnMut(Seq, Cell<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), TablesError> {
         let below = rows::chunk_key(id, *range.start());
-        let lowest = rows::chunk_key(id, Seq::ZERO);
-        let bounds = (Bound::Included(&lowest[..]), Bound::Included(&below[..]));
-        let Some(first) = self.tables.chunks.rev_range(&self.txn, &bounds)?.next() else { return Ok(()) };
-        let first_key: [u8; 24] = first?.0.try_into().expect("a chunk key has 24 bytes");
+        let mut below = self.tables.chunks.scan_back(&self.txn, &below, id.as_bytes())?;
+        let Some(first) = below.next() else { return Ok(()) };
         let last_key = rows::chunk_key(id, *range.end());
-        let bounds = (Bound::Included(&first_key[..]), Bound::Included(&last_key[..]));
-        for found in self.tables.chunks.range(&self.txn, &bounds)? {
+        let start = Bound::Included(first?.0);
+        for found in self.tables.chunks.scan(&self.txn, start, End::Through(&last_key))? {
             let (key, bytes) = found?;
             let mut read = || -> Result<(), DecodeError> {
                 let header = chunk::Header::read(bytes)?;
@@ -223,7 +244,8 @@ impl Snapshot<'_> {
         id: ConversationId,
         mut visit: impl FnMut(Seq, chunk::Header<'_>) -> bool,
     ) -> Result<(), TablesError> {
-        for found in self.tables.chunks.rev_prefix_iter(&self.txn, id.as_bytes())? {
+        let last = rows::chunk_key(id, Seq::MAX);
+        for found in self.tables.chunks.scan_back(&self.txn, &last, id.as_bytes())? {
             let (key, bytes) = found?;
             let first_seq = rows::chunk_first_seq(key).map_err(in_table("chunks"))?;
             let header = chunk::Header::read(bytes).map_err(in_table("chunks"))?;

@@ -1,4 +1,4 @@
-use bluetick_core::{Member, Members, NamePrefix, Role, Seq, Standing, Timestamp, User, UserId};
+use bluetick_core::{Member, Members, NamePrefix, Role, Seq, Skeleton, Standing, Timestamp, User, UserId};
 use tempfile::TempDir;
 
 use std::ops::RangeInclusive;
@@ -105,7 +105,7 @@ fn tables_of_a_newer_format_are_refused_and_not_misread() {
     let mut txn = tables.env.write_txn().unwrap();
     tables.meta.put(&mut txn, IDENTITY_KEY, &(FORMAT_VERSION + 1).to_le_bytes()).unwrap();
     txn.commit().unwrap();
-    assert!(matches!(tables.identity(), Err(TablesError::TooNew { found: 4 })));
+    assert!(matches!(tables.identity(), Err(TablesError::TooNew { found: 5 })));
 }
 
 #[test]
@@ -151,6 +151,7 @@ fn an_order_that_is_gone_is_made_again_from_the_rows() {
             shelf,
             record: Some(Rc::from([])),
             pending_after: None,
+            is_listed: true,
         };
         update.put_inbox(&change).unwrap();
         // Moved once more: the old place must not stay behind.
@@ -193,6 +194,7 @@ fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
         shelf: Shelf::Ordinary,
         record: Some(Rc::from([])),
         pending_after: None,
+        is_listed: true,
     };
     let put = |change: &InboxChange| {
         let mut update = tables.update().unwrap();
@@ -246,4 +248,33 @@ fn what_people_are_found_by_is_made_again_where_it_was_never_made() {
     txn.commit().unwrap();
     tables.mend_names().unwrap();
     assert_eq!(found(), ["alice u1"]);
+}
+
+/// Makes the tables say that they have another format version.
+pub(crate) fn pretend_version(directory: &Path, version: u32) {
+    let engine = Engine::open(directory).unwrap();
+    let mut txn = engine.env.write_txn().unwrap();
+    engine.meta.put(&mut txn, IDENTITY_KEY, &version.to_le_bytes()).unwrap();
+    txn.commit().unwrap();
+}
+
+#[test]
+fn a_store_from_before_names_were_compared_compares_them_once_it_was_opened() {
+    let (_directory, tables) = tables();
+    // Earlier versions accepted this id.
+    let id = UserId::from_stored("al\u{200b}ice").unwrap();
+    let mut update = tables.update().unwrap();
+    update.put_user(&User::named(id.clone(), Timestamp::from_millis(0))).unwrap();
+    update.commit().unwrap();
+    let holds = |name: &str| tables.snapshot().unwrap().holds(&Skeleton::of(name)).unwrap();
+    assert!(holds("Alice"));
+    let mut txn = tables.env.write_txn().unwrap();
+    tables.names.clear(&mut txn).unwrap();
+    tables.meta.put(&mut txn, NAMES_MADE_KEY, &[1]).unwrap();
+    txn.commit().unwrap();
+    assert!(!holds("alice") && !tables.names_are_current().unwrap());
+    tables.mend_names().unwrap();
+    assert!(holds("alice") && holds("Alice") && !holds("alicia"));
+    assert!(tables.names_are_current().unwrap());
+    assert_eq!(tables.snapshot().unwrap().user(&id).unwrap().unwrap().id, id, "it is read as it was");
 }

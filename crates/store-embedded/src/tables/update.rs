@@ -6,10 +6,11 @@ use bluetick_core::inbox::Shelf;
 use bluetick_core::{ConversationId, Member, Person, Profile, Seq, Standing, Timestamp, User, UserId};
 use heed::RwTxn;
 
-use super::{CHECKPOINT_KEY, Engine, Table, TablesError, in_table, order_key_of};
+use super::{CHECKPOINT_KEY, DEDUPE_CLOCK_KEY, Engine, Table, TablesError, in_table, order_key_of};
 use crate::codec::cold::ColdChunk;
 use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, chunk, record, rows};
+use crate::dedupe::DedupeRow;
 use crate::log::BatchNumber;
 
 /// What becomes of the rows a user has about one conversation.
@@ -22,6 +23,8 @@ pub struct InboxChange {
     /// The newest message, cut; `None` when it is in the tables already.
     pub record: Option<Rc<[u8]>>,
     pub pending_after: Option<Seq>,
+    /// Whether the user's inbox lists the conversation.
+    pub is_listed: bool,
 }
 
 /// Changes that become durable together.
@@ -56,7 +59,7 @@ impl Update<'_> {
     pub fn delete_member(&mut self, id: ConversationId, user: &UserId) -> Result<(), TablesError> {
         self.tables.members.delete(&mut self.txn, &rows::member_key(id, user))?;
         let key = rows::inbox_key(user, id);
-        if let Some(row) = self.tables.inbox.get(&self.txn, &key)? {
+        if let Some(row) = self.tables.inbox.peek(&self.txn, &key)? {
             match order_key_of(&key, row) {
                 Ok(order) => {
                     self.tables.order.delete(&mut self.txn, &order)?;
@@ -65,6 +68,7 @@ impl Update<'_> {
             }
         }
         self.tables.inbox.delete(&mut self.txn, &key)?;
+        self.tables.unlisted.delete(&mut self.txn, &key)?;
         self.tables.pending.delete(&mut self.txn, &key)?;
         Ok(())
     }
@@ -74,9 +78,9 @@ impl Update<'_> {
     }
 
     pub fn last_chunk(&self, id: ConversationId) -> Result<Option<(Seq, &[u8])>, TablesError> {
-        let Some(found) = self.tables.chunks.rev_prefix_iter(&self.txn, id.as_bytes())?.next() else {
-            return Ok(None);
-        };
+        let last = rows::chunk_key(id, Seq::MAX);
+        let mut chunks = self.tables.chunks.scan_back(&self.txn, &last, id.as_bytes())?;
+        let Some(found) = chunks.next() else { return Ok(None) };
         let (key, bytes) = found?;
         Ok(Some((rows::chunk_first_seq(key).map_err(in_table("chunks"))?, bytes)))
     }
@@ -84,8 +88,11 @@ impl Update<'_> {
     /// Writes what is kept by user, as far as it is not there already: a row that stays the same costs no write.
     pub fn put_inbox(&mut self, change: &InboxChange) -> Result<(), TablesError> {
         let InboxChange { key, head, last_at, shelf, pending_after, .. } = change;
+        if !change.is_listed {
+            return self.put(self.tables.unlisted, key, &[]);
+        }
         let id = rows::key_conversation(key).map_err(in_table("inbox"))?;
-        let stored = self.tables.inbox.get(&self.txn, key)?;
+        let stored = self.tables.inbox.peek(&self.txn, key)?;
         // A line is derived: where it is damaged, it is made again. Its old place in the order stays until the next start.
         let before =
             stored.and_then(|row| rows::read_inbox(row).inspect_err(|error| damaged_line(id, error)).ok());
@@ -100,7 +107,7 @@ impl Update<'_> {
         let row = rows::InboxRow { last_seq: *head, last_at: *last_at, shelf: *shelf, record: &record };
         let (from, to) = (before.as_ref().map(|before| before.place(id)), row.place(id));
         let encoded = row.encode();
-        let same = stored == Some(&encoded[..]);
+        let (same, is_new) = (stored == Some(&encoded[..]), stored.is_none());
         if from != Some(to) {
             let user = rows::key_user(key).map_err(in_table("inbox"))?;
             if let Some(from) = from {
@@ -111,8 +118,11 @@ impl Update<'_> {
         if !same {
             self.put(self.tables.inbox, key, &encoded)?;
         }
+        if is_new {
+            self.tables.unlisted.delete(&mut self.txn, key)?;
+        }
         let pending = pending_after.map(rows::pending_row);
-        let stored = self.tables.pending.get(&self.txn, key)?;
+        let stored = self.tables.pending.peek(&self.txn, key)?;
         match pending {
             Some(row) if stored != Some(&row[..]) => self.put(self.tables.pending, key, &row)?,
             None if stored.is_some() => {
@@ -141,7 +151,7 @@ impl Update<'_> {
 
     pub fn put_user(&mut self, user: &User) -> Result<(), TablesError> {
         let key = user.id.as_str().as_bytes();
-        let before = self.tables.users.get(&self.txn, key)?;
+        let before = self.tables.users.peek(&self.txn, key)?;
         // One that cannot be read leaves its names behind; a search passes over them.
         let before = before.and_then(|row| rows::read_user_row(key, row).ok());
         let names = before.map_or_else(Vec::new, |before| rows::name_keys(&Person::from(&before)));
@@ -151,11 +161,16 @@ impl Update<'_> {
         for name in rows::name_keys(&Person::from(user)) {
             self.put(self.tables.names, &name, &[])?;
         }
+        self.put(self.tables.names, &rows::skeleton_key(&user.id), &[])?;
         self.put(self.tables.users, key, &rows::user_row(user))
     }
 
     pub fn put_profile(&mut self, user: &UserId, profile: &Profile) -> Result<(), TablesError> {
         self.put(self.tables.profiles, user.as_str().as_bytes(), &rows::profile_row(profile))
+    }
+
+    pub fn put_dedupe_clock(&mut self, row: &DedupeRow) -> Result<(), TablesError> {
+        self.put(self.tables.meta, DEDUPE_CLOCK_KEY, &row.encode())
     }
 
     pub fn set_checkpoint(&mut self, through: BatchNumber) -> Result<(), TablesError> {
@@ -164,7 +179,7 @@ impl Update<'_> {
 
     pub(super) fn put(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
         self.bytes += key.len() + row.len();
-        Ok(table.put(&mut self.txn, key, row)?)
+        table.put(&mut self.txn, key, row)
     }
 
     /// Durable when it returns.

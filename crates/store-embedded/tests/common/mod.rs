@@ -11,6 +11,7 @@ use bluetick_core::{
     ContentType, ConversationId, PageFrom, PageLimit, PageRequest, Seq, StoreError, Timestamp, UserId,
 };
 use bluetick_store_embedded::StoreSettings;
+use bluetick_store_embedded::log::DURABLE_NOTE;
 use object_store::memory::InMemory;
 use tempfile::TempDir;
 
@@ -37,7 +38,10 @@ pub fn copy_of(directory: &Path) -> TempDir {
 
 /// Files come and go while a store runs; one that is gone again was not needed.
 pub fn copy_into(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap().flatten() {
+    let mut entries: Vec<_> = std::fs::read_dir(from).unwrap().flatten().collect();
+    // What may lag behind comes first, as on a disk: the tables lag behind the log, and so does the note of its end.
+    entries.sort_by_key(|entry| ![DURABLE_NOTE, "tables"].contains(&&*entry.file_name().to_string_lossy()));
+    for entry in entries {
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
             std::fs::create_dir_all(&target).unwrap();

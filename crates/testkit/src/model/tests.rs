@@ -61,9 +61,30 @@ fn receipts_leave_out_the_sender_and_those_who_came_later() {
         (user("alice"), Boundaries { delivered: 9, read: 5 }),
         (user("carol"), Boundaries { delivered: 8, read: 8 }),
     ]);
-    assert_eq!(group().receipts(5, &standing), Receipts { recipients: 2, delivered: 2, read: 2 });
-    assert_eq!(group().receipts(8, &standing), Receipts { recipients: 2, delivered: 1, read: 1 });
+    let counted = |seq| group().receipts(seq, &standing);
+    assert_eq!(counted(5), Some(Receipts { recipients: 2, delivered: 2, read: 2 }));
+    assert_eq!(counted(8), Some(Receipts { recipients: 2, delivered: 1, read: 1 }));
     assert_eq!(group().others(&user("carol"), &standing), Boundaries { delivered: 6, read: 5 });
+}
+
+#[test]
+fn a_void_has_no_receipts_and_the_server_answers_message_not_found() {
+    let void = json!({
+        "seq": 2, "sender_id": "void", "message_id": "void:2", "content": "", "content_type": "void",
+        "received_at": 1002,
+    });
+    let messages = [said(1, "alice"), void, notice(3, "member_added", "carol")];
+    let thread = Thread::new(&[user("alice"), user("bob")], &messages).unwrap();
+    let expected = |seq| thread.receipts(seq, &BTreeMap::new());
+    let not_found = json!({"error": {"code": "message_not_found", "message": "no such message"}});
+    assert_eq!(Receipts::from_answer(404, &not_found), Ok(expected(2)));
+    assert_eq!((expected(2), expected(0), expected(4)), (None, None, None));
+    assert_eq!(expected(1), Some(Receipts { recipients: 1, delivered: 0, read: 0 }));
+    let notice = json!({"seq": 3, "recipient_count": 2, "delivered_count": 0, "read_count": 0});
+    assert_eq!(Receipts::from_answer(200, &notice), Ok(expected(3)), "a notice has recipients");
+    let hidden = json!({"error": {"code": "conversation_not_found", "message": "no such conversation"}});
+    assert!(Receipts::from_answer(404, &hidden).is_err(), "no other refusal passes for a void");
+    assert!(Receipts::from_answer(200, &json!({"seq": 1})).is_err());
 }
 
 #[test]

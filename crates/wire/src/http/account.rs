@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bluetick_core::names::without_bidi_controls;
 use bluetick_core::{Timestamp, User, UserId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -12,13 +13,15 @@ use crate::{BadInput, text};
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "password": "correct horse", "display_name": "Alice"}))]
 pub struct SignupRequest {
-    /// 1 to 128 bytes of UTF-8, without spaces or control characters.
+    /// 1 to 128 bytes of UTF-8 in normal form (NFKC), without spaces, control characters or format
+    /// characters. Names that look like one in use are refused.
     #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: String,
-    /// 8 to 1,024 bytes of UTF-8; characters beyond ASCII take two to four.
+    /// 8 to 1,024 bytes of UTF-8, unless the operator asks for more; characters beyond ASCII take two
+    /// to four. Very common passwords and the user_id itself are refused.
     #[schema(max_length = 1024)]
     pub password: String,
-    /// 1 to 128 bytes of UTF-8.
+    /// 1 to 128 bytes of UTF-8. Bidi controls are removed.
     #[schema(min_length = 1, max_length = 128)]
     pub display_name: Option<String>,
 }
@@ -37,7 +40,8 @@ impl SignupRequest {
 }
 
 pub(super) fn parse_display_name(name: Option<&str>) -> Result<Option<Arc<str>>, BadInput> {
-    let Some(name) = name.map(str::trim) else { return Ok(None) };
+    let Some(name) = name.map(without_bidi_controls) else { return Ok(None) };
+    let name = name.trim();
     if name.is_empty() || name.len() > User::DISPLAY_NAME_MAX_BYTES || name.chars().any(char::is_control) {
         return Err(BadInput::field("display_name", "must have 1 to 128 bytes and no control characters"));
     }
@@ -51,7 +55,7 @@ pub(crate) fn parse_user(field: &str, text: &str) -> Result<UserId, BadInput> {
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "password": "correct horse"}))]
 pub struct LoginRequest {
-    /// 1 to 128 bytes of UTF-8, without spaces or control characters.
+    /// 1 to 128 bytes of UTF-8, without spaces, control characters or format characters.
     #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: String,
     pub password: String,
@@ -82,7 +86,8 @@ impl LogoutRequest {
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"password": "battery staple"}))]
 pub struct NewPasswordRequest {
-    /// 8 to 1,024 bytes of UTF-8; characters beyond ASCII take two to four.
+    /// 8 to 1,024 bytes of UTF-8, unless the operator asks for more; characters beyond ASCII take two
+    /// to four. Very common passwords and the user_id itself are refused.
     #[schema(max_length = 1024)]
     pub password: String,
 }
@@ -91,7 +96,7 @@ pub struct NewPasswordRequest {
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "ttl_s": 3600}))]
 pub struct MintRequest {
-    /// 1 to 128 bytes of UTF-8, without spaces or control characters.
+    /// 1 to 128 bytes of UTF-8, without spaces, control characters or format characters.
     #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: String,
     /// How long the token is valid, in seconds; the server's usual time where it is not given. More than the operator
@@ -136,7 +141,7 @@ impl From<&User> for UserBody {
     fn from(user: &User) -> UserBody {
         UserBody {
             user_id: user.id.as_str().into(),
-            display_name: user.display_name.as_deref().map(str::to_string),
+            display_name: user.display_name.as_deref().map(|name| without_bidi_controls(name).into_owned()),
             created_at: user.created_at.millis(),
             has_password: user.password_hash.is_some(),
         }

@@ -17,16 +17,17 @@ use crate::{BadInput, decode, text};
 pub enum OpenConversationRequest {
     /// The one conversation with this person; it is found when it exists already.
     Direct {
-        /// 1 to 128 bytes of UTF-8, without spaces or control characters.
+        /// 1 to 128 bytes of UTF-8, without spaces, control characters or format characters.
         #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
         peer: String,
     },
     /// A new group. Whoever asks is its admin and a member.
     Group {
-        /// 1 to 256 bytes of UTF-8.
+        /// 1 to 256 bytes of UTF-8. Bidi controls are removed.
         #[schema(min_length = 1, max_length = 256)]
         title: String,
-        /// The others: each a user_id of 1 to 128 bytes, without spaces or control characters.
+        /// The others: each a user_id of 1 to 128 bytes, without spaces, control characters or format
+        /// characters.
         #[serde(default)]
         members: Option<Vec<String>>,
     },
@@ -77,8 +78,8 @@ fn parse_users(users: &[String]) -> Result<Vec<UserId>, BadInput> {
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"members": ["carol", "dave"]}))]
 pub struct AddMembersRequest {
-    /// Who joins: each a user_id of 1 to 128 bytes, without spaces or control characters. Those already in are passed
-    /// over.
+    /// Who joins: each a user_id of 1 to 128 bytes, without spaces, control characters or format
+    /// characters. Those already in are passed over.
     #[serde(default)]
     members: Vec<String>,
     /// The same for a single person.

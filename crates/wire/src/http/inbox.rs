@@ -189,11 +189,12 @@ pub struct InboxParameters {
 impl InboxParameters {
     pub fn parse(query: &str) -> Result<InboxParameters, BadInput> {
         let [cursor, limit, archived] = query::values(query, ["cursor", "limit", "archived"])?;
-        let after = cursor.filter(|cursor| !cursor.is_empty()).map(str::parse).transpose();
+        let cursor = cursor.as_deref().filter(|cursor| !cursor.is_empty());
+        let after = cursor.map(str::parse).transpose();
         Ok(InboxParameters {
             after: after.map_err(|invalid| BadInput::field("cursor", invalid))?,
-            limit: parse_limit(limit)?,
-            filter: match archived {
+            limit: parse_limit(limit.as_deref())?,
+            filter: match archived.as_deref() {
                 None => InboxFilter::All,
                 Some("true") => InboxFilter::Archived,
                 Some("false") => InboxFilter::NotArchived,

@@ -327,13 +327,13 @@ pub struct PageParameters {
 impl PageParameters {
     pub fn parse(query: &str) -> Result<PageParameters, BadInput> {
         let [before, after, limit] = query::values(query, ["before_seq", "after_seq", "limit"])?;
-        let from = match (before, after) {
+        let from = match (before.as_deref(), after.as_deref()) {
             (None, None) => PageFrom::Newest,
             (Some(before), None) => PageFrom::Before(parse_seq("before_seq", before, 1)?),
             (None, Some(after)) => PageFrom::After(parse_seq("after_seq", after, 0)?),
             (Some(_), Some(_)) => return Err(BadInput::new("before_seq and after_seq exclude each other")),
         };
-        Ok(PageParameters { from, limit: parse_limit(limit)? })
+        Ok(PageParameters { from, limit: parse_limit(limit.as_deref())? })
     }
 }
 

@@ -1,11 +1,14 @@
 //! Finding people, and their names.
 
+use std::borrow::Cow;
+
+use bluetick_core::names::without_bidi_controls;
 use bluetick_core::{NamePrefix, Person, UserId};
-use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::account::parse_user;
+use super::query;
 use crate::BadInput;
 
 /// Somebody, as everybody here sees them.
@@ -14,7 +17,7 @@ use crate::BadInput;
 pub struct PersonBody<'a> {
     pub user_id: &'a str,
     #[schema(required)]
-    pub display_name: Option<&'a str>,
+    pub display_name: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,7 +30,7 @@ impl<'a> PeopleBody<'a> {
     pub fn new(people: &'a [Person]) -> PeopleBody<'a> {
         let body = |person: &'a Person| PersonBody {
             user_id: person.id.as_str(),
-            display_name: person.display_name.as_deref(),
+            display_name: person.display_name.as_deref().map(without_bidi_controls),
         };
         PeopleBody { people: people.iter().map(body).collect() }
     }
@@ -52,16 +55,15 @@ impl PeopleParameters {
 
     pub fn parse(query: &str) -> Result<PeopleParameters, BadInput> {
         let (mut ids, mut search, mut limit) = (Vec::new(), None, None);
-        for pair in query.split('&') {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match name {
+        for (name, value) in query::pairs(query) {
+            match &*name {
                 "user_id" if ids.len() == Self::MAX_IDS => {
                     return Err(BadInput::field("user_id", "may be given at most 100 times"));
                 }
-                "user_id" => ids.push(parse_user("user_id", &decoded("user_id", value)?)?),
-                "search" if search.is_none() => search = Some(decoded("search", value)?),
-                "limit" if limit.is_none() => limit = Some(parse_limit(value)?),
-                "search" | "limit" => return Err(BadInput::field(name, "given more than once")),
+                "user_id" => ids.push(parse_user("user_id", &query::decoded("user_id", value)?)?),
+                "search" if search.is_none() => search = Some(query::decoded("search", value)?),
+                "limit" if limit.is_none() => limit = Some(parse_limit(&query::decoded("limit", value)?)?),
+                "search" | "limit" => return Err(BadInput::field(&name, "given more than once")),
                 _ => {}
             }
         }
@@ -84,12 +86,6 @@ impl PeopleParameters {
 fn parse_limit(value: &str) -> Result<usize, BadInput> {
     let limit = value.parse().ok().filter(|limit| (1..=PeopleParameters::MAX_LIMIT).contains(limit));
     limit.ok_or_else(|| BadInput::field("limit", "must be a number from 1 to 50"))
-}
-
-fn decoded(field: &str, value: &str) -> Result<String, BadInput> {
-    let spaced = value.replace('+', " ");
-    let text = percent_decode_str(&spaced).decode_utf8().map(|text| text.into_owned());
-    text.map_err(|_| BadInput::field(field, "is not UTF-8"))
 }
 
 #[cfg(test)]

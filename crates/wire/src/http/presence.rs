@@ -1,7 +1,9 @@
 //! Who is there.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use bluetick_core::names::without_bidi_controls;
 use bluetick_core::{Profile, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -43,7 +45,7 @@ pub struct PresencesBody<'a> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"show_presence": false}))]
 pub struct ProfileRequest {
-    /// What others see beside the user_id: 1 to 128 bytes of UTF-8.
+    /// What others see beside the user_id: 1 to 128 bytes of UTF-8. Bidi controls are removed.
     #[schema(min_length = 1, max_length = 128)]
     pub display_name: Option<String>,
     /// False: nobody is told whether the user is there or when it was.
@@ -61,12 +63,13 @@ impl ProfileRequest {
 pub struct ProfileBody<'a> {
     pub user_id: &'a str,
     #[schema(required)]
-    pub display_name: Option<&'a str>,
+    pub display_name: Option<Cow<'a, str>>,
     pub show_presence: bool,
 }
 
 impl<'a> ProfileBody<'a> {
     pub fn new(user: &'a UserId, display_name: Option<&'a str>, profile: &Profile) -> ProfileBody<'a> {
+        let display_name = display_name.map(without_bidi_controls);
         ProfileBody { user_id: user.as_str(), display_name, show_presence: !profile.hides_presence }
     }
 }

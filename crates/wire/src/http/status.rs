@@ -150,7 +150,7 @@ pub struct StatusParameters {
 impl StatusParameters {
     pub fn parse(query: &str) -> Result<StatusParameters, BadInput> {
         let [seq] = query::values(query, ["seq"])?;
-        let seq = seq.map(|seq| parse_seq("seq", seq, 1)).transpose()?;
+        let seq = seq.map(|seq| parse_seq("seq", &seq, 1)).transpose()?;
         Ok(StatusParameters { seq })
     }
 }

@@ -1,6 +1,8 @@
 //! Passwords as argon2id hashes. Slow on purpose: callers keep this work off the threads that serve connections
 //! and bound how much of it runs at once.
 
+mod common;
+
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -9,11 +11,49 @@ use argon2::{Algorithm, Argon2, Block, Params, Version};
 use bluetick_core::ports::Random;
 use thiserror::Error;
 
+use self::common::is_common;
+
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-#[error("a password has {} to {} bytes", Passwords::MIN_BYTES, Passwords::MAX_BYTES)]
-pub struct WeakPassword;
+pub enum WeakPassword {
+    #[error("a password has {min_bytes} to {} bytes", Passwords::MAX_BYTES)]
+    Length { min_bytes: usize },
+    #[error("this password is one of the most common ones; choose another")]
+    Common,
+    #[error("the password is the user_id; choose another")]
+    IsUserId,
+}
+
+/// Which passwords are accepted when one is set. Log-in asks nothing of this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordRules {
+    /// In bytes of UTF-8, at most [`Passwords::MAX_BYTES`].
+    pub min_bytes: usize,
+}
+
+impl Default for PasswordRules {
+    fn default() -> Self {
+        PasswordRules { min_bytes: 8 }
+    }
+}
+
+impl PasswordRules {
+    pub fn check(&self, user_id: &str, password: &str) -> Result<(), WeakPassword> {
+        let min_bytes = self.min_bytes.min(Passwords::MAX_BYTES);
+        if !(min_bytes..=Passwords::MAX_BYTES).contains(&password.len()) {
+            return Err(WeakPassword::Length { min_bytes });
+        }
+        if password.to_lowercase() == user_id.to_lowercase() {
+            return Err(WeakPassword::IsUserId);
+        }
+        if is_common(password) || is_common(password.trim()) {
+            return Err(WeakPassword::Common);
+        }
+        Ok(())
+    }
+}
 
 pub struct Passwords {
+    rules: PasswordRules,
     random: Arc<dyn Random>,
     /// Checked in place of the hash of somebody who is not there, so that the answer takes as long.
     dummy_hash: String,
@@ -24,19 +64,18 @@ pub struct Passwords {
 const SALT_BYTES: usize = 16;
 
 impl Passwords {
-    pub const MIN_BYTES: usize = 8;
     /// Long enough for any passphrase, short enough that nobody makes the server hash megabytes.
     pub const MAX_BYTES: usize = 1024;
 
-    pub fn new(random: Arc<dyn Random>) -> Passwords {
-        let mut passwords = Passwords { random, dummy_hash: String::new(), memory: Mutex::default() };
+    pub fn new(random: Arc<dyn Random>, rules: PasswordRules) -> Passwords {
+        let (dummy_hash, memory) = (String::new(), Mutex::default());
+        let mut passwords = Passwords { rules, random, dummy_hash, memory };
         passwords.dummy_hash = passwords.hash("nobody's password");
         passwords
     }
 
-    pub fn check_strength(password: &str) -> Result<(), WeakPassword> {
-        let length_fits = (Passwords::MIN_BYTES..=Passwords::MAX_BYTES).contains(&password.len());
-        if length_fits { Ok(()) } else { Err(WeakPassword) }
+    pub fn rules(&self) -> PasswordRules {
+        self.rules
     }
 
     /// Blocks for tens of milliseconds. The text names algorithm, parameters and salt, so that these may change later.
@@ -109,7 +148,7 @@ mod tests {
     use super::*;
 
     fn passwords() -> Passwords {
-        Passwords::new(Arc::new(SystemRandom))
+        Passwords::new(Arc::new(SystemRandom), PasswordRules::default())
     }
 
     #[test]
@@ -183,9 +222,27 @@ mod tests {
 
     #[test]
     fn passwords_have_8_to_1024_bytes() {
+        let rules = PasswordRules::default();
         for (length, fits) in [(0, false), (7, false), (8, true), (1024, true), (1025, false)] {
-            assert_eq!(Passwords::check_strength(&"x".repeat(length)).is_ok(), fits, "{length}");
+            assert_eq!(rules.check("alice", &"y".repeat(length)).is_ok(), fits, "{length}");
         }
-        assert_eq!(WeakPassword.to_string(), "a password has 8 to 1024 bytes");
+        let weak = rules.check("alice", "short").unwrap_err();
+        assert_eq!(weak.to_string(), "a password has 8 to 1024 bytes");
+    }
+
+    #[test]
+    fn a_longer_minimum_counts_and_one_above_the_maximum_is_the_maximum() {
+        let rules = PasswordRules { min_bytes: 12 };
+        assert_eq!(rules.check("alice", "eleven bytes"), Ok(()));
+        assert_eq!(rules.check("alice", "ten bytes!"), Err(WeakPassword::Length { min_bytes: 12 }));
+        assert_eq!(PasswordRules { min_bytes: 5_000 }.check("alice", &"é".repeat(512)), Ok(()));
+    }
+
+    #[test]
+    fn common_passwords_and_the_user_id_are_refused() {
+        let rules = PasswordRules::default();
+        assert_eq!(rules.check("alice", "PassWord"), Err(WeakPassword::Common));
+        assert_eq!(rules.check("alice-liddell", "Alice-Liddell"), Err(WeakPassword::IsUserId));
+        assert_eq!(rules.check("alice", "correct horse"), Ok(()));
     }
 }

@@ -1,0 +1,33 @@
+//! `bluetick restored`.
+
+use clap::Args;
+
+use super::{OutputArgs, Places};
+
+#[derive(Args, Debug)]
+#[command(after_help = RESTORED_HELP)]
+pub struct PutBackArgs {
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(flatten)]
+    pub places: Places,
+}
+
+const RESTORED_HELP: &str = "\
+Use it after you put an earlier copy of the data directory back yourself: files copied while no server
+ran, a snapshot of the volume, an image of the machine. Use it before the first server starts on the copy.
+`bluetick restore` does the same by itself, and a fleet has `bluetick tables restored`.
+
+The server then allocates seqs again that devices have already seen with other messages. This command
+gives the data directory another epoch. A device that is told another epoch drops its cache and reads
+everything anew. No message is changed. No server may use the data directory meanwhile. The command
+asks before it changes the epoch; --yes answers.
+
+Exit code 0: the epoch has changed. 1: it failed. 2: it was refused, such as while a server runs.
+
+Examples:
+  bluetick restored
+  bluetick restored --data-dir /var/lib/bluetick --yes";

@@ -1,0 +1,45 @@
+//! The tables and Redis of a fleet, asked without writing to them.
+
+use std::time::Duration;
+
+use bluetick_store_cloud::redis::Redis;
+use bluetick_store_cloud::rows::dynamo::DynamoRows;
+use tokio::runtime;
+use tokio::time::timeout;
+
+use super::Findings;
+use crate::failure::Failure;
+use crate::settings::Settings;
+use crate::store::{CannotOpen, whole_copy};
+
+/// How long Redis may take to answer before the operator is told.
+const REDIS_PATIENCE: Duration = Duration::from_secs(2);
+
+pub fn look(settings: &Settings, findings: &mut Findings) {
+    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            findings.mistakes.push(Failure::failed(format!("cannot start threads: {error}")));
+            return;
+        }
+    };
+    runtime.block_on(async {
+        findings.mistakes.extend(tables(settings).await.err().map(Failure::from));
+        match Redis::open(settings.store.redis()).await {
+            Err(error) => findings.mistakes.push(CannotOpen::Redis(error).into()),
+            // The server starts all the same.
+            Ok(redis) => {
+                if timeout(REDIS_PATIENCE, redis.up()).await.is_err() {
+                    let advice =
+                        "Redis does not answer (store.redis.urls): nodes work without it, and read more";
+                    findings.advice.push(advice.to_owned());
+                }
+            }
+        }
+    });
+}
+
+async fn tables(settings: &Settings) -> Result<(), CannotOpen> {
+    let rows = DynamoRows::open(&settings.store.dynamodb).await?;
+    whole_copy(&rows).await
+}

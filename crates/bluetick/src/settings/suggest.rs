@@ -1,0 +1,94 @@
+//! What an operator probably meant: the nearest key, section or value.
+
+use toml::Value;
+
+use super::catalogue::{Kind, Known};
+
+/// How many letters of a key may differ from the one that is suggested.
+const KEY_DISTANCE: usize = 3;
+
+/// The nearest key by spelling, or one of the same name in another section.
+pub fn key<'a>(key: &str, known: &'a [Known]) -> Option<&'a str> {
+    // One underscore in place of two is the usual slip in the environment.
+    let plain = |key: &str| key.replace(['.', '-'], "_");
+    let distance = |known: &&Known| strsim::damerau_levenshtein(&plain(&known.key), &plain(key));
+    let name = key.rsplit('.').next().unwrap_or(key);
+    let same_name = known.iter().filter(|known| known.name() == name).min_by_key(distance);
+    let nearest = || known.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= KEY_DISTANCE);
+    same_name.or_else(nearest).map(|known| known.key.as_str())
+}
+
+/// The section whose name is nearest to `key`.
+pub fn section<'a>(key: &str, known: &'a [Known]) -> Option<&'a str> {
+    nearest(key, known.iter().map(Known::section))
+}
+
+/// The candidate that differs from `word` in a third of its letters at most.
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = (word.chars().count() / 3).max(1);
+    let measured = candidates.map(|candidate| (strsim::damerau_levenshtein(candidate, word), candidate));
+    let near = measured.filter(|(distance, _)| *distance <= most);
+    near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
+}
+
+/// A value of the right kind in place of `given`, as it is written in a settings file. `expected` may list choices in
+/// quotes.
+pub fn value(kind: Kind, given: &Value, expected: &str) -> Option<String> {
+    match (kind, given) {
+        (Kind::Switch, Value::String(text)) => switch(text),
+        (Kind::Switch, Value::Integer(number)) => switch(&number.to_string()),
+        (Kind::Number, Value::String(text)) => number(text),
+        (Kind::List, Value::String(_)) => Some(format!("[{given}]")),
+        (Kind::Text, Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_)) => {
+            Some(format!("\"{given}\""))
+        }
+        (Kind::Text, Value::String(text)) => {
+            let choices = expected.split('"').skip(1).step_by(2);
+            nearest(&text.to_lowercase(), choices).map(|choice| format!("\"{choice}\""))
+        }
+        _ => None,
+    }
+}
+
+fn switch(text: &str) -> Option<String> {
+    let word = match text.trim().trim_matches('"').to_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => "true",
+        "false" | "no" | "off" | "0" => "false",
+        other => nearest(other, ["true", "false"].into_iter())?,
+    };
+    Some(word.into())
+}
+
+/// Digits between quotes, with separators, or with a unit of seconds.
+fn number(text: &str) -> Option<String> {
+    let digits = text.trim().trim_matches('"').replace([',', '_', ' ', '\''], "");
+    let digits = digits.strip_suffix('s').unwrap_or(&digits);
+    digits.parse::<u64>().ok().map(|number| number.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_another_kind_is_suggested_as_the_right_kind() {
+        let text = |text: &str| Value::String(text.into());
+        for (kind, given, expected) in [
+            (Kind::Switch, text("Yes"), Some("true")),
+            (Kind::Switch, text("flase"), Some("false")),
+            (Kind::Switch, Value::Integer(0), Some("false")),
+            (Kind::Switch, text("maybe"), None),
+            (Kind::Number, text("1,000"), Some("1000")),
+            (Kind::Number, text("30s"), Some("30")),
+            (Kind::Number, text("many"), None),
+            (Kind::List, text("a"), Some("[\"a\"]")),
+            (Kind::Text, Value::Integer(8080), Some("\"8080\"")),
+        ] {
+            assert_eq!(value(kind, &given, "").as_deref(), expected, "{given}");
+        }
+        let choices = "one of \"auto\", \"human\", \"json\"";
+        assert_eq!(value(Kind::Text, &text("JSON"), choices).as_deref(), Some("\"json\""));
+        assert_eq!(value(Kind::Text, &text("jason"), choices).as_deref(), Some("\"json\""));
+        assert_eq!(value(Kind::Text, &text("xml"), choices), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! `bluetick config check` fails where `bluetick serve` would, names every mistake, and changes nothing.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod support;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use bluetick_testkit::process::Launcher;
+use support::{Outcome, Shell};
+
+/// Every path below a directory, with its bytes.
+fn content(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.push((path.display().to_string(), Vec::new()));
+            found.extend(content(&path));
+        } else {
+            found.push((path.display().to_string(), fs::read(&path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Runs it, and asserts that it fails and leaves the working directory as it was.
+#[track_caller]
+fn mistakes(shell: &Shell, arguments: &[&str]) -> Outcome {
+    let before = content(shell.directory.path());
+    let outcome = shell.run(&[&["config", "check"], arguments].concat());
+    assert_eq!(outcome.code, 2, "{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stdout.contains("[server]"), "what fits is shown\n{}", outcome.stdout);
+    assert_eq!(content(shell.directory.path()), before);
+    outcome
+}
+
+#[test]
+fn every_mistake_is_a_line_and_what_fits_is_shown() {
+    let shell = Shell::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    shell.file("data", "this is a file");
+    shell.file(
+        "bluetick.toml",
+        "[limits]\nsend_per_second = 1\nidle_seconds = \"90s\"\n[log]\nformat = \"jsn\"\n[server]\ndrain_seconds = 3\n\
+         [server.tls]\ncertificate_file = \"none.pem\"\nkey_file = \"none.key\"\n[store]\ndata_dir = \"data\"\n\
+         [audit]\nfile = \"/dev/null/audit.log\"\n[archive]\nengine = \"directory\"\ndirectory = \"/dev/null/cold\"\n",
+    );
+    let outcome = mistakes(&shell, &["--listen", &listen]);
+    let said: Vec<&str> = outcome.stderr.lines().collect();
+    for part in [
+        "did you mean limits.sends_per_second?",
+        "limits.idle_seconds cannot be \"90s\"",
+        "did you mean \"json\"?",
+        "data: is not a directory (store.data_dir)",
+        "archive.directory /dev/null/cold: ",
+        "/dev/null/audit.log: ",
+        "none.pem",
+        &format!("cannot listen on {listen} (server.listen)"),
+    ] {
+        assert!(said.iter().any(|line| line.contains(part)), "{part} is not in\n{}", outcome.stderr);
+    }
+    assert_eq!(said.len(), 8, "{}", outcome.stderr);
+    assert!(said.iter().all(|line| line.starts_with("bluetick: ")), "{}", outcome.stderr);
+    let drain = outcome.stdout.lines().find(|line| line.starts_with("drain_seconds")).unwrap();
+    assert!(drain.starts_with("drain_seconds = 3"), "{drain}");
+}
+
+#[test]
+fn serve_names_every_mistake_too() {
+    let shell = Shell::new();
+    shell.file("bluetick.toml", "[limits]\nsend_per_second = 1\n[log]\nformat = \"jsn\"\n");
+    let outcome = shell.run(&["serve"]);
+    assert_eq!((outcome.code, outcome.stderr.lines().count()), (2, 2), "{}", outcome.stderr);
+    assert!(!shell.path("bluetick-data").exists());
+
+    let shell = Shell::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    shell.file("bluetick-data", "this is a file");
+    shell.file("bluetick.toml", "[server.tls]\ncertificate_file = \"none.pem\"\nkey_file = \"none.key\"\n");
+    let outcome = shell.run(&["serve", "--listen", &listen]);
+    assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+    let said: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("bluetick: ")).collect();
+    for part in ["cannot open the store", "none.pem", &format!("cannot listen on {listen}")] {
+        assert!(said.iter().any(|line| line.contains(part)), "{part} is not in\n{}", outcome.stderr);
+    }
+    assert_eq!(said.len(), 3, "{}", outcome.stderr);
+}
+
+#[test]
+fn a_directory_that_is_missing_is_fine_where_it_can_be_made() {
+    let shell = Shell::new();
+    shell.run(&["config", "check", "--data-dir", "new/data", "--listen", "127.0.0.1:0"]).printed();
+    assert_eq!(content(shell.directory.path()), []);
+    shell.file("file", "");
+    let outcome = mistakes(&shell, &["--data-dir", "file/data", "--listen", "127.0.0.1:0"]);
+    assert!(outcome.stderr.contains("file/data: "), "{}", outcome.stderr);
+}
+
+#[test]
+fn keys_and_files_of_the_data_directory_that_cannot_be_used_are_named() {
+    let shell = Shell::new();
+    for name in ["data", "data/LOCK", "data/tables"] {
+        fs::create_dir(shell.path(name)).unwrap();
+    }
+    fs::write(shell.path("data/log"), "").unwrap();
+    fs::write(shell.path("data/token.key"), "short").unwrap();
+    fs::write(shell.path("data/admin.key"), "short").unwrap();
+    let outcome = mistakes(&shell, &["--data-dir", "data", "--listen", "127.0.0.1:0"]);
+    for part in ["data/log: is not a directory", "data/LOCK: is a directory", "token.key", "admin.key"] {
+        assert!(outcome.stderr.contains(part), "{part} is not in\n{}", outcome.stderr);
+    }
+    let variable = ("BLUETICK_LOG", "inof");
+    let outcome = shell.run_with(variable, &["config", "check", "--listen", "127.0.0.1:0"]);
+    assert_eq!(outcome.code, 2);
+    assert!(outcome.stderr.contains("BLUETICK_LOG cannot be \"inof\""), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_mistake_in_a_setting_is_not_named_a_second_time_by_what_uses_it() {
+    let shell = Shell::new();
+    fs::create_dir(shell.path("bluetick-data")).unwrap();
+    shell.file(
+        "bluetick.toml",
+        "[server]\nlisten = \"8080\"\n[server.tls]\nkey_file = \"a.key\"\n[archive]\nengine = \"s3\"\n[log]\nfilter = \"inof\"\n\
+         [auth]\ntoken_ttl_seconds = 0\n[audit]\nfile = \" \"\n",
+    );
+    let outcome = mistakes(&shell, &[]);
+    assert_eq!(outcome.stderr.lines().count(), 6, "{}", outcome.stderr);
+}
+
+#[test]
+fn settings_only_looks_at_names_and_values_alone() {
+    let shell = Shell::new();
+    shell.file("bluetick-data", "this is a file");
+    shell.run(&["config", "check", "--settings-only"]).printed();
+    shell.file("bluetick.toml", "[limits]\nsend_per_second = 1\n");
+    let outcome = mistakes(&shell, &["--settings-only"]);
+    assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_the_same_settings_is_named_by_process_and_address() {
+    let shell = Shell::new();
+    let data_dir = shell.path("data");
+    fs::create_dir(&data_dir).unwrap();
+    let server = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), &data_dir).start().await;
+    let listen = server.address.clone();
+    let check = || shell.run(&["config", "check", "--data-dir", "data", "--listen", &listen]);
+    let outcome = check();
+    assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+    let holder =
+        format!("is in use by process {}, which listens on {listen}; stop that process first", server.id());
+    assert!(outcome.stderr.contains(&holder), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains(&format!("cannot listen on {listen}")), "{}", outcome.stderr);
+    server.kill().await;
+    let before = content(&data_dir);
+    check().printed();
+    assert_eq!(content(&data_dir), before, "a check changes nothing");
+}

@@ -1,0 +1,60 @@
+//! Which names are in use.
+
+use std::collections::HashSet;
+
+use crate::chat::{Chat, ChatError};
+use crate::names::Skeleton;
+use crate::{Profile, Refusal, UserId};
+
+impl Chat {
+    /// Whether the name belongs to somebody: a user has it, a profile is kept for it, or a member of
+    /// a conversation has it. The one test that sign-up and conversations share.
+    pub async fn is_in_use(&self, id: &UserId) -> Result<bool, ChatError> {
+        if self.store.user(id).await?.is_some() || self.store.profile(id).await? != Profile::default() {
+            return Ok(true);
+        }
+        Ok(self.store.is_member(id).await?)
+    }
+
+    /// Whether sign-up has to refuse the name because of a member without an account: the id itself
+    /// is in use, in lower case, upper case or with a capital, or one of the plain spellings of names
+    /// that look like it. For users with an account the store compares all spellings.
+    pub async fn is_taken(&self, id: &UserId) -> Result<bool, ChatError> {
+        let mut spellings = Vec::from(Skeleton::from(id).plain_spellings());
+        spellings.extend(Skeleton::as_drawn(id.as_str()).plain_spellings());
+        spellings.extend([id.as_str().to_lowercase(), id.as_str().to_uppercase(), capitalised(id.as_str())]);
+        let spellings = spellings.iter().filter_map(|name| name.parse::<UserId>().ok());
+        let names: HashSet<UserId> = spellings.chain([id.clone()]).collect();
+        for name in &names {
+            if self.is_in_use(name).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Refuses the first user who is not known, where conversations name known people only. The
+    /// caller is known by its token.
+    pub(super) async fn require_known(&self, caller: &UserId, users: &[UserId]) -> Result<(), ChatError> {
+        if !self.rules.known_people_only {
+            return Ok(());
+        }
+        // Nearly everybody has an account, and all of those are found in one call.
+        let people = self.store.people(users.to_vec()).await?;
+        let known: HashSet<&UserId> = people.iter().map(|person| &person.id).collect();
+        for user in users.iter().filter(|user| *user != caller && !known.contains(user)) {
+            if !self.is_in_use(user).await? {
+                return Err(Refusal::UnknownUser { user: user.clone() }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name in lower case with a capital at its beginning.
+fn capitalised(name: &str) -> String {
+    let lower = name.to_lowercase();
+    let mut letters = lower.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.collect::<String>() + letters.as_str()
+}

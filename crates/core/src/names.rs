@@ -1,0 +1,252 @@
+//! User ids as names that people read: which spellings look alike, which names sign-up refuses, and
+//! which characters a name loses. What makes an id valid at all is in [`ids`](crate::ids).
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use unicode_normalization::UnicodeNormalization;
+use unicode_security::confusable_detection::skeleton;
+
+use crate::UserId;
+
+/// The Unicode version of the confusables data. Skeletons of two versions may differ, so an index
+/// of skeletons is valid for one version only.
+pub const SKELETON_VERSION: [u8; 3] = {
+    let (major, minor, patch) = unicode_security::UNICODE_VERSION;
+    [major as u8, minor as u8, patch as u8]
+};
+
+/// What a reader sees of a name. Two names with equal skeletons look alike: upper and lower case,
+/// compatibility forms, confusable letters of other scripts (UTS 39), and invisible characters make
+/// no difference.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Skeleton(String);
+
+impl Skeleton {
+    pub fn of(name: &str) -> Skeleton {
+        // A confusable may map to an upper-case letter ("0" to "O"), which a second round folds.
+        Skeleton(reduced(&reduced(name)))
+    }
+
+    /// The skeleton of the letters as they are drawn: confusables first, then case. It differs from
+    /// [`Skeleton::of`] where a capital looks like a letter of another name: `aIice` with a capital i
+    /// looks like `alice`, and a Cyrillic `В` like a `B`.
+    pub fn as_drawn(name: &str) -> Skeleton {
+        let normal: String = name.nfkc().filter(|letter| !is_invisible(*letter)).collect();
+        let drawn: String = skeleton(&normal).collect();
+        Skeleton::of(&drawn)
+    }
+
+    /// Names that look so and are written in the plainest letters. The skeleton itself is one, unless
+    /// it contains what stands for "m".
+    pub fn plain_spellings(&self) -> [String; 2] {
+        [self.0.clone(), self.0.replace("rn", "m")]
+    }
+
+    /// A key of fixed length for an index: 32 hexadecimal digits. Skeletons themselves can be many
+    /// times longer than the name.
+    pub fn key(&self) -> String {
+        let digest = Sha256::digest(self.0.as_bytes());
+        digest[..16].iter().fold(String::with_capacity(32), |mut key, byte| {
+            let _infallible = write!(key, "{byte:02x}");
+            key
+        })
+    }
+}
+
+impl From<&UserId> for Skeleton {
+    fn from(user: &UserId) -> Skeleton {
+        Skeleton::of(user.as_str())
+    }
+}
+
+fn reduced(name: &str) -> String {
+    // Upper case first: this folds letters that lower case alone keeps apart, such as "ß" and "ss".
+    let folded = name.nfkc().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
+    let visible: String = folded.filter(|letter| !is_invisible(*letter)).nfkc().collect();
+    skeleton(&visible).collect()
+}
+
+/// Characters of the general category Cf (format), as of Unicode 16.
+pub fn is_format(letter: char) -> bool {
+    matches!(letter,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
+        | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
+}
+
+/// Characters that show nothing: controls, formats, other default-ignorable code points, and the
+/// blank of Braille.
+fn is_invisible(letter: char) -> bool {
+    letter.is_control()
+        || is_format(letter)
+        || matches!(letter,
+            '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{2065}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Why a name cannot be chosen at sign-up.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum InvalidName {
+    #[error("write it in its normal form (NFKC): {normal}")]
+    NotNormal { normal: String },
+    #[error("it needs at least one visible character")]
+    Invisible,
+}
+
+/// Whether the id is in normal form, so that a person can type it again. Upper and lower case stay
+/// as they are.
+pub fn check_new_name(name: &UserId) -> Result<(), InvalidName> {
+    let normal: String = name.as_str().nfkc().collect();
+    if normal != name.as_str() {
+        return Err(InvalidName::NotNormal { normal });
+    }
+    match Skeleton::from(name).0.is_empty() {
+        true => Err(InvalidName::Invisible),
+        false => Ok(()),
+    }
+}
+
+/// Names that sign-up refuses, compared by their skeletons. The operator may give them to somebody.
+#[derive(Clone, Debug)]
+pub struct ReservedNames(HashSet<Skeleton>);
+
+impl ReservedNames {
+    /// Names that a reader takes for the server or for those who run it.
+    pub const ALWAYS: [&'static str; 6] = ["system", "void", "admin", "bluetick", "support", "root"];
+
+    pub fn with<'a>(more: impl IntoIterator<Item = &'a str>) -> ReservedNames {
+        let names = ReservedNames::ALWAYS.into_iter().chain(more);
+        // Drawn in capitals too: there an I looks like an l.
+        let looks = |name: &str| [Skeleton::of(name), Skeleton::as_drawn(&name.to_uppercase())];
+        ReservedNames(names.flat_map(looks).collect())
+    }
+
+    pub fn contains(&self, name: &UserId) -> bool {
+        self.0.contains(&Skeleton::from(name)) || self.0.contains(&Skeleton::as_drawn(name.as_str()))
+    }
+}
+
+impl Default for ReservedNames {
+    fn default() -> Self {
+        ReservedNames::with([])
+    }
+}
+
+/// Removes the characters that reorder the text around them: bidi embeddings, overrides and
+/// isolates. Names and titles are shown in the middle of other text.
+pub fn without_bidi_controls(text: &str) -> Cow<'_, str> {
+    let reorders = |letter: char| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    match text.contains(reorders) {
+        true => Cow::Owned(text.replace(reorders, "")),
+        false => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alike(one: &str, other: &str) -> bool {
+        Skeleton::of(one) == Skeleton::of(other)
+    }
+
+    #[test]
+    fn capitals_that_look_like_letters_of_a_name_are_drawn_like_it() {
+        for (name, looks_like) in [
+            ("aIice", "alice"),
+            ("\u{412}ob", "bob"),
+            ("\u{41d}ans", "hans"),
+            ("\u{422}\u{41e}\u{41c}\u{41c}\u{423}", "tommy"),
+            ("\u{39a}arl", "karl"),
+            ("alice", "alice"),
+        ] {
+            assert_eq!(Skeleton::as_drawn(name), Skeleton::of(looks_like), "{name}");
+        }
+        assert_ne!(Skeleton::as_drawn("bob"), Skeleton::of("rob"));
+        for name in ["BIuetick", "R\u{41e}\u{41e}\u{422}", "\u{410}D\u{41c}\u{406}N"] {
+            assert!(ReservedNames::default().contains(&name.parse().unwrap()), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_look_alike_have_equal_skeletons() {
+        for other in [
+            "Alice",
+            "ALICE",
+            "\u{430}lice",   // Cyrillic a
+            "alic\u{435}",   // Cyrillic e
+            "al\u{200b}ice", // zero-width space
+            "al\u{34f}ice",  // combining grapheme joiner
+            "\u{202e}alice", // right-to-left override
+            "\u{ff41}lice",  // full-width a
+            "a\u{217c}ice",  // Roman numeral fifty
+            "a1ice",
+            "a|ice",
+        ] {
+            assert!(alike("alice", other), "{other:?}");
+        }
+        for (one, other) in [("mike", "rnike"), ("bob0", "bobO"), ("straße", "STRASSE"), ("ο", "o")] {
+            assert!(alike(one, other), "{one} and {other}");
+        }
+    }
+
+    #[test]
+    fn names_that_differ_visibly_have_different_skeletons() {
+        let names =
+            ["alice", "alicia", "bob", "u1", "u2", "user10", "user11", "日本", "日木", "анна", "auth0|5f"];
+        for (at, one) in names.iter().enumerate() {
+            for other in &names[at + 1..] {
+                assert!(!alike(one, other), "{one} and {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_plain_spelling_of_a_name_is_what_people_type() {
+        for (name, plain) in [("Alice", "alice"), ("b0b", "bob"), ("Mike", "mike"), ("\u{430}nn", "ann")] {
+            assert!(Skeleton::of(name).plain_spellings().contains(&plain.to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_key_of_a_skeleton_never_changes() {
+        assert_eq!(Skeleton::of("alice").key(), Skeleton::of("Alice").key());
+        assert_eq!(Skeleton::of("alice").key(), "2bd806c97f0e00af1a1fc3328fa763a9");
+    }
+
+    #[test]
+    fn reserved_names_are_known_in_every_spelling_and_can_be_extended() {
+        let names = ReservedNames::with(["Staff"]);
+        for name in ["system", "System", "r00t", "аdmin", "staff", "STAFF", "blueтick"] {
+            assert_eq!(names.contains(&name.parse().unwrap()), name != "blueтick", "{name}");
+        }
+        assert!(!names.contains(&"systems".parse().unwrap()));
+        assert!(!ReservedNames::default().contains(&"staff".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_new_name_is_in_normal_form_and_visible() {
+        let check = |name: &str| check_new_name(&name.parse().unwrap());
+        for good in ["alice", "Alice", "日本", "André", "alice@example.org"] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        let normal = "alice".to_owned();
+        assert_eq!(check("\u{ff41}lice"), Err(InvalidName::NotNormal { normal }));
+        let normal = "André".to_owned();
+        assert_eq!(check("Andre\u{301}"), Err(InvalidName::NotNormal { normal }));
+        assert_eq!(check("\u{1160}"), Err(InvalidName::Invisible));
+    }
+
+    #[test]
+    fn bidi_controls_are_removed_and_other_text_stays() {
+        assert_eq!(without_bidi_controls("a\u{202e}b\u{2066}c\u{2069}"), "abc");
+        assert!(matches!(without_bidi_controls("שלום 👨\u{200d}👩 é"), Cow::Borrowed(_)));
+    }
+}

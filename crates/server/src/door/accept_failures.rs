@@ -1,0 +1,69 @@
+//! How often the server says that it cannot accept connections: once when that begins, once when it is over.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// An episode is over at the first accepted connection this long after the last failure. While files are scarce,
+/// successes and failures alternate.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Accepts that failed in the current episode, for the log.
+#[derive(Debug, Default)]
+pub(super) struct AcceptFailures {
+    failed: u64,
+    last: Option<Instant>,
+}
+
+impl AcceptFailures {
+    pub fn failed(&mut self, error: &io::Error, now: Instant) {
+        if self.begins(now) {
+            tracing::warn!(%error, "cannot accept connections; the server keeps trying");
+        }
+    }
+
+    pub fn accepted(&mut self, now: Instant) {
+        if let Some(failed_accepts) = self.ends(now) {
+            tracing::info!(failed_accepts, "connections are accepted again");
+        }
+    }
+
+    /// Counts a failure. Returns whether it is the first of an episode.
+    fn begins(&mut self, now: Instant) -> bool {
+        self.failed += 1;
+        self.last.replace(now).is_none()
+    }
+
+    /// How many failed, where the episode ends with this success.
+    fn ends(&mut self, now: Instant) -> Option<u64> {
+        let last = self.last?;
+        if now.duration_since(last) < QUIET {
+            return None;
+        }
+        let failed = self.failed;
+        *self = AcceptFailures::default();
+        Some(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn episode_is_reported_once_when_it_begins_and_once_with_a_count_when_it_ends() {
+        let (mut failures, start) = (AcceptFailures::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(failures.ends(at(0)), None);
+        assert!(failures.begins(at(0)));
+        for second in 1..=100 {
+            assert!(!failures.begins(at(second)));
+            assert_eq!(failures.ends(at(second)), None);
+        }
+        assert_eq!(failures.ends(at(109)), None);
+        assert_eq!(failures.ends(at(110)), Some(101));
+        assert_eq!(failures.ends(at(120)), None);
+        assert!(failures.begins(at(121)));
+    }
+}

@@ -1,0 +1,113 @@
+//! Web pages of other origins: preflights, calls, errors, and what a page that is not allowed gets.
+
+use crate::harness::{Reply, Setup, World, raw_call};
+
+const APP: &str = "https://app.example";
+const PREFLIGHT: &str = "Access-Control-Request-Headers: authorization,content-type\r\n";
+
+async fn world(allowed: &[&str]) -> World {
+    let mut setup = Setup::default();
+    setup.settings.allowed_origins = allowed.iter().map(|origin| origin.to_string()).collect();
+    setup.start().await
+}
+
+/// One request with the headers given, each with its line break.
+async fn ask(world: &World, method: &str, path: &str, headers: &str) -> Reply {
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n");
+    raw_call(world.addr, request.as_bytes()).await
+}
+
+async fn preflight(world: &World, origin: &str, method: &str) -> Reply {
+    let headers = format!("Origin: {origin}\r\nAccess-Control-Request-Method: {method}\r\n{PREFLIGHT}");
+    ask(world, "OPTIONS", "/v1/conversations", &headers).await
+}
+
+fn lists(reply: &Reply, header: &str, wanted: &str) -> bool {
+    reply
+        .header(header)
+        .is_some_and(|list| list.split(',').any(|item| item.trim().eq_ignore_ascii_case(wanted)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn preflight_of_an_allowed_origin_answers_204_with_methods_headers_and_age() {
+    let world = world(&["https://other.example", APP]).await;
+    for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+        let reply = preflight(&world, APP, method).await;
+        assert_eq!((reply.status, reply.body.len()), (204, 0), "{method}");
+        assert_eq!(reply.header("access-control-allow-origin"), Some(APP));
+        assert!(lists(&reply, "access-control-allow-methods", method), "{method}");
+        for header in ["authorization", "content-type"] {
+            assert!(lists(&reply, "access-control-allow-headers", header), "{header}");
+        }
+        let age = reply.header("access-control-max-age").unwrap();
+        assert!(age.parse::<u32>().unwrap() > 0, "{age}");
+        assert!(lists(&reply, "vary", "origin"));
+        assert_eq!(reply.header("access-control-allow-credentials"), None, "no cookies are involved");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn preflight_of_another_origin_is_refused_with_the_name_of_the_setting() {
+    let worlds = [world(&[]).await, world(&[APP]).await];
+    for world in &worlds {
+        for origin in ["https://evil.example", "https://app.example.evil", "http://app.example", "null"] {
+            let reply = preflight(world, origin, "POST").await;
+            assert_eq!(reply.header("access-control-allow-origin"), None, "{origin}");
+            assert_eq!(reply.header("access-control-allow-methods"), None, "{origin}");
+            assert!(reply.text().contains("server.allowed_origins"), "{}", reply.text());
+            reply.refused(403, "origin_not_allowed");
+        }
+    }
+    let twice = format!("Origin: {APP}\r\nOrigin: {APP}\r\nAccess-Control-Request-Method: POST\r\n");
+    ask(&worlds[1], "OPTIONS", "/v1/conversations", &twice).await.refused(403, "origin_not_allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn options_that_is_no_preflight_is_answered_by_the_routes() {
+    let world = world(&[APP]).await;
+    for headers in
+        [String::new(), format!("Origin: {APP}\r\n"), "Access-Control-Request-Method: POST\r\n".to_owned()]
+    {
+        let reply = ask(&world, "OPTIONS", "/v1/conversations", &headers).await;
+        assert_eq!(reply.status, 405, "{headers}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_and_errors_can_be_read_by_an_allowed_origin_alone() {
+    let world = world(&[APP]).await;
+    let post = "Content-Type: application/json\r\nContent-Length: 2\r\n";
+    let calls = [
+        ("GET", "/v1/server", "", 200),
+        ("GET", "/v1/conversations", "", 401),
+        ("GET", "/v1/nothing", "", 404),
+        ("PUT", "/v1/server", "Content-Length: 0\r\n", 405),
+    ];
+    for (method, path, extra, status) in calls {
+        let reply = ask(&world, method, path, &format!("Origin: {APP}\r\n{extra}")).await;
+        assert_eq!(
+            (reply.status, reply.header("access-control-allow-origin")),
+            (status, Some(APP)),
+            "{path}"
+        );
+        assert!(lists(&reply, "access-control-expose-headers", "retry-after"), "{path}");
+        assert!(lists(&reply, "vary", "origin"), "{path}");
+        let foreign = ask(&world, method, path, &format!("Origin: https://evil.example\r\n{extra}")).await;
+        assert_eq!(foreign.header("access-control-allow-origin"), None, "{path}");
+        assert!(lists(&foreign, "vary", "origin"), "a cache keeps the two apart: {path}");
+    }
+    let login = format!(
+        "POST /v1/login HTTP/1.1\r\nHost: localhost\r\nOrigin: {APP}\r\n{post}Connection: close\r\n\r\n{{}}"
+    );
+    let reply = raw_call(world.addr, login.as_bytes()).await;
+    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (400, Some(APP)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_allowed_origins_answers_do_not_vary_by_origin() {
+    let world = world(&[]).await;
+    let reply = ask(&world, "GET", "/v1/server", &format!("Origin: {APP}\r\n")).await;
+    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, None));
+    assert!(!lists(&reply, "vary", "origin"));
+}

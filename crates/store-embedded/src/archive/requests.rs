@@ -1,0 +1,144 @@
+//! Accepted erasures, from the durable request to the last byte in a file.
+//!
+//! At every moment between acceptance and the end, one of three rows says what is left to do, so
+//! that a process that is killed anywhere goes on after its next start:
+//!
+//! 1. the *request*, written before anybody is told that the erasure was accepted;
+//! 2. one *note* for each conversation that has something to erase; a transaction replaces the
+//!    request by its notes;
+//! 3. the *mark* that files may still hold erased content. The transaction that writes the notes
+//!    sets it, and it is cleared when the log was scrubbed and the tables were rewritten.
+
+use std::sync::Arc;
+
+use bluetick_core::ports::{ArchiveError, Progress, Stage};
+use bluetick_core::{ConversationId, Seq};
+
+use super::erase::Reason;
+use super::{ArchiveStep, Archivist, is_damage};
+use crate::codec::archive::{Erasure, ErasureRequest};
+use crate::tables::RequestKey;
+
+/// What a run found of earlier erasures.
+pub(super) struct Resumed {
+    pub messages: u64,
+    pub has_work: bool,
+}
+
+impl Archivist {
+    /// Makes the request durable. An erasure that names a conversation takes nothing that is sent
+    /// after this.
+    pub(super) async fn accept(
+        &self,
+        mut request: ErasureRequest,
+        progress: &dyn Progress,
+    ) -> Result<(RequestKey, ErasureRequest), ArchiveError> {
+        if let Some(id) = request.conversation {
+            let head = self.head(id).await?;
+            request.through = Some(request.through.map_or(head, |through| through.min(head)));
+        }
+        let (tables, accepted) = (Arc::clone(&self.tables), request.clone());
+        let noted = self.blocking(move || {
+            let engine = tables.writing()?;
+            let conversations = engine.snapshot()?.conversation_count()?;
+            let mut update = engine.update()?;
+            let key = update.put_erasure_request(&accepted)?;
+            update.commit()?;
+            Ok((key, conversations))
+        });
+        let (key, conversations) = noted.await?;
+        // Whoever asked is told from here on: `progress` must not hear of it before.
+        let total = if request.conversation.is_some() { 1 } else { conversations };
+        progress.advanced(Stage::Erasing, 0, total);
+        self.go_on(ArchiveStep::ErasureAccepted)?;
+        Ok((key, request))
+    }
+
+    /// Searches the tables, and replaces the request by what it found. Everything that the erasure
+    /// takes must be in the tables. Returns the first conversation that could not be searched.
+    pub(super) async fn search(
+        &self,
+        key: RequestKey,
+        request: &ErasureRequest,
+        progress: &dyn Progress,
+    ) -> Result<Option<ArchiveError>, ArchiveError> {
+        let (found, first_damage) = self.find(request, progress).await?;
+        let tables = Arc::clone(&self.tables);
+        let noted = self.blocking(move || {
+            let engine = tables.writing()?;
+            let mut update = engine.update()?;
+            for erasure in &found {
+                update.put_erasure(erasure)?;
+            }
+            // What expired before it was asked for leaves no message to find, and may lie in files.
+            if !found.is_empty() || update.has_expired_pages()? {
+                update.mark_erased_pages()?;
+            }
+            update.delete_erasure_request(&key)?;
+            Ok(update.commit()?)
+        });
+        noted.await?;
+        self.go_on(ArchiveStep::ErasureSearched)?;
+        Ok(first_damage)
+    }
+
+    /// Goes on with erasures that were accepted and not finished, as far as that needs no object
+    /// store.
+    pub(super) async fn resume_erasures(&self, progress: &dyn Progress) -> Result<Resumed, ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        let requests = self.blocking(move || Ok(tables.current()?.snapshot()?.erasure_requests()?)).await?;
+        let mut resumed = Resumed { messages: 0, has_work: !requests.is_empty() };
+        for (key, request) in requests {
+            // A conversation that cannot be searched is in the log already.
+            self.search(key, &request, progress).await?;
+        }
+        for erasure in self.unfinished_erasures().await? {
+            resumed.has_work = true;
+            match self.erase_here(&erasure, Reason::Asked).await {
+                Ok(messages) => resumed.messages += messages,
+                Err(error) if is_damage(&error) => cannot_finish(&erasure, &error),
+                Err(error) => return Err(error),
+            }
+        }
+        resumed.has_work |= self.has_erased_pages().await?;
+        if let Err(error) = self.clean_up(progress).await {
+            if matches!(error, ArchiveError::Stopped) {
+                return Err(error);
+            }
+            // The end of the run tries again.
+            tracing::warn!(%error, "erased content is still in files");
+        }
+        Ok(resumed)
+    }
+
+    /// The rest of them: segments. Returns how many messages went.
+    pub(super) async fn finish_erasures(&self) -> Result<u64, ArchiveError> {
+        let mut messages = 0;
+        for erasure in self.unfinished_erasures().await? {
+            match self.erase_one(&erasure).await {
+                Ok(erased) => messages += erased.messages,
+                // It stays noted, and must not keep everything else from being done.
+                Err(error) if is_damage(&error) => cannot_finish(&erasure, &error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(messages)
+    }
+
+    /// The newest message that is durable, in memory or in the tables.
+    async fn head(&self, id: ConversationId) -> Result<Seq, ArchiveError> {
+        if let Some(room) = self.rooms.get(id) {
+            let state = room.state();
+            if state.conversation.is_some() {
+                return Ok(state.head());
+            }
+        }
+        let tables = Arc::clone(&self.tables);
+        let stored = self.blocking(move || Ok(tables.current()?.snapshot()?.conversation(id)?)).await?;
+        stored.map(|stored| stored.conversation.head).ok_or(ArchiveError::NoSuchConversation)
+    }
+}
+
+fn cannot_finish(erasure: &Erasure, error: &ArchiveError) {
+    tracing::error!(conversation = %erasure.conversation, %error, "an erasure cannot be finished");
+}

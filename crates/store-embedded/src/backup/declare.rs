@@ -1,0 +1,62 @@
+//! Declaring that a data directory was put back as it was earlier, by other means than `restore`: a copy of its files, a
+//! snapshot of its volume. Seqs after that moment are allocated again, so clients must not keep what they have of them.
+
+use std::path::{Path, PathBuf};
+
+use bluetick_core::Epoch;
+use bluetick_core::ports::Random;
+use bluetick_core::time::Clock;
+use thiserror::Error;
+
+use super::RESTORING;
+use super::epoch::epoch_after;
+use crate::lock::{DataLock, LockError};
+use crate::tables::{Tables, TablesError};
+
+#[derive(Debug, Error)]
+pub enum DeclareError {
+    #[error("{}: {error}", directory.display())]
+    Lock { directory: PathBuf, error: LockError },
+    #[error("{}: there is no store here", .0.display())]
+    NoStore(PathBuf),
+    #[error("{}: a backup was being restored here, and that was not finished", .0.display())]
+    HalfRestored(PathBuf),
+    #[error("no epoch is left after {0}")]
+    NoEpoch(u64),
+    #[error(transparent)]
+    Tables(#[from] TablesError),
+}
+
+/// A data directory that no other process uses, about to be declared restored.
+pub struct PutBack {
+    tables: Tables,
+    epoch: Epoch,
+    _lock: DataLock,
+}
+
+impl PutBack {
+    /// Locks the directory and looks whether a store is in it. Changes nothing in the store.
+    pub fn open(data_dir: &Path) -> Result<PutBack, DeclareError> {
+        if data_dir.join(RESTORING).exists() {
+            return Err(DeclareError::HalfRestored(data_dir.to_owned()));
+        }
+        let directory = data_dir.join("tables");
+        if !directory.join("data.mdb").is_file() {
+            return Err(DeclareError::NoStore(data_dir.to_owned()));
+        }
+        let lock = DataLock::acquire(data_dir);
+        let lock = lock.map_err(|error| DeclareError::Lock { directory: data_dir.to_owned(), error })?;
+        let tables = Tables::open(&directory)?;
+        let identity = tables.current()?.identity()?;
+        let epoch = identity.ok_or_else(|| DeclareError::NoStore(data_dir.to_owned()))?.epoch;
+        Ok(PutBack { tables, epoch, _lock: lock })
+    }
+
+    /// Gives the store another epoch and returns it. Durable when it returns.
+    pub fn declare_restored(self, clock: &dyn Clock, random: &dyn Random) -> Result<Epoch, DeclareError> {
+        let epoch = epoch_after(self.epoch, clock, random);
+        let epoch = epoch.ok_or(DeclareError::NoEpoch(self.epoch.get()))?;
+        self.tables.writing()?.set_epoch(epoch)?;
+        Ok(epoch)
+    }
+}

@@ -1,0 +1,236 @@
+//! For how long message ids are known: a window of the store's own time.
+//!
+//! The time of day can be set, so it cannot say how old an id is. The store counts its *life*
+//! instead: the time in which it was open, by a clock that nobody can set. Checkpoints persist it.
+//! The time in which the store is closed, and what passed between the last checkpoint and a crash,
+//! does not count, so ids live longer for it and never shorter.
+//!
+//! Chunk headers carry the time of day, so [`DedupeClock::floor`] translates: the store remembers
+//! the lowest `received_at` of each part of the window.
+//!
+//! **Invariant:** a message that was stored less than a window of life ago has
+//! `received_at >= floor()`, whatever happened to the time of day, over crashes and restarts. A
+//! header's time is the highest `received_at` up to the end of its chunk. So no chunk that holds an
+//! id of the window, and no chunk above it, has a time below the floor: a walk from the newest
+//! header down that ends at the first time below the floor has met every id of the window.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bluetick_core::Timestamp;
+use bluetick_core::time::Clock;
+
+use crate::codec::rows::{seal, unseal};
+use crate::codec::{DecodeError, put_varint};
+
+/// Into how many samples a window is divided. More make the floor rise in smaller steps.
+const SAMPLES_IN_WINDOW: u64 = 32;
+
+/// One part of the store's life in which messages were stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sample {
+    /// The life at the first and at the last of them, in milliseconds.
+    since_ms: u64,
+    until_ms: u64,
+    /// The lowest `received_at` among them.
+    lowest: Timestamp,
+}
+
+/// What outlives the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DedupeRow {
+    life_ms: u64,
+    samples: Vec<Sample>,
+}
+
+impl DedupeRow {
+    /// For a store that knows nothing of the time before: an earlier version judged ids by the time
+    /// of day, so those received after `floor` stay for a whole window.
+    fn starting_at(floor: Timestamp) -> DedupeRow {
+        DedupeRow { life_ms: 0, samples: vec![Sample { since_ms: 0, until_ms: 0, lowest: floor }] }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        seal(|out| {
+            put_varint(out, self.life_ms);
+            put_varint(out, self.samples.len() as u64);
+            for sample in &self.samples {
+                put_varint(out, sample.since_ms);
+                put_varint(out, sample.until_ms);
+                out.extend_from_slice(&sample.lowest.millis().to_le_bytes());
+            }
+        })
+    }
+
+    pub fn read(row: &[u8]) -> Result<DedupeRow, DecodeError> {
+        let mut reader = unseal(row)?;
+        let life_ms = reader.varint()?;
+        let mut samples = Vec::new();
+        for _ in 0..reader.varint()? {
+            samples.push(Sample {
+                since_ms: reader.varint()?,
+                until_ms: reader.varint()?,
+                lowest: Timestamp::from_millis(i64::from_le_bytes(reader.array()?)),
+            });
+        }
+        Ok(DedupeRow { life_ms, samples })
+    }
+}
+
+pub struct DedupeClock {
+    clock: Arc<dyn Clock>,
+    window_ms: u64,
+    opened_at: Duration,
+    life_before_ms: u64,
+    /// The oldest first.
+    samples: Mutex<VecDeque<Sample>>,
+}
+
+impl DedupeClock {
+    /// Goes on from what the last checkpoint persisted; `None` in a store that has none yet.
+    pub fn resume(clock: Arc<dyn Clock>, window_ms: u64, row: Option<DedupeRow>) -> DedupeClock {
+        let row = row.unwrap_or_else(|| DedupeRow::starting_at(before(clock.now(), window_ms)));
+        let opened_at = clock.monotonic();
+        let samples = Mutex::new(row.samples.into());
+        DedupeClock { clock, window_ms, opened_at, life_before_ms: row.life_ms, samples }
+    }
+
+    /// For a store whose row is damaged: every id stays for a whole window.
+    pub fn resume_without_row(clock: Arc<dyn Clock>, window_ms: u64) -> DedupeClock {
+        let row = DedupeRow::starting_at(Timestamp::from_millis(i64::MIN));
+        DedupeClock::resume(clock, window_ms, Some(row))
+    }
+
+    pub fn window_ms(&self) -> u64 {
+        self.window_ms
+    }
+
+    fn interval_ms(&self) -> u64 {
+        (self.window_ms / SAMPLES_IN_WINDOW).max(1)
+    }
+
+    fn life_ms(&self) -> u64 {
+        let open = self.clock.monotonic().saturating_sub(self.opened_at);
+        self.life_before_ms.saturating_add(u64::try_from(open.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Takes down that a message is being stored. Returns the store's life in milliseconds. Must be
+    /// called before the message is durable, and again for every message that the log brings back.
+    pub fn observe(&self, received_at: Timestamp) -> u64 {
+        let life_ms = self.life_ms();
+        let mut samples = self.samples();
+        match samples.back_mut() {
+            Some(last) if life_ms.saturating_sub(last.since_ms) < self.interval_ms() => {
+                last.until_ms = life_ms;
+                last.lowest = last.lowest.min(received_at);
+            }
+            _ => {
+                samples.retain(|sample| self.is_within(sample, life_ms));
+                samples.push_back(Sample { since_ms: life_ms, until_ms: life_ms, lowest: received_at });
+            }
+        }
+        life_ms
+    }
+
+    /// No message of the window was received before this. Never above what the time of day alone
+    /// would say, so that a window that was made longer reaches back at once.
+    pub fn floor(&self) -> Timestamp {
+        let life_ms = self.life_ms();
+        let by_day = before(self.clock.now(), self.window_ms);
+        let samples = self.samples();
+        let lowest =
+            samples.iter().filter(|sample| self.is_within(sample, life_ms)).map(|sample| sample.lowest);
+        lowest.min().map_or(by_day, |lowest| lowest.min(by_day))
+    }
+
+    /// What a checkpoint persists.
+    pub fn row(&self) -> DedupeRow {
+        let life_ms = self.life_ms();
+        let samples = self.samples();
+        let samples = samples.iter().filter(|sample| self.is_within(sample, life_ms)).copied().collect();
+        DedupeRow { life_ms, samples }
+    }
+
+    fn is_within(&self, sample: &Sample, life_ms: u64) -> bool {
+        sample.until_ms.saturating_add(self.window_ms) > life_ms
+    }
+
+    fn samples(&self) -> MutexGuard<'_, VecDeque<Sample>> {
+        self.samples.lock().expect("nothing panics while it holds the lock")
+    }
+}
+
+fn before(now: Timestamp, window_ms: u64) -> Timestamp {
+    now.plus_millis(-i64::try_from(window_ms).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use bluetick_core::time::ManualClock;
+
+    use super::*;
+
+    const DAY: i64 = 24 * 3_600_000;
+    const WINDOW: u64 = 7 * DAY as u64;
+
+    fn at(day: i64) -> Timestamp {
+        Timestamp::from_millis(1_750_000_000_000 + day * DAY)
+    }
+
+    #[test]
+    fn floor_follows_time_that_passed_and_not_the_time_of_day() {
+        let clock = Arc::new(ManualClock::at(at(0)));
+        let dedupe = DedupeClock::resume(Arc::clone(&clock) as _, WINDOW, None);
+        // Past what an earlier version may have stored.
+        clock.advance_millis(8 * DAY);
+        dedupe.observe(at(8));
+        for jump in [16, 24, 400, -30] {
+            clock.set(at(jump));
+            assert!(dedupe.floor() <= at(8), "{jump}");
+        }
+        clock.set(at(24));
+        dedupe.observe(at(24));
+        clock.advance_millis(6 * DAY);
+        assert_eq!(dedupe.floor(), at(8));
+        clock.advance_millis(DAY);
+        assert_eq!(dedupe.floor(), at(24), "a week has passed since");
+    }
+
+    #[test]
+    fn a_restart_counts_no_time_while_the_store_was_closed() {
+        let clock = Arc::new(ManualClock::at(at(0)));
+        let dedupe = DedupeClock::resume(Arc::clone(&clock) as _, WINDOW, None);
+        clock.advance_millis(8 * DAY);
+        dedupe.observe(at(8));
+        let row = DedupeRow::read(&dedupe.row().encode()).unwrap();
+        assert_eq!(row, dedupe.row());
+        clock.advance_millis(100 * DAY);
+        let dedupe = DedupeClock::resume(Arc::clone(&clock) as _, WINDOW, Some(row));
+        assert_eq!(dedupe.floor(), at(8));
+        clock.advance_millis(7 * DAY);
+        assert_eq!(dedupe.floor(), at(8 + 100 + 7 - 7));
+    }
+
+    #[test]
+    fn samples_stay_few_however_many_messages_come() {
+        let clock = Arc::new(ManualClock::at(at(0)));
+        for window in [0, 1, 50, WINDOW] {
+            let dedupe = DedupeClock::resume(Arc::clone(&clock) as _, window, None);
+            for _ in 0..20_000 {
+                clock.advance_millis(window as i64 / 1_000 + 1);
+                dedupe.observe(clock.now());
+            }
+            assert!(dedupe.row().samples.len() as u64 <= SAMPLES_IN_WINDOW + 19, "{window}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_row_forgets_nothing_for_a_window() {
+        let clock = Arc::new(ManualClock::at(at(0)));
+        let dedupe = DedupeClock::resume_without_row(Arc::clone(&clock) as _, WINDOW);
+        assert_eq!(dedupe.floor(), Timestamp::from_millis(i64::MIN));
+        clock.advance_millis(7 * DAY);
+        assert_eq!(dedupe.floor(), at(0));
+    }
+}

@@ -1,0 +1,188 @@
+//! Damage at the end of the log, which nothing in the last segment tells from the end itself.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+use super::segment::{self, FIRST_FRAME};
+use super::tests::{BIG, Log, TAG, append};
+use super::*;
+
+/// Three batches fit a segment.
+const BATCHES: u8 = 60;
+
+/// A log of [`BATCHES`] batches whose segments are all still there.
+fn written() -> Log {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    for name in 1..=BATCHES {
+        append(&mut writer, name).unwrap();
+    }
+    log
+}
+
+/// Replaces the last `count` batches by `byte`, headers of segments included where they lie behind the first of them.
+fn destroy(log: &Log, count: u8, byte: u8) {
+    let segments = log.segments();
+    for batch in BATCHES - count..BATCHES {
+        let file = segment::open(&segments[usize::from(batch) / 3]).unwrap();
+        let offset = FIRST_FRAME + u64::from(batch % 3) * BIG as u64;
+        file.write_all_at(&[byte; BIG], offset).unwrap();
+    }
+}
+
+fn refusal(log: &Log) -> String {
+    match log.read(0) {
+        Err(error @ LogError::Damaged { .. }) => error.to_string(),
+        other => panic!("expected damage, got {other:?}"),
+    }
+}
+
+#[test]
+fn acknowledged_batches_destroyed_at_the_end_are_refused_and_found() {
+    for count in [1, 2, 3, 5, 20, 35] {
+        for byte in [0, 0xA5] {
+            let log = written();
+            assert_eq!(log.findings(), [""; 0]);
+            destroy(&log, count, byte);
+            let what = format!("{count} batches overwritten with {byte:#x}");
+            refusal(&log);
+            assert_ne!(log.findings(), [""; 0], "{what}");
+        }
+    }
+}
+
+/// The segments behind the first lost batch gone as well: as if the log ended there.
+#[test]
+fn acknowledged_batches_gone_with_their_segments_are_refused_and_named() {
+    for count in [1, 5, 20, 35] {
+        let log = written();
+        destroy(&log, count, 0);
+        let first_lost = BATCHES - count;
+        for path in &log.segments()[usize::from(first_lost).div_ceil(3)..] {
+            fs::remove_file(path).unwrap();
+        }
+        let words = format!("batches {} to {BATCHES} are lost", first_lost + 1);
+        assert!(refusal(&log).contains(&words), "{}", refusal(&log));
+        assert!(log.findings().iter().any(|found| found.contains(&words)), "{:?}", log.findings());
+        fs::remove_file(log.note()).unwrap();
+        assert_eq!(log.seen(), (1..=first_lost).collect::<Vec<_>>(), "an operator accepts the loss");
+        append(&mut log.writer(0), 99).unwrap();
+        assert_eq!((log.seen().last(), log.findings()), (Some(&99), vec![]));
+    }
+}
+
+#[test]
+fn a_log_beyond_its_note_is_sound() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    append(&mut writer, 1).unwrap();
+    let note = fs::read(log.note()).unwrap();
+    for name in 2..=9 {
+        append(&mut writer, name).unwrap();
+    }
+    drop(writer);
+    let notes = [note, Vec::new(), vec![0; 4096], vec![0xA5; 4096], vec![0xA5; 77]];
+    for note in notes {
+        fs::write(log.note(), note).unwrap();
+        assert_eq!((log.seen().len(), log.findings()), (9, vec![]));
+    }
+    fs::remove_file(log.note()).unwrap();
+    assert_eq!((log.seen().len(), log.findings()), (9, vec![]));
+    log.writer(0);
+    destroy_last_of_nine(&log);
+    assert!(refusal(&log).contains("batches 9 to 9 are lost"), "opening notes the last batch");
+}
+
+fn destroy_last_of_nine(log: &Log) {
+    let file = segment::open(&log.segments()[2]).unwrap();
+    file.write_all_at(&[0; BIG], FIRST_FRAME + 2 * BIG as u64).unwrap();
+}
+
+#[test]
+fn a_note_of_another_store_claims_nothing() {
+    let (log, other) = (Log::new(), Log::new());
+    append(&mut log.writer(0), 1).unwrap();
+    let note = fs::read(written().note()).unwrap();
+    fs::write(other.note(), note).unwrap();
+    let foreign = StoreTag(*b"another-");
+    let end = scan(other.directory(), foreign, BatchNumber::NONE, |_| Ok::<_, LogError>(())).unwrap();
+    assert_eq!(end.next_batch, BatchNumber(1));
+    assert_ne!(foreign, TAG);
+}
+
+/// The batch whose sync failed still lies in the segment before; its number was used again in the next one.
+#[test]
+fn an_abandoned_batch_does_not_stand_in_for_the_lost_one_with_its_number() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    append(&mut writer, 1).unwrap();
+    log.faults().sync_fails.store(true, Ordering::SeqCst);
+    assert!(append(&mut writer, 2).is_err());
+    log.faults().sync_fails.store(false, Ordering::SeqCst);
+    append(&mut writer, 3).unwrap();
+    drop(writer);
+    assert_eq!((log.seen(), log.findings()), (vec![1, 3], vec![]));
+    fs::remove_file(&log.segments()[1]).unwrap();
+    assert!(refusal(&log).contains("batch 2 is not the one that was stored"));
+    assert!(log.findings()[0].contains("batch 2 is not the one that was stored"));
+}
+
+#[test]
+fn a_note_that_cannot_be_written_costs_no_batch_and_claims_nothing_false() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    append(&mut writer, 1).unwrap();
+    log.faults().full.store(true, Ordering::SeqCst);
+    assert!(append(&mut writer, 2).is_err(), "the log itself is full");
+    log.faults().full.store(false, Ordering::SeqCst);
+    assert_eq!((log.seen(), log.findings()), (vec![1], vec![]));
+    // The file cannot even be made.
+    drop(writer);
+    fs::remove_file(log.note()).unwrap();
+    fs::create_dir(log.note()).unwrap();
+    let mut writer = log.writer(0);
+    append(&mut writer, 2).unwrap();
+    assert_eq!((log.seen(), log.findings()), (vec![1, 2], vec![]));
+}
+
+#[test]
+fn a_power_failure_at_any_write_leaves_a_log_that_opens_with_all_that_was_acknowledged() {
+    for power in 1..40 {
+        for thirds in 0..=3 {
+            let log = Log::new();
+            append(&mut log.writer(0), 1).unwrap();
+            let mut writer = log.writer(0);
+            log.faults().volatile.store(true, Ordering::SeqCst);
+            log.faults().power_left.store(power, Ordering::SeqCst);
+            let mut acknowledged = 1;
+            for name in 2..=12 {
+                if append(&mut writer, name).is_err() {
+                    break;
+                }
+                acknowledged = name;
+            }
+            drop(writer);
+            log.faults().cut_power(thirds).unwrap();
+            let seen = log.seen();
+            assert!(seen.len() >= usize::from(acknowledged), "power {power}, {thirds} thirds: {seen:?}");
+            assert_eq!(log.findings(), [""; 0], "power {power}, {thirds} thirds");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_let_go_of_all_before_its_note_is_sound() {
+    let log = Log::new();
+    let mut writer = log.writer(0);
+    for name in 1..=3 {
+        append(&mut writer, name).unwrap();
+    }
+    let note = fs::read(log.note()).unwrap();
+    assert_eq!(writer.roll().unwrap(), BatchNumber(3));
+    writer.recycle_through(BatchNumber(3)).unwrap();
+    drop(writer);
+    // The note of the batch that began the new segment did not reach the disk.
+    fs::write(log.note(), note).unwrap();
+    assert_eq!(log.read(3).unwrap().1.next_batch, BatchNumber(5));
+}

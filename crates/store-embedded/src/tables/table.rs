@@ -1,0 +1,295 @@
+//! One table. Its reads never take a damaged key for the absence of a row.
+//!
+//! The engine has no checksums, and a row is found by comparing keys, so a flipped bit in a key hides the row. Two rules
+//! make that an error instead of an answer:
+//!
+//! 1. A stored row ends with a checksum of its key. A row found under another key is damaged.
+//! 2. Absence is verified. A look-up that finds nothing, and a scan at the ends of its range, verify the entries on both
+//!    sides of the bound. One wrong comparison in a search ends beside the damaged key of a leaf; a damaged key of a branch
+//!    leads to a leaf whose entries lie on the wrong side of the bound.
+//!
+//! Rows that an older program wrote ([`is_keyed`]) have no checksum of their key. They stay readable, and get one when they
+//! are written next.
+
+use std::borrow::Cow;
+use std::ops::Bound;
+
+use heed::types::Bytes;
+use heed::{Database, DatabaseStat, PutFlags, RoIter, RoRange, RoRevRange, RoTxn, RwTxn};
+
+use super::TablesError;
+use crate::codec::{DecodeError, KEYED_VERSION};
+
+type Rows = Database<Bytes, Bytes>;
+type Entry<'txn> = (&'txn [u8], &'txn [u8]);
+
+const META: &str = "meta";
+const KEY_CHECKSUM_BYTES: usize = 4;
+
+#[derive(Clone, Copy)]
+pub struct Table {
+    name: &'static str,
+    rows: Rows,
+}
+
+/// Whether the row, as it is stored, ends with a checksum of its key.
+fn is_keyed(row: &[u8]) -> bool {
+    row.first() == Some(&KEYED_VERSION)
+}
+
+/// A row as it is stored in any table but `meta`. A row without content gets a version, to hold the checksum.
+pub fn stored<'r>(key: &[u8], row: &'r [u8]) -> Cow<'r, [u8]> {
+    let checksum = crc32fast::hash(key).to_le_bytes();
+    match row {
+        [] => Cow::Owned([&[KEYED_VERSION][..], &checksum].concat()),
+        row if is_keyed(row) => Cow::Owned([row, &checksum].concat()),
+        // Written by an older program, and passed on as it is.
+        row => Cow::Borrowed(row),
+    }
+}
+
+/// The row as it was before [`stored`], if it was stored under this key.
+pub fn verified<'r>(key: &[u8], stored: &'r [u8]) -> Result<&'r [u8], DecodeError> {
+    if !is_keyed(stored) {
+        return Ok(stored);
+    }
+    let (row, checksum) = stored.split_last_chunk::<KEY_CHECKSUM_BYTES>().ok_or(DecodeError::Short)?;
+    match crc32fast::hash(key) == u32::from_le_bytes(*checksum) {
+        true => Ok(row),
+        false => Err(DecodeError::Key),
+    }
+}
+
+impl Table {
+    pub fn new(name: &'static str, rows: Rows) -> Table {
+        Table { name, rows }
+    }
+
+    fn damaged(&self, error: DecodeError) -> TablesError {
+        TablesError::Damaged { table: self.name, error }
+    }
+
+    /// The row of an entry, if it was stored under this key. The rows of `meta` have fixed names instead of checksums of
+    /// their keys.
+    fn verified<'r>(&self, key: &[u8], row: &'r [u8]) -> Result<&'r [u8], TablesError> {
+        let verified = match self.name {
+            META if super::is_meta_key(key) => Ok(row),
+            META => Err(DecodeError::Key),
+            _ => verified(key, row),
+        };
+        verified.map_err(|error| self.damaged(error))
+    }
+
+    /// The row under `key`. Errors where the row is not the one of this key, or where its absence cannot be trusted.
+    pub fn get<'txn>(&self, txn: &'txn RoTxn<'_>, key: &[u8]) -> Result<Option<&'txn [u8]>, TablesError> {
+        match self.rows.get(txn, key)? {
+            Some(row) => self.verified(key, row).map(Some),
+            None => self.verify_absence(txn, key).map(|()| None),
+        }
+    }
+
+    /// As [`Table::get`], without a second look where there is nothing: for writers that make the row again anyway, and for
+    /// a check that looks at every key by itself.
+    pub fn peek<'txn>(&self, txn: &'txn RoTxn<'_>, key: &[u8]) -> Result<Option<&'txn [u8]>, TablesError> {
+        let Some(row) = self.rows.get(txn, key)? else { return Ok(None) };
+        Ok(verified(key, row).ok())
+    }
+
+    /// Nothing between the entries beside `key`, which are sound.
+    fn verify_absence(&self, txn: &RoTxn<'_>, key: &[u8]) -> Result<(), TablesError> {
+        if self.name == META {
+            return self.verify_names(txn);
+        }
+        let above = self.rows.get_greater_than_or_equal_to(txn, key)?;
+        self.verify_beside(above, |found| found > key)?;
+        let below = self.rows.get_lower_than(txn, key)?;
+        self.verify_beside(below, |found| found < key)
+    }
+
+    /// All of `meta`, which has few rows.
+    fn verify_names(&self, txn: &RoTxn<'_>) -> Result<(), TablesError> {
+        for found in self.rows.iter(txn)? {
+            let (key, row) = found?;
+            self.verified(key, row)?;
+        }
+        Ok(())
+    }
+
+    fn verify_beside(
+        &self,
+        entry: Option<Entry<'_>>,
+        is_in_order: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<(), TablesError> {
+        let Some((key, row)) = entry else { return Ok(()) };
+        if !is_in_order(key) {
+            return Err(self.damaged(DecodeError::Order));
+        }
+        self.verified(key, row).map(drop)
+    }
+
+    /// The rows from `start` on while `end` includes them, in the order of their keys.
+    pub fn scan<'txn, 'k>(
+        &self,
+        txn: &'txn RoTxn<'_>,
+        start: Bound<&[u8]>,
+        end: End<'k>,
+    ) -> Result<Scan<'txn, 'k>, TablesError> {
+        match start {
+            Bound::Unbounded => {}
+            Bound::Included(start) => {
+                let below = self.rows.get_lower_than(txn, start)?;
+                self.verify_beside(below, |found| found < start)?;
+            }
+            Bound::Excluded(start) => {
+                let below = self.rows.get_lower_than_or_equal_to(txn, start)?;
+                self.verify_beside(below, |found| found <= start)?;
+            }
+        }
+        let entries = self.rows.range(txn, &(start, Bound::Unbounded))?;
+        let before = match start {
+            Bound::Excluded(start) => Some((start.to_vec(), false)),
+            Bound::Included(start) => Some((start.to_vec(), true)),
+            Bound::Unbounded => None,
+        };
+        Ok(Scan { table: *self, entries, end, before, last: None })
+    }
+
+    /// All rows whose key begins so.
+    pub fn scan_prefix<'txn, 'k>(
+        &self,
+        txn: &'txn RoTxn<'_>,
+        prefix: &'k [u8],
+    ) -> Result<Scan<'txn, 'k>, TablesError> {
+        self.scan(txn, Bound::Included(prefix), End::Prefix(prefix))
+    }
+
+    /// The rows from `start` down while their key begins with `prefix`, the highest key first.
+    pub fn scan_back<'txn, 'k>(
+        &self,
+        txn: &'txn RoTxn<'_>,
+        start: &[u8],
+        prefix: &'k [u8],
+    ) -> Result<ScanBack<'txn, 'k>, TablesError> {
+        let above = self.rows.get_greater_than(txn, start)?;
+        self.verify_beside(above, |found| found > start)?;
+        let bounds: (Bound<&[u8]>, _) = (Bound::Unbounded, Bound::Included(start));
+        let entries = self.rows.rev_range(txn, &bounds)?;
+        Ok(ScanBack { table: *self, entries, prefix, start: start.to_vec(), last: None })
+    }
+
+    pub fn put(&self, txn: &mut RwTxn<'_>, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
+        let row = if self.name == META { Cow::Borrowed(row) } else { stored(key, row) };
+        Ok(self.rows.put(txn, key, &row)?)
+    }
+
+    pub fn delete(&self, txn: &mut RwTxn<'_>, key: &[u8]) -> Result<bool, TablesError> {
+        Ok(self.rows.delete(txn, key)?)
+    }
+
+    pub fn clear(&self, txn: &mut RwTxn<'_>) -> Result<(), TablesError> {
+        Ok(self.rows.clear(txn)?)
+    }
+
+    pub fn len(&self, txn: &RoTxn<'_>) -> Result<u64, TablesError> {
+        Ok(self.rows.len(txn)?)
+    }
+
+    pub fn stat(&self, txn: &RoTxn<'_>) -> heed::Result<DatabaseStat> {
+        self.rows.stat(txn)
+    }
+
+    /// Every row as it is stored, unverified: for copies and checks.
+    pub fn iter<'txn>(&self, txn: &'txn RoTxn<'_>) -> heed::Result<RoIter<'txn, Bytes, Bytes>> {
+        self.rows.iter(txn)
+    }
+
+    /// Puts a row that [`Table::iter`] gave.
+    pub fn put_with_flags(
+        &self,
+        txn: &mut RwTxn<'_>,
+        flags: PutFlags,
+        key: &[u8],
+        row: &[u8],
+    ) -> heed::Result<()> {
+        self.rows.put_with_flags(txn, flags, key, row)
+    }
+}
+
+/// Where a scan ends. The first entry beyond it is verified too.
+#[derive(Clone, Copy)]
+pub enum End<'k> {
+    OfTable,
+    Prefix(&'k [u8]),
+    Through(&'k [u8]),
+}
+
+impl End<'_> {
+    fn includes(&self, key: &[u8]) -> bool {
+        match self {
+            End::OfTable => true,
+            End::Prefix(prefix) => key.starts_with(prefix),
+            End::Through(last) => key <= *last,
+        }
+    }
+}
+
+/// Rows in the order of their keys, each verified.
+pub struct Scan<'txn, 'k> {
+    table: Table,
+    entries: RoRange<'txn, Bytes, Bytes>,
+    end: End<'k>,
+    /// The bound that the first entry lies behind, and whether it may be the bound itself.
+    before: Option<(Vec<u8>, bool)>,
+    last: Option<&'txn [u8]>,
+}
+
+impl<'txn> Iterator for Scan<'txn, '_> {
+    type Item = Result<Entry<'txn>, TablesError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, row) = match self.entries.next()? {
+            Ok(entry) => entry,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let is_behind_start = match self.before.take() {
+            Some((start, included)) => key > &start[..] || included && key == &start[..],
+            None => true,
+        };
+        if !is_behind_start || self.last.is_some_and(|last| last >= key) {
+            return Some(Err(self.table.damaged(DecodeError::Order)));
+        }
+        self.last = Some(key);
+        match self.table.verified(key, row) {
+            Err(error) => Some(Err(error)),
+            Ok(row) => self.end.includes(key).then_some(Ok((key, row))),
+        }
+    }
+}
+
+/// Rows against the order of their keys, each verified.
+pub struct ScanBack<'txn, 'k> {
+    table: Table,
+    entries: RoRevRange<'txn, Bytes, Bytes>,
+    prefix: &'k [u8],
+    start: Vec<u8>,
+    last: Option<&'txn [u8]>,
+}
+
+impl<'txn> Iterator for ScanBack<'txn, '_> {
+    type Item = Result<Entry<'txn>, TablesError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, row) = match self.entries.next()? {
+            Ok(entry) => entry,
+            Err(error) => return Some(Err(error.into())),
+        };
+        if key > &self.start[..] || self.last.is_some_and(|last| last <= key) {
+            return Some(Err(self.table.damaged(DecodeError::Order)));
+        }
+        self.last = Some(key);
+        match self.table.verified(key, row) {
+            Err(error) => Some(Err(error)),
+            Ok(row) => key.starts_with(self.prefix).then_some(Ok((key, row))),
+        }
+    }
+}

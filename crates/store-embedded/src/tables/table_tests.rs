@@ -1,0 +1,113 @@
+//! Keys that are not those the rows were written under, and rows from before keys had checksums.
+
+use bluetick_core::{Epoch, Seq, UserId};
+use heed::PutFlags;
+use tempfile::TempDir;
+
+use super::*;
+use crate::codec::chunk::Fingerprinter;
+
+const ID: fn(u8) -> ConversationId = |number| ConversationId::group([number; 15]);
+
+fn tables() -> (TempDir, Engine) {
+    let directory = TempDir::new().unwrap();
+    let tables = Engine::open(directory.path()).unwrap();
+    (directory, tables)
+}
+
+fn user(name: &str) -> UserId {
+    name.parse().unwrap()
+}
+
+/// Puts bytes as they are.
+fn put_raw(tables: &Engine, table: Table, key: &[u8], row: &[u8]) {
+    let mut txn = tables.env.write_txn().unwrap();
+    table.put_with_flags(&mut txn, PutFlags::empty(), key, row).unwrap();
+    txn.commit().unwrap();
+}
+
+fn is_damaged<T: std::fmt::Debug>(answer: Result<T, TablesError>, table: &str) -> bool {
+    matches!(answer, Err(TablesError::Damaged { table: of, .. }) if of == table)
+}
+
+#[test]
+fn rows_of_an_older_program_are_read_beside_new_ones() {
+    let (_directory, tables) = tables();
+    let alice = user("alice");
+    let old = [2, 9];
+    let old = [&old[..], &crc32fast::hash(&old).to_le_bytes()].concat();
+    put_raw(&tables, tables.pending, &rows::inbox_key(&alice, ID(1)), &old);
+    let mut txn = tables.env.write_txn().unwrap();
+    let new = rows::pending_row(Seq::new(7));
+    tables.pending.put(&mut txn, &rows::inbox_key(&alice, ID(2)), &new).unwrap();
+    txn.commit().unwrap();
+    put_raw(&tables, tables.order, b"\x05alice", &[]);
+    let snapshot = tables.snapshot().unwrap();
+    let pending = vec![(ID(1), Seq::new(9)), (ID(2), Seq::new(7))];
+    assert_eq!(snapshot.pending(&alice).unwrap(), pending);
+    assert_eq!(snapshot.pending(&user("bob")).unwrap(), []);
+    assert!(snapshot.has_order(b"\x05alice").unwrap());
+}
+
+#[test]
+fn opening_an_older_store_raises_its_format_and_keeps_its_identity() {
+    let (_directory, tables) = tables();
+    let identity =
+        Identity { tag: StoreTag([1; 8]), fingerprinter: Fingerprinter([2; 16]), epoch: Epoch::new(3) };
+    tables.set_identity(&identity).unwrap();
+    let mut txn = tables.env.write_txn().unwrap();
+    let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap();
+    let old = [&2u32.to_le_bytes(), &row[4..IDENTITY_BYTES]].concat();
+    tables.meta.put(&mut txn, IDENTITY_KEY, &summed(&old)).unwrap();
+    txn.commit().unwrap();
+    tables.raise_format().unwrap();
+    let txn = tables.env.read_txn().unwrap();
+    let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap();
+    assert!(row.starts_with(&FORMAT_VERSION.to_le_bytes()));
+    let read = tables.identity().unwrap().unwrap();
+    assert_eq!((read.tag, read.epoch), (identity.tag, identity.epoch));
+}
+
+/// The engine compares keys alone, so this is what a flipped bit in one looks like.
+#[test]
+fn a_row_under_another_key_is_damage_to_whoever_asks_for_either_key_or_scans_past_it() {
+    let (_directory, tables) = tables();
+    let row = stored(b"carol", &rows::seal(|out| out.push(1))).into_owned();
+    put_raw(&tables, tables.users, b"caron", &row);
+    let txn = tables.env.read_txn().unwrap();
+    let users = tables.users;
+    assert!(is_damaged(users.get(&txn, b"caron"), "users"), "found under a key that is not its own");
+    assert!(is_damaged(users.get(&txn, b"carol"), "users"), "not found under its own");
+    assert!(is_damaged(users.get(&txn, b"bob"), "users"), "the entry above the gap");
+    assert!(is_damaged(users.get(&txn, b"dave"), "users"), "the entry below the gap");
+    for prefix in [&b"b"[..], b"carol", b"caron", b"car", b"d"] {
+        let scanned: Result<Vec<_>, _> = users.scan_prefix(&txn, prefix).and_then(Iterator::collect);
+        assert!(is_damaged(scanned, "users"), "{prefix:?}");
+        let scanned: Result<Vec<_>, _> = users.scan_back(&txn, prefix, prefix).and_then(Iterator::collect);
+        assert!(is_damaged(scanned, "users"), "{prefix:?} from above");
+    }
+    assert_eq!(users.peek(&txn, b"caron").unwrap(), None);
+}
+
+#[test]
+fn a_name_in_meta_that_does_not_exist_is_damage_to_whoever_misses_another() {
+    let (_directory, tables) = tables();
+    tables.set_log_started().unwrap();
+    assert!(tables.log_started().unwrap() && tables.identity().unwrap().is_none());
+    put_raw(&tables, tables.meta, b"identitx", b"row");
+    assert!(tables.log_started().unwrap(), "what is there is there");
+    assert!(is_damaged(tables.identity().map(|_| ()), "meta"));
+}
+
+#[test]
+fn a_table_with_an_unknown_name_is_refused_instead_of_made_again() {
+    let (directory, tables) = tables();
+    let mut txn = tables.env.write_txn().unwrap();
+    let _: heed::Database<heed::types::Bytes, heed::types::Bytes> =
+        tables.env.create_database(&mut txn, Some("ordes")).unwrap();
+    txn.commit().unwrap();
+    let Engine { env, .. } = tables;
+    env.prepare_for_closing().wait();
+    let refused = Engine::open(directory.path()).err().unwrap();
+    assert!(matches!(&refused, TablesError::DamagedList { name } if name == "ordes"), "{refused}");
+}

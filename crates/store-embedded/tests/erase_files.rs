@@ -1,0 +1,250 @@
+//! An erasure leaves nothing of the content in any file of the data directory, also while the
+//! archive is off, and an accepted erasure survives a crash at any step.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
+
+mod archive_kit;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use archive_kit::common::{copy_of, direct, send_as, user};
+use archive_kit::{Kit, LATER, eager, history};
+use bluetick_archive::ArchiveSettings;
+use bluetick_core::ports::{Archive, ArchiveError, Erase, EraseScope, NoProgress, Progress, Stage, Store};
+use bluetick_core::time::ManualClock;
+use bluetick_core::{ContentType, ConversationId, Seq};
+use bluetick_store_embedded::archive::ArchiveStep::*;
+use bluetick_testkit::remains::remains;
+use tempfile::TempDir;
+
+const EACH: u64 = 40;
+
+/// Long enough that chunks of them are compressed.
+fn texts(word: &str) -> Vec<String> {
+    (1..=EACH).map(|number| format!("{word} number {number} of a conversation about nothing;")).collect()
+}
+
+fn archive_off(settings: ArchiveSettings) -> Kit {
+    Kit::open(TempDir::new().unwrap(), Arc::new(ManualClock::at(LATER)), None, settings)
+}
+
+/// Alice and bob with 40 messages each, some in the tables, all in the log.
+async fn with_eighty(kit: &Kit) -> ConversationId {
+    let id = direct(&*kit.store, "alice", "bob").await;
+    for (number, (hers, his)) in texts("marmalade").into_iter().zip(texts("his")).enumerate() {
+        send_as(&*kit.store, id, "alice", &format!("a{number}"), &hers).await.unwrap();
+        send_as(&*kit.store, id, "bob", &format!("b{number}"), &his).await.unwrap();
+    }
+    id
+}
+
+fn of_alice() -> EraseScope {
+    EraseScope::User { user: user("alice"), conversation: None }
+}
+
+async fn assert_erased(kit: &Kit, id: ConversationId, at: &str) {
+    let all = history(&*kit.store, id, "bob").await;
+    let erased = all.iter().filter(|message| message.content_type == ContentType::Erased).count();
+    let kept = all.iter().filter(|message| message.content.starts_with("his number")).count();
+    assert_eq!((erased as u64, kept as u64), (EACH, EACH), "{at}");
+}
+
+fn assert_no_remains(directory: &Path, at: &str) {
+    let left = remains(directory, &texts("marmalade"));
+    assert!(left.is_empty(), "{at}: {} are left, such as {:?}", left.len(), left.first());
+    assert_eq!(found(directory, "his"), EACH, "{at}: what others wrote stays");
+}
+
+fn found(directory: &Path, word: &str) -> u64 {
+    let mut found: Vec<_> = remains(directory, &texts(word)).into_iter().map(|(text, _)| text).collect();
+    found.dedup();
+    found.len() as u64
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_with_the_archive_off_leaves_no_content_in_any_file() {
+    for compact in [true, false] {
+        let kit = archive_off(ArchiveSettings { compact, ..ArchiveSettings::default() });
+        let id = with_eighty(&kit).await;
+        assert_eq!(found(kit.directory.path(), "marmalade"), EACH, "the search finds what is there");
+        // In the tables, compressed.
+        let kit = kit.reopen(None, ArchiveSettings { compact, ..ArchiveSettings::default() }).await;
+        assert_eq!(found(&kit.directory.path().join("tables"), "marmalade"), EACH, "also in the tables");
+        let report = kit.erase(of_alice(), None).await.unwrap();
+        assert_eq!((report.messages, report.conversations), (EACH, 1));
+        // While the store is open, and of what a process that is killed now leaves.
+        assert_no_remains(kit.directory.path(), &format!("open, compact {compact}"));
+        assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 0);
+        let kit = kit.crash();
+        assert_erased(&kit, id, "after a crash").await;
+        kit.store.close().await;
+        assert_no_remains(kit.directory.path(), &format!("closed, compact {compact}"));
+    }
+}
+
+/// Stops at each step in turn, as a killed process would, and goes on after a start.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_accepted_erasure_that_died_at_any_step_is_finished_after_the_next_start() {
+    for step in [ErasureAccepted, ErasureSearched, ErasureDone, LogScrubbed, TablesRewritten] {
+        let kit = archive_off(ArchiveSettings::default());
+        let id = with_eighty(&kit).await;
+        kit.brake.set(step, 1);
+        assert!(matches!(kit.erase(of_alice(), None).await, Err(ArchiveError::Stopped)), "{step:?}");
+        assert!(kit.brake.release(), "{step:?} was reached");
+        let kit = kit.crash();
+        assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 1, "{step:?}");
+        // Stopped once more on the way.
+        for again in [ErasureSearched, LogScrubbed, TablesRewritten] {
+            kit.brake.set(again, 1);
+            let outcome = kit.run().await.map(drop);
+            if kit.brake.release() {
+                assert!(matches!(outcome, Err(ArchiveError::Stopped)), "{step:?} {again:?}: {outcome:?}");
+            }
+        }
+        let kit = kit.crash();
+        // What a server does at its start when something is unfinished.
+        if kit.store.status().await.unwrap().unfinished_erasures > 0 {
+            kit.run().await.unwrap();
+        }
+        let at = format!("{step:?}");
+        assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 0, "{at}");
+        assert_erased(&kit, id, &at).await;
+        assert_no_remains(kit.directory.path(), &at);
+    }
+}
+
+/// Copies the directory whenever the job says how far it is: what a process that is killed then
+/// leaves.
+struct Killing {
+    directory: std::path::PathBuf,
+    images: Mutex<Vec<TempDir>>,
+}
+
+impl Progress for Killing {
+    fn advanced(&self, _stage: Stage, _done: u64, _total: u64) {
+        self.images.lock().unwrap().push(copy_of(&self.directory));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_is_durable_before_its_asker_is_told() {
+    let kit = archive_off(ArchiveSettings::default());
+    let id = with_eighty(&kit).await;
+    let killing = Arc::new(Killing { directory: kit.directory.path().to_owned(), images: Mutex::default() });
+    let erase = Erase { scope: of_alice(), through: None };
+    kit.store.erase(erase, Arc::clone(&killing) as _).await.unwrap();
+    let images = std::mem::take(&mut *killing.images.lock().unwrap());
+    assert!(images.len() >= 3, "{}", images.len());
+    for (number, image) in images.into_iter().enumerate() {
+        let kit = Kit::open(image, Arc::new(ManualClock::at(LATER)), None, ArchiveSettings::default());
+        assert!(kit.store.status().await.unwrap().unfinished_erasures > 0, "image {number}");
+        kit.run().await.unwrap();
+        assert_erased(&kit, id, &format!("image {number}")).await;
+        assert_no_remains(kit.directory.path(), &format!("image {number}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_erasure_of_a_conversation_takes_nothing_that_came_after_it() {
+    let kit = archive_off(ArchiveSettings::default());
+    let id = with_eighty(&kit).await;
+    kit.brake.set(ErasureAccepted, 1);
+    let scope = EraseScope::Conversation(id);
+    assert!(matches!(kit.erase(scope, None).await, Err(ArchiveError::Stopped)));
+    let kit = kit.crash();
+    send_as(&*kit.store, id, "alice", "later", "sent after it was accepted").await.unwrap();
+    kit.run().await.unwrap();
+    let all = history(&*kit.store, id, "bob").await;
+    let kept: Vec<_> = all.iter().filter(|message| !message.content.is_empty()).collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!((kept[0].seq, &*kept[0].content), (Seq::new(2 * EACH + 1), "sent after it was accepted"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_accepted_erasures_are_both_finished_after_a_start() {
+    let kit = archive_off(ArchiveSettings::default());
+    let id = with_eighty(&kit).await;
+    for name in ["alice", "bob"] {
+        kit.brake.set(ErasureAccepted, 1);
+        let scope = EraseScope::User { user: user(name), conversation: None };
+        assert!(matches!(kit.erase(scope, None).await, Err(ArchiveError::Stopped)));
+    }
+    let kit = kit.crash();
+    assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 2);
+    assert_eq!(kit.run().await.unwrap().erased_messages, 2 * EACH);
+    assert!(history(&*kit.store, id, "bob").await.iter().all(|message| message.content.is_empty()));
+    assert_eq!(found(kit.directory.path(), "marmalade") + found(kit.directory.path(), "his"), 0);
+}
+
+/// With a file in the way that cannot be deleted, the log cannot be scrubbed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_that_cannot_clean_the_log_fails_and_the_next_run_finishes_it() {
+    let kit = archive_off(ArchiveSettings::default());
+    let id = with_eighty(&kit).await;
+    let stubborn = kit.directory.path().join("log/spare-999");
+    std::fs::create_dir(&stubborn).unwrap();
+    let error = kit.erase(of_alice(), None).await.unwrap_err();
+    assert!(error.to_string().contains("spare-999"), "{error}");
+    assert_erased(&kit, id, "no call gives it out").await;
+    assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 1);
+    assert!(kit.run().await.is_err(), "a run does not take it for done either");
+    std::fs::remove_dir(&stubborn).unwrap();
+    kit.run().await.unwrap();
+    assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 0);
+    assert_no_remains(kit.directory.path(), "after the next run");
+    assert!(matches!(kit.run().await, Err(ArchiveError::Off)), "nothing is left to do");
+}
+
+/// The hot part of an erasure does not wait for an object store.
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_is_not_archived_leaves_the_files_while_the_object_store_is_down() {
+    let faulty = archive_kit::faulty::Faulty::new();
+    let kit = Kit::over(Arc::clone(&faulty) as _, ArchiveSettings { age_seconds: 1_000_000, ..eager() });
+    let id = with_eighty(&kit).await;
+    faulty.set(archive_kit::faulty::Trouble::Down);
+    assert!(matches!(kit.erase(of_alice(), None).await, Err(ArchiveError::Unavailable(_))));
+    assert_erased(&kit, id, "down").await;
+    assert_no_remains(kit.directory.path(), "down");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sends_go_on_while_an_erasure_cleans_files_up() {
+    let kit = archive_off(ArchiveSettings::default());
+    let id = with_eighty(&kit).await;
+    let (sent, over) = (Arc::new(AtomicU64::new(0)), Arc::new(std::sync::atomic::AtomicBool::new(false)));
+    let sender = tokio::spawn({
+        let (store, sent, over) = (Arc::clone(&kit.store), Arc::clone(&sent), Arc::clone(&over));
+        async move {
+            while !over.load(Ordering::SeqCst) {
+                let number = sent.load(Ordering::SeqCst);
+                send_as(&*store, id, "bob", &format!("live{number}"), &format!("live {number}"))
+                    .await
+                    .unwrap();
+                sent.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    kit.store.erase(Erase { scope: of_alice(), through: None }, Arc::new(NoProgress)).await.unwrap();
+    over.store(true, Ordering::SeqCst);
+    sender.await.unwrap();
+    assert_no_remains(kit.directory.path(), "beside sends");
+    let kit = kit.crash();
+    let all = history(&*kit.store, id, "bob").await;
+    let live = all.iter().filter(|message| message.content.starts_with("live ")).count();
+    assert_eq!(live as u64, sent.load(Ordering::SeqCst));
+    assert_erased(&kit, id, "beside sends").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_of_what_has_expired_leaves_no_content_in_any_file() {
+    let retaining = ArchiveSettings { retention_seconds: 3600, ..ArchiveSettings::default() };
+    let kit = archive_off(retaining);
+    let id = with_eighty(&kit).await;
+    assert_eq!(kit.run().await.unwrap().erased_messages, 2 * EACH);
+    assert!(found(kit.directory.path(), "marmalade") > 0, "what expires stays in files for a while");
+    let report = kit.erase(EraseScope::Conversation(id), None).await.unwrap();
+    assert_eq!(report.messages, 0, "nothing is left to find");
+    assert_eq!(found(kit.directory.path(), "marmalade") + found(kit.directory.path(), "his"), 0);
+}
