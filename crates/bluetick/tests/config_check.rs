@@ -103,6 +103,15 @@ fn a_directory_that_is_missing_is_fine_where_it_can_be_made() {
 }
 
 #[test]
+fn data_directory_on_kernel_file_system_is_refused() {
+    let shell = Shell::new();
+    for directory in ["/proc/nope", "/proc"] {
+        let outcome = mistakes(&shell, &["--data-dir", directory, "--listen", "127.0.0.1:0"]);
+        assert!(outcome.stderr.contains("(store.data_dir)"), "{directory}: {}", outcome.stderr);
+    }
+}
+
+#[test]
 fn keys_and_files_of_the_data_directory_that_cannot_be_used_are_named() {
     let shell = Shell::new();
     for name in ["data", "data/LOCK", "data/tables"] {

@@ -1,4 +1,4 @@
-//! What would keep a server from starting, found without changing anything: no directory is made, no file is left.
+//! Finds the mistakes that keep a server from starting. The checks leave no file and no directory behind.
 //!
 //! `bluetick config check` asks for everything. `bluetick serve` opens its store itself, and asks for the rest, so that it
 //! can name all mistakes at once. Damage inside the data directory is not looked for: that is `bluetick check`.

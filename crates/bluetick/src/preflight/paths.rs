@@ -1,4 +1,4 @@
-//! Whether files and directories could be used, asked of the kernel without touching them.
+//! Checks whether files and directories are usable. Every check leaves them as they were.
 
 use std::fs;
 use std::io;
@@ -12,9 +12,8 @@ pub fn directory(path: &Path) -> Option<String> {
         Ok(found) if !found.is_dir() => Some("is not a directory".to_owned()),
         Ok(_) => {
             let needed = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
-            access(path, needed)
-                .err()
-                .map(|error| format!("cannot be written to: {}", io::Error::from(error)))
+            let refused = access(path, needed).map_err(io::Error::from).and_then(|()| can_hold_entries(path));
+            refused.err().map(|error| format!("cannot be written to: {error}"))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => missing(path),
         Err(error) => Some(error.to_string()),
@@ -31,16 +30,26 @@ fn missing(path: &Path) -> Option<String> {
                 return Some(format!("cannot be made: {} is not a directory", above.display()));
             }
             Ok(_) => {
-                let refused = access(above, Access::WRITE_OK | Access::EXEC_OK).err();
-                return refused.map(|error| {
-                    format!("cannot be made in {}: {}", above.display(), io::Error::from(error))
-                });
+                let needed = Access::WRITE_OK | Access::EXEC_OK;
+                let refused =
+                    access(above, needed).map_err(io::Error::from).and_then(|()| can_hold_entries(above));
+                return refused
+                    .err()
+                    .map(|error| format!("cannot be made in {}: {error}", above.display()));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Some(format!("cannot be made: {}: {error}", above.display())),
         }
     }
     None
+}
+
+/// Creates a directory in `directory` and removes it. Permission bits do not show a kernel file system
+/// such as `/proc`, nor a file system without free inodes.
+fn can_hold_entries(directory: &Path) -> io::Result<()> {
+    let probe = directory.join(format!(".bluetick-config-check-{}", std::process::id()));
+    fs::create_dir(&probe)?;
+    fs::remove_dir(&probe)
 }
 
 /// Why a file could not be read and written. One that is missing is fine.
