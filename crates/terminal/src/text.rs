@@ -45,21 +45,27 @@ pub fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     if width(text) <= most {
         return text.to_owned();
     }
-    let room = most.saturating_sub(width(ellipsis));
     let mut kept = String::new();
-    let mut used = 0;
+    let room = most.saturating_sub(width(ellipsis));
     for grapheme in text.graphemes(true) {
-        let next = width(grapheme);
-        if used + next > room {
+        if !push_if_fits(&mut kept, grapheme, room) {
             break;
         }
-        used += next;
-        kept.push_str(grapheme);
     }
-    if used + width(ellipsis) <= most {
-        kept.push_str(ellipsis);
-    }
+    push_if_fits(&mut kept, ellipsis, most);
     kept
+}
+
+/// Appends `more` if the line then takes at most `most` columns. The width of the whole line decides,
+/// because adjacent characters can take another width than each by itself.
+fn push_if_fits(line: &mut String, more: &str, most: usize) -> bool {
+    let end = line.len();
+    line.push_str(more);
+    let fits = width(line) <= most;
+    if !fits {
+        line.truncate(end);
+    }
+    fits
 }
 
 /// Lines of at most `most` columns: broken at spaces, and within words that are longer than a line. The text must be
@@ -75,35 +81,47 @@ pub fn wrap(text: &str, most: usize) -> Vec<String> {
 
 fn wrap_paragraph(paragraph: &str, most: usize, lines: &mut Vec<String>) {
     let mut line = String::new();
-    let mut used = 0;
     for word in words_and_spaces(paragraph) {
-        let wide = width(word);
-        if used + wide <= most {
-            line.push_str(word);
-            used += wide;
+        if push_if_fits(&mut line, word, most) {
             continue;
         }
         if word.starts_with(char::is_whitespace) {
-            // The break takes the place of the space.
+            // The line break replaces the space.
             lines.push(std::mem::take(&mut line));
-            used = 0;
             continue;
         }
-        if used > 0 && wide <= most {
+        if !line.is_empty() && width(word) <= most {
             lines.push(std::mem::take(&mut line).trim_end().to_owned());
-            used = 0;
         }
         for grapheme in word.graphemes(true) {
-            let next = width(grapheme);
-            if used + next > most && used > 0 {
-                lines.push(std::mem::take(&mut line));
-                used = 0;
-            }
-            line.push_str(grapheme);
-            used += next;
+            break_in_word(grapheme, most, &mut line, lines);
         }
     }
     lines.push(line);
+}
+
+/// Appends a grapheme to the line, or to a new line. One that is wider than a line is broken between
+/// its characters, and a character that is wider than a line is replaced.
+fn break_in_word(grapheme: &str, most: usize, line: &mut String, lines: &mut Vec<String>) {
+    if push_if_fits(line, grapheme, most) {
+        return;
+    }
+    if !line.is_empty() {
+        lines.push(std::mem::take(line));
+    }
+    if push_if_fits(line, grapheme, most) {
+        return;
+    }
+    for character in grapheme.chars() {
+        let mut text = character.to_string();
+        if width(&text) > most {
+            text = char::REPLACEMENT_CHARACTER.to_string();
+        }
+        if !push_if_fits(line, &text, most) {
+            lines.push(std::mem::take(line));
+            line.push_str(&text);
+        }
+    }
 }
 
 /// In turns: a run of spaces, a run without.
@@ -149,6 +167,15 @@ mod tests {
         assert_eq!(cut("👩‍👩‍👧 family", 4, "…"), "👩‍👩‍👧 …");
         assert_eq!(cut("abc", 3, "…"), "abc");
         assert_eq!(cut("abc", 0, "…"), "");
+    }
+
+    /// A letter of two columns with a mark that takes one more.
+    #[test]
+    fn grapheme_wider_than_the_line_is_broken_between_its_characters() {
+        assert_eq!(wrap("\u{1b132}\u{11937}", 2), ["\u{1b132}", "\u{11937}"]);
+        assert_eq!(wrap("\u{1b132}\u{11937}", 3), ["\u{1b132}\u{11937}"]);
+        // Three columns by itself.
+        assert_eq!(wrap("\u{17d8}", 2), ["\u{fffd}"]);
     }
 
     proptest! {
