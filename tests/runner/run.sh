@@ -58,7 +58,7 @@ expect_failure() {
         exit 1
     fi
 }
-suites="runner preparation format supply lints build fleet rust costs schema websocket sdk browser web"
+suites="runner preparation format supply lints build fleet slow rust costs schema websocket sdk browser web"
 
 # Lints and a fleet test fail: every suite runs all the same, and both are named.
 expect_failure STUB_LINTS=1 STUB_FLEET=1
