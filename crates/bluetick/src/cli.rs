@@ -213,6 +213,7 @@ Examples:
 #[derive(Args, Debug)]
 pub struct UserPasswordArgs {
     /// The user_id
+    #[arg(value_parser = UserId::from_stored)]
     pub name: UserId,
     #[command(flatten)]
     pub password: PasswordArgs,
@@ -231,6 +232,7 @@ Examples:
 #[derive(Args, Debug)]
 pub struct UserRevokeArgs {
     /// The user_id; an account is not needed
+    #[arg(value_parser = UserId::from_stored)]
     pub name: UserId,
     #[command(flatten)]
     pub places: Places,
@@ -249,6 +251,7 @@ Examples:
 #[derive(Args, Debug)]
 pub struct UserShowArgs {
     /// The user_id
+    #[arg(value_parser = UserId::from_stored)]
     pub name: UserId,
     #[command(flatten)]
     pub places: Places,

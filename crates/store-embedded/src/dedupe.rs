@@ -1,9 +1,9 @@
-//! For how long message ids are known: a window of the store's own time.
+//! The dedupe window: how long the store remembers message ids, in the store's own time.
 //!
-//! The time of day can be set, so it cannot say how old an id is. The store counts its *life*
-//! instead: the time in which it was open, by a clock that nobody can set. Checkpoints persist it.
-//! The time in which the store is closed, and what passed between the last checkpoint and a crash,
-//! does not count, so ids live longer for it and never shorter.
+//! The wall clock can jump, so it cannot measure the age of an id. The store counts its *life*
+//! instead: the time in which it was open, by the monotonic clock. Checkpoints persist it. The time
+//! in which the store is closed, and what passed between the last checkpoint and a crash, does not
+//! count, so ids live longer for it and never shorter.
 //!
 //! Chunk headers carry the time of day, so [`DedupeClock::floor`] translates: the store remembers
 //! the lowest `received_at` of each part of the window.
@@ -37,7 +37,7 @@ struct Sample {
     lowest: Timestamp,
 }
 
-/// What outlives the process.
+/// The persisted state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DedupeRow {
     life_ms: u64,
@@ -115,7 +115,7 @@ impl DedupeClock {
         self.life_before_ms.saturating_add(u64::try_from(open.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Takes down that a message is being stored. Returns the store's life in milliseconds. Must be
+    /// Records that a message is being stored. Returns the store's life in milliseconds. Must be
     /// called before the message is durable, and again for every message that the log brings back.
     pub fn observe(&self, received_at: Timestamp) -> u64 {
         let life_ms = self.life_ms();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_counts_no_time_while_the_store_was_closed() {
+    fn time_while_the_store_is_closed_does_not_count_towards_the_window() {
         let clock = Arc::new(ManualClock::at(at(0)));
         let dedupe = DedupeClock::resume(Arc::clone(&clock) as _, WINDOW, None);
         clock.advance_millis(8 * DAY);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_stay_few_however_many_messages_come() {
+    fn sample_count_is_bounded_for_any_number_of_messages() {
         let clock = Arc::new(ManualClock::at(at(0)));
         for window in [0, 1, 50, WINDOW] {
             let dedupe = DedupeClock::resume(Arc::clone(&clock) as _, window, None);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_row_forgets_nothing_for_a_window() {
+    fn damaged_clock_row_keeps_every_id_for_a_whole_window() {
         let clock = Arc::new(ManualClock::at(at(0)));
         let dedupe = DedupeClock::resume_without_row(Arc::clone(&clock) as _, WINDOW);
         assert_eq!(dedupe.floor(), Timestamp::from_millis(i64::MIN));

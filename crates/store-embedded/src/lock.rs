@@ -82,7 +82,7 @@ impl DataLock {
     }
 }
 
-/// Takes the kernel's lock, or tells who has it.
+/// Takes the kernel's lock. Fails with the process that holds it.
 fn lock(mut file: &File) -> Result<(), LockError> {
     match file.try_lock() {
         Ok(()) => Ok(()),

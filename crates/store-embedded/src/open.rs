@@ -310,7 +310,8 @@ fn last_run(tables: &Tables) -> Result<Option<LastRun>, TablesError> {
     }
 }
 
-/// One that cannot be read is no reason to stay closed, and none to forget ids.
+/// Loads the dedupe clock. If its row is damaged, the store opens and keeps every id for a whole
+/// window.
 fn dedupe_clock(tables: &Tables, parts: &StoreParts) -> Result<DedupeClock, TablesError> {
     let (clock, window_ms) = (Arc::clone(&parts.clock), parts.settings.dedupe_window_ms());
     match tables.current()?.dedupe_clock() {

@@ -1,4 +1,4 @@
-//! Whether a data directory could be opened, as far as that shows without changing anything in it.
+//! Checks whether a data directory could be opened, without changing it.
 
 use std::path::Path;
 
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_a_newer_program_wrote_or_a_lost_half_is_refused() {
+    async fn newer_format_or_missing_log_or_tables_is_refused() {
         use bluetick_core::ports::Store;
         let directory = tempfile::tempdir().unwrap();
         let (log, tables) = (directory.path().join("log"), directory.path().join("tables"));

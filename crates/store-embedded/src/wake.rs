@@ -79,7 +79,7 @@ impl Waker {
     }
 
     /// Searches everything that is durable now for `fingerprint` above `after`, however old it is,
-    /// in memory and in the tables. What is stored later is for the committer to look at.
+    /// in memory and in the tables. The committer checks messages that are stored later.
     pub fn search(
         &self,
         room: &WritableRoom,
@@ -99,7 +99,7 @@ impl Waker {
     }
 }
 
-/// Where a chunk has this fingerprint, above `after` and below `before`.
+/// Seqs in a chunk with this fingerprint, above `after` and below `before`.
 pub fn places_in(
     first_seq: Seq,
     header: &Header<'_>,

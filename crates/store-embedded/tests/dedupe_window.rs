@@ -1,5 +1,5 @@
-//! Which resends are recognised: within the dedupe window by time that passed, whatever the time of
-//! day does; and with `retry_after` always.
+//! Which resends are recognised: within the dedupe window by elapsed time, independent of the wall
+//! clock; and with `retry_after` always.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -96,7 +96,7 @@ impl Rig {
         Rig::open(directory, clock, window_seconds, awake)
     }
 
-    /// What a killed process leaves.
+    /// Reopens the store as a killed process leaves it.
     fn crash(self) -> Rig {
         let copy = copy_of(self.directory.path());
         Rig::open(copy, self.clock, self.window_seconds, self.awake)
@@ -122,7 +122,7 @@ async fn a_retry_finds_a_message_that_is_in_memory_only_with_any_window() {
         let other = rig.send(retry("something else")).await;
         let reused = Refusal::MessageIdReused { first_seq: first };
         assert!(matches!(other, Err(StoreError::Refused(refusal)) if refusal == reused));
-        // Not before the place it names.
+        // A retry does not match messages before the seq it names.
         let later = Append { retry_after: Some(first), ..rig.append(id, "other3", "x") };
         assert!(rig.send(later).await.unwrap().duplicate);
 
@@ -139,7 +139,7 @@ async fn a_retry_finds_a_message_that_is_in_memory_only_with_any_window() {
 
 /// The first is not written yet when its resend looks for it, and ids are forgotten at once.
 #[tokio::test]
-async fn a_retry_finds_what_was_stored_while_it_waited() {
+async fn retry_finds_message_stored_while_it_was_queued() {
     for (checkpoints, in_one_batch) in [(false, true), (false, false), (true, false)] {
         let rig = Rig::new(0);
         let id = rig.found("bob").await;
@@ -164,7 +164,7 @@ async fn a_retry_finds_what_was_stored_while_it_waited() {
 }
 
 #[tokio::test]
-async fn a_clock_that_jumps_forgets_no_id_and_accepts_no_other_content() {
+async fn clock_jump_keeps_message_ids_and_refuses_other_content() {
     for jumps in [[8, 16, 24], [16, 0, 16], [400, 800, 0], [-30, 8, -30], [-30, -60, 16]] {
         let rig = Rig::new(7 * 24 * 3600);
         let id = rig.found("bob").await;
@@ -224,7 +224,7 @@ struct Sent {
 }
 
 #[tokio::test]
-async fn every_id_of_the_window_is_found_whatever_clocks_and_crashes_do() {
+async fn every_id_in_the_window_is_found_after_random_clock_jumps_and_crashes() {
     let base = std::env::var("BLUETICK_SEED").ok().map_or(1, |seed| seed.parse().unwrap());
     for seed in base..base + 6 {
         println!("BLUETICK_SEED={seed}");

@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex};
 use archive_kit::common::{copy_of, direct, send_as, user};
 use archive_kit::{Kit, LATER, eager, history};
 use bluetick_archive::ArchiveSettings;
-use bluetick_core::ports::{Archive, ArchiveError, Erase, EraseScope, NoProgress, Progress, Stage, Store};
+use bluetick_core::ports::{Archive, ArchiveError, Erase, EraseScope, Progress, Stage, Store};
 use bluetick_core::time::ManualClock;
 use bluetick_core::{ContentType, ConversationId, Seq};
 use bluetick_store_embedded::archive::ArchiveStep::*;
+use bluetick_store_embedded::tables::Tables;
 use bluetick_testkit::remains::remains;
 use tempfile::TempDir;
 
@@ -74,7 +75,7 @@ async fn an_erasure_with_the_archive_off_leaves_no_content_in_any_file() {
         assert_eq!(found(&kit.directory.path().join("tables"), "marmalade"), EACH, "also in the tables");
         let report = kit.erase(of_alice(), None).await.unwrap();
         assert_eq!((report.messages, report.conversations), (EACH, 1));
-        // While the store is open, and of what a process that is killed now leaves.
+        // Check while the store is open, and in the state that a killed process leaves.
         assert_no_remains(kit.directory.path(), &format!("open, compact {compact}"));
         assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 0);
         let kit = kit.crash();
@@ -84,9 +85,9 @@ async fn an_erasure_with_the_archive_off_leaves_no_content_in_any_file() {
     }
 }
 
-/// Stops at each step in turn, as a killed process would, and goes on after a start.
+/// Stops at each step in turn, like a killed process, and resumes after a restart.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_accepted_erasure_that_died_at_any_step_is_finished_after_the_next_start() {
+async fn accepted_erasure_interrupted_at_any_step_is_finished_after_restart() {
     for step in [ErasureAccepted, ErasureSearched, ErasureDone, LogScrubbed, TablesRewritten] {
         let kit = archive_off(ArchiveSettings::default());
         let id = with_eighty(&kit).await;
@@ -95,7 +96,7 @@ async fn an_accepted_erasure_that_died_at_any_step_is_finished_after_the_next_st
         assert!(kit.brake.release(), "{step:?} was reached");
         let kit = kit.crash();
         assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 1, "{step:?}");
-        // Stopped once more on the way.
+        // Interrupt the erasure again.
         for again in [ErasureSearched, LogScrubbed, TablesRewritten] {
             kit.brake.set(again, 1);
             let outcome = kit.run().await.map(drop);
@@ -115,7 +116,7 @@ async fn an_accepted_erasure_that_died_at_any_step_is_finished_after_the_next_st
     }
 }
 
-/// Copies the directory whenever the job says how far it is: what a process that is killed then
+/// Copies the directory at each progress report: the state that a process killed at that moment
 /// leaves.
 struct Killing {
     directory: std::path::PathBuf,
@@ -129,7 +130,7 @@ impl Progress for Killing {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_is_durable_before_its_asker_is_told() {
+async fn erasure_is_durable_before_progress_is_reported() {
     let kit = archive_off(ArchiveSettings::default());
     let id = with_eighty(&kit).await;
     let killing = Arc::new(Killing { directory: kit.directory.path().to_owned(), images: Mutex::default() });
@@ -147,7 +148,7 @@ async fn an_erasure_is_durable_before_its_asker_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resumed_erasure_of_a_conversation_takes_nothing_that_came_after_it() {
+async fn resumed_erasure_keeps_messages_sent_after_its_acceptance() {
     let kit = archive_off(ArchiveSettings::default());
     let id = with_eighty(&kit).await;
     kit.brake.set(ErasureAccepted, 1);
@@ -187,7 +188,7 @@ async fn an_erasure_that_cannot_clean_the_log_fails_and_the_next_run_finishes_it
     std::fs::create_dir(&stubborn).unwrap();
     let error = kit.erase(of_alice(), None).await.unwrap_err();
     assert!(error.to_string().contains("spare-999"), "{error}");
-    assert_erased(&kit, id, "no call gives it out").await;
+    assert_erased(&kit, id, "no call returns it").await;
     assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 1);
     assert!(kit.run().await.is_err(), "a run does not take it for done either");
     std::fs::remove_dir(&stubborn).unwrap();
@@ -209,7 +210,21 @@ async fn content_that_is_not_archived_leaves_the_files_while_the_object_store_is
     assert_no_remains(kit.directory.path(), "down");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// Holds the erasure at each of its reports until one more message is acknowledged.
+struct UntilSent(Arc<AtomicU64>);
+
+impl Progress for UntilSent {
+    fn advanced(&self, stage: Stage, _done: u64, _total: u64) {
+        let before = self.0.load(Ordering::SeqCst);
+        let started = std::time::Instant::now();
+        while self.0.load(Ordering::SeqCst) == before {
+            assert!(started.elapsed().as_secs() < 60, "no message is accepted at {stage:?}");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn sends_go_on_while_an_erasure_cleans_files_up() {
     let kit = archive_off(ArchiveSettings::default());
     let id = with_eighty(&kit).await;
@@ -226,7 +241,8 @@ async fn sends_go_on_while_an_erasure_cleans_files_up() {
             }
         }
     });
-    kit.store.erase(Erase { scope: of_alice(), through: None }, Arc::new(NoProgress)).await.unwrap();
+    let progress = Arc::new(UntilSent(Arc::clone(&sent)));
+    kit.store.erase(Erase { scope: of_alice(), through: None }, progress).await.unwrap();
     over.store(true, Ordering::SeqCst);
     sender.await.unwrap();
     assert_no_remains(kit.directory.path(), "beside sends");
@@ -237,8 +253,48 @@ async fn sends_go_on_while_an_erasure_cleans_files_up() {
     assert_erased(&kit, id, "beside sends").await;
 }
 
+/// Flips a bit in the newest chunk of a conversation, in a directory that no store uses.
+fn damage_newest_chunk(directory: &Path, id: ConversationId) {
+    let tables = Tables::open(&directory.join("tables")).unwrap();
+    let engine = tables.writing().unwrap();
+    let mut newest = None;
+    engine
+        .snapshot()
+        .unwrap()
+        .chunks(id, Seq::FIRST, |first, bytes| {
+            newest = Some((first, bytes.to_vec()));
+            Ok(true)
+        })
+        .unwrap();
+    let (first, mut bytes) = newest.unwrap();
+    let last = bytes.len() - 8;
+    bytes[last] ^= 1;
+    let mut update = engine.update().unwrap();
+    update.put_chunk(id, first, &bytes).unwrap();
+    update.commit().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_of_what_has_expired_leaves_no_content_in_any_file() {
+async fn accepted_erasure_of_a_damaged_conversation_stays_pending_and_erases_the_others() {
+    let kit = archive_off(ArchiveSettings::default());
+    let id = with_eighty(&kit).await;
+    let other = direct(&*kit.store, "alice", "carol").await;
+    send_as(&*kit.store, other, "alice", "m1", "damaged soon").await.unwrap();
+    kit.brake.set(ErasureAccepted, 1);
+    assert!(matches!(kit.erase(of_alice(), None).await, Err(ArchiveError::Stopped)));
+    kit.store.close().await;
+    let copy = copy_of(kit.directory.path());
+    damage_newest_chunk(copy.path(), other);
+    let kit = Kit::open(copy, Arc::new(ManualClock::at(LATER)), None, ArchiveSettings::default());
+    // The run itself may report the damage.
+    let _damaged = kit.run().await;
+    assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 1, "the damaged one");
+    assert_erased(&kit, id, "beside a damaged conversation").await;
+    assert_no_remains(kit.directory.path(), "beside a damaged conversation");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn erasure_of_expired_messages_leaves_no_content_in_any_file() {
     let retaining = ArchiveSettings { retention_seconds: 3600, ..ArchiveSettings::default() };
     let kit = archive_off(retaining);
     let id = with_eighty(&kit).await;

@@ -1,5 +1,5 @@
-//! One flipped bit in a key of the tables: every answer is the right one or an error, never a wrong one, and a check
-//! reports it. A key leads to its row, so a damaged key can hide the row from whoever asks for it.
+//! Flips one bit in a key of the tables. Every read returns the right answer or an error, and a
+//! check reports the damage. Reads find rows by key, so a damaged key can hide its row.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -29,13 +29,14 @@ fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {
     EmbeddedStore::open(StoreParts::new(settings))
 }
 
-/// Thousands of stores are opened, none of which has to outlive the machine.
+/// A directory in memory if possible: the test opens thousands of stores, and none has to survive a
+/// reboot.
 fn in_memory() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap()
 }
 
-/// Whom the answers are for, and what they ask about.
+/// The readers and the conversations of the test.
 struct World {
     directory: TempDir,
     people: Vec<UserId>,
@@ -91,7 +92,7 @@ impl World {
         World { directory, people: people.iter().map(|name| user(name)).collect(), conversations }
     }
 
-    /// What every user, and one who does not exist, reads.
+    /// Reads everything as every user and as one unknown user.
     async fn answers(&self, store: &EmbeddedStore) -> Vec<(String, Result<String, StoreError>)> {
         let mut answers = Vec::new();
         let mut tell = |question: String, answer| answers.push((question, answer));
@@ -101,7 +102,7 @@ impl World {
             tell(format!("profile of {reader}"), text(store.profile(reader).await));
             let mut missed = store.behind(reader, Vec::new()).await;
             if let Ok(missed) = &mut missed {
-                // All of them are equally late, so they come in any order.
+                // All conversations are equally far behind, so their order is undefined.
                 missed.behind.sort_by_key(|behind| *behind.conversation.as_bytes());
             }
             tell(format!("what {reader} missed"), text(missed));
@@ -132,7 +133,7 @@ impl World {
         answers
     }
 
-    /// Flips one bit, and says what came of it. Panics when an answer is wrong.
+    /// Flips one bit and counts the outcome. Panics if an answer is wrong.
     async fn suffer(&self, place: Place, known: &[(String, Result<String, StoreError>)], count: &mut Count) {
         let directory = in_memory();
         copy_into(self.directory.path(), directory.path());
@@ -176,7 +177,7 @@ fn text<T: Debug, E>(answer: Result<T, E>) -> Result<String, E> {
 #[derive(Debug, Default)]
 struct Count {
     answers: u64,
-    /// By kind of page, what came of a flip, and whether a check found it.
+    /// Outcomes of the flips by kind of page, and whether a check found them.
     outcomes: BTreeMap<(&'static str, &'static str, bool), u64>,
 }
 

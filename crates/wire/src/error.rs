@@ -89,9 +89,9 @@ error_codes! {
     UserNotFound = "user_not_found", 404, GiveUp,
         "There is no such user on this server.";
     UnknownUser = "unknown_user", 404, Fix,
-        "A conversation names somebody who does not exist. While sign-up is open, only known people can be named: those with an account, a token from the operator, or a conversation here.";
+        "A named member does not exist. While sign-up is open, a conversation accepts only known users: those with an account, a token from the operator, or a conversation on this server.";
     MessageNotFound = "message_not_found", 404, GiveUp,
-        "There is no message with that seq (a void is none), or none that the caller can see.";
+        "No message has that seq (a void is not a message), or the caller cannot see it.";
     MemberNotFound = "member_not_found", 404, GiveUp,
         "That user is not a member of the conversation.";
     MethodNotAllowed = "method_not_allowed", 405, Fix,
@@ -99,9 +99,9 @@ error_codes! {
     RequestTimeout = "request_timeout", 408, Retry,
         "The request took too long to arrive.";
     UserExists = "user_exists", 409, Fix,
-        "The user_id is taken: somebody has it, or one that looks like it (upper and lower case and similar letters make no difference).";
+        "The user_id is taken: another user has it, or has one that looks like it (the comparison ignores case and similar letters).";
     NameReserved = "name_reserved", 409, Fix,
-        "The user_id is kept for the operator, or looks like one that is.";
+        "The user_id is reserved for the operator, or looks like a reserved one.";
     MessageIdConflict = "message_id_conflict", 409, Fix,
         "The message_id was used before for a message with other content. A new message needs a new id.";
     DirectIsFixed = "direct_is_fixed", 409, GiveUp,
@@ -117,11 +117,11 @@ error_codes! {
     BodyTooLarge = "body_too_large", 413, Fix,
         "The request body has more bytes than the operator allows.";
     HostNotAllowed = "host_not_allowed", 421, GiveUp,
-        "The server does not accept the name in `Host`: it listens on loopback, or its operator has listed its names, and this is none of them. The operator adds it to `server.hostnames`.";
+        "The server does not accept the name in `Host`. It listens on loopback, or the operator has configured a list of names without this one. The operator can add it to `server.hostnames`.";
     UpgradeRequired = "upgrade_required", 426, Fix,
         "This path speaks WebSocket only.";
     RateLimited = "rate_limited", 429, Retry,
-        "More requests, messages, log-ins, new conversations or group invitations than the operator allows one user, or more log-ins or wrong admin keys than one address. Over HTTP, `Retry-After` says when to come back.";
+        "The user exceeded a limit on requests, messages, log-ins, new conversations or group invitations, or the address exceeded a limit on log-ins or wrong admin keys. The operator sets these limits. Over HTTP, `Retry-After` says how long to wait.";
     Internal = "internal", 500, Retry,
         "The server failed. It is not known whether the request had an effect; a resend with the same message_id is safe.";
     StoreUnavailable = "store_unavailable", 503, Retry,

@@ -184,7 +184,7 @@ Examples:
 #[derive(Args, Debug)]
 pub struct EraseUserArgs {
     /// The user_id
-    #[arg(value_name = "USER")]
+    #[arg(value_name = "USER", value_parser = UserId::from_stored)]
     pub name: UserId,
     /// Only in this conversation
     #[arg(long, value_name = "ID")]

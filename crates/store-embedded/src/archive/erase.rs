@@ -30,14 +30,14 @@ const TRANSACTION_BYTES: usize = 2 << 20;
 /// Why something is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Somebody asked for it: no byte of it is to stay in a file.
+    /// The operator requested the erasure: no file may keep any byte of the content.
     Asked,
     /// Its time is over. The pages it leaves are used again.
     Expired,
 }
 
 impl Reason {
-    /// Notes that files may hold what was just taken from the rows.
+    /// Notes that files may hold the content that was just removed from the rows.
     fn mark(self, update: &mut Update<'_>) -> Result<(), TablesError> {
         match self {
             Reason::Asked => update.mark_erased_pages(),
@@ -104,7 +104,7 @@ impl Archivist {
                     first_failure.get_or_insert(error);
                 }
                 Err(ArchiveError::Stopped) => return Err(ArchiveError::Stopped),
-                // The others would wait for the same. Files are cleaned up all the same.
+                // The remaining erasures need the same object store. Files are still cleaned up.
                 Err(error) => {
                     first_failure.get_or_insert(error);
                     break;
@@ -122,7 +122,8 @@ impl Archivist {
         self.blocking(move || Ok(tables.current()?.snapshot()?.erasures()?)).await
     }
 
-    /// In which conversations there is something to erase, and the first that cannot be looked through. One that was
+    /// Finds the conversations with content to erase, and the first damage. A conversation that cannot
+    /// be searched counts as one with content, so that its note keeps the erasure pending. One that was
     /// erased before stays out.
     pub(super) async fn find(
         &self,
@@ -133,6 +134,8 @@ impl Archivist {
         let mut walk = self.walk(request.conversation).await?;
         while let Some(id) = self.next(&mut walk).await? {
             let ErasureRequest { sender, through, .. } = request.clone();
+            let unsearched =
+                Erasure { conversation: id, sender: sender.clone(), through: through.unwrap_or(Seq::MAX) };
             let tables = Arc::clone(&self.tables);
             let found = self.blocking(move || {
                 let engine = tables.current()?;
@@ -145,7 +148,8 @@ impl Archivist {
             match found.await {
                 Ok(found) => erasures.extend(found),
                 Err(error) if is_damage(&error) => {
-                    tracing::error!(conversation = %id, %error, "what is to be erased cannot be looked for here");
+                    tracing::error!(conversation = %id, %error, "conversation is damaged; its erasure stays pending");
+                    erasures.push(unsearched);
                     first_damage.get_or_insert(error);
                 }
                 Err(error) => return Err(error),
@@ -314,14 +318,15 @@ fn raise_names(tables: &Tables, id: ConversationId) -> Result<u32, TablesError> 
     Ok(revision)
 }
 
-/// Rewrites the chunks whose content is here, and the lines of the inboxes. Returns how many messages went.
+/// Rewrites the chunks whose content is here, and the lines of the inboxes. Returns the number of erased
+/// messages. A damaged chunk stays as it is; the error names it after all other chunks are rewritten.
 fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result<u64, TablesError> {
     let id = erasure.conversation;
     let engine = tables.writing()?;
-    let (mut erased, mut from) = (0, Some(Seq::FIRST));
+    let (mut erased, mut from, mut first_damage) = (0, Some(Seq::FIRST), None);
     while let Some(start) = from {
         let mut rewritten = Vec::new();
-        let (count, next) = rewrite_some(&engine, start, erasure, &mut rewritten)?;
+        let (count, next) = rewrite_some(&engine, start, erasure, &mut rewritten, &mut first_damage)?;
         let mut update = engine.update()?;
         for chunk in &rewritten {
             update.put_chunk(id, chunk.first, &chunk.bytes)?;
@@ -334,7 +339,7 @@ fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result
         from = next;
     }
     let mut update = engine.update()?;
-    if erasure.sender.is_none() {
+    if erasure.sender.is_none() && first_damage.is_none() {
         // There is nothing left that would be worth an object.
         let mut progress = update.progress(id)?;
         progress.moved_through = progress.moved_through.max(erasure.through);
@@ -351,15 +356,17 @@ fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result
         reason.mark(&mut update)?;
     }
     update.commit()?;
-    Ok(erased)
+    first_damage.map_or(Ok(erased), |error| Err(in_chunks(error)))
 }
 
-/// As much as one transaction takes; returns how many messages, and where to go on.
+/// Rewrites as many chunks as one transaction takes. Returns the number of erased messages, and the seq
+/// from which to continue.
 fn rewrite_some(
     engine: &Engine,
     start: Seq,
     erasure: &Erasure,
     rewritten: &mut Vec<HotChunk>,
+    first_damage: &mut Option<DecodeError>,
 ) -> Result<(u64, Option<Seq>), TablesError> {
     let (mut count, mut bytes, mut next) = (0, 0, None);
     let mut packer = Packer::default();
@@ -371,26 +378,44 @@ fn rewrite_some(
         if first > erasure.through || chunk::is_cold(stored) {
             return Ok(first <= erasure.through);
         }
-        let header = Header::read(stored)?;
-        let unpacked = chunk::unpack(&header)?;
-        let mut taken = 0;
-        let mut records = Vec::with_capacity(header.count);
-        for (record, seq) in unpacked.records().zip(first.get()..) {
-            taken += u64::from(erasure.takes(Seq::new(seq), &Record::decode(record)?));
-            records.push(without_content(Seq::new(seq), record, erasure)?);
-        }
-        if taken > 0 {
-            let prints = header.fingerprints();
-            let entries =
-                records.iter().zip(prints).map(|(record, fingerprint)| Entry { record, fingerprint });
-            let entries: Vec<Entry<'_>> = entries.collect();
-            let mut packed = Vec::new();
-            packer.pack(&entries, header.newest_received_at, header.notices_before, &mut packed);
-            bytes += packed.len();
-            count += taken;
-            rewritten.push(HotChunk { first, bytes: packed });
+        match rewrite_chunk(first, stored, erasure, &mut packer) {
+            Ok(Some((taken, chunk))) => {
+                bytes += chunk.bytes.len();
+                count += taken;
+                rewritten.push(chunk);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                first_damage.get_or_insert(error);
+            }
         }
         Ok(true)
     })?;
     Ok((count, next))
+}
+
+/// The chunk without the content that the erasure takes, and how many messages that is. `None`: none.
+fn rewrite_chunk(
+    first: Seq,
+    stored: &[u8],
+    erasure: &Erasure,
+    packer: &mut Packer,
+) -> Result<Option<(u64, HotChunk)>, DecodeError> {
+    let header = Header::read(stored)?;
+    let unpacked = chunk::unpack(&header)?;
+    let mut taken = 0;
+    let mut records = Vec::with_capacity(header.count);
+    for (record, seq) in unpacked.records().zip(first.get()..) {
+        taken += u64::from(erasure.takes(Seq::new(seq), &Record::decode(record)?));
+        records.push(without_content(Seq::new(seq), record, erasure)?);
+    }
+    if taken == 0 {
+        return Ok(None);
+    }
+    let entries = records.iter().zip(header.fingerprints());
+    let entries: Vec<Entry<'_>> =
+        entries.map(|(record, fingerprint)| Entry { record, fingerprint }).collect();
+    let mut bytes = Vec::new();
+    packer.pack(&entries, header.newest_received_at, header.notices_before, &mut bytes);
+    Ok(Some((taken, HotChunk { first, bytes })))
 }

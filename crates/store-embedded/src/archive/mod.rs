@@ -48,15 +48,15 @@ pub enum ArchiveStep {
     AfterFlip,
     BeforeDelete,
     AfterDelete,
-    /// An erasure is durable, and nothing of it is done.
+    /// An erasure request is durable, and its search has not begun.
     ErasureAccepted,
-    /// What an erasure takes is known and durable.
+    /// The notes of an erasure are durable.
     ErasureSearched,
-    /// No row and no object holds what was erased; files still do.
+    /// No row and no object holds erased content; files may.
     ErasureDone,
-    /// No file of the log holds it.
+    /// No file of the log holds erased content.
     LogScrubbed,
-    /// No page of the tables holds it.
+    /// No page of the tables holds erased content.
     TablesRewritten,
 }
 

@@ -1,9 +1,9 @@
 //! Accepted erasures, from the durable request to the last byte in a file.
 //!
-//! At every moment between acceptance and the end, one of three rows says what is left to do, so
-//! that a process that is killed anywhere goes on after its next start:
+//! Between acceptance and completion, one of three rows always records the remaining work, so that
+//! a killed process resumes after its next start:
 //!
-//! 1. the *request*, written before anybody is told that the erasure was accepted;
+//! 1. the *request*, written before the erasure is acknowledged;
 //! 2. one *note* for each conversation that has something to erase; a transaction replaces the
 //!    request by its notes;
 //! 3. the *mark* that files may still hold erased content. The transaction that writes the notes
@@ -19,15 +19,15 @@ use super::{ArchiveStep, Archivist, is_damage};
 use crate::codec::archive::{Erasure, ErasureRequest};
 use crate::tables::RequestKey;
 
-/// What a run found of earlier erasures.
+/// The result of resuming earlier erasures.
 pub(super) struct Resumed {
     pub messages: u64,
     pub has_work: bool,
 }
 
 impl Archivist {
-    /// Makes the request durable. An erasure that names a conversation takes nothing that is sent
-    /// after this.
+    /// Makes the request durable. A request for one conversation erases nothing that is sent after
+    /// this call.
     pub(super) async fn accept(
         &self,
         mut request: ErasureRequest,
@@ -47,15 +47,15 @@ impl Archivist {
             Ok((key, conversations))
         });
         let (key, conversations) = noted.await?;
-        // Whoever asked is told from here on: `progress` must not hear of it before.
+        // The first report acknowledges the erasure, so it must follow the commit.
         let total = if request.conversation.is_some() { 1 } else { conversations };
         progress.advanced(Stage::Erasing, 0, total);
         self.go_on(ArchiveStep::ErasureAccepted)?;
         Ok((key, request))
     }
 
-    /// Searches the tables, and replaces the request by what it found. Everything that the erasure
-    /// takes must be in the tables. Returns the first conversation that could not be searched.
+    /// Searches the tables, and replaces the request by its notes. All content to erase must be in
+    /// the tables. Returns the error of the first conversation that could not be searched.
     pub(super) async fn search(
         &self,
         key: RequestKey,
@@ -70,7 +70,8 @@ impl Archivist {
             for erasure in &found {
                 update.put_erasure(erasure)?;
             }
-            // What expired before it was asked for leaves no message to find, and may lie in files.
+            // The search does not find content that expired before the request, but files may still
+            // hold it.
             if !found.is_empty() || update.has_expired_pages()? {
                 update.mark_erased_pages()?;
             }
@@ -82,8 +83,7 @@ impl Archivist {
         Ok(first_damage)
     }
 
-    /// Goes on with erasures that were accepted and not finished, as far as that needs no object
-    /// store.
+    /// Resumes accepted erasures, up to the steps that need the object store.
     pub(super) async fn resume_erasures(&self, progress: &dyn Progress) -> Result<Resumed, ArchiveError> {
         let tables = Arc::clone(&self.tables);
         let requests = self.blocking(move || Ok(tables.current()?.snapshot()?.erasure_requests()?)).await?;
@@ -111,13 +111,13 @@ impl Archivist {
         Ok(resumed)
     }
 
-    /// The rest of them: segments. Returns how many messages went.
+    /// Finishes the erasures in archived segments. Returns the number of erased messages.
     pub(super) async fn finish_erasures(&self) -> Result<u64, ArchiveError> {
         let mut messages = 0;
         for erasure in self.unfinished_erasures().await? {
             match self.erase_one(&erasure).await {
                 Ok(erased) => messages += erased.messages,
-                // It stays noted, and must not keep everything else from being done.
+                // The note stays, and the failure must not block the other erasures.
                 Err(error) if is_damage(&error) => cannot_finish(&erasure, &error),
                 Err(error) => return Err(error),
             }
@@ -140,5 +140,5 @@ impl Archivist {
 }
 
 fn cannot_finish(erasure: &Erasure, error: &ArchiveError) {
-    tracing::error!(conversation = %erasure.conversation, %error, "an erasure cannot be finished");
+    tracing::error!(conversation = %erasure.conversation, %error, "erasure failed; it stays pending");
 }

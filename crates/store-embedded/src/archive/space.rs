@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bluetick_core::StoreError;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 
 use super::{ArchiveStep, Archivist};
@@ -11,10 +12,14 @@ use crate::tables::{Space, TablesError};
 /// Tables are written anew when this much of them is free, and at least that part of the file.
 const COMPACT_FROM_BYTES: u64 = 1 << 20;
 const COMPACT_FROM_PART: u64 = 4;
-/// How often a job tries to clean files up before it reports that erased content is left. Readers
-/// that never pause keep the tables from being swapped, and a full disk keeps the log from going on
-/// in a new file.
+/// How often a job tries to clean up files before it reports remaining erased content. Continuous
+/// readers block the swap of the tables, and a full disk blocks a new log file.
 const CLEANING_ATTEMPTS: u32 = 3;
+
+/// A disk without space for the copy does not get more by trying again at once.
+fn is_worth_a_retry(error: &ArchiveError) -> bool {
+    !matches!(error, ArchiveError::Stopped | ArchiveError::Store(StoreError::ReadOnly(_)))
+}
 
 impl Archivist {
     /// Returns how many bytes the tables take then.
@@ -28,9 +33,9 @@ impl Archivist {
         }
         match self.compact(progress).await {
             Ok(()) => {}
-            // It costs space only; the next run tries again.
+            // The failure costs only disk space; the next run retries.
             Err(error) => {
-                tracing::warn!(%error, "the space that the archive made free could not be given back yet");
+                tracing::warn!(%error, "table compaction failed; the next archive run retries it");
             }
         }
         Ok(self.space().await?.file_bytes)
@@ -46,7 +51,7 @@ impl Archivist {
         let mut attempt = 1;
         loop {
             match self.clean_up_once(progress).await {
-                Err(error) if attempt < CLEANING_ATTEMPTS && !matches!(error, ArchiveError::Stopped) => {
+                Err(error) if attempt < CLEANING_ATTEMPTS && is_worth_a_retry(&error) => {
                     tracing::warn!(%error, attempt, "erased content is still in files; trying again");
                     attempt += 1;
                 }

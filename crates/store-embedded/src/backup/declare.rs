@@ -1,5 +1,6 @@
-//! Declaring that a data directory was put back as it was earlier, by other means than `restore`: a copy of its files, a
-//! snapshot of its volume. Seqs after that moment are allocated again, so clients must not keep what they have of them.
+//! Declares that a data directory was replaced by an earlier copy without `restore`, such as a file
+//! copy or a volume snapshot. The store allocates later seqs again, so clients must drop their
+//! cached messages.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,7 @@ pub struct PutBack {
 }
 
 impl PutBack {
-    /// Locks the directory and looks whether a store is in it. Changes nothing in the store.
+    /// Locks the directory and checks that it holds a store. Does not change the store.
     pub fn open(data_dir: &Path) -> Result<PutBack, DeclareError> {
         if data_dir.join(RESTORING).exists() {
             return Err(DeclareError::HalfRestored(data_dir.to_owned()));

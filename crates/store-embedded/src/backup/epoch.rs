@@ -9,8 +9,8 @@ const RANDOM_BITS: u32 = 21;
 /// Clients read an epoch as a JSON number, which is exact up to here.
 const MAX_EPOCH: u64 = (1 << 53) - 1;
 
-/// An epoch above `before` that clients were not told by another restore of the same store: the second, and random bits
-/// below it. `None` where no epoch is left.
+/// An epoch above `before` that differs from those of other restores of the same store: the current
+/// second, followed by random bits. `None` if no epoch is left.
 pub fn epoch_after(before: Epoch, clock: &dyn Clock, random: &dyn Random) -> Option<Epoch> {
     let seconds = u64::try_from(clock.now().millis() / 1000).unwrap_or_default();
     let base = seconds.checked_mul(1 << RANDOM_BITS)?.max(before.get().checked_add(1)?);

@@ -1,5 +1,5 @@
-//! Names that a reader cannot tell apart. No damage: the operator's product may have made them, or a
-//! version that did not compare names.
+//! Names that a reader cannot tell apart. They are not damage: the operator's product or an earlier
+//! version may have created them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,13 +7,13 @@ use bluetick_core::{Skeleton, UserId};
 
 #[derive(Default)]
 pub struct Lookalikes {
-    /// The first that looks so.
+    /// The first id with each skeleton.
     first: HashMap<Skeleton, UserId>,
     groups: BTreeMap<UserId, BTreeSet<UserId>>,
 }
 
 impl Lookalikes {
-    /// More are passed over.
+    /// Maximum number of reported groups. Further groups are ignored.
     const KEPT: usize = 1_000;
 
     pub fn add(&mut self, user: &UserId) {

@@ -107,6 +107,7 @@ impl Check {
         }
         let opened = match Tables::open_sound(tables) {
             Ok(opened) => opened,
+            Err(error @ TablesError::NeedsUpgrade) => return Err(CheckError::Tables(error)),
             Err(error) => {
                 let file = self.relative(&tables.join("data.mdb"));
                 self.findings.add(Finding::file(file, 0, error.to_string()));
@@ -142,7 +143,7 @@ impl Check {
             Ok(true) if log::look_for_segments(log).is_ok_and(|any| !any) => {
                 self.findings.add(Finding::file("log".to_owned(), 0, "the log is gone"));
             }
-            // Its key is told with the rows.
+            // The check of the rows reports its damaged key.
             Ok(_) | Err(TablesError::Damaged { .. }) => {}
             Err(error) => return Err(CheckError::Tables(error)),
         }

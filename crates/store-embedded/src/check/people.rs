@@ -15,14 +15,15 @@ impl Look<'_> {
     pub fn all_rows(&mut self) -> Result<(), TablesError> {
         // The last one whose row was looked for, and whether it is there: rows of one conversation lie side by side.
         let mut last: Option<(ConversationId, bool)> = None;
-        // Whose inbox was read last: its lines lie side by side, and every member has one.
+        // The user of the previous inbox row: rows of one inbox are adjacent, and every member has
+        // one.
         let mut last_member: Option<UserId> = None;
         let snapshot = self.snapshot;
         snapshot.rows(|table, key, stored| {
             if table != "chunks" {
                 self.looked_at(1);
             }
-            // What chunks hold is looked at with their conversation.
+            // The content of chunks is checked with their conversation.
             let problem = match table {
                 "chunks" => verified(key, stored).err(),
                 _ => row_problem(table, key, stored),
@@ -67,7 +68,7 @@ impl Look<'_> {
         })
     }
 
-    /// Damage that kept something from being looked at is a finding like any other.
+    /// Reports damage that prevented a check as a finding.
     pub(super) fn or_told(&mut self, looked: Result<(), TablesError>) -> Result<(), TablesError> {
         match looked {
             Err(TablesError::Damaged { table, error }) => {

@@ -54,7 +54,7 @@ impl Look<'_> {
         let snapshot = self.snapshot;
         snapshot.sound_conversations(|id| {
             self.report.conversations += 1;
-            // One that cannot be read was told with the rows.
+            // The check of the rows has already reported an unreadable conversation.
             let Ok(Some(stored)) = snapshot.conversation(id) else { return Ok(()) };
             let looked = self.room(id, &stored);
             self.or_told(looked)

@@ -7,9 +7,9 @@ use crate::codec::chunk::{self, Header};
 use crate::codec::cold::ColdChunk;
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, rows};
-use crate::tables::{is_meta_key, verified};
+use crate::tables::{is_meta_key, read_meta, verified};
 
-/// Why a row of a table, as it is stored, is not what was written; tables that are not known here are passed over.
+/// Returns why a stored row is damaged. Ignores unknown tables.
 pub fn row_problem(table: &str, key: &[u8], stored: &[u8]) -> Option<DecodeError> {
     let read = || -> Result<(), DecodeError> {
         let row = if table == "meta" { stored } else { verified(key, stored)? };
@@ -57,6 +57,7 @@ pub fn row_problem(table: &str, key: &[u8], stored: &[u8]) -> Option<DecodeError
             }
             "erasures" => drop(Erasure::read(key, row)?),
             "meta" if !is_meta_key(key) => return Err(DecodeError::Key),
+            "meta" => read_meta(key, row)?,
             _ => {}
         }
         Ok(())

@@ -125,8 +125,8 @@ impl Erasure {
     }
 }
 
-/// An erasure as an operator asked for it: written before anybody is told that it was accepted, and
-/// replaced by one [`Erasure`] for each conversation that has something to erase.
+/// An erasure as an operator asked for it: written before it is acknowledged, and replaced by one
+/// [`Erasure`] for each conversation that has something to erase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErasureRequest {
     /// `None`: every conversation.
@@ -161,7 +161,8 @@ impl ErasureRequest {
         };
         let sender = match reader.str()? {
             "" => None,
-            name => Some(name.parse().map_err(|_| DecodeError::Malformed("a user id"))?),
+            // Earlier versions accepted ids that today's rules refuse.
+            name => Some(UserId::from_stored(name).map_err(|_| DecodeError::Malformed("a user id"))?),
         };
         let has_through = reader.u8()? != 0;
         let through = Some(Seq::new(reader.varint()?)).filter(|_| has_through);

@@ -52,17 +52,17 @@ pub struct AppendCommand {
     pub room: WritableRoom,
     pub append: Append,
     pub fingerprint: Fingerprint,
-    /// For a message that its sender marks as sent before.
+    /// Present for a message that its sender marks as a resend.
     pub searched: Option<Box<Searched>>,
     pub reply: Reply<Appended>,
 }
 
-/// What was found before the message came into the queue.
+/// The result of the search for duplicates, made before the message was queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Searched {
-    /// Places of durable messages with the same fingerprint.
+    /// Seqs of durable messages with the same fingerprint.
     pub places: Vec<Seq>,
-    /// The last place that was searched.
+    /// The last seq that was searched.
     pub through: Seq,
 }
 
@@ -218,7 +218,7 @@ impl Batch {
         self.planned.iter().map(of).sum()
     }
 
-    /// Where this batch puts messages with this fingerprint.
+    /// Seqs of the messages in this batch with this fingerprint.
     pub fn planned_places(&self, id: ConversationId, fingerprint: Fingerprint) -> impl Iterator<Item = Seq> {
         self.planned.iter().filter_map(move |planned| match planned {
             Planned::Message(PlannedMessage { command, seq, .. })

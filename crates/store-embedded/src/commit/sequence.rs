@@ -95,9 +95,8 @@ impl Sequencer {
         batch.planned.push(Planned::Message(PlannedMessage { command, seq, seat, record }));
     }
 
-    /// Places above `through` with this fingerprint, durable or in the batch. However short the
-    /// dedupe window is, a message that says that it was sent before finds what came while it
-    /// waited.
+    /// Seqs above `through` with this fingerprint, durable or in the batch. A resend thus finds
+    /// messages stored while it was queued, for any dedupe window.
     fn stored_since(
         &self,
         batch: &Batch,
@@ -109,7 +108,7 @@ impl Sequencer {
         let mut places: Vec<Seq> = state.tail_places(fingerprint, through).collect();
         places.extend(batch.planned_places(room.id, fingerprint));
         if state.tail_first() > through.next() {
-            // A checkpoint took some of them from memory meanwhile.
+            // A checkpoint has moved some of them from memory to the tables.
             self.tables.current()?.snapshot()?.headers_backwards(room.id, |first_seq, header| {
                 places.extend(places_in(first_seq, &header, fingerprint, through, state.tail_first()));
                 first_seq > through

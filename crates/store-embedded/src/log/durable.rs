@@ -25,7 +25,7 @@ use crate::disk::Disk;
 
 pub const NAME: &str = "durable";
 const MAGIC: &[u8; 4] = b"BTDU";
-const ENTRY_BYTES: usize = 36;
+pub(super) const ENTRY_BYTES: usize = 36;
 const SLOT_BYTES: usize = 64;
 const SLOTS: u64 = 64;
 const FILE_BYTES: u64 = SLOT_BYTES as u64 * SLOTS;

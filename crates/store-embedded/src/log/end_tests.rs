@@ -171,6 +171,24 @@ fn a_power_failure_at_any_write_leaves_a_log_that_opens_with_all_that_was_acknow
     }
 }
 
+/// The note reaches the disk by itself and the batches do not: the worst order of writes.
+#[test]
+fn power_failure_that_keeps_only_the_note_leaves_a_log_that_opens() {
+    for power in 1..40 {
+        let log = Log::new();
+        append(&mut log.writer(0), 1).unwrap();
+        let mut writer = log.writer(0);
+        log.faults().volatile.store(true, Ordering::SeqCst);
+        log.faults().power_left.store(power, Ordering::SeqCst);
+        let acknowledged = (2..=12).take_while(|name| append(&mut writer, *name).is_ok()).count() + 1;
+        drop(writer);
+        log.faults().cut_power_but(|length| if length == durable::ENTRY_BYTES { length } else { 0 }).unwrap();
+        let seen = log.seen();
+        assert!(seen.len() >= acknowledged, "power {power}: {seen:?}");
+        assert_eq!(log.findings(), [""; 0], "power {power}");
+    }
+}
+
 #[test]
 fn a_log_that_let_go_of_all_before_its_note_is_sound() {
     let log = Log::new();

@@ -305,7 +305,7 @@ impl RoomState {
         self.tail.iter().map(copy)
     }
 
-    /// Where in the tail, above `after`, a message has this fingerprint.
+    /// Seqs above `after` in the tail with this fingerprint.
     pub fn tail_places(&self, fingerprint: Fingerprint, after: Seq) -> impl Iterator<Item = Seq> {
         let places = self.tail.iter().zip((self.tail_first.get()..).map(Seq::new));
         places

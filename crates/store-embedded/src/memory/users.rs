@@ -21,7 +21,7 @@ pub struct Users(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     map: HashMap<UserId, User>,
-    /// How many of them look so.
+    /// The number of users with each skeleton.
     names: HashMap<Skeleton, usize>,
 }
 
@@ -42,7 +42,7 @@ impl Users {
         }
     }
 
-    /// Whether anybody here looks so.
+    /// Whether any user in memory has this skeleton.
     pub fn holds(&self, name: &Skeleton) -> bool {
         self.inner().names.contains_key(name)
     }

@@ -135,13 +135,16 @@ impl Snapshot<'_> {
         Ok(all)
     }
 
-    /// Erasures that were accepted and not searched for yet, the oldest first.
+    /// Erasures that were accepted and not searched for yet, the oldest first. A damaged request is
+    /// logged and left out, so that it does not stop the others.
     pub fn erasure_requests(&self) -> Result<Vec<(RequestKey, ErasureRequest)>, TablesError> {
         let mut all = Vec::new();
         for found in self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)? {
             let (key, row) = found?;
-            let request = ErasureRequest::read(row).map_err(in_table("meta"))?;
-            all.push((RequestKey(key.to_vec()), request));
+            match ErasureRequest::read(row) {
+                Ok(request) => all.push((RequestKey(key.to_vec()), request)),
+                Err(error) => tracing::error!(%error, "erasure request is damaged; it stays pending"),
+            }
         }
         Ok(all)
     }
@@ -149,7 +152,8 @@ impl Snapshot<'_> {
     /// How many erasures are accepted and not finished. Cleaning files up counts as one where
     /// nothing else is left.
     pub fn unfinished_erasures(&self) -> Result<u64, TablesError> {
-        let noted = self.erasure_requests()?.len() + self.erasures()?.len();
+        let requests = self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)?;
+        let noted = requests.collect::<Result<Vec<_>, _>>()?.len() + self.erasures()?.len();
         Ok((noted as u64).max(self.has_erased_pages()?.into()))
     }
 
@@ -248,8 +252,8 @@ impl Update<'_> {
         Ok(noted.is_some_and(|noted| noted.through > erasure.through))
     }
 
-    /// Files may hold content that somebody asked to erase. In the tables, since it must outlive
-    /// the process.
+    /// Marks that files may hold erased content. The mark is in the tables, because it must survive
+    /// a restart.
     pub fn mark_erased_pages(&mut self) -> Result<(), TablesError> {
         self.put(self.tables.meta, ERASED_PAGES_KEY, &[1])
     }
@@ -263,7 +267,7 @@ impl Update<'_> {
         Ok(self.tables.meta.get(&self.txn, EXPIRED_PAGES_KEY)?.is_some())
     }
 
-    /// No file holds either any more.
+    /// Clears both marks: no file holds such content any more.
     pub fn clear_marks_of_pages(&mut self) -> Result<(), TablesError> {
         self.tables.meta.delete(&mut self.txn, ERASED_PAGES_KEY)?;
         self.tables.meta.delete(&mut self.txn, EXPIRED_PAGES_KEY)?;

@@ -24,6 +24,8 @@ const DATA: &str = "data.mdb";
 const COPY: &str = "compacted";
 /// What the copy keeps in memory before it is written.
 const TRANSACTION_BYTES: usize = 8 << 20;
+/// Bytes that a rewrite leaves free for new messages. With less, sends are refused while it runs.
+const SPACE_LEFT_TO_LOG: u64 = 4 << 20;
 /// How long new readers wait at most while those that are under way come to their end, and how long they are left alone
 /// before it is tried again.
 const MOMENT: Duration = Duration::from_millis(5);
@@ -39,9 +41,11 @@ impl Engine {
 }
 
 impl Tables {
-    /// Writes the tables anew. Blocks for as long as that takes, or until `must_stop` says so.
+    /// Rewrites the tables. Blocks writers until it ends, or until `must_stop` returns true. Errors with
+    /// [`TablesError::NoSpace`] before it writes anything if the disk cannot hold both copies.
     pub fn compact(&self, must_stop: &dyn Fn() -> bool) -> Result<(), TablesError> {
         let turn = self.turn();
+        self.must_have_space()?;
         let copy = self.directory.join(COPY);
         remove(&copy);
         let outcome = self.current().and_then(|engine| write_copy(&engine, &copy, must_stop));
@@ -53,6 +57,19 @@ impl Tables {
         drop(turn);
         remove(&copy);
         swapped
+    }
+
+    /// The copy needs as much as the used pages of the old file. The rest is left to the log.
+    fn must_have_space(&self) -> Result<(), TablesError> {
+        let space = self.current()?.space()?;
+        let needed = space.file_bytes - space.free_bytes + SPACE_LEFT_TO_LOG;
+        let disk = rustix::fs::statvfs(&self.directory)
+            .map_err(|error| TablesError::Io { path: self.directory.clone(), error: error.into() })?;
+        let available = disk.f_bavail.saturating_mul(disk.f_frsize);
+        match available < needed {
+            true => Err(TablesError::NoSpace { needed, available }),
+            false => Ok(()),
+        }
     }
 
     /// Nobody may use the old file then. It is looked for such a moment again and again, a short while each time:

@@ -56,6 +56,7 @@ pub(crate) use tests::pretend_version;
 use thiserror::Error;
 pub use update::{InboxChange, Update};
 
+use crate::codec::archive::{ErasureRequest, LastRun};
 use crate::codec::chunk::Fingerprinter;
 use crate::codec::{DecodeError, Reader, rows};
 use crate::dedupe::DedupeRow;
@@ -87,6 +88,13 @@ pub enum TablesError {
     DamagedList { name: String },
     #[error("the tables are closed")]
     Closed,
+    #[error(
+        "an earlier version wrote these tables, and the disk is read-only; start this version once on a \
+         writable copy"
+    )]
+    NeedsUpgrade,
+    #[error("rewriting the tables needs {needed} bytes, and the disk has {available} left")]
+    NoSpace { needed: u64, available: u64 },
     #[error("a checkpoint panicked")]
     Panicked,
     #[error("the store closed before the checkpoint was complete")]
@@ -130,6 +138,7 @@ impl From<TablesError> for StoreError {
             other if other.needs_reopening() || other.is_of_a_read_only_disk() => {
                 StoreError::NoAnswer(other.to_string())
             }
+            TablesError::NoSpace { .. } => StoreError::ReadOnly(error.to_string()),
             other => StoreError::Failed(other.to_string()),
         }
     }
@@ -297,6 +306,16 @@ const NAMES: [&str; 14] = [
     "erasures",
 ];
 
+/// Decodes the rows of `meta` that a reader would meet late. Errors where one is damaged.
+pub fn read_meta(key: &[u8], row: &[u8]) -> Result<(), DecodeError> {
+    match key {
+        DEDUPE_CLOCK_KEY => DedupeRow::read(row).map(drop),
+        LAST_RUN_KEY => LastRun::read(row).map(drop),
+        key if key.starts_with(ERASURE_REQUEST_PREFIX) => ErasureRequest::read(row).map(drop),
+        _ => Ok(()),
+    }
+}
+
 pub fn is_meta_key(key: &[u8]) -> bool {
     let is_request =
         || key.strip_prefix(ERASURE_REQUEST_PREFIX).is_some_and(|number| number.len() == size_of::<u64>());
@@ -372,8 +391,8 @@ const META_KEYS: [&[u8]; 9] = [
 ];
 
 impl Engine {
-    /// Makes what people are found by and compared by, in a store from before there was such a thing.
-    /// One pass over all users, in one transaction: about a second for 200,000 of them.
+    /// Builds the index of search terms and skeletons in a store of an older version. One pass over
+    /// all users, in one transaction: about a second for 200,000 of them.
     pub fn mend_names(&self) -> Result<(), TablesError> {
         if self.names_are_current()? {
             return Ok(());
@@ -401,7 +420,7 @@ impl Engine {
         Ok(txn.commit()?)
     }
 
-    /// Whether `names` has what this version of the program looks for.
+    /// Whether this version of the program built the rows of `names`.
     pub fn names_are_current(&self) -> Result<bool, TablesError> {
         let txn = self.env.read_txn()?;
         Ok(self.meta.get(&txn, NAMES_MADE_KEY)? == Some(&NAMES_MADE))
@@ -450,7 +469,8 @@ impl Engine {
         Ok(txn.commit()?)
     }
 
-    /// Keeps out programs that know an older format. To be called before anything else is written.
+    /// Raises the format version, so that older programs refuse the store. Call it before any other
+    /// write.
     pub fn raise_format(&self) -> Result<(), TablesError> {
         let mut txn = self.env.write_txn()?;
         let Some(row) = self.meta.get(&txn, IDENTITY_KEY)? else { return Ok(()) };
@@ -463,6 +483,8 @@ impl Engine {
             row.get(version.len()..IDENTITY_BYTES).ok_or(DecodeError::Short).map_err(in_table("meta"))?;
         let row = [&version, kept].concat();
         self.meta.put(&mut txn, IDENTITY_KEY, &summed(&row))?;
+        // Earlier versions deleted content without this mark, so the next erasure rewrites the tables.
+        self.meta.put(&mut txn, EXPIRED_PAGES_KEY, &[1])?;
         Ok(txn.commit()?)
     }
 

@@ -28,18 +28,22 @@ impl Engine {
     /// For readers alone where the disk cannot be written to.
     pub(super) fn open_for_reading_at_least(directory: &Path) -> Result<Engine, TablesError> {
         match Engine::open(directory) {
-            Err(error) if error.is_of_a_read_only_disk() => {
-                let env = Engine::env(directory, EnvFlags::NO_READ_AHEAD | EnvFlags::READ_ONLY)?;
-                let txn = env.read_txn()?;
-                check_names(&env, &txn)?;
-                let found = |name| env.open_database(&txn, Some(name))?.ok_or(TablesError::Closed);
-                let tables = Engine::with(found, &env, true)?;
-                // Otherwise what was opened is forgotten with it.
-                txn.commit()?;
-                Ok(tables)
-            }
+            Err(error) if error.is_of_a_read_only_disk() => Engine::open_read_only(directory),
             opened => opened,
         }
+    }
+
+    /// Opens tables for reading. Errors with [`TablesError::NeedsUpgrade`] where an earlier version, which
+    /// had fewer tables, wrote them.
+    pub(super) fn open_read_only(directory: &Path) -> Result<Engine, TablesError> {
+        let env = Engine::env(directory, EnvFlags::NO_READ_AHEAD | EnvFlags::READ_ONLY)?;
+        let txn = env.read_txn()?;
+        check_names(&env, &txn)?;
+        let found = |name| env.open_database(&txn, Some(name))?.ok_or(TablesError::NeedsUpgrade);
+        let tables = Engine::with(found, &env, true)?;
+        // Otherwise the handles are dropped with the transaction.
+        txn.commit()?;
+        Ok(tables)
     }
 
     fn with(
@@ -90,8 +94,9 @@ impl Engine {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(map_bytes).max_dbs(16).max_readers(MAX_READERS);
         // SAFETY: one flag changes how the kernel reads ahead and nothing else: pages are read at random, and without it a
-        // cold page of history costs hundreds of kilobytes. The second lets nobody write, and the third leaves out the engine's
-        // own lock: it comes with the second, from one process that holds the data directory.
+        // cold page of history costs hundreds of kilobytes. The second forbids writes. The third
+        // disables the engine's own lock; callers use it only with the second, while this process
+        // holds the lock of the data directory.
         unsafe { options.flags(flags) };
         // SAFETY: the data directory is locked by this process (see lock.rs) and opened once in it, so nobody changes
         // or shortens the mapped file while it is in use. It is opened again only after it was closed.
@@ -99,14 +104,15 @@ impl Engine {
     }
 }
 
-/// What the tables say about themselves.
+/// The identity and state that the tables record about themselves.
 #[derive(Default)]
 pub struct Marks {
     pub identity: Option<Identity>,
     pub log_started: bool,
 }
 
-/// Reads the marks of tables that no process writes to, and leaves no lock file behind. Those that are missing have none.
+/// Reads the marks of tables that no process writes to, and leaves no lock file behind. Missing
+/// tables have no marks.
 pub fn marks(directory: &Path) -> Result<Marks, TablesError> {
     if !directory.join("data.mdb").is_file() {
         return Ok(Marks::default());
@@ -122,7 +128,7 @@ pub fn marks(directory: &Path) -> Result<Marks, TablesError> {
     Ok(Marks { identity, log_started: meta.get(&txn, LOG_STARTED_KEY)?.is_some() })
 }
 
-/// A table whose name is damaged would be made again, empty.
+/// Refuses unknown table names: opening would recreate a table with a damaged name, empty.
 fn check_names(env: &Env<WithoutTls>, txn: &RoTxn<'_>) -> Result<(), TablesError> {
     let Some(names) = env.open_database::<Bytes, DecodeIgnore>(txn, None)? else { return Ok(()) };
     for found in names.iter(txn)? {

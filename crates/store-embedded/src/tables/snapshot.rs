@@ -108,7 +108,7 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    /// Whether a user has an id that looks so.
+    /// Whether a user has an id with this skeleton.
     pub fn holds(&self, name: &Skeleton) -> Result<bool, TablesError> {
         let prefix = rows::skeleton_prefix(name);
         let mut held = self.tables.names.scan_prefix(&self.txn, &prefix)?;

@@ -154,7 +154,7 @@ impl Table {
         Ok(Scan { table: *self, entries, end, before, last: None })
     }
 
-    /// All rows whose key begins so.
+    /// All rows whose key begins with `prefix`.
     pub fn scan_prefix<'txn, 'k>(
         &self,
         txn: &'txn RoTxn<'_>,

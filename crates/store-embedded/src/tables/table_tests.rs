@@ -70,7 +70,7 @@ fn opening_an_older_store_raises_its_format_and_keeps_its_identity() {
 
 /// The engine compares keys alone, so this is what a flipped bit in one looks like.
 #[test]
-fn a_row_under_another_key_is_damage_to_whoever_asks_for_either_key_or_scans_past_it() {
+fn row_under_wrong_key_is_damage_for_lookups_of_either_key_and_for_scans() {
     let (_directory, tables) = tables();
     let row = stored(b"carol", &rows::seal(|out| out.push(1))).into_owned();
     put_raw(&tables, tables.users, b"caron", &row);
@@ -90,7 +90,7 @@ fn a_row_under_another_key_is_damage_to_whoever_asks_for_either_key_or_scans_pas
 }
 
 #[test]
-fn a_name_in_meta_that_does_not_exist_is_damage_to_whoever_misses_another() {
+fn unknown_meta_key_is_damage_for_lookups_of_missing_keys() {
     let (_directory, tables) = tables();
     tables.set_log_started().unwrap();
     assert!(tables.log_started().unwrap() && tables.identity().unwrap().is_none());

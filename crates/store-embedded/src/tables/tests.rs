@@ -259,7 +259,7 @@ pub(crate) fn pretend_version(directory: &Path, version: u32) {
 }
 
 #[test]
-fn a_store_from_before_names_were_compared_compares_them_once_it_was_opened() {
+fn opening_an_older_store_builds_the_name_index() {
     let (_directory, tables) = tables();
     // Earlier versions accepted this id.
     let id = UserId::from_stored("al\u{200b}ice").unwrap();
@@ -277,4 +277,74 @@ fn a_store_from_before_names_were_compared_compares_them_once_it_was_opened() {
     assert!(holds("alice") && holds("Alice") && !holds("alicia"));
     assert!(tables.names_are_current().unwrap());
     assert_eq!(tables.snapshot().unwrap().user(&id).unwrap().unwrap().id, id, "it is read as it was");
+}
+
+#[test]
+fn read_only_tables_of_an_earlier_version_ask_for_an_upgrade() {
+    let (directory, tables) = tables();
+    drop(tables);
+    assert!(Engine::open_read_only(directory.path()).is_ok());
+    let older = TempDir::new().unwrap();
+    let mut options = heed::EnvOpenOptions::new().read_txn_without_tls();
+    options.max_dbs(2);
+    #[expect(unsafe_code, reason = "heed cannot know that this test alone uses the directory")]
+    // SAFETY: no other process or thread opens this file.
+    let env = unsafe { options.open(older.path()) }.unwrap();
+    let mut txn = env.write_txn().unwrap();
+    env.create_database::<heed::types::Bytes, heed::types::Bytes>(&mut txn, Some("meta")).unwrap();
+    txn.commit().unwrap();
+    env.prepare_for_closing().wait();
+    assert!(matches!(Engine::open_read_only(older.path()), Err(TablesError::NeedsUpgrade)));
+}
+
+#[test]
+fn upgraded_tables_are_marked_for_a_rewrite_at_the_next_erasure() {
+    let (directory, tables) = tables();
+    let (tag, fingerprinter) = (StoreTag(*b"storetag"), Fingerprinter([7; 16]));
+    tables.set_identity(&Identity { tag, fingerprinter, epoch: Epoch::FIRST }).unwrap();
+    tables.raise_format().unwrap();
+    assert!(!tables.update().unwrap().has_expired_pages().unwrap(), "nothing was upgraded");
+    let mut txn = tables.env.write_txn().unwrap();
+    let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap()[4..IDENTITY_BYTES].to_vec();
+    let older = [&3_u32.to_le_bytes()[..], &row].concat();
+    tables.meta.put(&mut txn, IDENTITY_KEY, &older).unwrap();
+    txn.commit().unwrap();
+    tables.raise_format().unwrap();
+    assert!(tables.update().unwrap().has_expired_pages().unwrap());
+    drop(directory);
+}
+
+#[test]
+fn erasure_request_for_an_id_of_an_earlier_version_is_read_back() {
+    let (_directory, tables) = tables();
+    let sender = Some(UserId::from_stored("al\u{200c}ice").unwrap());
+    let request = ErasureRequest { conversation: None, sender, through: None };
+    let mut update = tables.update().unwrap();
+    update.put_erasure_request(&request).unwrap();
+    update.commit().unwrap();
+    let requests = tables.snapshot().unwrap().erasure_requests().unwrap();
+    assert_eq!(requests.into_iter().map(|(_, read)| read).collect::<Vec<_>>(), [request]);
+}
+
+#[test]
+fn damaged_erasure_request_stays_pending_and_does_not_hide_the_others() {
+    let (_directory, tables) = tables();
+    let request = ErasureRequest { conversation: Some(ID(1)), sender: None, through: Some(Seq::new(9)) };
+    let mut update = tables.update().unwrap();
+    update.put_erasure_request(&request).unwrap();
+    update.put_erasure_request(&request).unwrap();
+    update.commit().unwrap();
+    let mut txn = tables.env.write_txn().unwrap();
+    let (key, mut row) = {
+        let mut found = tables.meta.scan_prefix(&txn, ERASURE_REQUEST_PREFIX).unwrap();
+        let (key, row) = found.next().unwrap().unwrap();
+        (key.to_vec(), row.to_vec())
+    };
+    row[2] ^= 1;
+    tables.meta.put(&mut txn, &key, &row).unwrap();
+    txn.commit().unwrap();
+    let snapshot = tables.snapshot().unwrap();
+    assert_eq!(snapshot.erasure_requests().unwrap().len(), 1);
+    assert_eq!(snapshot.unfinished_erasures().unwrap(), 2);
+    assert!(crate::check::row_problem("meta", &key, &row).is_some(), "`bluetick check` names it");
 }

@@ -7,11 +7,10 @@ use bluetick_core::ports::{
     ArchiveCounters, ArchiveRun, ArchiveStatus, Backup, BackupReport, ColdCount, Erase, EraseReport,
     EraseScope, RestoreReport, RunReport, Stage, VerifyReport,
 };
-use bluetick_core::{ConversationId, Seq, Timestamp};
+use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::account::parse_user;
 use crate::BadInput;
 
 /// What lies where, and what is being done about it.
@@ -402,7 +401,9 @@ pub struct ErasureRequest {
 impl ErasureRequest {
     pub fn erase(&self) -> Result<Erase, BadInput> {
         let conversation = self.conversation_id.as_deref().map(parse_conversation).transpose()?;
-        let user = self.user_id.as_deref().map(|user| parse_user("user_id", user)).transpose()?;
+        // Earlier versions accepted ids that today's rules refuse; their messages can be erased too.
+        let user = self.user_id.as_deref().map(UserId::from_stored).transpose();
+        let user = user.map_err(|invalid| BadInput::field("user_id", invalid))?;
         let scope = match (user, conversation) {
             (Some(user), conversation) => EraseScope::User { user, conversation },
             (None, Some(conversation)) => EraseScope::Conversation(conversation),
