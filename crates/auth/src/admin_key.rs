@@ -10,7 +10,8 @@ use crate::{AdminSettings, AuthSetupError, secret_file};
 
 const FILE_NAME: &str = "admin.key";
 
-/// The least length of `admin.key`. Whoever guesses the key may do everything; a shorter one can be guessed online.
+/// Minimum length of `admin.key`, in bytes. The key grants full access, and an attacker can guess a
+/// shorter one online.
 const LEAST_BYTES: usize = 16;
 
 /// Knows the key when it sees it, and does not keep it: only a keyed digest stays in memory. Comparing digests

@@ -16,10 +16,10 @@ pub struct AuthSettings {
     pub signup: bool,
     /// Sign-up stays open although tokens also come from the operator's own product.
     pub signup_beside_own_users: bool,
-    /// Names that nobody can sign up with, besides those that never can be. The operator may give
-    /// them to somebody.
+    /// Names that sign-up refuses, in addition to the built-in reserved names. The operator can
+    /// still assign them to users.
     pub reserved_names: Vec<String>,
-    /// The shortest password that can be set, in bytes.
+    /// The shortest password that can be set, in bytes: 1 to [`Passwords::MAX_BYTES`](crate::Passwords::MAX_BYTES).
     pub password_min_length: usize,
     /// How long a token from sign-up or log-in is good.
     pub token_ttl_seconds: u64,
@@ -77,8 +77,9 @@ impl AuthSettings {
         PasswordRules { min_bytes: self.password_min_length }
     }
 
-    /// Whether anybody may make an account. Where the operator's product signs tokens for its own users, an open
-    /// sign-up would let a stranger take the name of one of them and read their messages, so it has to be asked for.
+    /// Whether anybody may make an account. Where the operator's product signs tokens for its own
+    /// users, an open sign-up would let a stranger take the name of one of them and read their
+    /// messages. The operator must enable it explicitly.
     pub fn signup_is_open(&self) -> bool {
         self.signup && (self.hs256_secret.is_none() || self.signup_beside_own_users)
     }

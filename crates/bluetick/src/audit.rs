@@ -15,8 +15,8 @@ pub fn note_done(settings: &Settings, act: Act) -> Result<(), Failure> {
     trail(settings).write_now(&entry(act, Outcome::Done, None)).map_err(Failure::failed)
 }
 
-/// Where this command writes it down. A command for a fleet may run on a machine that is no node and has no data
-/// directory: a trail in it goes to standard error then, and no directory is made.
+/// The audit trail of this command. A fleet command may run on a machine without a data directory.
+/// It then writes the trail to standard error and creates no directory.
 fn trail(settings: &Settings) -> Trail {
     let (mut audit, data_dir) = (settings.audit.clone(), &settings.store.data_dir);
     let is_fleet = settings.store.engine == Engine::DynamoDb;

@@ -1,5 +1,5 @@
-//! How a command ends when it does not succeed: a line on standard error for each mistake, and an exit code that tells a
-//! wrong request (2) from a failure (1).
+//! How a command ends when it does not succeed: a line on standard error for each mistake, and an
+//! exit code: 2 for a usage error, 1 for a failure.
 
 use std::fmt::{self, Display};
 use std::process::ExitCode;
@@ -25,7 +25,8 @@ impl Failure {
         Failure::Failed(reason.to_string())
     }
 
-    /// All of them as one, a line each; a wrong request if one of them is. `None` of none.
+    /// Merges the failures into one, with one line each. The result is `Usage` if any of them is,
+    /// and `None` for an empty list.
     pub fn all(failures: Vec<Failure>) -> Option<Failure> {
         failures.into_iter().reduce(|one, next| {
             let lines = format!("{one}\n{next}");

@@ -29,7 +29,7 @@ pub fn start(settings: &LogSettings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether [`start`] would work.
+/// Checks whether [`start`] would succeed.
 pub fn check(settings: &LogSettings) -> Result<(), Failure> {
     filter(settings).map(|_| ())
 }

@@ -92,7 +92,7 @@ impl OpenStore {
         let redis = Redis::open(settings.store.redis()).await.map_err(CannotOpen::Redis)?;
         let redis = Arc::new(redis);
         let archive = settings.archive.clone();
-        // A tool makes no archive: one that is missing here is on the nodes, or not mounted.
+        // A tool does not create an archive. A missing one is on the nodes, or is not mounted.
         let vault = match settings.missing_archive() {
             Some(_) if listener.is_none() => None,
             _ => Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new),

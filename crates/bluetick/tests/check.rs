@@ -58,8 +58,8 @@ async fn a_check_says_sound_damaged_or_not_looked_through() {
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
 const MESSAGES: usize = 60;
 
-/// A data directory whose server was killed after it acknowledged [`MESSAGES`] messages, each in a batch of its own. The log
-/// alone has them.
+/// A data directory whose server was killed after it acknowledged [`MESSAGES`] messages, each in a
+/// batch of its own. They are only in the log.
 async fn killed(data_dir: &Path) {
     std::fs::create_dir(data_dir).unwrap();
     let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir)
@@ -145,7 +145,7 @@ async fn acknowledged_batches_destroyed_at_the_end_of_the_log_are_reported_and_r
     }
 }
 
-/// A directory seen a second time, read-only, until it is dropped.
+/// A read-only mount of a directory. Dropping it unmounts.
 struct ReadOnly(PathBuf);
 
 impl ReadOnly {
@@ -172,11 +172,11 @@ impl Drop for ReadOnly {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_looks_through_a_read_only_mount() {
+async fn check_works_on_a_read_only_mount() {
     let shell = Shell::new();
     let data_dir = shell.path("data");
     killed(&data_dir).await;
-    // One that was never opened on this machine has neither lock.
+    // A directory that was never opened on this machine has neither lock file.
     copy(&data_dir, &shell.path("unlocked"));
     std::fs::remove_file(shell.path("unlocked/LOCK")).unwrap();
     std::fs::remove_file(shell.path("unlocked/tables/lock.mdb")).unwrap();
@@ -191,7 +191,7 @@ async fn a_check_looks_through_a_read_only_mount() {
         let damaged = shell.run(&arguments);
         assert!(damaged.code == 1 && damaged.stdout.contains("are lost"), "{}", damaged.stdout);
     }
-    // A server that uses the directory by another mount is seen.
+    // The check detects a server that uses the directory through another mount.
     std::fs::remove_file(data_dir.join("log/durable")).unwrap();
     let server = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), &data_dir).start().await;
     let mounted = ReadOnly::mount(&data_dir, shell.path("in-use"));

@@ -1,4 +1,5 @@
-//! `bluetick config check` fails where `bluetick serve` would, names every mistake, and changes nothing.
+//! `bluetick config check` fails if `bluetick serve` would, reports every mistake, and changes
+//! nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -27,19 +28,19 @@ fn content(directory: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Runs it, and asserts that it fails and leaves the working directory as it was.
+/// Runs the check. Asserts that it fails and does not change the working directory.
 #[track_caller]
 fn mistakes(shell: &Shell, arguments: &[&str]) -> Outcome {
     let before = content(shell.directory.path());
     let outcome = shell.run(&[&["config", "check"], arguments].concat());
     assert_eq!(outcome.code, 2, "{}{}", outcome.stdout, outcome.stderr);
-    assert!(outcome.stdout.contains("[server]"), "what fits is shown\n{}", outcome.stdout);
+    assert!(outcome.stdout.contains("[server]"), "valid settings are shown\n{}", outcome.stdout);
     assert_eq!(content(shell.directory.path()), before);
     outcome
 }
 
 #[test]
-fn every_mistake_is_a_line_and_what_fits_is_shown() {
+fn every_mistake_is_one_line_and_valid_settings_are_shown() {
     let shell = Shell::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
@@ -112,6 +113,24 @@ fn data_directory_on_kernel_file_system_is_refused() {
 }
 
 #[test]
+fn audit_file_whose_directory_cannot_be_written_is_refused_also_below_the_data_directory() {
+    let shell = Shell::new();
+    fs::create_dir(shell.path("data")).unwrap();
+    let depth = shell.path("data").canonicalize().unwrap().components().count() - 1;
+    std::os::unix::fs::symlink("/proc", shell.path("data/kernel")).unwrap();
+    for file in [format!("{}proc/audit.log", "../".repeat(depth)), "kernel/audit.log".to_owned()] {
+        shell.file("bluetick.toml", &format!("[audit]\nfile = \"{file}\"\n"));
+        let outcome = shell.run(&["config", "check", "--data-dir", "data", "--listen", "127.0.0.1:0"]);
+        assert_eq!(outcome.code, 2, "{file}: {}{}", outcome.stdout, outcome.stderr);
+        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("(audit.file)"), "{}", outcome.stderr);
+    }
+    shell.file("bluetick.toml", "[audit]\nfile = \"trail/audit.log\"\n");
+    shell.run(&["config", "check", "--data-dir", "data", "--listen", "127.0.0.1:0"]).printed();
+    assert!(!shell.path("data/trail").exists());
+}
+
+#[test]
 fn keys_and_files_of_the_data_directory_that_cannot_be_used_are_named() {
     let shell = Shell::new();
     for name in ["data", "data/LOCK", "data/tables"] {
@@ -131,7 +150,7 @@ fn keys_and_files_of_the_data_directory_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn a_mistake_in_a_setting_is_not_named_a_second_time_by_what_uses_it() {
+fn mistake_in_a_setting_is_reported_once() {
     let shell = Shell::new();
     fs::create_dir(shell.path("bluetick-data")).unwrap();
     shell.file(

@@ -1,5 +1,5 @@
 //! An accepted erasure survives `kill -9` at any moment, with default settings and thus without an
-//! archive, and in the end no file of the data directory holds a word of it.
+//! archive, and after completion no file of the data directory holds the erased content.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -18,9 +18,9 @@ use support::{Outcome, Shell};
 use tokio::time::Instant;
 
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
-/// Longer than anything takes on a server that is alive.
+/// Deadline for a running server to finish every accepted erasure.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Enough that a search takes a while.
+/// Number of conversations. High enough that the search can be interrupted.
 const CONVERSATIONS: usize = 12;
 
 struct World {
@@ -60,7 +60,7 @@ impl World {
         self.shell.path("bluetick-data")
     }
 
-    /// One message in each conversation; returns what was said.
+    /// Sends one message to each conversation and returns the texts.
     async fn send(&self, server: &ServerProcess, round: usize) -> Vec<String> {
         let mut texts = Vec::new();
         for (number, id) in self.ids.iter().enumerate() {
@@ -123,7 +123,7 @@ async fn an_accepted_erasure_is_finished_after_kills_at_many_moments() {
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;
         server.kill().await;
         server = launcher.start().await;
-        // Killed once more on its way.
+        // Kill the server again during the erasure.
         if round % 2 == 1 {
             tokio::time::sleep(Duration::from_millis(wait_ms)).await;
             server.kill().await;
@@ -137,8 +137,8 @@ async fn an_accepted_erasure_is_finished_after_kills_at_many_moments() {
     server.kill().await;
 }
 
-/// `bluetick erase` on a directory that no server uses: to its end, and killed at some moment after
-/// it has said that it is under way.
+/// `bluetick erase` on a directory that no server uses: once to completion, and then killed at
+/// several moments after it has reported progress.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_erasure_on_a_stopped_store_is_finished_by_the_next_server() {
     let (world, mut server) = World::new().await;
@@ -157,9 +157,9 @@ async fn an_erasure_on_a_stopped_store_is_finished_by_the_next_server() {
             Some(wait_ms) => {
                 let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
                 let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-                assert!(said.any(|line| line.unwrap().contains('%')), "it never said how far it is");
+                assert!(said.any(|line| line.unwrap().contains('%')), "no progress was reported");
                 tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-                // It may have ended.
+                // The process may have exited already.
                 child.kill().unwrap();
                 child.wait().unwrap();
             }

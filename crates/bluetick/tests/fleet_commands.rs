@@ -1,4 +1,4 @@
-//! Every command for a fleet, given on a machine that is no node: it works, and leaves nothing behind there.
+//! Every fleet command works on a machine that is not a node, and leaves no files there.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -11,9 +11,9 @@ use bluetick_testkit::redis::RedisServer;
 use support::{Outcome, Shell};
 
 struct Desk {
-    /// Where commands are given, with nothing in it.
+    /// The empty working directory of the commands.
     shell: Shell,
-    /// Where the settings and an embedded store are.
+    /// The directory of the settings and of an embedded store.
     elsewhere: Shell,
     server: &'static DynamoServer,
 }
@@ -74,7 +74,7 @@ async fn fleet_commands_leave_the_working_directory_empty() {
         assert_eq!(outcome.code, 0, "{arguments:?}: {}{}", outcome.stdout, outcome.stderr);
         let is_trail = |line: &&str| line.starts_with('{') && line.contains("\"act\"");
         let written_down = outcome.stderr.lines().filter(is_trail).count();
-        // Everything that changes something is written down, though there is no data directory to write it to.
+        // Every change is in the audit trail, although no data directory exists.
         let expected = match arguments {
             ["user", "add" | "password" | "revoke", ..] | ["erase", ..] => 2,
             ["archive", "run" | "verify" | "restore", ..] => 2,

@@ -1,4 +1,4 @@
-//! A name that is in use stays with whom it belongs to, whichever way it came into use.
+//! Sign-up refuses a name that another user already has: by token, account, membership or profile.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -44,7 +44,7 @@ async fn a_name_with_a_token_from_the_command_line_cannot_be_signed_up_for() {
             assert_eq!(sign_up(&open, &spelling).await, (409, "user_exists".into()), "{spelling}");
         }
     }
-    // Reserved before the token was printed: also after a crash.
+    // The name is reserved before the token is printed, so the reservation survives a crash.
     open.kill().await;
     let stopped = shell.run(&["token", "stopped"]).printed();
     let again = start(&shell, true).await;
@@ -65,7 +65,7 @@ async fn member_of_a_conversation_without_messages_keeps_the_name() {
         request(&closed.address, "POST", "/v1/conversations", alice.trim(), Some(&body)).await.unwrap();
     assert_eq!(status, 201);
     closed.kill().await;
-    // Found in the log, then in the tables.
+    // The name is found in the log, and later in the tables.
     for _ in 0..2 {
         let open = start(&shell, true).await;
         for name in ["bob", "Bob"] {
@@ -81,7 +81,7 @@ async fn member_of_a_conversation_without_messages_keeps_the_name() {
 fn no_token_is_printed_when_its_name_cannot_be_reserved() {
     let shell = Shell::new();
     shell.run(&["token", "alice"]).printed();
-    // Another process has the store, and serves nobody.
+    // Another process holds the store lock and serves no requests.
     let lock = bluetick_store_embedded::lock::DataLock::acquire(&shell.path(DATA)).unwrap();
     let refused = shell.run(&["token", "bob"]);
     assert_ne!(refused.code, 0);
@@ -100,7 +100,7 @@ fn no_token_is_printed_when_its_name_cannot_be_reserved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_made_at_the_command_line_may_be_called_admin_and_not_like_somebody_else() {
+async fn command_line_user_may_be_named_admin_but_not_like_another_user() {
     let shell = Shell::new();
     for name in ["admin", "alice"] {
         shell.run(&["user", "add", name, "--generate"]).printed();

@@ -33,6 +33,30 @@ async fn a_name_that_was_given_a_token_cannot_be_signed_up_for() {
     assert_eq!(sign_up(&server.address, "somebody-else").await.0, 201);
 }
 
+/// With a public key of the operator, the server verifies tokens and signs none.
+#[tokio::test]
+async fn token_command_shows_why_a_server_with_a_public_key_signs_no_token() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let key = concat!(env!("CARGO_MANIFEST_DIR"), "/../auth/tests/fixtures/rsa_public.pem");
+    let server = launcher(&data_dir).with("BLUETICK_AUTH__PUBLIC_KEY_FILE", key).start().await;
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_bluetick"))
+        .args(["token", "alice", "--data-dir"])
+        .arg(data_dir.path())
+        .env_clear()
+        .env("BLUETICK_ADMIN__KEY", ADMIN_KEY)
+        .env("BLUETICK_AUTH__PUBLIC_KEY_FILE", key)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let body = json!({"user_id": "alice"});
+    let (status, answer) =
+        request(&server.address, "POST", "/v1/tokens", ADMIN_KEY, Some(&body)).await.unwrap();
+    assert_eq!(status, 403);
+    assert!(stderr.contains(answer["error"]["message"].as_str().unwrap()), "{stderr}");
+    assert!(!stderr.contains("admin key"), "{stderr}");
+}
+
 #[tokio::test]
 async fn a_secret_shared_with_the_operators_product_closes_sign_up_unless_it_is_asked_for() {
     let data_dir = tempfile::tempdir().unwrap();

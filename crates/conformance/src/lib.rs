@@ -33,8 +33,9 @@ pub trait Harness: Send + Sync + Sized + 'static {
     /// The store after it was closed in order and opened again.
     async fn close_and_reopen(self, listener: Arc<dyn CommitListener>) -> Self;
 
-    /// Somebody sets the time of day, also of the store's later lives; no time passes. `false`:
-    /// this store judges the age of ids by the time of day, and promises nothing when it is set.
+    /// Sets the wall clock, also for later restarts of the store. The monotonic clock does not
+    /// move. Returns `false` if the store measures the age of ids by the wall clock and makes no
+    /// guarantee after a change.
     fn set_clock(&self, _now: Timestamp) -> bool {
         false
     }
@@ -95,8 +96,8 @@ list_of_cases! {
     a_resend_after_a_crash_gives_the_first_seq
     a_resend_long_after_finds_the_first_when_it_says_where_to_look
     a_clock_that_was_set_back_for_a_while_hides_no_duplicate
-    a_clock_that_jumps_forgets_no_id_and_lets_no_other_content_in
-    a_retry_finds_what_was_just_stored_however_the_clock_jumped
+    clock_jump_keeps_message_ids_and_refuses_other_content
+    retry_after_clock_jump_finds_the_stored_message
     many_senders_at_once_fill_dense_places
     messages_accepted_one_after_the_other_keep_their_order
     everything_acknowledged_survives_a_crash

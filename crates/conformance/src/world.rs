@@ -77,8 +77,8 @@ impl<H: Harness> World<H> {
         self.minute.store(minute, Ordering::SeqCst);
     }
 
-    /// Somebody sets the time of day, for the store as well. `false`: the store promises nothing
-    /// then.
+    /// Sets the wall clock of the test and of the store. Returns `false` if the store makes no
+    /// guarantee after a change.
     pub fn set_clock_to(&self, minute: i64) -> bool {
         self.turn_clock_to(minute);
         self.harness.set_clock(self.now())

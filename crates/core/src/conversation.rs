@@ -34,8 +34,8 @@ impl Conversation {
     }
 
     /// Whether the inbox of this member lists the conversation. A direct conversation without messages is listed for its
-    /// creator alone: the other person learns of it by the first message. `has_messages` is an argument because a head
-    /// can be a void.
+    /// creator alone: the first message adds it to the inbox of the peer. `has_messages` is an
+    /// argument because a head can be a void.
     pub fn is_listed_for(&self, user: &UserId, has_messages: bool) -> bool {
         has_messages || self.kind() == ConversationKind::Group || self.created_by == *user
     }

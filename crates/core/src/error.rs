@@ -26,7 +26,7 @@ pub enum Refusal {
     UserExists,
     #[error("no such user")]
     NoSuchUser,
-    /// A conversation names somebody who is not known, where it may name known people only.
+    /// A conversation names an unknown user, and conversations accept only known users.
     #[error("there is no user {user}")]
     UnknownUser { user: UserId },
 }

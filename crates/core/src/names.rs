@@ -1,5 +1,5 @@
 //! User ids as names that people read: which spellings look alike, which names sign-up refuses, and
-//! which characters a name loses. What makes an id valid at all is in [`ids`](crate::ids).
+//! which characters a name loses. The validity of an id is in [`ids`](crate::ids).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,16 +12,20 @@ use unicode_security::confusable_detection::skeleton;
 
 use crate::UserId;
 
-/// The Unicode version of the confusables data. Skeletons of two versions may differ, so an index
-/// of skeletons is valid for one version only.
+/// The revision of [`Skeleton::of`], from 0 to 15. Raise it with every change to the result for any
+/// name. Otherwise existing stores keep an index of old skeletons and accept names that look alike.
+const SKELETON_REVISION: u8 = 1;
+
+/// The version of skeletons: the Unicode version of the confusables data, with
+/// [`SKELETON_REVISION`] in the upper four bits of the last byte. Skeletons of two versions may
+/// differ, so an index of skeletons is valid for one version only.
 pub const SKELETON_VERSION: [u8; 3] = {
     let (major, minor, patch) = unicode_security::UNICODE_VERSION;
-    [major as u8, minor as u8, patch as u8]
+    [major as u8, minor as u8, (SKELETON_REVISION << 4) | patch as u8]
 };
 
-/// What a reader sees of a name. Two names with equal skeletons look alike: upper and lower case,
-/// compatibility forms, confusable letters of other scripts (UTS 39), and invisible characters make
-/// no difference.
+/// The visible form of a name. Two names with equal skeletons look alike. A skeleton ignores case,
+/// compatibility forms, confusable letters of other scripts (UTS 39), and invisible characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Skeleton(String);
 
@@ -40,8 +44,8 @@ impl Skeleton {
         Skeleton::of(&drawn)
     }
 
-    /// Names that look so and are written in the plainest letters. The skeleton itself is one, unless
-    /// it contains what stands for "m".
+    /// Plain spellings of names with this skeleton: the skeleton itself, and the skeleton with "m"
+    /// in place of "rn", which is the skeleton of "m".
     pub fn plain_spellings(&self) -> [String; 2] {
         [self.0.clone(), self.0.replace("rn", "m")]
     }
@@ -67,7 +71,17 @@ fn reduced(name: &str) -> String {
     // Upper case first: this folds letters that lower case alone keeps apart, such as "ß" and "ss".
     let folded = name.nfkc().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
     let visible: String = folded.filter(|letter| !is_invisible(*letter)).nfkc().collect();
-    skeleton(&visible).collect()
+    without_hidden_dots(skeleton(&visible))
+}
+
+/// Removes each combining dot above (U+0307) on an `i` or `j`: it is drawn over the letter's own dot.
+fn without_hidden_dots(letters: impl Iterator<Item = char>) -> String {
+    letters.fold(String::new(), |mut text, letter| {
+        if letter != '\u{307}' || !text.ends_with(['i', 'j']) {
+            text.push(letter);
+        }
+        text
+    })
 }
 
 /// Characters of the general category Cf (format), as of Unicode 16.
@@ -113,12 +127,13 @@ pub fn check_new_name(name: &UserId) -> Result<(), InvalidName> {
     }
 }
 
-/// Names that sign-up refuses, compared by their skeletons. The operator may give them to somebody.
+/// Names that sign-up refuses, compared by their skeletons. The operator can still assign them to
+/// users.
 #[derive(Clone, Debug)]
 pub struct ReservedNames(HashSet<Skeleton>);
 
 impl ReservedNames {
-    /// Names that a reader takes for the server or for those who run it.
+    /// Names that a reader could mistake for the server or its operator.
     pub const ALWAYS: [&'static str; 6] = ["system", "void", "admin", "bluetick", "support", "root"];
 
     pub fn with<'a>(more: impl IntoIterator<Item = &'a str>) -> ReservedNames {
@@ -189,18 +204,39 @@ mod tests {
             "a\u{217c}ice",  // Roman numeral fifty
             "a1ice",
             "a|ice",
+            "ali\u{307}ce", // dot above on the dot of the i
+            "ali\u{307}\u{307}ce",
+            "al\u{131}\u{307}ce", // dotless i with a dot above
+            "al\u{456}\u{307}ce", // Cyrillic i with a dot above
+            "AL\u{130}CE",        // capital i with a dot above
         ] {
             assert!(alike("alice", other), "{other:?}");
         }
-        for (one, other) in [("mike", "rnike"), ("bob0", "bobO"), ("straße", "STRASSE"), ("ο", "o")] {
+        for (one, other) in
+            [("mike", "rnike"), ("bob0", "bobO"), ("straße", "STRASSE"), ("ο", "o"), ("jim", "j\u{307}im")]
+        {
             assert!(alike(one, other), "{one} and {other}");
         }
     }
 
     #[test]
     fn names_that_differ_visibly_have_different_skeletons() {
-        let names =
-            ["alice", "alicia", "bob", "u1", "u2", "user10", "user11", "日本", "日木", "анна", "auth0|5f"];
+        let names = [
+            "alice",
+            "alíce",
+            "alicia",
+            "\u{17c}eno",
+            "zeno",
+            "bob",
+            "u1",
+            "u2",
+            "user10",
+            "user11",
+            "日本",
+            "日木",
+            "анна",
+            "auth0|5f",
+        ];
         for (at, one) in names.iter().enumerate() {
             for other in &names[at + 1..] {
                 assert!(!alike(one, other), "{one} and {other}");
@@ -213,6 +249,12 @@ mod tests {
         for (name, plain) in [("Alice", "alice"), ("b0b", "bob"), ("Mike", "mike"), ("\u{430}nn", "ann")] {
             assert!(Skeleton::of(name).plain_spellings().contains(&plain.to_owned()), "{name}");
         }
+    }
+
+    #[test]
+    fn version_of_skeletons_differs_from_the_first_revision() {
+        let (major, minor, patch) = unicode_security::UNICODE_VERSION;
+        assert_ne!(SKELETON_VERSION.map(u64::from), [major, minor, patch]);
     }
 
     #[test]

@@ -24,11 +24,11 @@ impl Timestamp {
 
 /// Where "now" comes from, so that a whole server can run under a simulated clock.
 pub trait Clock: Send + Sync + 'static {
-    /// The time of day. Somebody may set it, forwards and backwards.
+    /// The wall clock. It can jump forwards and backwards.
     fn now(&self) -> Timestamp;
 
-    /// How much time has passed since some moment that stays the same while the process lives. It
-    /// never goes back, and setting the time of day does not change it.
+    /// The monotonic clock: time since a fixed moment of this process. It never goes back, and
+    /// setting the wall clock does not change it.
     fn monotonic(&self) -> Duration;
 }
 
@@ -61,12 +61,12 @@ impl ManualClock {
         ManualClock { now: AtomicI64::new(now.millis()), passed: AtomicU64::new(0) }
     }
 
-    /// Somebody sets the time of day. No time passes.
+    /// Sets the wall clock. The monotonic clock does not move.
     pub fn set(&self, now: Timestamp) {
         self.now.store(now.millis(), Ordering::SeqCst);
     }
 
-    /// Time passes; with a negative number, the time of day is set back instead.
+    /// Advances both clocks. A negative number sets back the wall clock alone.
     pub fn advance_millis(&self, millis: i64) {
         self.now.fetch_add(millis, Ordering::SeqCst);
         self.passed.fetch_add(u64::try_from(millis).unwrap_or(0), Ordering::SeqCst);

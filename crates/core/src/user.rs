@@ -17,7 +17,7 @@ pub struct User {
 impl User {
     pub const DISPLAY_NAME_MAX_BYTES: usize = 128;
 
-    /// A user who cannot log in here and has told nothing yet.
+    /// A user without a password and without a display name.
     pub fn named(id: UserId, created_at: Timestamp) -> User {
         User { id, display_name: None, password_hash: None, created_at }
     }

@@ -100,7 +100,7 @@ async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> Server {
             acks_burst: u32::MAX,
             ping_seconds: NEVER_SECONDS,
             idle_seconds: NEVER_SECONDS,
-            // Everybody comes from one address.
+            // All clients connect from one address.
             connections_per_address: 0,
             connects_per_address_per_second: 0,
             conversations_per_user_per_day: 0,

@@ -71,7 +71,7 @@ impl Dropped {
 pub(crate) enum KeyFailure {
     /// It is not the admin key.
     Wrong,
-    /// It was not compared: its address has presented too many wrong ones.
+    /// The key is wrong, and its address has presented too many wrong keys.
     TooMany,
 }
 
@@ -166,7 +166,7 @@ impl Metrics {
         }
 
         let admin_key_failures = Labelled::default();
-        let help = "Admin keys refused: wrong, or not compared since their address had too many wrong ones";
+        let help = "Wrong admin keys: wrong, answered with 401, or too_many above the limit of their address, answered with 429";
         registry.register("admin_key_failures", help, admin_key_failures.clone());
         for failure in [KeyFailure::Wrong, KeyFailure::TooMany] {
             let _ = admin_key_failures.get_or_create(&[("reason", failure.as_str())]);

@@ -24,7 +24,7 @@ pub struct ServerSettings {
     /// `Host` only when this list is not empty.
     pub hostnames: Vec<String>,
     /// The proxies in front of the server. The server believes `X-Forwarded-For` only from these addresses, loopback
-    /// included; limits by address count everybody else by the address of their connection.
+    /// included; limits by address use the connection's address for all other clients.
     pub trusted_proxies: Vec<Network>,
     /// How long a server that is told to stop says that it is not ready and serves all the same, for load balancers
     /// that need a moment to notice.
@@ -152,7 +152,8 @@ pub struct LimitSettings {
     pub logins_per_minute: u32,
     /// Log-ins and sign-ups one address may try in a minute, whoever for; a third of them at once.
     pub logins_per_address_per_minute: u32,
-    /// Wrong admin keys one address may present in a minute. Above that, the server answers 429 and compares no key.
+    /// Wrong admin keys one address may present in a minute. Above that, the server delays each wrong key by a second
+    /// and answers 429. The right key always works.
     pub wrong_admin_keys_per_address_per_minute: u32,
     /// Conversations one user may create in a day, direct ones and groups together.
     pub conversations_per_user_per_day: u32,

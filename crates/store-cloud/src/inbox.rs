@@ -186,7 +186,7 @@ impl Engine {
             let found = self.entries(&ids, user).await?;
             for (place, entry) in places.iter().zip(found) {
                 match entry {
-                    // It stays in the index: a message may put it there at this moment.
+                    // Keep the index entry: a concurrent message may be adding it.
                     Ok(entry) if !entry.is_listed_for(user) => {}
                     Ok(entry) => {
                         if entry.place() != *place {

@@ -65,14 +65,14 @@ pub(crate) fn shared_key(name: &str) -> Key {
     Key::new(format!("{SHARED}{name}"))
 }
 
-/// Begins the key of a row that says who holds a name. No user is called so.
+/// Prefix of the key of a name's holder row. No user id begins with it.
 const HELD: char = '\u{2}';
 
 fn holder_key(name: &Skeleton) -> Key {
     Key::new(format!("{HELD}{}", name.key()))
 }
 
-/// The row that all spellings of a name have in common, and who holds it.
+/// The row shared by all spellings of a name, with the id that holds it.
 pub(crate) fn holder_row(user: &UserId) -> (Table, Key, Item) {
     let key = holder_key(&Skeleton::from(user));
     (Table::Users, key, Item::new().text("holder", user.as_str()).versioned(1))
@@ -145,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// Whether another id holds the name that this one looks like in its own letters.
+    /// Whether another id holds a name that looks like this one as drawn ([`Skeleton::as_drawn`]).
     async fn is_drawn_like_another(&self, user: &UserId) -> Result<bool, StoreError> {
         let key = holder_key(&Skeleton::as_drawn(user.as_str()));
         let Some(holder) = self.rows.get(Table::Users, &key).await? else { return Ok(false) };
@@ -165,7 +165,8 @@ impl Engine {
         Ok(**there.get_text("holder")? == *user.as_str())
     }
 
-    /// The names first: one that leads to nobody is passed over, somebody without a name could not be found.
+    /// Writes the names first: a search skips a name without a user, but would not find a user
+    /// without names.
     async fn write_user(&self, user: User) -> Result<(), StoreError> {
         self.write_names(&user).await?;
         self.update_row(&user.id, |row| match decode_user(&user.id, &row) {

@@ -91,7 +91,7 @@ async fn a_restore_can_die_anywhere() {
     at_every_call(&world, restore, look).await;
 }
 
-/// Whether whoever asked was told.
+/// Records whether progress was reported, which acknowledges the erasure.
 struct Accepted(Arc<AtomicBool>);
 
 impl Progress for Accepted {
@@ -122,7 +122,7 @@ async fn an_erasure_can_die_anywhere() {
         let node = world.node();
         if !is_done {
             match accepted.load(Ordering::SeqCst) {
-                // Nobody was told that it would happen, so it is asked for again.
+                // The erasure was not acknowledged, so the operator requests it again.
                 false => work(&node).await.unwrap(),
                 true => drop(node.run().await.unwrap()),
             }

@@ -29,7 +29,7 @@ impl Harness for Memory {
         self
     }
 
-    /// It has no clock, and knows every id.
+    /// The memory store has no clock and remembers every id.
     fn set_clock(&self, _now: Timestamp) -> bool {
         true
     }

@@ -32,14 +32,14 @@ const OF_MANY_PEOPLE: [&str; 6] = [
 ];
 
 impl Launcher {
-    /// Sign-up is closed, because conversations name known people only while it is open, and most
-    /// tests talk with somebody who does nothing. [`Launcher::open`] opens it.
+    /// Sign-up is closed, because conversations accept only known users while it is open, and most
+    /// tests write to users without an account. [`Launcher::open`] opens it.
     pub fn new(binary: impl Into<PathBuf>, data_dir: &Path) -> Launcher {
         let closed = Launcher { binary: binary.into(), data_dir: data_dir.to_owned(), variables: Vec::new() };
         closed.with("BLUETICK_AUTH__SIGNUP", "false")
     }
 
-    /// Anybody may sign up.
+    /// Opens sign-up.
     pub fn open(self) -> Launcher {
         self.with("BLUETICK_AUTH__SIGNUP", "true")
     }

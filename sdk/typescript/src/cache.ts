@@ -186,7 +186,7 @@ export class Cache {
     if (this.#timer) clearTimeout(this.#timer);
     this.#timer = null;
     this.#wroteAt_ms = Date.now();
-    // Before the first welcome nobody knows of which epoch they are; they wait.
+    // Their epoch is unknown before the first welcome, so they wait.
     const tails = this.epoch === null ? [] : [...this.#tails];
     for (const tail of tails) this.#tails.delete(tail);
     // What came in since the rest was let go must not take the place of the rest. Where there is none to wait for, the

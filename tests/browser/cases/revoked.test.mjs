@@ -42,7 +42,7 @@ test("a session revoked while the page was closed leads to a log-in page that sa
     await alice.logIn();
   }));
 
-test("who logs out by hand is told nothing", () =>
+test("a manual log-out shows no notice on the log-in page", () =>
   inWorld(async (world) => {
     const alice = await world.signedUp("alice");
     await alice.page.getByRole("button", { name: "Settings", exact: true }).click();

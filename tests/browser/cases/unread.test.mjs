@@ -62,7 +62,7 @@ for (const [size, options] of Object.entries(SIZES)) {
         const count = Number(what.match(/^\d+/)[0]);
         const { alice, bob, id, readUpTo } = await unreadTalk(world, count, height, options);
         await alice.open("bob");
-        // What is read is told once the list has come to rest.
+        // The page sends the read receipt once scrolling has stopped.
         await expectSoon("something is read", async () => {
           const read = await readUpTo();
           return [read > BEFORE, read];

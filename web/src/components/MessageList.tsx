@@ -190,7 +190,7 @@ export function MessageList(props: MessageListProps) {
     // Until the first look has found its place, nothing was seen.
     if (!isDecided || firstUnread !== null) return;
     if (target && !isAtTarget(target)) return markSoon();
-    // The rest of what was missed is on its way; with it, this is asked again.
+    // The rest of the missed messages is still loading; its arrival calls this again.
     const { reachesHead, toSeq } = conversation.window;
     if (target && reachesHead && toSeq < lastAtOpening) return;
     if (target && showsAllOfOpening()) {
@@ -206,8 +206,8 @@ export function MessageList(props: MessageListProps) {
     }
     if (isAtEnd && reachesHead) return conversation.markRead();
     if (!conversation.entry?.unread) return;
-    // What is drawn tells what is seen. A row that is not measured yet is hidden, at a place that
-    // is a guess.
+    // The drawn rows decide which messages were seen. A row without a measurement is hidden, at an
+    // estimated position.
     const { bottom } = scroller.getBoundingClientRect();
     const isSeen = (each: HTMLElement) => !isHidden(each.closest("li")) && each.getBoundingClientRect().top < bottom - SEEN_PX;
     const seen = [...scroller.querySelectorAll<HTMLElement>("[data-seq]")].findLast(isSeen);
@@ -244,8 +244,8 @@ export function MessageList(props: MessageListProps) {
     const below = max - scroller.scrollTop;
     const { reachesHead } = conversation.window;
     // A list that got shorter, or a field below that did, moves the position up too. Only a move
-    // within an unchanged list is the person's; wheel, keys and touch are heard before that, by
-    // `onHand`.
+    // within an unchanged list is the user's. `onHand` handles wheel, key and touch events before
+    // that.
     const isMovedUp = scroller.scrollTop < lastTop - 1 && max === lastMax;
     lastTop = scroller.scrollTop;
     lastMax = max;

@@ -1,6 +1,6 @@
-//! Passwords that everybody tries first.
+//! List of very common passwords, which attackers try first.
 
-/// In lower case, separated by blanks. Shorter ones are refused for their length.
+/// Lower case, separated by spaces. The length rule already refuses shorter passwords.
 const COMMON: &str = "
     00000000 000000000 0000000000 11111111 111111111 1111111111 1111111112 11112222 11223344
     1122334455 112233445566 12121212 1212121212 123123123 123123123123 12341234 123412341234
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_holds_some_hundred_passwords_in_lower_case_that_are_long_enough_otherwise() {
+    fn common_password_list_is_lower_case_and_has_no_short_entries() {
         let all: Vec<_> = COMMON.split_ascii_whitespace().collect();
         assert!(all.len() > 400, "{}", all.len());
         for common in all {

@@ -23,7 +23,7 @@ pub enum WeakPassword {
     IsUserId,
 }
 
-/// Which passwords are accepted when one is set. Log-in asks nothing of this.
+/// Rules for new passwords. Log-in does not check them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordRules {
     /// In bytes of UTF-8, at most [`Passwords::MAX_BYTES`].
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_minimum_counts_and_one_above_the_maximum_is_the_maximum() {
+    fn minimum_password_length_is_configurable_and_capped_at_the_maximum() {
         let rules = PasswordRules { min_bytes: 12 };
         assert_eq!(rules.check("alice", "eleven bytes"), Ok(()));
         assert_eq!(rules.check("alice", "ten bytes!"), Err(WeakPassword::Length { min_bytes: 12 }));

@@ -11,8 +11,8 @@ use super::crypto::{self, Prepared};
 use super::public_key::{self, NamedKey};
 use crate::{AuthSettings, AuthSetupError, secret_file};
 
-/// The least length of `auth.hs256_secret` (RFC 7518, section 3.2). Whoever has one token can guess a shorter secret
-/// offline.
+/// The least length of `auth.hs256_secret` (RFC 7518, section 3.2). An attacker with one token can
+/// guess a shorter secret offline.
 const LEAST_SECRET_BYTES: usize = 32;
 
 const FILE_NAME: &str = "token.key";
@@ -45,7 +45,7 @@ impl KeyRing {
         Ok(keys)
     }
 
-    /// Whether [`KeyRing::open`] would work, as far as that shows without making a key.
+    /// Checks whether [`KeyRing::open`] would succeed, without creating a key.
     pub fn check(settings: &AuthSettings, data_dir: &Path) -> Result<(), AuthSetupError> {
         if KeyRing::of_the_operator(settings)?.verifying.is_empty() {
             secret_file::read(&data_dir.join(FILE_NAME))?;

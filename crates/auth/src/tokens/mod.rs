@@ -147,8 +147,8 @@ impl Tokens {
         KeyRing::of_the_operator(settings).map(|_| ())
     }
 
-    /// As [`Tokens::check`], and whether the key that this server made for itself can be used, where it has made one and
-    /// uses it.
+    /// Like [`Tokens::check`]. Also checks the key that this server generated, if it exists and is
+    /// in use.
     pub fn check_in(settings: &AuthSettings, data_dir: &Path) -> Result<(), AuthSetupError> {
         check_bounds(settings)?;
         KeyRing::check(settings, data_dir)

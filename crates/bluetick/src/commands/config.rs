@@ -1,4 +1,5 @@
-//! `bluetick config`: what is in force and why, whether a server would start with it, and a file to start from.
+//! `bluetick config`: shows the effective settings and their sources, checks whether a server would
+//! start with them, and prints an example file.
 
 use crate::cli::{ConfigCheckArgs, ConfigCommand};
 use crate::failure::Failure;
@@ -13,7 +14,7 @@ pub fn run(command: &ConfigCommand) -> Result<(), Failure> {
     }
 }
 
-/// Shows what is in force, and fails with everything that keeps a server from starting.
+/// Shows the effective settings. Fails with every mistake that keeps a server from starting.
 fn check(arguments: &ConfigCheckArgs) -> Result<(), Failure> {
     let (loaded, mistakes) = Loaded::load_what_fits(&Inputs::of_this_process(arguments.serve.flags()));
     print(&loaded.show())?;
@@ -29,7 +30,7 @@ fn check(arguments: &ConfigCheckArgs) -> Result<(), Failure> {
     }
     let mistakes = mistakes.into_iter().map(Failure::usage);
     match Failure::all(mistakes.chain(found.mistakes).collect()) {
-        // Every mistake is a usage error: the operator mends it in the settings.
+        // Every mistake is a usage error: the operator fixes it in the settings.
         Some(mistakes) => Err(Failure::usage(mistakes)),
         None => Ok(()),
     }

@@ -48,7 +48,7 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
     let opened = tokio::task::block_in_place(|| {
         OpenStore::open(settings, Some(hub.clone()), metrics.clone(), &Handle::current())
     });
-    // All mistakes at once, rather than one after each start.
+    // Report all mistakes at once, instead of one per start.
     let rest = tokio::task::block_in_place(|| preflight::besides_store(settings));
     let store = match (opened, Failure::all(rest.mistakes)) {
         (Ok(store), None) => store,

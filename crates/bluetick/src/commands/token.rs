@@ -28,7 +28,7 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
             data_dir.display()
         )));
     }
-    // Before a key is made here: a server that runs on the directory may have another one.
+    // Check before creating a key: a server that uses the directory may have another one.
     let book = match was_there || settings.store.engine == Engine::DynamoDb {
         true => Some(UserBook::open(&settings)?),
         false => None,
@@ -55,8 +55,8 @@ fn mint(arguments: &TokenArgs, settings: &Settings, book: &UserBook) -> Result<S
     book.mint(&arguments.name, ttl, || sign(arguments, settings))
 }
 
-/// Where no data directory is yet. It is made together with a key of its own. A secret shared with
-/// the operator's product needs none, and then there is no store in which a name could be reserved.
+/// Handles a missing data directory: creates it with its own key. With a secret shared with the
+/// operator's product, no directory is needed, and no store exists to reserve the name in.
 fn mint_at_a_new_place(arguments: &TokenArgs, settings: &Settings) -> Result<String, Failure> {
     let token = sign(arguments, settings)?;
     if settings.store.data_dir.exists() {

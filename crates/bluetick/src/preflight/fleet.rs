@@ -1,4 +1,4 @@
-//! The tables and Redis of a fleet, asked without writing to them.
+//! Checks the tables and Redis of a fleet, without writing to them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::store::{CannotOpen, whole_copy};
 
-/// How long Redis may take to answer before the operator is told.
+/// How long the check waits for Redis before it reports a timeout.
 const REDIS_PATIENCE: Duration = Duration::from_secs(2);
 
 pub fn look(settings: &Settings, findings: &mut Findings) {
@@ -27,7 +27,7 @@ pub fn look(settings: &Settings, findings: &mut Findings) {
         findings.mistakes.extend(tables(settings).await.err().map(Failure::from));
         match Redis::open(settings.store.redis()).await {
             Err(error) => findings.mistakes.push(CannotOpen::Redis(error).into()),
-            // The server starts all the same.
+            // The server starts without Redis.
             Ok(redis) => {
                 if timeout(REDIS_PATIENCE, redis.up()).await.is_err() {
                     let advice =

@@ -1,7 +1,8 @@
 //! Finds the mistakes that keep a server from starting. The checks leave no file and no directory behind.
 //!
-//! `bluetick config check` asks for everything. `bluetick serve` opens its store itself, and asks for the rest, so that it
-//! can name all mistakes at once. Damage inside the data directory is not looked for: that is `bluetick check`.
+//! `bluetick config check` runs every check. `bluetick serve` opens its store itself and runs the
+//! other checks, so that it reports all mistakes at once. Damage inside the data directory does not
+//! belong here: `bluetick check` finds it.
 
 mod fleet;
 mod paths;
@@ -25,7 +26,7 @@ use crate::store::CannotOpen;
 pub struct Findings {
     /// Each keeps the server from starting.
     pub mistakes: Vec<Failure>,
-    /// Each works and is unwise, in a sentence.
+    /// Settings that work but are unwise, one sentence each.
     pub advice: Vec<String>,
 }
 
@@ -35,8 +36,8 @@ impl Findings {
     }
 }
 
-/// Everything that [`crate::commands::serve`] needs, in the order in which it is used. `is_named` says of a part of the
-/// settings that a mistake in it is known already; that part is left out.
+/// Checks everything that [`crate::commands::serve`] needs, in order of use. Skips the parts of the
+/// settings for which `is_named` returns true: their mistakes are already reported.
 pub fn everything(settings: &Settings, is_named: &dyn Fn(&str) -> bool) -> Findings {
     let mut findings = Findings::default();
     if !is_named("log.") {
@@ -56,7 +57,8 @@ pub fn everything(settings: &Settings, is_named: &dyn Fn(&str) -> bool) -> Findi
     findings
 }
 
-/// The keys, the audit trail, the certificate and the port, of settings that have no mistakes.
+/// Checks the keys, the audit trail, the certificate and the port. The settings must have no
+/// mistakes.
 pub fn besides_store(settings: &Settings) -> Findings {
     let mut findings = Findings::default();
     rest(settings, &|_| false, &mut findings);
@@ -65,7 +67,7 @@ pub fn besides_store(settings: &Settings) -> Findings {
 
 fn rest(settings: &Settings, is_named: &dyn Fn(&str) -> bool, findings: &mut Findings) {
     let data_dir = &settings.store.data_dir;
-    // Where the directory cannot be used, that is a mistake of its own.
+    // An unusable directory is reported separately.
     if paths::directory(data_dir).is_none() && !is_named("auth.") && !is_named("admin.") {
         findings.mistake(Tokens::check_in(&settings.auth, data_dir).err().map(Failure::from));
         findings.mistake(AdminKey::read(&settings.admin, data_dir).err().map(Failure::from));
@@ -98,12 +100,12 @@ fn data_dir(settings: &Settings) -> Vec<Failure> {
     }
 }
 
-/// The sentence for a port that is in use or not allowed.
+/// The failure for a port that is in use or not permitted.
 pub fn cannot_listen(listen: &str, error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot listen on {listen} (server.listen): {error}"))
 }
 
-/// The data directory can be looked into; whether a store in it could be opened.
+/// Checks that the data directory is readable and that a store in it could be opened.
 fn embedded(data_dir: &Path) -> Vec<Failure> {
     let cannot_use = |path: &Path, reason: String| Failure::failed(format!("{}: {reason}", path.display()));
     let mut found = Vec::new();
@@ -131,7 +133,7 @@ fn archive(settings: &Settings) -> Option<Failure> {
     let (archive, data_dir) = (&settings.archive, &settings.store.data_dir);
     match archive.engine {
         ArchiveEngine::Off => None,
-        // Opening it would make the directory.
+        // Opening the archive would create the directory.
         ArchiveEngine::Directory => {
             let path = data_dir.join(archive.directory.as_deref().unwrap_or(Path::new("archive")));
             let reason = paths::directory(&path)?;
@@ -152,12 +154,11 @@ fn audit(settings: &Settings) -> Option<Failure> {
     let path = settings.store.data_dir.join(file);
     let directory = path.parent().unwrap_or(Path::new("/"));
     let data_dir = &settings.store.data_dir;
-    let reason = match directory.starts_with(data_dir) {
-        // The check of the data directory reports that mistake.
-        true if paths::directory(data_dir).is_some() => None,
-        true => paths::file_if_there(&path),
-        false => paths::file_if_there(&path).or_else(|| paths::directory(directory)),
-    }?;
+    // The check of the data directory reports that mistake.
+    if directory.starts_with(data_dir) && paths::directory(data_dir).is_some() {
+        return None;
+    }
+    let reason = paths::file_if_there(&path).or_else(|| paths::directory(directory))?;
     Some(Failure::failed(format!(
         "the audit trail cannot be written: {}: {reason} (audit.file)",
         path.display()

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// Why `path` could not be a directory to write into. One that is missing is fine where it could be made.
+/// Returns why `path` is not a writable directory. A missing directory is fine if it could be
+/// created.
 pub fn directory(path: &Path) -> Option<String> {
     match fs::metadata(path) {
         Ok(found) if !found.is_dir() => Some("is not a directory".to_owned()),
@@ -20,7 +21,7 @@ pub fn directory(path: &Path) -> Option<String> {
     }
 }
 
-/// Why a directory could not be made, judged by the nearest one above that is there.
+/// Returns why a directory could not be created, judged by its nearest existing ancestor.
 fn missing(path: &Path) -> Option<String> {
     let above = path.ancestors().skip(1);
     let above = above.map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
@@ -33,9 +34,7 @@ fn missing(path: &Path) -> Option<String> {
                 let needed = Access::WRITE_OK | Access::EXEC_OK;
                 let refused =
                     access(above, needed).map_err(io::Error::from).and_then(|()| can_hold_entries(above));
-                return refused
-                    .err()
-                    .map(|error| format!("cannot be made in {}: {error}", above.display()));
+                return refused.err().map(|error| format!("cannot be made in {}: {error}", above.display()));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Some(format!("cannot be made: {}: {error}", above.display())),
@@ -47,12 +46,22 @@ fn missing(path: &Path) -> Option<String> {
 /// Creates a directory in `directory` and removes it. Permission bits do not show a kernel file system
 /// such as `/proc`, nor a file system without free inodes.
 fn can_hold_entries(directory: &Path) -> io::Result<()> {
-    let probe = directory.join(format!(".bluetick-config-check-{}", std::process::id()));
-    fs::create_dir(&probe)?;
-    fs::remove_dir(&probe)
+    let probe = probe_in(directory);
+    // A check that was killed leaves its directory, and the system reuses process ids.
+    ignoring(io::ErrorKind::AlreadyExists, fs::create_dir(&probe))?;
+    // Another check with the same process id, in another container, may have removed it.
+    ignoring(io::ErrorKind::NotFound, fs::remove_dir(&probe))
 }
 
-/// Why a file could not be read and written. One that is missing is fine.
+fn ignoring(kind: io::ErrorKind, result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if error.kind() == kind { Ok(()) } else { Err(error) })
+}
+
+fn probe_in(directory: &Path) -> PathBuf {
+    directory.join(format!(".bluetick-config-check-{}", std::process::id()))
+}
+
+/// Returns why a file is not readable and writable. A missing file is fine.
 pub fn file_if_there(path: &Path) -> Option<String> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Some("is a directory".to_owned()),
@@ -61,5 +70,19 @@ pub fn file_if_there(path: &Path) -> Option<String> {
             .map(|error| format!("cannot be read and written: {}", io::Error::from(error))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => Some(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probe_directory_left_by_a_killed_check_is_reused_and_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let probe = probe_in(parent.path());
+        fs::create_dir(&probe).unwrap();
+        assert_eq!(directory(parent.path()), None);
+        assert!(!probe.exists());
     }
 }

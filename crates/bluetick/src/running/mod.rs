@@ -63,7 +63,8 @@ fn certificates(settings: &Settings) -> Result<Vec<CertificateDer<'static>>, Fai
 pub fn refused(answer: &Answer) -> Failure {
     let message = reason(answer);
     match answer.status {
-        401 | 403 => Failure::usage(format!("the running server does not accept this admin key: {message}")),
+        401 => Failure::usage(format!("the running server does not accept this admin key: {message}")),
+        403 => Failure::usage(format!("the running server refused: {message}")),
         status => Failure::failed(format!("the running server answered {status}: {message}")),
     }
 }

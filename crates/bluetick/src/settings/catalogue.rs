@@ -116,7 +116,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "limits.wrong_admin_keys_per_address_per_minute",
-        "Wrong admin keys from one address within a minute; further keys from there are answered with 429 and not compared.",
+        "Wrong admin keys from one address within a minute; further wrong keys wait a second and get 429. The right key always works.",
     ),
     (
         "limits.conversations_per_user_per_day",
@@ -141,11 +141,11 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "auth.reserved_names",
-        "Names that nobody can sign up with, in any spelling that looks like them, besides system, void, admin, bluetick, support and root.",
+        "Names that sign-up refuses, in any spelling that looks like them, in addition to system, void, admin, bluetick, support and root.",
     ),
     (
         "auth.password_min_length",
-        "The shortest password that can be set, in bytes; very common ones are refused whatever their length.",
+        "The shortest password that can be set, in bytes, from 1 to 1024; very common ones are refused whatever their length.",
     ),
     ("auth.token_ttl_seconds", "How long a token from sign-up or log-in is good (7 days)."),
     ("auth.max_token_ttl_seconds", "The longest a minted token may live (90 days)."),

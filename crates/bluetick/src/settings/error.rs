@@ -63,13 +63,13 @@ pub enum SettingsError {
 }
 
 impl SettingsError {
-    /// The setting that is to be changed, where one alone is named.
+    /// The setting to change, if the error names exactly one.
     pub fn key(&self) -> Option<&str> {
         match self {
             SettingsError::UnknownKey { key, .. }
             | SettingsError::BadValue { key, .. }
             | SettingsError::Unworkable { key, .. } => Some(key),
-            // Their sentences begin with it.
+            // A store error begins with the key of its setting.
             SettingsError::Store(sentence) => sentence.split(' ').next(),
             SettingsError::Keys(AuthSetupError::BadSetting { setting, .. }) => Some(setting),
             SettingsError::MissingFile { .. }
@@ -80,7 +80,7 @@ impl SettingsError {
         }
     }
 
-    /// Whether it is about a setting whose key begins with `part`.
+    /// Whether the error concerns a setting whose key begins with `part`.
     pub fn is_about(&self, part: &str) -> bool {
         match self {
             SettingsError::Keys(_) => ["auth.", "admin."].contains(&part),
@@ -88,7 +88,7 @@ impl SettingsError {
         }
     }
 
-    /// The file that cannot be used, where a setting names one.
+    /// The unusable file, if a setting names one.
     pub fn file(&self) -> Option<&Path> {
         match self {
             SettingsError::Keys(AuthSetupError::Read { path, .. } | AuthSetupError::BadFile { path, .. }) => {

@@ -27,7 +27,8 @@ pub fn entries(inputs: &Inputs, known: &[Known], mistakes: &mut Vec<SettingsErro
     entries
 }
 
-/// The file as TOML, and where it is; `None` where no file was named and none is there.
+/// The parsed TOML file and its path. `None` if no file was named and the default file does not
+/// exist.
 fn table(inputs: &Inputs) -> Result<Option<(Table, PathBuf)>, SettingsError> {
     let named = named_file(inputs);
     let path = match &named {

@@ -47,12 +47,13 @@ pub struct Loaded {
     pub settings: Settings,
     /// What is not a default, by key.
     given: BTreeMap<String, (Value, Source)>,
-    /// Keys with a value that was refused, in whichever layer.
+    /// Keys with a refused value in any layer.
     refused: BTreeSet<String>,
 }
 
 impl Loaded {
-    /// Reads all layers; the values fit their kinds, and together they can work. Otherwise, every mistake.
+    /// Reads all layers; every value must have its type, and the combination must be valid.
+    /// Otherwise returns every mistake.
     pub fn load(inputs: &Inputs) -> Result<Loaded, Mistakes> {
         match Loaded::load_what_fits(inputs) {
             (loaded, mistakes) if mistakes.is_empty() => Ok(loaded),
@@ -60,7 +61,8 @@ impl Loaded {
         }
     }
 
-    /// Reads all layers, leaves out values that do not fit their kinds, and returns every mistake beside the rest.
+    /// Reads all layers, skips values of the wrong type, and returns every mistake with the valid
+    /// rest.
     pub fn load_what_fits(inputs: &Inputs) -> (Loaded, Vec<SettingsError>) {
         let known = catalogue::all();
         let (mut given, mut mistakes) = (BTreeMap::new(), Vec::new());
@@ -81,14 +83,15 @@ impl Loaded {
         (loaded, mistakes)
     }
 
-    /// The same settings with the default in place of what was given for `key`; `None` where nothing was given.
+    /// The same settings with the default for `key`. `None` if no layer sets `key`.
     pub(super) fn without(&self, key: &str) -> Option<Loaded> {
         let mut given = self.given.clone();
         given.remove(key)?;
         Some(Loaded { settings: settings_of(&given), given, refused: self.refused.clone() })
     }
 
-    /// Whether a value for the key was refused, so that what is in force is not what the operator meant.
+    /// Whether a value for the key was refused, so that the effective value is not the configured
+    /// one.
     pub(super) fn was_refused(&self, key: &str) -> bool {
         self.refused.contains(key)
     }
@@ -147,7 +150,7 @@ fn check_alone(entry: &Entry, known: &[Known]) -> Result<(), SettingsError> {
     Err(bad_value(known, &entry.value, &entry.from, expected))
 }
 
-/// A value that cannot be used. What is expected is what the kind expects, unless `expected` says more.
+/// Reports an unusable value. `expected` overrides the description of the setting's type.
 pub fn bad_value(known: &Known, given: &Value, from: &Source, expected: Option<String>) -> SettingsError {
     let mut expected = expected.unwrap_or_else(|| known.kind.expected().to_owned());
     let is_secret = catalogue::is_secret(&known.key);

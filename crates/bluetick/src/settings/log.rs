@@ -26,7 +26,8 @@ impl LogSettings {
         if filter.split(',').all(readable) { filter.parse().ok() } else { None }
     }
 
-    /// A filter with the nearest levels in place of those that are none; `None` where no level is near.
+    /// Replaces invalid levels in the filter with the nearest valid ones. `None` if no level is
+    /// near.
     pub fn meant(filter: &str) -> Option<String> {
         const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
         let level = |text: &str| suggest::nearest(&text.trim().to_lowercase(), LEVELS.into_iter());

@@ -45,7 +45,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The directory of an archive that lies in the data directory, where that is not there.
+    /// The archive directory, if it is inside a data directory that does not exist.
     pub fn missing_archive(&self) -> Option<PathBuf> {
         let below = self.archive.directory.as_deref().unwrap_or(Path::new("archive"));
         let is_missing = self.archive.engine == ArchiveEngine::Directory

@@ -1,4 +1,4 @@
-//! What an operator probably meant: the nearest key, section or value.
+//! Suggests corrections for settings: the nearest key, section or value.
 
 use toml::Value;
 
@@ -9,7 +9,7 @@ const KEY_DISTANCE: usize = 3;
 
 /// The nearest key by spelling, or one of the same name in another section.
 pub fn key<'a>(key: &str, known: &'a [Known]) -> Option<&'a str> {
-    // One underscore in place of two is the usual slip in the environment.
+    // A single underscore instead of two is the most common mistake in environment variables.
     let plain = |key: &str| key.replace(['.', '-'], "_");
     let distance = |known: &&Known| strsim::damerau_levenshtein(&plain(&known.key), &plain(key));
     let name = key.rsplit('.').next().unwrap_or(key);

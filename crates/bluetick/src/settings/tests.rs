@@ -238,6 +238,7 @@ fn values_that_cannot_work_together_are_refused() {
         ("[server]\nallowed_origins = [\"https://a.example/\"]", "server.allowed_origins"),
         ("[server]\nallowed_origins = [\"a.example\"]", "server.allowed_origins"),
         ("[auth]\npassword_min_length = 1025", "auth.password_min_length"),
+        ("[auth]\npassword_min_length = 0", "between 1 and 1024 bytes"),
         ("[limits]\nframe_bytes = 100", "limits.frame_bytes"),
         ("[limits]\nbody_bytes = 100", "limits.body_bytes"),
         ("[limits]\nidle_seconds = 20", "limits.ping_seconds"),
@@ -349,7 +350,7 @@ fn proxies_are_addresses_and_networks_and_anything_else_is_refused_in_plain_word
 }
 
 #[test]
-fn every_mistake_of_every_layer_is_named_and_what_fits_is_kept() {
+fn every_mistake_of_every_layer_is_reported_and_valid_values_are_kept() {
     let world = World::new()
         .file(
             "bluetick.toml",

@@ -9,7 +9,7 @@ use super::error::SettingsError;
 use super::layers::Loaded;
 use super::{Engine, LogSettings, Settings};
 
-/// One rule. Returns what it finds first.
+/// One rule. Returns the first mistake it finds.
 type Rule = fn(&Loaded) -> Result<(), SettingsError>;
 
 const RULES: &[Rule] = &[
@@ -17,8 +17,8 @@ const RULES: &[Rule] = &[
     fleet, archive, hours, audit, log, tokens, passwords, admin,
 ];
 
-/// Everything that cannot work. A rule that finds something is asked again with the default in its place, so that one
-/// mistake does not hide the next.
+/// Returns every invalid setting. After a rule finds a mistake, it runs again with the default for
+/// that setting, so that one mistake does not hide the next.
 pub fn mistakes(loaded: &Loaded) -> Vec<SettingsError> {
     RULES.iter().flat_map(|rule| broken(*rule, loaded)).collect()
 }
@@ -147,7 +147,7 @@ fn fleet(loaded: &Loaded) -> Result<(), SettingsError> {
     sentence(if store.engine == Engine::DynamoDb { store.fleet.problem() } else { None })
 }
 
-/// The own sentence of a part, which begins with the key.
+/// The error message of a component, which begins with the key.
 fn sentence(problem: Option<String>) -> Result<(), SettingsError> {
     problem.map_or(Ok(()), |problem| Err(SettingsError::Store(problem)))
 }
@@ -188,10 +188,10 @@ fn tokens(loaded: &Loaded) -> Result<(), SettingsError> {
 }
 
 fn passwords(loaded: &Loaded) -> Result<(), SettingsError> {
-    if loaded.settings.auth.password_min_length <= Passwords::MAX_BYTES {
+    if (1..=Passwords::MAX_BYTES).contains(&loaded.settings.auth.password_min_length) {
         return Ok(());
     }
-    let reason = format!("a password has at most {} bytes", Passwords::MAX_BYTES);
+    let reason = format!("the minimum must be between 1 and {} bytes", Passwords::MAX_BYTES);
     unworkable(loaded, "auth.password_min_length", reason)
 }
 
@@ -227,7 +227,7 @@ fn is_origin(text: &str) -> bool {
     scheme_fits && !host.is_empty() && !host.contains(|c: char| c == '/' || c == '*' || c.is_whitespace())
 }
 
-/// A DNS name or an address, as it stands in `Host` without the port.
+/// A DNS name or an address, as in `Host` without the port.
 fn is_hostname(text: &str) -> bool {
     let is_name =
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));

@@ -39,7 +39,7 @@ impl StoreBook {
         self.runtime.block_on(self.store.create_user(new)).map_err(|error| failure(error, &user.id))
     }
 
-    /// Keeps the name from being taken by a sign-up. Durable when it returns.
+    /// Reserves the name, so that sign-up refuses it. Durable when it returns.
     pub fn reserve(&self, user: &UserId) -> Result<(), Failure> {
         let reserved = self.store.reserve_name(user.clone(), SystemClock.now());
         self.runtime.block_on(reserved).map_err(|error| {

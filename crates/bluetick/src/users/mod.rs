@@ -67,7 +67,7 @@ impl UserBook {
         }
     }
 
-    /// Hands out a token, once the name that it is for is reserved. `sign` signs it where no server does.
+    /// Issues a token after reserving its name. `sign` signs it if no server is running.
     pub fn mint(
         &self,
         user: &UserId,

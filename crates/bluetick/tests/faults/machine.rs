@@ -60,15 +60,14 @@ async fn a_clock_that_jumps_forward_and_back_changes_no_order_and_loses_nothing(
     assert_eq!(world.check().0, 0, "{}", world.check().1);
 }
 
-/// Ids are known for a window of time that passed, which is seconds here, whatever the clock of the
-/// day says.
+/// The dedupe window counts elapsed time (seconds here), not the wall clock.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_used_message_id_is_known_over_jumps_of_the_clock_and_restarts() {
+async fn used_message_id_is_recognised_after_clock_jumps_and_restarts() {
     let world = World::new();
     let mut server = world.launcher.start().await;
     let mut alice = token(&server.address, "alice").await;
     let mut ids = Vec::new();
-    // More than stay awake.
+    // More conversations than stay resident.
     for peer in ["bob", "carol", "dave", "erin"] {
         ids.push(open(&server.address, &alice, json!({"kind": "direct", "peer": peer})).await);
     }
@@ -87,7 +86,7 @@ async fn a_used_message_id_is_known_over_jumps_of_the_clock_and_restarts() {
             assert_eq!(status, 201, "{answer}");
             sent.push((id.clone(), message_id, answer["seq"].clone()));
         }
-        // Once with what is awake, once after a kill, once after an orderly stop.
+        // Resend to resident conversations, after a kill, and after a graceful shutdown.
         for life in 0..3 {
             match life {
                 0 => {}

@@ -55,7 +55,7 @@ async fn three_people_at_three_nodes_chat_in_order_with_ticks_typing_and_presenc
     for (one, peer) in [(0, "bob"), (0, "carol"), (1, "carol")] {
         let direct = json!({"kind": "direct", "peer": peer});
         let direct = open(fleet.address(one), &tokens[one], &direct).await;
-        // Before the first message the other person knows nothing of it.
+        // The peer does not see the conversation before its first message.
         let path = format!("/v1/conversations/{direct}/messages");
         let body = json!({"message_id": format!("hello-{peer}"), "content": "hello"});
         let sent = request(fleet.address(one), "POST", &path, &tokens[one], Some(&body)).await.unwrap();

@@ -126,7 +126,7 @@ pub async fn a_clock_that_was_set_back_for_a_while_hides_no_duplicate<H: Harness
 
 const DAY_MINUTES: i64 = 24 * 60;
 
-pub async fn a_clock_that_jumps_forgets_no_id_and_lets_no_other_content_in<H: Harness>(world: World<H>) {
+pub async fn clock_jump_keeps_message_ids_and_refuses_other_content<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     for number in 1..=100 {
         world.sent(id, "alice", &format!("m{number}")).await;
@@ -153,7 +153,7 @@ pub async fn a_clock_that_jumps_forgets_no_id_and_lets_no_other_content_in<H: Ha
             world.sent(id, "bob", &format!("m{head}")).await;
         }
         check(&world, &format!("{days} days")).await;
-        // The first jumps meet a conversation that stays in memory.
+        // The conversation is still in memory at the first jumps.
         if days < 32 && days > 0 {
             continue;
         }
@@ -165,7 +165,7 @@ pub async fn a_clock_that_jumps_forgets_no_id_and_lets_no_other_content_in<H: Ha
     assert_eq!(world.sent(id, "bob", "new").await, head + 1);
 }
 
-pub async fn a_retry_finds_what_was_just_stored_however_the_clock_jumped<H: Harness>(world: World<H>) {
+pub async fn retry_after_clock_jump_finds_the_stored_message<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     let first = world.sent(id, "alice", "m1").await;
     for (number, days) in [20, 40, 60, 80, 0].into_iter().enumerate() {

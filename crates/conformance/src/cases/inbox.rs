@@ -131,7 +131,7 @@ pub async fn direct_conversation_is_listed_for_the_other_person_from_its_first_m
     for (minute, number) in [(20, 3), (21, 0), (22, 8)] {
         world.sent_at(minute, ids[number], &format!("peer{number}"), "hello").await;
     }
-    // Opening it again, or the other person's own settings, are no message.
+    // Opening it again and changing the peer's preferences send no message.
     world.direct("bob", "peer5").await;
     world.prefer(ids[6], "bob", PIN).await.unwrap();
     let check = async |world: &World<H>| {

@@ -85,12 +85,12 @@ pub async fn a_reserved_name_is_a_user_that_sign_up_cannot_take<H: Harness>(worl
             world.store().reserve_name(alice.clone(), NOW.plus_millis(1)).await.unwrap();
         })
         .await;
-    // The operator decides who its users are, however alike their ids look.
+    // The operator may create users with lookalike ids.
     world.store().reserve_name(world.user("Alice"), NOW).await.unwrap();
     world.store().create_user(user(&world, "bob")).await.unwrap();
     world.store().reserve_name(world.user("bob"), NOW).await.unwrap();
     let bob = world.store().user(&world.user("bob")).await.unwrap().unwrap();
-    assert_eq!(bob, user(&world, "bob"), "whoever is there stays as it is");
+    assert_eq!(bob, user(&world, "bob"), "an existing user is unchanged");
 }
 
 /// What tells this world's people from those of other worlds in the same store; their names begin so too.

@@ -7,8 +7,8 @@ use crate::names::Skeleton;
 use crate::{Profile, Refusal, UserId};
 
 impl Chat {
-    /// Whether the name belongs to somebody: a user has it, a profile is kept for it, or a member of
-    /// a conversation has it. The one test that sign-up and conversations share.
+    /// Whether the name is in use: by a user, a stored profile, or a member of a conversation.
+    /// Sign-up and conversations share this check.
     pub async fn is_in_use(&self, id: &UserId) -> Result<bool, ChatError> {
         if self.store.user(id).await?.is_some() || self.store.profile(id).await? != Profile::default() {
             return Ok(true);
@@ -33,13 +33,13 @@ impl Chat {
         Ok(false)
     }
 
-    /// Refuses the first user who is not known, where conversations name known people only. The
-    /// caller is known by its token.
+    /// Refuses the first unknown user if conversations accept only known users. The token of the
+    /// caller makes the caller known.
     pub(super) async fn require_known(&self, caller: &UserId, users: &[UserId]) -> Result<(), ChatError> {
         if !self.rules.known_people_only {
             return Ok(());
         }
-        // Nearly everybody has an account, and all of those are found in one call.
+        // Most users have an account, and one call finds all of them.
         let people = self.store.people(users.to_vec()).await?;
         let known: HashSet<&UserId> = people.iter().map(|person| &person.id).collect();
         for user in users.iter().filter(|user| *user != caller && !known.contains(user)) {

@@ -22,8 +22,8 @@ pub struct ChatRules {
     pub max_content_bytes: usize,
     pub max_group_members: usize,
     pub max_members_per_call: usize,
-    /// A conversation names known people only. Set where sign-up is open, so that nobody is written
-    /// to under a name that a stranger can still take.
+    /// Conversations accept only known users. Set while sign-up is open: otherwise a stranger could
+    /// sign up with a name that already receives messages.
     pub known_people_only: bool,
 }
 

@@ -33,11 +33,11 @@ pub trait Archive: Send + Sync + 'static {
     ) -> Result<RestoreReport, ArchiveError>;
 
     /// Deletes the content of messages for good, hot and cold alike. The places stay, with who wrote when: a message
-    /// without its content, of the type `erased`. When it returns, no call gives the content out
-    /// any more, and no file of an embedded store holds it.
+    /// without its content, of the type `erased`. When it returns, no call returns the content any
+    /// more, and no file of an embedded store holds it.
     ///
-    /// The request is durable before `progress` hears of it: from then on it survives a crash, and
-    /// the next [`Archive::run`] finishes it.
+    /// The request is durable before the first call of `progress`. From then on it survives a
+    /// crash, and the next [`Archive::run`] finishes it.
     async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError>;
 
     /// Writes everything there is at one moment to another place, from which it can be restored, and reads it back.

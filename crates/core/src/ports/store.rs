@@ -88,7 +88,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many have the message at `seq`, at a cost that does not grow with the group. Notices and erased messages have
     /// receipts. Refused with [`Refusal::NoSuchMessage`](crate::Refusal::NoSuchMessage) where the reader can see no
-    /// message: above the head, before the reader joined, and at a void, which is nobody's message.
+    /// message: above the head, before the reader joined, and at a void, which is not a message.
     async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError>;
 
     /// Changes what a member set for itself, and returns its entry.

@@ -32,7 +32,7 @@ impl Task {
         }
     }
 
-    /// Whether the store keeps the job before it reports any progress, and finishes it after a
+    /// Whether the store makes the job durable before it reports progress, and finishes it after a
     /// crash.
     pub fn is_kept(&self) -> bool {
         matches!(self, Task::Erase(_))

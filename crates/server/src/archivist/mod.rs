@@ -55,12 +55,12 @@ pub(crate) enum Asker {
 /// A job that was taken: its name, and how it ends.
 pub(crate) struct Taken {
     pub job_id: String,
-    /// Whether the first word means that the job survives a crash of the server.
+    /// Whether the store makes the job durable before it reports progress.
     is_kept: bool,
     word: watch::Receiver<Word>,
 }
 
-/// What is heard of a job by whoever gave it.
+/// The state of a job, as reported to the caller that started it.
 #[derive(Clone, Debug, Default)]
 enum Word {
     #[default]
@@ -70,9 +70,9 @@ enum Word {
 }
 
 impl Taken {
-    /// Why the job ended right away, such as for a conversation that is not there. `Ok` when it
-    /// goes on, or is done. For a job that is [kept](Task::is_kept), `Ok` says that it is durable,
-    /// however long that takes.
+    /// Waits for the first report. Returns the error of a job that failed immediately, such as for
+    /// a missing conversation. `Ok` means that the job is running or finished. A job that is
+    /// [kept](Task::is_kept) is durable by then; this has no timeout.
     pub async fn first_word(mut self) -> Result<String, ArchiveError> {
         let heard = self.word.wait_for(|word| !matches!(word, Word::Nothing));
         let heard = match self.is_kept {
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes as long as the test wants to make an erasure durable, and never ends it.
+    /// An archive in which the test decides when an erasure becomes durable. No erasure finishes.
     #[derive(Default)]
     struct Slow {
         durable: Notify,
@@ -250,20 +250,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_erasure_is_not_answered_before_the_store_keeps_it() {
+    async fn erasure_is_acknowledged_only_after_it_is_durable() {
         let slow = Arc::new(Slow::default());
         let archivist = Arc::new(Archivist::new(Arc::clone(&slow) as _, Arc::new(SystemClock)));
         let taken = archivist.begin(erasure(), Asker::Operator).unwrap();
         let job_id = taken.job_id.clone();
         let mut answer = Box::pin(taken.first_word());
         let early = tokio::time::timeout(Duration::from_secs(3600), &mut answer).await;
-        assert!(early.is_err(), "nobody is told within an hour of simulated time");
+        assert!(early.is_err(), "not acknowledged within an hour of simulated time");
         slow.durable.notify_one();
         assert_eq!(answer.await.unwrap(), job_id);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_job_is_answered_while_it_has_not_begun() {
+    async fn other_jobs_are_acknowledged_before_they_begin() {
         let archivist = Arc::new(Archivist::new(Arc::new(Slow::default()), Arc::new(SystemClock)));
         let taken = archivist.begin(Task::Run(ArchiveRun::default()), Asker::Operator).unwrap();
         assert!(taken.first_word().await.is_ok());

@@ -12,8 +12,8 @@ use super::{ArchiveSchedule, Archivist, Asker, Task};
 /// The clock is looked at again this often at least: it may be set, and a machine may sleep.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 
-/// Goes on until the server stops it. Where the archive runs only when asked, it returns. Where the
-/// archive is off and nothing expires, its turns only finish erasures.
+/// Runs until the server stops it. Returns immediately if the archive runs only on request. If the
+/// archive is off and nothing expires, it only finishes erasures.
 pub(crate) async fn schedule(
     archivist: Arc<Archivist>,
     schedule: ArchiveSchedule,
@@ -47,13 +47,13 @@ pub(crate) async fn schedule(
     }
 }
 
-/// An erasure that was interrupted, or whose files could not be cleaned up.
+/// Whether an erasure was interrupted, or erased content remains in files.
 async fn has_unfinished_erasures(archivist: &Archivist) -> bool {
     archivist.archive().status().await.is_ok_and(|status| status.unfinished_erasures > 0)
 }
 
-/// Returns whether the archive is paused now; `None` when it is off and nothing expires. Of a
-/// trouble that lasts, the log tells at its beginning and its end.
+/// Returns whether the archive is paused now; `None` when it is off and nothing expires. A lasting
+/// failure is logged once when it begins and once when it ends.
 async fn take_turn(archivist: &Arc<Archivist>, was_paused: bool) -> Option<bool> {
     let ended = match archivist.begin(Task::Run(ArchiveRun::default()), Asker::Schedule) {
         Ok(taken) => taken.ended().await.map(|_| ()),

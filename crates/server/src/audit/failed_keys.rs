@@ -35,7 +35,7 @@ impl FailedKeys {
         Some(std::mem::take(&mut minute.left_out))
     }
 
-    /// One that is only counted: it was refused before it was compared.
+    /// Counts a key that was refused before the comparison.
     pub fn leave_out(&self) {
         self.0.lock().expect("nothing panics while it holds the lock").left_out += 1;
     }

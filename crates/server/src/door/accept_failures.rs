@@ -1,12 +1,13 @@
-//! How often the server says that it cannot accept connections: once when that begins, once when it is over.
+//! Rate-limits the log of failed accepts: one line when an episode of failures begins, one when it
+//! ends.
 
 use std::io;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// An episode is over at the first accepted connection this long after the last failure. While files are scarce,
-/// successes and failures alternate.
+/// An episode ends at the first accepted connection this long after the last failure. While file
+/// descriptors are scarce, successes and failures alternate.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Accepts that failed in the current episode, for the log.
@@ -35,7 +36,7 @@ impl AcceptFailures {
         self.last.replace(now).is_none()
     }
 
-    /// How many failed, where the episode ends with this success.
+    /// Returns the number of failures if this success ends the episode.
     fn ends(&mut self, now: Instant) -> Option<u64> {
         let last = self.last?;
         if now.duration_since(last) < QUIET {

@@ -1,5 +1,6 @@
 //! `POST /v1/conversations`, `GET /v1/conversations/{conversation_id}`
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -56,11 +57,13 @@ pub(super) async fn open(
     Ok(reply::json(status, &ConversationBody::new(&opened.view, &caller.user)))
 }
 
-/// How many people the request puts into a group.
+/// How many members the request adds to a group, besides the creator.
 fn invited(request: &OpenConversation, user: &UserId) -> usize {
     match request {
         OpenConversation::Direct { .. } => 0,
-        OpenConversation::Group { members, .. } => members.iter().filter(|member| *member != user).count(),
+        OpenConversation::Group { members, .. } => {
+            members.iter().filter(|member| *member != user).collect::<HashSet<_>>().len()
+        }
     }
 }
 

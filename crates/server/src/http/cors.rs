@@ -26,9 +26,9 @@ pub(crate) fn is_allowed(origin: &str, allowed: &[String]) -> bool {
 }
 
 /// Answers a CORS preflight: `OPTIONS` with the page's origin and the method it wants to use. No
-/// route knows `OPTIONS`, so nothing else answers it. `origin` is what [`allowed_origin`] found. A
-/// page of another origin gets a refusal that names the setting; the browser shows it in its
-/// network log and does not make the call.
+/// route handles `OPTIONS`, so no other handler answers it. `origin` is what [`allowed_origin`]
+/// found. A page of another origin gets a refusal that names the setting; the browser shows it in
+/// its network log and does not make the call.
 pub(super) fn preflight<B>(request: &Request<B>, origin: Option<&HeaderValue>) -> Option<Response<Body>> {
     let asks = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ORIGIN)

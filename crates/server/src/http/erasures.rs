@@ -16,7 +16,7 @@ use crate::audit::Act;
 use crate::problem::Problem;
 
 /// Delete the content of messages for good, hot and cold alike. Their places stay, with who wrote when. Works without an
-/// archive too. `GET /v1/archive/jobs/{job_id}` tells when it is done: with `finished_at` and
+/// archive too. `GET /v1/archive/jobs/{job_id}` reports completion: with `finished_at` and
 /// without `error`, no file of the data directory holds the content any more. The answer comes when
 /// the request is durable: after a crash the server finishes it.
 #[utoipa::path(

@@ -148,7 +148,7 @@ impl FromRequestParts<Arc<App>> for UserPath {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<UserPath, Problem> {
         let text = path_part(parts, app, "user_id").await?;
         let invalid = |invalid| BadInput::field("user_id", invalid).into();
-        // Whom to remove, revoke or look up: also somebody whose id would not be accepted today.
+        // Operations on existing users also accept ids that an earlier version allowed.
         UserId::from_stored(&text).map(UserPath).map_err(invalid)
     }
 }

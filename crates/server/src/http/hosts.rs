@@ -1,5 +1,6 @@
-//! Which names a client may address the server by. A web page whose own DNS name points to this machine (DNS rebinding)
-//! counts as the same origin in the browser, so the name in `Host` is the only thing that gives it away.
+//! Checks the `Host` names that the server accepts. A web page whose own DNS name points to this
+//! machine (DNS rebinding) counts as the same origin in the browser, so only the name in `Host`
+//! reveals it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,8 +14,12 @@ use crate::settings::ServerSettings;
 #[derive(Debug)]
 pub(crate) enum Hosts {
     Any,
-    /// Loopback names, and these, in lower case.
-    Named(Vec<String>),
+    /// Loopback names, `names` in lower case, and the IP address that the server listens on. DNS
+    /// rebinding needs a name, so an IP address in `Host` is safe to accept.
+    Named {
+        names: Vec<String>,
+        address: Option<IpAddr>,
+    },
 }
 
 impl Hosts {
@@ -28,25 +33,29 @@ impl Hosts {
         let of_origins = settings.allowed_origins.iter().filter_map(|origin| origin.split_once("://"));
         let of_origins = of_origins.map(|(_, authority)| name_in(authority.trim_end_matches('/')));
         let names = settings.hostnames.iter().map(|name| name_in(name)).chain(of_origins);
-        Hosts::Named(names.collect())
+        let address = listens_on.map(|address| address.to_canonical()).filter(|ip| !ip.is_unspecified());
+        Hosts::Named { names: names.collect(), address }
     }
 
     /// Refused with `host_not_allowed` where `Host`, or the authority of an absolute address, is not an accepted name.
     /// A request without `Host` (HTTP/1.0) is accepted: no browser sends one.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-        let Hosts::Named(names) = self else { return Ok(()) };
+        let Hosts::Named { names, address } = self else { return Ok(()) };
         let mut hosts = headers.get_all(header::HOST).iter();
         let (host, second) = (hosts.next(), hosts.next());
         let is_accepted = |text: &str| {
             let name = name_in(text);
-            is_loopback(&name) || names.contains(&name)
+            let is_own =
+                |address: IpAddr| name.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical() == address);
+            is_loopback(&name) || names.contains(&name) || address.is_some_and(is_own)
         };
         let host_is_accepted =
             host.is_none_or(|host| second.is_none() && host.to_str().is_ok_and(is_accepted));
         if host_is_accepted && uri.authority().is_none_or(|authority| is_accepted(authority.as_str())) {
             return Ok(());
         }
-        let message = "this server is not reached by that name; its operator lists names in server.hostnames";
+        let message =
+            "the server does not accept this Host name; the operator can add it to server.hostnames";
         Err(Problem::new(ErrorCode::HostNotAllowed, message))
     }
 }
@@ -60,7 +69,7 @@ fn name_in(authority: &str) -> String {
     let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (name, rest) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, rest)) if address.parse::<Ipv6Addr>().is_ok() => (address, rest),
-        // Only an IPv6 address stands in brackets.
+        // Only an IPv6 address has brackets.
         Some(_) => return authority,
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
@@ -144,6 +153,25 @@ mod tests {
         let named = hosts("192.0.2.1", &["chat.example.org"], &[]);
         assert!(accepts(&named, "/", &["chat.example.org"]) && accepts(&named, "/", &["localhost"]));
         assert!(!accepts(&named, "/", &["evil.example"]));
+    }
+
+    #[test]
+    fn server_with_hostnames_accepts_the_address_it_listens_on() {
+        let configured = &["chat.example.org"];
+        let on_ipv4 = hosts("192.0.2.1", configured, &[]);
+        assert!(accepts(&on_ipv4, "/", &["192.0.2.1:8080"]) && accepts(&on_ipv4, "/", &["192.0.2.1"]));
+        let on_ipv6 = hosts("2001:db8::1", configured, &[]);
+        assert!(accepts(&on_ipv6, "/", &["[2001:db8::1]:8080"]));
+        assert!(accepts(&on_ipv6, "/", &["[2001:DB8:0::1]:8080"]));
+        for (hosts, bad) in [
+            (&on_ipv4, "192.0.2.2:8080"),
+            (&on_ipv4, "192.0.2.1.evil.example"),
+            (&on_ipv6, "[2001:db8::2]:8080"),
+            (&hosts("0.0.0.0", configured, &[]), "0.0.0.0:8080"),
+            (&hosts("::", configured, &[]), "[::]:8080"),
+        ] {
+            assert!(!accepts(hosts, "/", &[bad]), "{bad}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `POST /v1/conversations/{conversation_id}/members`, `DELETE …/members/{user_id}`
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -33,7 +34,10 @@ pub(super) async fn add(
     caller.budget.people(request.count())?;
     let users = request.users()?;
     let _work = app.lifecycle.begin_work()?;
-    let quota = Quota { conversations: 0, invited: users.len() };
+    let view = app.chat.conversation(&caller.user, id).await?;
+    // The caller is a member, so this leaves the caller out too.
+    let joining = users.iter().filter(|user| !view.members.contains(user)).collect::<HashSet<_>>();
+    let quota = Quota { conversations: 0, invited: joining.len() };
     caller.budget.spend(quota)?;
     let added = app.chat.add_members(&caller.user, id, users).await;
     if added.is_err() {

@@ -85,7 +85,8 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
     }
 }
 
-/// Load balancers ask by address, whatever the server is called, and the answer says nothing that is worth hiding.
+/// Health checks skip the `Host` check: load balancers use the address, and the response contains
+/// nothing confidential.
 fn is_health_check(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
 }

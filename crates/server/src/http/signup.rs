@@ -37,29 +37,45 @@ pub(super) async fn signup(
     if app.reserved_names.contains(&id) {
         return Err(Problem::new(ErrorCode::NameReserved, "this user_id is reserved; choose another"));
     }
-    // Somebody without an account may be called so: a user of the operator's own product.
-    if app.chat.is_taken(&id).await? {
-        return Err(Refusal::UserExists.into());
-    }
-    let user = create(&app, request).await?;
+    // A user without an account may have this name: a user of the operator's own product.
+    // Checked before the hash too, because the hash is expensive.
+    require_free(&app, &id).await?;
+    let _work = app.lifecycle.begin_work()?;
+    let user = prepare(&app, request).await?;
+    // The name may have come into use during the hash.
+    require_free(&app, &id).await?;
+    app.store.create_user(user.clone()).await?;
     Ok(reply::json(StatusCode::CREATED, &login::token_for(&app, user.id).await?))
 }
 
-/// Makes an account, for a sign-up or on the operator's word.
+/// Creates a user for the operator.
 pub(super) async fn create(app: &App, request: SignupRequest) -> Result<User, Problem> {
+    let _work = app.lifecycle.begin_work()?;
+    let user = prepare(app, request).await?;
+    app.store.create_user(user.clone()).await?;
+    Ok(user)
+}
+
+/// Refuses a name that sign-up cannot give away, with `user_exists`.
+async fn require_free(app: &App, id: &UserId) -> Result<(), Problem> {
+    match app.chat.is_taken(id).await? {
+        true => Err(Refusal::UserExists.into()),
+        false => Ok(()),
+    }
+}
+
+/// Checks the request and hashes the password. Does not store the user.
+async fn prepare(app: &App, request: SignupRequest) -> Result<User, Problem> {
     let id = request.user()?;
     let display_name = request.display_name()?;
     check_password(app, &id, &request.password)?;
-    let _work = app.lifecycle.begin_work()?;
     // Asked first, because a hash is dear. The store settles it again when it writes.
     if app.store.user(&id).await?.is_some() {
         return Err(Refusal::UserExists.into());
     }
     let password_hash = hash(app, request.password).await?;
     let created_at = app.clock.now();
-    let user = User { id, display_name, password_hash: Some(password_hash), created_at };
-    app.store.create_user(user.clone()).await?;
-    Ok(user)
+    Ok(User { id, display_name, password_hash: Some(password_hash), created_at })
 }
 
 pub(super) fn check_password(app: &App, user: &UserId, password: &str) -> Result<(), BadInput> {

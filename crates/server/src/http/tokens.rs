@@ -37,7 +37,7 @@ pub(super) async fn mint(
         return Err(BadInput::field("ttl_s", format_args!("must be between 1 and {most}")).into());
     }
     login::require_minting(&app)?;
-    // Before there is a token: otherwise a stranger could sign up with the name that it is for.
+    // Reserve the name before issuing the token. Otherwise a stranger could sign up with it.
     let _work = app.lifecycle.begin_work()?;
     app.store.reserve_name(user.clone(), app.clock.now()).await?;
     let (subject, minted) = (Subject::user(&user), login::mint(&app, user, ttl).await?);

@@ -48,8 +48,9 @@ impl Shower {
                 let profile = self.chat.profile(peer).await?;
                 let online = self.whereabouts.is_online(peer).await;
                 if cause == Cause::FirstMessage && entry.conversation.created_by == user {
-                    // The creator has the line. Presence is announced from the first message on, so the peer
-                    // may have connected or disconnected unseen since the creator opened the conversation.
+                    // The creator already has the inbox entry. Presence is announced from the first
+                    // message on, so the peer may have connected or disconnected unseen since the
+                    // creator opened the conversation.
                     if !profile.hides_presence {
                         tell(&self.sessions, &self.metrics, &[user], encode_presence(peer, online, &profile));
                     }

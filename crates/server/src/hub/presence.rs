@@ -146,7 +146,7 @@ impl Announcer {
         let request =
             InboxRequest { user: user.clone(), after: None, limit: PageLimit::MAX, filter: InboxFilter::All };
         let inbox = self.chat.inbox(request).await?;
-        // A person whose own inbox does not list the conversation must not learn of it this way.
+        // Do not reveal the conversation to a user whose inbox does not list it.
         let peer = |entry: InboxEntry| entry.peer.clone().filter(|peer| entry.is_listed_for(peer));
         let to: Vec<UserId> = inbox.entries.into_iter().filter_map(peer).collect();
         tell(&self.sessions, &self.metrics, &to, encode_presence(user, online, &profile));

@@ -76,16 +76,6 @@ impl Bucket {
         }
     }
 
-    /// Whether there is a token, or how long it takes until there is one. Takes none.
-    pub fn has_one(&self, rate: Rate, now: Timestamp) -> Result<(), Duration> {
-        let now_us = now.millis().saturating_mul(1_000);
-        let after_us = debt_us(self.full_at_us.load(Ordering::Relaxed), now_us, rate) + rate.cost_us(1);
-        match u64::try_from(after_us - rate.capacity_us) {
-            Ok(wait_us) if wait_us > 0 => Err(Duration::from_micros(wait_us)),
-            _ => Ok(()),
-        }
-    }
-
     /// Puts back what [`Bucket::take_many`] took for something that did not happen.
     pub fn give_back(&self, tokens: usize, rate: Rate) {
         self.full_at_us.fetch_sub(rate.cost_us(tokens), Ordering::Relaxed);

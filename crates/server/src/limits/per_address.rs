@@ -120,23 +120,15 @@ impl Addresses {
         })
     }
 
-    /// For each admin key, before it is compared: refused where the address has presented too many wrong ones. Costs
-    /// nothing, so that right keys are never limited by other right keys.
-    pub fn admin_key(&self, caller: Option<IpAddr>) -> Result<(), Problem> {
+    /// Counts a wrong admin key. Refuses it with `rate_limited` above the limit of the address. The
+    /// right key is not counted, so wrong keys never lock it out.
+    pub fn wrong_admin_key(&self, caller: Option<IpAddr>) -> Result<(), Problem> {
         let Some(address) = caller else { return Ok(()) };
         let traffic = self.of(address);
-        traffic.wrong_keys.has_one(self.wrong_keys, self.clock.now()).map_err(|wait| {
+        traffic.wrong_keys.take(self.wrong_keys, self.clock.now()).map_err(|wait| {
             self.report(address, &traffic, "limits.wrong_admin_keys_per_address_per_minute");
             Problem::too_many_wrong_keys(wait)
         })
-    }
-
-    /// For each wrong admin key.
-    pub fn wrong_admin_key(&self, caller: Option<IpAddr>) {
-        if let Some(address) = caller {
-            // Refused where several were compared at once; each was counted.
-            let _empty = self.of(address).wrong_keys.take(self.wrong_keys, self.clock.now());
-        }
     }
 
     /// Whose request it is. The last address that a trusted proxy names and that is none itself: what stands before that in

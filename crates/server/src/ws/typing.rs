@@ -67,7 +67,7 @@ impl Connection {
 
     pub fn typing_members(&mut self, (conversation, members): Members) {
         match members {
-            // The other person does not know of the conversation before its first message.
+            // The peer does not see the conversation before its first message.
             Ok(view)
                 if view.conversation.kind() == ConversationKind::Direct
                     && view.conversation.head == Seq::ZERO => {}

@@ -284,7 +284,7 @@ async fn while_too_many_sends_wait_for_the_store_the_socket_is_not_read_and_noth
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn user_creates_only_so_many_conversations_a_day_and_finding_one_again_costs_nothing() {
+async fn new_conversations_above_the_daily_limit_are_refused_and_existing_ones_are_free() {
     let (setup, clock) =
         with_stopped_clock(Setup::limits(|limits| limits.conversations_per_user_per_day = 3));
     let world = setup.start().await;
@@ -322,9 +322,9 @@ async fn refused_conversation_costs_none_of_the_quota() {
     alice.direct("bob").await;
 }
 
-/// Somebody puts a victim into one group after the other.
+/// A user adds a victim to one group after another.
 #[tokio::test(flavor = "multi_thread")]
-async fn user_puts_others_into_groups_only_so_often_an_hour() {
+async fn group_invitations_above_the_hourly_limit_are_refused() {
     let (setup, clock) =
         with_stopped_clock(Setup::limits(|limits| limits.group_invitations_per_user_per_hour = 5));
     let world = setup.start().await;
@@ -348,19 +348,37 @@ async fn user_puts_others_into_groups_only_so_often_an_hour() {
     assert_eq!(refused, 50);
     let inbox = victim.get("/v1/conversations?limit=100").await.json();
     assert_eq!(inbox["conversations"].as_array().unwrap().len(), 4, "five groups, and out of one again");
-    assert_eq!(victim.post("/v1/conversations", body.clone()).await.status, 201, "others are not concerned");
+    assert_eq!(victim.post("/v1/conversations", body.clone()).await.status, 201, "the limit is per user");
     clock.advance_millis(720_000);
     assert_eq!(mallory.post("/v1/conversations", body).await.status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn user_adds_only_so_many_people_an_hour() {
+async fn members_added_above_the_hourly_limit_are_refused() {
     let (setup, _clock) =
         with_stopped_clock(Setup::limits(|limits| limits.members_added_per_user_per_hour = 4));
     let world = setup.start().await;
     let mallory = world.person("mallory");
     let group = mallory.group(&["a", "b"]).await;
     mallory.add(&group, &["c", "d", "e"]).await.refused(429, "rate_limited");
-    assert_eq!(mallory.add(&group, &["c", "d"]).await.status, 200, "what was refused cost nothing");
+    assert_eq!(mallory.add(&group, &["c", "d"]).await.status, 200, "the refused call was free");
     mallory.add(&group, &["e"]).await.refused(429, "rate_limited");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quota_counts_each_added_user_once_and_neither_members_nor_the_caller() {
+    let (setup, _clock) = with_stopped_clock(Setup::limits(|limits| {
+        limits.members_added_per_user_per_hour = 4;
+        limits.group_invitations_per_user_per_hour = 2;
+    }));
+    let world = setup.start().await;
+    let alice = world.person("alice");
+    let group = alice.group(&["alice", "b", "b", "b", "c"]).await;
+    for _ in 0..5 {
+        assert_eq!(alice.add(&group, &["alice", "b", "c"]).await.status, 200, "it adds no member");
+    }
+    assert_eq!(alice.add(&group, &["alice", "b", "d", "d", "e"]).await.status, 200);
+    alice.add(&group, &["f"]).await.refused(429, "rate_limited");
+    assert_eq!(alice.add(&group, &["d", "e"]).await.status, 200, "an empty quota does not matter");
+    alice.group(&["alice"]).await;
 }

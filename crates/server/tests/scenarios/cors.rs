@@ -1,4 +1,5 @@
-//! Web pages of other origins: preflights, calls, errors, and what a page that is not allowed gets.
+//! Web pages of other origins: preflights, calls, errors, and refusals for origins that are not
+//! allowed.
 
 use crate::harness::{Reply, Setup, World, raw_call};
 
@@ -64,7 +65,7 @@ async fn preflight_of_another_origin_is_refused_with_the_name_of_the_setting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn options_that_is_no_preflight_is_answered_by_the_routes() {
+async fn options_without_preflight_headers_reaches_the_routes() {
     let world = world(&[APP]).await;
     for headers in
         [String::new(), format!("Origin: {APP}\r\n"), "Access-Control-Request-Method: POST\r\n".to_owned()]

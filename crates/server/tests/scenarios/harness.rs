@@ -40,7 +40,7 @@ pub struct World {
 pub struct Setup {
     pub settings: ServerSettings,
     pub limits: LimitSettings,
-    /// Closed unless a test is about it: while it is open, conversations name known people only.
+    /// Sign-up is closed by default: while it is open, conversations accept only known users.
     pub signup: bool,
     pub reserved_names: ReservedNames,
     pub auth: AuthSettings,
@@ -70,7 +70,7 @@ impl Default for Setup {
     }
 }
 
-/// All clients of a test come from one address, so its limits are off unless the test is about them.
+/// All clients of a test connect from one address, so address limits are off by default.
 fn everybody_from_one_address() -> LimitSettings {
     LimitSettings {
         connections_per_address: 0,
@@ -87,7 +87,7 @@ impl Setup {
         setup
     }
 
-    /// Anybody may make an account.
+    /// Opens sign-up.
     pub fn open() -> Setup {
         Setup { signup: true, ..Setup::default() }
     }
@@ -209,7 +209,7 @@ impl Person {
         reply.json()["conversation_id"].as_str().unwrap().to_string()
     }
 
-    /// A direct conversation that both know of: its first message is stored, at seq 1.
+    /// A direct conversation that both inboxes list: its first message is stored at seq 1.
     pub async fn direct_with_message(&self, peer: &str) -> String {
         let id = self.direct(peer).await;
         assert_eq!(self.send(&id, "first", "hello").await.json()["seq"], 1);
@@ -254,8 +254,8 @@ impl Person {
         let name = format!("settler{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let settler = Person { token: (self.mint)(&name, Duration::from_secs(60)), name, ..self.clone() };
         let direct = settler.post("/v1/conversations", json!({"kind": "direct", "peer": "nobody"})).await;
-        // While sign-up is open nobody can be written to. A group begins with a notice, which a test
-        // that holds pages back would not deliver.
+        // While sign-up is open, conversations accept only known users. A group begins with a
+        // notice, which a test that holds pages back would not deliver.
         let chat = match direct.status {
             404 => settler.group(&[]).await,
             _ => direct.json()["conversation_id"].as_str().unwrap().to_string(),

@@ -1,9 +1,11 @@
 //! Attacks from the same machine, and from web pages that a browser on it has open.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bluetick_core::Timestamp;
 use bluetick_core::time::ManualClock;
+use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::harness::{ADMIN_KEY, Setup, World};
@@ -48,7 +50,8 @@ async fn forged_forwarded_address_from_loopback_does_not_evade_address_limits() 
     assert!(log_in_from(&world, 67, "x").await.contains("invalid_credentials"), "another address");
 }
 
-/// A page of `evil.example` whose name points to 127.0.0.1 speaks to the server as its own origin.
+/// A page of `evil.example` whose name points to 127.0.0.1 sends same-origin requests to the
+/// server.
 #[tokio::test(flavor = "multi_thread")]
 async fn page_by_another_dns_name_reaches_neither_the_api_nor_the_socket_of_a_local_server() {
     let world = World::new().await;
@@ -110,12 +113,12 @@ async fn local_server_answers_to_loopback_and_configured_names_and_without_a_nam
             assert!(answer.starts_with("HTTP/1.1 200 "), "{host}{port}: {answer}");
         }
     }
-    // HTTP/1.0, as some health checks speak it: no browser leaves the name out.
+    // Some health checks use HTTP/1.0 without `Host`; no browser does.
     for path in ["/healthz", "/readyz", "/v1/me"] {
         let answer = ask("HTTP/1.0", path, "").await;
         assert!(answer.starts_with("HTTP/1.0 200 "), "{path}: {answer}");
     }
-    // Load balancers ask for the health of an address, by whatever name.
+    // Health checks accept any `Host` name.
     assert!(ask("HTTP/1.1", "/healthz", "Host: 10.0.0.7:8080\r\n").await.starts_with("HTTP/1.1 200 "));
     assert!(ask("HTTP/1.1", "/v1/me", "Host: other.example\r\n").await.starts_with("HTTP/1.1 421 "));
 }
@@ -131,7 +134,7 @@ async fn with_key(world: &World, last: u8, key: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_admin_keys_are_limited_by_address_and_the_right_key_works_again_later() {
+async fn wrong_admin_keys_are_limited_by_address_and_the_right_key_always_works() {
     let mut setup = Setup::limits(|limits| limits.wrong_admin_keys_per_address_per_minute = 6);
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
     setup.clock = clock.clone();
@@ -148,20 +151,39 @@ async fn wrong_admin_keys_are_limited_by_address_and_the_right_key_works_again_l
             let answer = with_key(&world, 66, &format!("a-guess-at-the-admin-key-{number}")).await;
             assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
         }
-        for _ in 0..20 {
-            let answer = with_key(&world, 66, "another-guess-at-the-admin-key").await;
+        let started = Instant::now();
+        let guesses = (0..20).map(|_| with_key(&world, 66, "another-guess-at-the-admin-key"));
+        for answer in join_all(guesses).await {
             assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("rate_limited"), "{answer}");
             assert!(answer.to_lowercase().contains("retry-after: 10\r\n"), "{answer}");
         }
+        assert!(started.elapsed() >= Duration::from_secs(1), "the refusal is delayed");
     };
     honest.talk_during(attack).await;
-    assert!(with_key(&world, 66, ADMIN_KEY).await.starts_with("HTTP/1.1 429 "), "no key is compared");
-    assert!(with_key(&world, 67, ADMIN_KEY).await.contains("user_not_found"), "another address");
+    assert!(with_key(&world, 66, ADMIN_KEY).await.contains("user_not_found"), "the right key always works");
+    let other = with_key(&world, 67, "a-guess-from-another-address").await;
+    assert!(other.starts_with("HTTP/1.1 401 "), "{other}");
     clock.advance_millis(10_000);
-    assert!(with_key(&world, 66, ADMIN_KEY).await.contains("user_not_found"), "the wait is over");
+    let later = with_key(&world, 66, "a-guess-after-the-bucket-refilled").await;
+    assert!(later.starts_with("HTTP/1.1 401 "), "{later}");
     let metrics = world.get("/metrics").await.text();
-    assert!(metrics.contains("bluetick_admin_key_failures_total{reason=\"wrong\"} 6\n"), "{metrics}");
-    assert!(metrics.contains("bluetick_admin_key_failures_total{reason=\"too_many\"} 21\n"), "{metrics}");
+    assert!(metrics.contains("bluetick_admin_key_failures_total{reason=\"wrong\"} 8\n"), "{metrics}");
+    assert!(metrics.contains("bluetick_admin_key_failures_total{reason=\"too_many\"} 20\n"), "{metrics}");
+}
+
+/// A proxy that does not name its client must not hide an attacker from the limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_admin_keys_through_a_proxy_without_a_client_address_are_counted_by_the_proxy() {
+    let mut setup = Setup::limits(|limits| limits.wrong_admin_keys_per_address_per_minute = 2);
+    setup.clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
+    // With the client's address in the list, `X-Forwarded-For` names trusted proxies only.
+    setup.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap(), "192.0.2.0/24".parse().unwrap()];
+    let world = setup.start().await;
+    for expected in ["HTTP/1.1 401 ", "HTTP/1.1 401 ", "HTTP/1.1 429 "] {
+        let answer = with_key(&world, 66, "a-guess-at-the-admin-key").await;
+        assert!(answer.starts_with(expected), "{answer}");
+    }
+    assert!(with_key(&world, 66, ADMIN_KEY).await.contains("user_not_found"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,9 +200,9 @@ async fn escaped_numbers_in_a_query_read_like_plain_ones() {
     alice.history(&chat, "?limit=%FF").await.refused(400, "invalid_request");
 }
 
-/// Mallory opens a conversation with bob, and does everything there but write.
+/// Mallory opens a conversation with bob and makes every call except sending a message.
 #[tokio::test(flavor = "multi_thread")]
-async fn other_person_learns_nothing_of_a_direct_conversation_before_its_first_message() {
+async fn direct_conversation_is_hidden_from_peer_until_its_first_message() {
     let world = World::new().await;
     let [mallory, bob] = world.people(["mallory", "bob"]);
     let mut laptop = bob.connect().await;
@@ -205,7 +227,7 @@ async fn other_person_learns_nothing_of_a_direct_conversation_before_its_first_m
     assert_eq!(inbox(&bob).await, Vec::<serde_json::Value>::new());
     let mut tablet = bob.connect().await;
     assert_eq!(tablet.backlog, Vec::<serde_json::Value>::new());
-    // Whoever knows the id, which follows from the two names, may ask for it.
+    // Bob can still read the conversation by its id, which is derived from the two names.
     assert_eq!(bob.get(&path).await.json()["head_seq"], 0);
     assert_eq!(bob.post("/v1/conversations", json!({"kind": "direct", "peer": "mallory"})).await.status, 200);
     let silent = laptop.heard_so_far().await;
@@ -213,7 +235,7 @@ async fn other_person_learns_nothing_of_a_direct_conversation_before_its_first_m
 
     mallory.send(&chat, "m1", "hello").await;
     for device in [&mut laptop, &mut tablet] {
-        // The message, and then the line of the inbox, as with a group that one was added to.
+        // Bob receives the message and then the inbox entry, as for a group.
         let message = device.hear_type("message").await;
         assert_eq!((&message["conversation_id"], &message["seq"]), (&json!(chat), &json!(1)));
         let line = device.hear_type("conversation").await;
@@ -225,7 +247,7 @@ async fn other_person_learns_nothing_of_a_direct_conversation_before_its_first_m
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn creator_gets_no_second_line_and_the_other_person_gets_one_by_its_own_first_message() {
+async fn creator_gets_no_second_inbox_entry_and_peer_gets_one_by_its_own_first_message() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let (mut phone, mut laptop) = (alice.connect().await, bob.connect().await);

@@ -1,13 +1,18 @@
-//! Who may be called what: attacks by strangers who sign up with somebody's name, or one that looks like it.
+//! Impersonation: strangers try to sign up with the name of another user, or with a lookalike.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bluetick_core::names::ReservedNames;
 use bluetick_core::ports::Store;
+use bluetick_core::{ProfileUpdate, UserId};
 use bluetick_store_memory::MemoryStore;
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
-use crate::harness::{ADMIN_KEY, Reply, Setup, World};
+use crate::harness::{ADMIN_KEY, PATIENCE, Reply, Setup, World};
+use crate::rigged_store::RiggedStore;
 
 fn account(name: &str) -> Value {
     json!({"user_id": name, "password": "correct horse"})
@@ -21,7 +26,7 @@ async fn mint(world: &World, name: &str) -> Reply {
     world.call("POST", "/v1/tokens", Some(ADMIN_KEY), Some(json!({"user_id": name}))).await
 }
 
-/// A server with sign-up open or closed, on a store that others may have used before.
+/// A server with sign-up open or closed, on a store that another server may have used.
 async fn on(store: &Arc<MemoryStore>, signup: bool) -> World {
     let store = Arc::clone(store);
     let store = Box::new(|_| store as Arc<dyn Store>);
@@ -35,7 +40,7 @@ async fn sign_up_with_the_name_of_a_minted_token_is_refused() {
     for name in ["alice", "Alice", "\u{430}lice"] {
         sign_up(&world, name).await.refused(409, "user_exists");
     }
-    // Again for the same user, and for one who signed up.
+    // Minting works again for the same user, and for a user with an account.
     assert_eq!(mint(&world, "alice").await.status, 201);
     assert_eq!(sign_up(&world, "bob").await.status, 201);
     assert_eq!(mint(&world, "bob").await.status, 201);
@@ -78,7 +83,7 @@ async fn sign_up_with_the_name_of_a_member_or_a_profile_is_refused() {
 async fn a_name_that_looks_like_one_in_use_is_refused_at_sign_up() {
     let world = World::open().await;
     assert_eq!(sign_up(&world, "Alice").await.json()["user_id"], "Alice", "as it was given");
-    for name in ["alice", "ALICE", "\u{430}lice", "a1ice", "al\u{34f}ice"] {
+    for name in ["alice", "ALICE", "\u{430}lice", "a1ice", "al\u{34f}ice", "ali\u{307}ce"] {
         sign_up(&world, name).await.refused(409, "user_exists");
     }
     for name in ["al\u{200b}ice", "\u{202e}ecila", "\u{feff}bob", "b\u{ad}ob"] {
@@ -87,13 +92,13 @@ async fn a_name_that_looks_like_one_in_use_is_refused_at_sign_up() {
     }
     let message = sign_up(&world, "\u{ff42}ob").await.refused(400, "invalid_request");
     assert_eq!(message, "user_id: write it in its normal form (NFKC): bob");
-    // One logs in with exactly the name that was given.
+    // Log-in needs exactly the spelling used at sign-up.
     let login = world.call("POST", "/v1/login", None, Some(account("alice"))).await;
     login.refused(401, "invalid_credentials");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_who_sign_up_with_names_that_look_alike_one_succeeds() {
+async fn concurrent_sign_ups_with_lookalike_names_have_one_winner() {
     let world = World::open().await;
     let (one, other) = tokio::join!(sign_up(&world, "alice"), sign_up(&world, "Alice"));
     let mut statuses = [one.status, other.status];
@@ -101,13 +106,36 @@ async fn of_two_who_sign_up_with_names_that_look_alike_one_succeeds() {
     assert_eq!(statuses, [201, 409]);
 }
 
+/// A user of the operator's own product appears between the first check of the name and the
+/// password hash.
 #[tokio::test(flavor = "multi_thread")]
-async fn reserved_names_are_refused_at_sign_up_and_the_operator_may_give_them() {
+async fn sign_up_is_refused_when_the_name_comes_into_use_during_the_password_hash() {
+    let store = RiggedStore::default();
+    let world = Setup { signup: true, ..store.setup() }.start().await;
+    store.hold_repeated_user_reads(true);
+    let meanwhile = async {
+        while store.repeated_user_reads.load(Ordering::SeqCst) == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let id: UserId = "alice".parse().unwrap();
+        let update = ProfileUpdate { hides_presence: Some(true), ..ProfileUpdate::of(id) };
+        world.store.update_profile(update).await.unwrap();
+        store.hold_repeated_user_reads(false);
+    };
+    let (answer, ()) = timeout(PATIENCE, async { tokio::join!(sign_up(&world, "alice"), meanwhile) })
+        .await
+        .expect("sign-up reads the user again before it hashes the password");
+    answer.refused(409, "user_exists");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reserved_names_are_refused_at_sign_up_and_accepted_from_the_operator() {
     let reserved_names = ReservedNames::with(["Staff"]);
     let world = Setup { reserved_names, ..Setup::open() }.start().await;
     for name in ["system", "void", "Admin", "bluetick", "support", "r00t", "\u{430}dmin", "staff"] {
         sign_up(&world, name).await.refused(409, "name_reserved");
     }
+    sign_up(&world, "admi\u{307}n").await.refused(409, "name_reserved");
     let made = world.call("POST", "/v1/users", Some(ADMIN_KEY), Some(account("support"))).await;
     assert_eq!(made.status, 201);
     let alike = world.call("POST", "/v1/users", Some(ADMIN_KEY), Some(account("Support"))).await;
@@ -119,7 +147,7 @@ async fn reserved_names_are_refused_at_sign_up_and_the_operator_may_give_them() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_sign_up_is_open_a_conversation_names_known_people_only() {
+async fn conversation_with_unknown_user_is_refused_while_sign_up_is_open() {
     let world = World::open().await;
     sign_up(&world, "bob").await;
     assert_eq!(mint(&world, "carol").await.status, 201);
@@ -133,17 +161,17 @@ async fn while_sign_up_is_open_a_conversation_names_known_people_only() {
     let tea = alice.group(&["bob", "alice"]).await;
     alice.add(&tea, &["carol", "victim"]).await.refused(404, "unknown_user");
     assert_eq!(alice.add(&tea, &["carol"]).await.status, 200);
-    // Alice has no account, and is a member by now.
+    // Alice has no account, but is now a member of a conversation.
     sign_up(&world, "alice").await.refused(409, "user_exists");
     let bob = world.person("bob");
     assert_eq!(bob.post("/v1/conversations", direct("alice")).await.status, 201);
-    // The name that was named in vain is free.
+    // The refused conversation did not reserve the name.
     assert_eq!(sign_up(&world, "victim").await.status, 201);
     assert_eq!(alice.post("/v1/conversations", direct("victim")).await.status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_sign_up_is_closed_a_conversation_names_anybody() {
+async fn conversation_with_unknown_user_is_accepted_while_sign_up_is_closed() {
     let world = World::new().await;
     let alice = world.person("alice");
     alice.direct("somebody-of-our-product").await;

@@ -46,7 +46,7 @@ async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
         assert!(policy.contains("default-src 'self'") && !policy.contains("unsafe"));
         assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
         let kept = page.header("cache-control").unwrap();
-        // As the build names what it made: `index-DVa_MnJF.css`.
+        // The build names its files like `index-DVa_MnJF.css`.
         let name = path.strip_prefix("/assets/").and_then(|file| file.split('.').next()).unwrap_or_default();
         let is_hashed = name.len() > 9 && name.as_bytes()[name.len() - 9] == b'-';
         assert_eq!(kept.contains("immutable"), is_hashed, "{path}: {kept}");
@@ -65,7 +65,7 @@ async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
 async fn the_first_visit_is_small() {
     let world = World::new().await;
     let page = world.get("/").await;
-    // A phone fetches the PNG when somebody puts the page on its home screen, no browser before that.
+    // A phone fetches the PNG only when the user adds the page to the home screen.
     let mut paths: Vec<_> = links(&page).into_iter().filter(|link| !link.ends_with(".png")).collect();
     paths.push("/".to_owned());
     paths.push("/sw.js".to_owned());

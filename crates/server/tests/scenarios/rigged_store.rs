@@ -1,7 +1,8 @@
 //! The memory store with levers: appends and marks that wait, writes that are refused, reads that fail or panic.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
@@ -25,6 +26,10 @@ pub struct RiggedStore {
     held_marks: Arc<watch::Sender<bool>>,
     held_pages: Arc<watch::Sender<bool>>,
     held_updates: Arc<watch::Sender<bool>>,
+    held_repeated_user_reads: Arc<watch::Sender<bool>>,
+    read_users: Arc<Mutex<HashSet<UserId>>>,
+    /// How many reads named a user that was read before.
+    pub repeated_user_reads: Arc<AtomicUsize>,
     /// How many users were to be changed.
     pub updates: Arc<AtomicUsize>,
     pub appends: Arc<AtomicUsize>,
@@ -71,6 +76,11 @@ impl RiggedStore {
         self.held_updates.send_replace(held);
     }
 
+    /// While held, the second and later reads of the same user wait.
+    pub fn hold_repeated_user_reads(&self, held: bool) {
+        self.held_repeated_user_reads.send_replace(held);
+    }
+
     fn inner(&self) -> &MemoryStore {
         self.inner.get().unwrap()
     }
@@ -93,6 +103,10 @@ impl Store for RiggedStore {
     }
 
     async fn user(&self, id: &UserId) -> Result<Option<User>, StoreError> {
+        if !self.read_users.lock().unwrap().insert(id.clone()) {
+            self.repeated_user_reads.fetch_add(1, Ordering::SeqCst);
+            let _ = self.held_repeated_user_reads.subscribe().wait_for(|held| !held).await;
+        }
         self.inner().user(id).await
     }
 

@@ -18,7 +18,7 @@ async fn every_device_of_the_others_hears_that_somebody_is_writing_and_its_own_d
         let frames = device.heard_so_far().await;
         assert!(frames.iter().all(|frame| frame["type"] != "typing"), "{frames:?}");
     }
-    assert_eq!(alice.history(&chat, "").await.json()["head_seq"], 1, "it is stored nowhere");
+    assert_eq!(alice.history(&chat, "").await.json()["head_seq"], 1, "typing is not stored");
 }
 
 /// Each key of a keyboard is a frame.

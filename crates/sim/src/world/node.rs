@@ -25,7 +25,7 @@ pub struct Node {
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Everybody comes from one address, and few people do in minutes what many do in days.
+/// All clients connect from one address, and few users send in minutes what many send in days.
 fn limits() -> LimitSettings {
     LimitSettings {
         connections_per_address: 0,

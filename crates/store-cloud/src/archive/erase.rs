@@ -1,8 +1,8 @@
-//! Deleting content for good. The request is written down before anybody is told that it was
-//! accepted; then, after a search, what is to go in each conversation, so that a crash does not
-//! leave half of it; then it goes from the rows, whether the content was there or in the archive,
-//! so that no call gives it out any more; then from the lines of the inboxes; then from the
-//! objects; then, after a last look at the inboxes, the note goes.
+//! Permanent deletion of content. The steps survive a crash at any point. First the request becomes
+//! durable, before it is acknowledged. A search then writes one note per conversation with the
+//! content to erase. The content is removed from the rows, whether hot or archived, so that no call
+//! returns it. It is then removed from the inbox entries and from the objects. After a last check
+//! of the inboxes, the note is deleted.
 //!
 //! A segment is rewritten under its next revision, since others' messages lie in it too; one of which nothing is left
 //! is deleted. ([ADR 12](../../../../docs/adr/0012-erasure.md))
@@ -91,12 +91,12 @@ pub(super) struct Request {
     through: Option<Seq>,
 }
 
-/// In front of the sort key of a request. No conversation has such an id, so that nodes of an
-/// earlier version pass it over.
+/// In front of the sort key of a request. No conversation has such an id, so nodes of an earlier
+/// version skip it.
 const REQUEST: &str = "request";
 
 impl Request {
-    /// The same request twice is one.
+    /// Identical requests share one key.
     fn key(&self) -> Key {
         let conversation = self.conversation.map(|id| id.to_string()).unwrap_or_default();
         let sender = self.sender.as_ref().map_or("", UserId::as_str);
@@ -119,7 +119,7 @@ impl Request {
     }
 }
 
-/// What is noted and not finished.
+/// Durable requests and notes that are not finished.
 #[derive(Default)]
 pub(super) struct Noted {
     pub requests: Vec<Request>,
@@ -170,7 +170,7 @@ impl Job<'_> {
             EraseScope::User { user, conversation } => (*conversation, Some(user.clone())),
         };
         let request = self.accept(only, sender.clone(), erase.through).await?;
-        // Whoever asked is told from here on.
+        // The request is durable, so progress can be reported.
         let total = if only.is_some() { 1 } else { self.shared.conversations.max(1) };
         progress.advanced(Stage::Erasing, 0, total);
         // What this node is about to write into inboxes is written before, and then erased there.
@@ -204,8 +204,8 @@ impl Job<'_> {
         first_damage.map_or(Ok(report), Err)
     }
 
-    /// Makes the request durable. One that names a conversation takes nothing that is sent after
-    /// this.
+    /// Makes the request durable. A request for one conversation erases nothing that is sent after
+    /// this call.
     async fn accept(
         &mut self,
         conversation: Option<ConversationId>,
@@ -225,8 +225,8 @@ impl Job<'_> {
         Ok(request)
     }
 
-    /// Notes what the request takes in each conversation, and takes the request away. Returns the
-    /// first conversation that could not be searched.
+    /// Writes a note for each conversation with content to erase, and deletes the request. Returns
+    /// the error of the first conversation that could not be searched.
     pub(super) async fn search(
         &mut self,
         request: &Request,

@@ -225,9 +225,9 @@ impl Job<'_> {
         for request in &requests {
             match self.search(request, progress).await {
                 Ok(None) => {}
-                // It must not keep everything else from being done.
-                Ok(Some(error)) => tracing::error!(%error, "an erasure could not search everywhere"),
-                Err(error) if is_damage(&error) => tracing::error!(%error, "an erasure cannot be resumed"),
+                // Damage in one erasure must not block the other work.
+                Ok(Some(error)) => tracing::error!(%error, "erasure search incomplete"),
+                Err(error) if is_damage(&error) => tracing::error!(%error, "erasure cannot be resumed"),
                 Err(error) => return Err(error),
             }
         }

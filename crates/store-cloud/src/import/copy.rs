@@ -48,7 +48,8 @@ impl Importer {
             }
         }
         done.written = missing.len() as u64;
-        // Who holds each name comes first, so that no sign-up takes one. Of ids that look alike one holds it.
+        // Write the holder of each name first, so that no sign-up takes it. One of several
+        // lookalike ids holds the name.
         let new: HashSet<&str> = missing.iter().map(|(_, key, _)| &*key.partition).collect();
         let new = people.iter().filter(|person| person.account.is_some() && new.contains(person.id.as_str()));
         let held: HashMap<_, Row> =
