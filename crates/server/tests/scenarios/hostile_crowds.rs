@@ -216,9 +216,12 @@ async fn one_address_tries_only_so_many_log_ins_whoever_for_and_others_log_in() 
     assert!(log_in(67, &world, "somebody", "x").await.contains("invalid_credentials"));
 }
 
-/// Hashing is dear, so few do it at a time, few wait, and the rest is told to come back. Whoever talks does not notice.
+/// Hashing a password is expensive: one runs, two wait, and the server refuses the rest. Honest users
+/// keep talking meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_log_ins_fills_the_line_and_nothing_else() {
+async fn flood_of_log_ins_fills_the_hash_queue_and_nothing_else() {
+    /// A machine that hashes faster than it accepts connections needs another round.
+    const ROUNDS: u8 = 20;
     let world = Setup::limits(|limits| {
         limits.password_checks_at_once = 1;
         limits.password_checks_waiting = 2;
@@ -227,12 +230,19 @@ async fn a_flood_of_log_ins_fills_the_line_and_nothing_else() {
     .await;
     let mut honest = Honest::pair(&world).await;
     let names: Vec<String> = (0..60).map(|number| format!("victim{number}")).collect();
-    let attack = futures_util::future::join_all(names.iter().map(|name| log_in(1, &world, name, "x")));
-    let answers = honest.talk_during(attack).await;
-    let overloaded = answers.iter().filter(|answer| answer.contains(r#""overloaded""#)).count();
-    let tried = answers.iter().filter(|answer| answer.contains("invalid_credentials")).count();
-    assert_eq!(overloaded + tried, 60, "{answers:?}");
-    assert!(overloaded > 0 && tried > 0, "{overloaded} {tried}");
+    for address in 1..=ROUNDS {
+        let attack =
+            futures_util::future::join_all(names.iter().map(|name| log_in(address, &world, name, "x")));
+        let answers = honest.talk_during(attack).await;
+        let overloaded = answers.iter().filter(|answer| answer.contains(r#""overloaded""#)).count();
+        let tried = answers.iter().filter(|answer| answer.contains("invalid_credentials")).count();
+        assert_eq!(overloaded + tried, 60, "{answers:?}");
+        assert!(tried > 0, "the server refused every log-in");
+        if overloaded > 0 {
+            return;
+        }
+    }
+    panic!("the hash queue was never full in {ROUNDS} rounds");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -72,7 +72,8 @@ impl Engine {
         })
     }
 
-    fn env(directory: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>, TablesError> {
+    /// Maps the file of the tables, as large as the address space allows.
+    pub(super) fn env(directory: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>, TablesError> {
         let mut map_bytes = MAP_BYTES;
         let env = loop {
             match Engine::map(directory, map_bytes, flags) {

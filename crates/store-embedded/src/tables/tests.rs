@@ -285,11 +285,7 @@ fn read_only_tables_of_an_earlier_version_ask_for_an_upgrade() {
     drop(tables);
     assert!(Engine::open_read_only(directory.path()).is_ok());
     let older = TempDir::new().unwrap();
-    let mut options = heed::EnvOpenOptions::new().read_txn_without_tls();
-    options.max_dbs(2);
-    #[expect(unsafe_code, reason = "heed cannot know that this test alone uses the directory")]
-    // SAFETY: no other process or thread opens this file.
-    let env = unsafe { options.open(older.path()) }.unwrap();
+    let env = Engine::env(older.path(), heed::EnvFlags::empty()).unwrap();
     let mut txn = env.write_txn().unwrap();
     env.create_database::<heed::types::Bytes, heed::types::Bytes>(&mut txn, Some("meta")).unwrap();
     txn.commit().unwrap();
