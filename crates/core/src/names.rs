@@ -8,13 +8,14 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use unicode_normalization::UnicodeNormalization;
+use unicode_script::{Script, UnicodeScript};
 use unicode_security::confusable_detection::skeleton;
 
 use crate::UserId;
 
-/// The revision of [`Skeleton::of`], from 0 to 15. Raise it with every change to the result for any
+/// The revision of [`Skeleton::all`], from 0 to 15. Raise it with every change to the result for any
 /// name. Otherwise existing stores keep an index of old skeletons and accept names that look alike.
-const SKELETON_REVISION: u8 = 1;
+const SKELETON_REVISION: u8 = 2;
 
 /// The version of skeletons: the Unicode version of the confusables data, with
 /// [`SKELETON_REVISION`] in the upper four bits of the last byte. Skeletons of two versions may
@@ -24,12 +25,21 @@ pub const SKELETON_VERSION: [u8; 3] = {
     [major as u8, minor as u8, (SKELETON_REVISION << 4) | patch as u8]
 };
 
-/// The visible form of a name. Two names with equal skeletons look alike. A skeleton ignores case,
-/// compatibility forms, confusable letters of other scripts (UTS 39), and invisible characters.
+/// A visible form of a name. A skeleton ignores case, compatibility forms, confusable letters of
+/// other scripts (UTS 39), and invisible characters. Two names look alike when any skeleton of one
+/// equals any skeleton of the other ([`Skeleton::all`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Skeleton(String);
 
 impl Skeleton {
+    /// All skeletons of a name, each once: case folded first, and as drawn. A store indexes and
+    /// compares all of them.
+    pub fn all(name: &str) -> Vec<Skeleton> {
+        let (folded, drawn) = (Skeleton::of(name), Skeleton::as_drawn(name));
+        if folded == drawn { vec![folded] } else { vec![folded, drawn] }
+    }
+
+    /// The skeleton with the case folded first, then confusables.
     pub fn of(name: &str) -> Skeleton {
         // A confusable may map to an upper-case letter ("0" to "O"), which a second round folds.
         Skeleton(reduced(&reduced(name)))
@@ -38,7 +48,7 @@ impl Skeleton {
     /// The skeleton of the letters as they are drawn: confusables first, then case. It differs from
     /// [`Skeleton::of`] where a capital looks like a letter of another name: `aIice` with a capital i
     /// looks like `alice`, and a Cyrillic `В` like a `B`.
-    pub fn as_drawn(name: &str) -> Skeleton {
+    fn as_drawn(name: &str) -> Skeleton {
         let normal: String = name.nfkc().filter(|letter| !is_invisible(*letter)).collect();
         let drawn: String = skeleton(&normal).collect();
         Skeleton::of(&drawn)
@@ -58,12 +68,6 @@ impl Skeleton {
             let _infallible = write!(key, "{byte:02x}");
             key
         })
-    }
-}
-
-impl From<&UserId> for Skeleton {
-    fn from(user: &UserId) -> Skeleton {
-        Skeleton::of(user.as_str())
     }
 }
 
@@ -94,15 +98,15 @@ pub fn is_format(letter: char) -> bool {
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
 }
 
-/// Characters that show nothing: controls, formats, other default-ignorable code points, and the
-/// blank of Braille.
+/// Characters that show nothing: controls, formats, other default-ignorable code points, and blanks
+/// of Braille, musical notation and Tifinagh.
 fn is_invisible(letter: char) -> bool {
     letter.is_control()
         || is_format(letter)
         || matches!(letter,
             '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{2065}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fff8}' | '\u{e0000}'..='\u{e0fff}')
+            | '\u{2065}' | '\u{2800}' | '\u{2d7f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}' | '\u{1d159}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Why a name cannot be chosen at sign-up.
@@ -112,18 +116,25 @@ pub enum InvalidName {
     NotNormal { normal: String },
     #[error("it needs at least one visible character")]
     Invisible,
+    #[error("U+{code_point:04X} is private, not assigned, or shows nothing")]
+    Undrawable { code_point: u32 },
 }
 
-/// Whether the id is in normal form, so that a person can type it again. Upper and lower case stay
-/// as they are.
+/// Checks that a person can read the id and type it again: it is in normal form, and every character
+/// is assigned and visible. Upper and lower case stay as they are.
 pub fn check_new_name(name: &UserId) -> Result<(), InvalidName> {
     let normal: String = name.as_str().nfkc().collect();
     if normal != name.as_str() {
         return Err(InvalidName::NotNormal { normal });
     }
-    match Skeleton::from(name).0.is_empty() {
-        true => Err(InvalidName::Invisible),
-        false => Ok(()),
+    if name.as_str().chars().all(is_invisible) {
+        return Err(InvalidName::Invisible);
+    }
+    // Unicode gives no script to private, unassigned and noncharacter code points.
+    let is_undrawable = |letter: &char| is_invisible(*letter) || letter.script() == Script::Unknown;
+    match name.as_str().chars().find(is_undrawable) {
+        Some(letter) => Err(InvalidName::Undrawable { code_point: u32::from(letter) }),
+        None => Ok(()),
     }
 }
 
@@ -144,7 +155,7 @@ impl ReservedNames {
     }
 
     pub fn contains(&self, name: &UserId) -> bool {
-        self.0.contains(&Skeleton::from(name)) || self.0.contains(&Skeleton::as_drawn(name.as_str()))
+        Skeleton::all(name.as_str()).iter().any(|skeleton| self.0.contains(skeleton))
     }
 }
 
@@ -170,6 +181,36 @@ mod tests {
 
     fn alike(one: &str, other: &str) -> bool {
         Skeleton::of(one) == Skeleton::of(other)
+    }
+
+    #[test]
+    fn names_that_share_any_skeleton_look_alike_in_both_orders() {
+        let look_alike = |one: &str, other: &str| {
+            let skeletons = Skeleton::all(other);
+            Skeleton::all(one).iter().any(|skeleton| skeletons.contains(skeleton))
+        };
+        for (one, other) in [
+            ("Ida", "lda"),
+            ("BILL", "\u{412}ILL"),
+            ("\u{412}\u{43e}\u{432}\u{430}", "\u{432}\u{43e}\u{432}\u{430}"), // Вова, вова
+            ("\u{39d}\u{3b9}\u{3ba}", "\u{3bd}\u{3b9}\u{3ba}"),               // Greek capital and small nu
+            ("Bob", "\u{412}ob"),
+            ("aIice", "Alice"),
+        ] {
+            assert!(look_alike(one, other) && look_alike(other, one), "{one} and {other}");
+        }
+        assert!(!look_alike("ian", "lan") && !look_alike("ida", "lda"));
+    }
+
+    #[test]
+    fn new_names_with_private_unassigned_or_blank_characters_are_refused() {
+        for letter in ['\u{e000}', '\u{ffff}', '\u{378}', '\u{1d159}', '\u{2d7f}', '\u{34f}'] {
+            let checked = check_new_name(&format!("alice{letter}").parse().unwrap());
+            assert_eq!(checked, Err(InvalidName::Undrawable { code_point: u32::from(letter) }));
+        }
+        for good in ["anna-maria_2.0+x@example.org", "日本語", "محمد", "😀", "नमस्ते"] {
+            assert_eq!(check_new_name(&good.parse().unwrap()), Ok(()), "{good}");
+        }
     }
 
     #[test]

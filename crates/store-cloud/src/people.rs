@@ -72,10 +72,13 @@ fn holder_key(name: &Skeleton) -> Key {
     Key::new(format!("{HELD}{}", name.key()))
 }
 
-/// The row shared by all spellings of a name, with the id that holds it.
-pub(crate) fn holder_row(user: &UserId) -> (Table, Key, Item) {
-    let key = holder_key(&Skeleton::from(user));
-    (Table::Users, key, Item::new().text("holder", user.as_str()).versioned(1))
+/// One row for each skeleton of the id, with the id that holds it. Ids that look alike share at
+/// least one of these rows. Sorted by key.
+pub(crate) fn holder_rows(user: &UserId) -> Vec<(Table, Key, Item)> {
+    let mut keys: Vec<Key> = Skeleton::all(user.as_str()).iter().map(holder_key).collect();
+    keys.sort_by(|one, other| one.partition.cmp(&other.partition));
+    let item = Item::new().text("holder", user.as_str()).versioned(1);
+    keys.into_iter().map(|key| (Table::Users, key, item.clone())).collect()
 }
 
 impl CloudStore {
@@ -124,11 +127,15 @@ impl Engine {
 
     pub(crate) async fn create_user_now(&self, user: User) -> Result<(), StoreError> {
         let _work = self.begin_write()?;
-        if self.user_now(&user.id).await?.is_some()
-            || self.is_drawn_like_another(&user.id).await?
-            || !self.hold_name(&user.id).await?
-        {
+        if self.user_now(&user.id).await?.is_some() {
             return Err(Refusal::UserExists.into());
+        }
+        // In sorted order and up to the first row of another id, so that one of two concurrent calls
+        // for ids that look alike holds all of its rows.
+        for row in holder_rows(&user.id) {
+            if !self.hold(&user.id, row).await? {
+                return Err(Refusal::UserExists.into());
+            }
         }
         self.write_user(user).await
     }
@@ -138,25 +145,19 @@ impl Engine {
         if self.user_now(&user.id).await?.is_some() {
             return Ok(());
         }
-        self.hold_name(&user.id).await?;
+        for row in holder_rows(&user.id) {
+            self.hold(&user.id, row).await?;
+        }
         match self.write_user(user).await {
             Err(StoreError::Refused(Refusal::UserExists)) => Ok(()),
             done => done,
         }
     }
 
-    /// Whether another id holds a name that looks like this one as drawn ([`Skeleton::as_drawn`]).
-    async fn is_drawn_like_another(&self, user: &UserId) -> Result<bool, StoreError> {
-        let key = holder_key(&Skeleton::as_drawn(user.as_str()));
-        let Some(holder) = self.rows.get(Table::Users, &key).await? else { return Ok(false) };
-        Ok(**holder.get_text("holder")? != *user.as_str())
-    }
-
-    /// Whether this id holds the name that all ids which look like it have in common. Decided by one
-    /// conditional write before the user's own row. A crash in between leaves a name that the same id
-    /// can still take.
-    async fn hold_name(&self, user: &UserId) -> Result<bool, StoreError> {
-        let (table, key, item) = holder_row(user);
+    /// Takes a holder row if no id has it, and returns whether this id holds it. A conditional write
+    /// decides, before the user's own row is written. A crash in between leaves a row that the same
+    /// id can still take.
+    async fn hold(&self, user: &UserId, (table, key, item): (Table, Key, Item)) -> Result<bool, StoreError> {
         let there = match self.rows.put(table, &key, &item, Only::IfAbsent).await? {
             Written::Done => return Ok(true),
             Written::Refused(Some(there)) => there,

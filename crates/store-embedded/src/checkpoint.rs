@@ -4,6 +4,7 @@
 //! log that the checkpoint stands for. That is harmless, since replaying what is in the tables already changes nothing.
 //! The position moves last, and only then is the log behind it given up.
 
+use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -148,8 +149,20 @@ impl Checkpoint<'_> {
         let mut notices = visit.notices_before_tail;
         let mut before = chunk::Unpacked::default();
         let mut prints: Vec<Fingerprint> = Vec::new();
+        // The readers of a damaged chunk get an error. The checkpoint keeps the chunk and puts the tail
+        // behind it: one damaged chunk must not keep everything else out of the tables.
+        let damaged = |error: &dyn Display| {
+            tracing::error!(conversation = %id, %error, "the last chunk of a conversation is damaged");
+        };
+        let last_chunk = match update.last_chunk(id) {
+            Err(error @ TablesError::Damaged { .. }) => {
+                damaged(&error);
+                None
+            }
+            last_chunk => last_chunk?,
+        };
         if first_seq > Seq::FIRST
-            && let Some((chunk_first, bytes)) = update.last_chunk(id)?
+            && let Some((chunk_first, bytes)) = last_chunk
             && chunk::count_of(bytes) < chunk::MERGE_BELOW
             && !chunk::is_cold(bytes)
             && bytes.len() < CHUNK_RAW_BYTES
@@ -161,9 +174,7 @@ impl Checkpoint<'_> {
                     prints = fingerprints;
                     first_seq = chunk_first;
                 }
-                // Whoever reads it is told. Here it is left as it is, and what is new goes behind it: one damaged
-                // chunk must not keep everything else out of the tables.
-                Err(error) => tracing::error!(conversation = %id, %error, "the last chunk is damaged"),
+                Err(error) => damaged(&error),
             }
         }
 

@@ -3,7 +3,7 @@
 //! The wall clock can jump, so it cannot measure the age of an id. The store counts its *life*
 //! instead: the time in which it was open, by the monotonic clock. Checkpoints persist it. The time
 //! in which the store is closed, and what passed between the last checkpoint and a crash, does not
-//! count, so ids live longer for it and never shorter.
+//! count, so ids are kept longer, never shorter.
 //!
 //! Chunk headers carry the time of day, so [`DedupeClock::floor`] translates: the store remembers
 //! the lowest `received_at` of each part of the window.

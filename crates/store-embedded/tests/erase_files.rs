@@ -14,7 +14,7 @@ use archive_kit::{Kit, LATER, eager, history};
 use bluetick_archive::ArchiveSettings;
 use bluetick_core::ports::{Archive, ArchiveError, Erase, EraseScope, Progress, Stage, Store};
 use bluetick_core::time::ManualClock;
-use bluetick_core::{ContentType, ConversationId, Seq};
+use bluetick_core::{ContentType, ConversationId, PageFrom, PageLimit, PageRequest, Seq};
 use bluetick_store_embedded::archive::ArchiveStep::*;
 use bluetick_store_embedded::tables::Tables;
 use bluetick_testkit::remains::remains;
@@ -253,20 +253,31 @@ async fn sends_go_on_while_an_erasure_cleans_files_up() {
     assert_erased(&kit, id, "beside sends").await;
 }
 
-/// Flips a bit in the newest chunk of a conversation, in a directory that no store uses.
 fn damage_newest_chunk(directory: &Path, id: ConversationId) {
+    damage_chunk(directory, id, |chunks| chunks.len() - 1);
+}
+
+fn damage_first_chunk(directory: &Path, id: ConversationId) {
+    damage_chunk(directory, id, |chunks| {
+        assert!(chunks.len() > 1, "the other chunks stay readable");
+        0
+    });
+}
+
+/// Flips a bit in a chunk of a conversation, in a directory that no store uses.
+fn damage_chunk(directory: &Path, id: ConversationId, which: impl FnOnce(&[(Seq, Vec<u8>)]) -> usize) {
     let tables = Tables::open(&directory.join("tables")).unwrap();
     let engine = tables.writing().unwrap();
-    let mut newest = None;
+    let mut chunks = Vec::new();
     engine
         .snapshot()
         .unwrap()
         .chunks(id, Seq::FIRST, |first, bytes| {
-            newest = Some((first, bytes.to_vec()));
+            chunks.push((first, bytes.to_vec()));
             Ok(true)
         })
         .unwrap();
-    let (first, mut bytes) = newest.unwrap();
+    let (first, mut bytes) = chunks[which(&chunks)].clone();
     let last = bytes.len() - 8;
     bytes[last] ^= 1;
     let mut update = engine.update().unwrap();
@@ -291,6 +302,35 @@ async fn accepted_erasure_of_a_damaged_conversation_stays_pending_and_erases_the
     assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 1, "the damaged one");
     assert_erased(&kit, id, "beside a damaged conversation").await;
     assert_no_remains(kit.directory.path(), "beside a damaged conversation");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pending_erasure_of_a_damaged_conversation_spares_messages_sent_after_it() {
+    let kit = archive_off(ArchiveSettings::default());
+    let id = direct(&*kit.store, "alice", "carol").await;
+    // Two chunks: the first one gets damaged, and new messages go behind the second one.
+    for number in 0..300 {
+        send_as(&*kit.store, id, "alice", &format!("m{number}"), "before the erasure").await.unwrap();
+    }
+    kit.store.close().await;
+    let copy = copy_of(kit.directory.path());
+    damage_first_chunk(copy.path(), id);
+    let kit = Kit::open(copy, Arc::new(ManualClock::at(LATER)), None, ArchiveSettings::default());
+    assert!(kit.erase(of_alice(), None).await.is_err(), "the erasure reports the damage");
+    assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 1);
+    let seq = send_as(&*kit.store, id, "alice", "later", "after the erasure").await.unwrap();
+    // Each run, and each start, tries the pending erasure again.
+    let _damaged = kit.run().await;
+    let kit = kit.crash();
+    let _damaged = kit.run().await;
+    assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 1);
+    let from = PageFrom::After(Seq::new(seq.get() - 1));
+    let request = PageRequest { conversation: id, reader: user("carol"), from, limit: PageLimit::MAX };
+    let page = kit.store.page(request).await.unwrap();
+    assert_eq!(
+        page.messages.iter().map(|message| &*message.content).collect::<Vec<_>>(),
+        ["after the erasure"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

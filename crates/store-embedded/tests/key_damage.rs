@@ -1,4 +1,4 @@
-//! Flips one bit in a key of the tables. Every read returns the right answer or an error, and a
+//! Flips one bit in a key of the tables, or in the length of a key. Every read returns the right answer or an error, and a
 //! check reports the damage. Reads find rows by key, so a damaged key can hide its row.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use bluetick_core::ports::{Creation, Mark, NewConversation, NoProgress, Prefer, Store};
+use bluetick_core::ports::{Creation, Mark, NewConversation, NoProgress, Prefer, RemoveMember, Store};
 use bluetick_core::{
     ConversationId, InboxFilter, InboxRequest, MarkKind, NamePrefix, PageFrom, PageLimit, PageRequest,
     PreferenceChange, ProfileUpdate, Seq, StoreError, User, UserId,
@@ -195,7 +195,7 @@ struct Place {
     bit: u64,
 }
 
-/// Every byte of every key of the file, each with one bit of it.
+/// Every byte of every key of the file, and of the length of every key, each with one bit of it.
 fn keys_of(file: &Path, dice: &mut Dice) -> Vec<Place> {
     let bytes = std::fs::read(file).unwrap();
     let u16_at = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
@@ -210,7 +210,7 @@ fn keys_of(file: &Path, dice: &mut Dice) -> Vec<Place> {
         let lower = u16_at(page + 12);
         for pointer in (page + 16..page + lower).step_by(2) {
             let node = page + u16_at(pointer);
-            for offset in node + 8..node + 8 + u16_at(node + 6) {
+            for offset in node + 6..node + 8 + u16_at(node + 6) {
                 places.push(Place { page: kind, offset: offset as u64, bit: dice.below(8) });
             }
         }
@@ -239,6 +239,37 @@ async fn a_flip_in_any_key_of_a_small_store_gives_the_right_answer_or_an_error()
     assert!(count.answers > 30_000, "{count:?}");
     assert!(count.of("leaf", "an error") > 300, "{count:?}");
     assert!(count.of("leaf", "refused to start") > 100, "{count:?}");
+}
+
+/// A membership change reaches the checkpoint also when no message can be sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoint_with_a_damaged_chunk_key_writes_everything_else() {
+    let world = World::new(&["alice", "bob", "carol", "dave"].map(str::to_owned)).await;
+    let (crowd, tables) = (world.conversations[3], world.directory.path().join("tables"));
+    let file = tables.join("data.mdb");
+    let bytes = std::fs::read(&file).unwrap();
+    // Chunk keys are the id of the conversation and the first seq: the last chunk begins above 1.
+    let is_chunk_key = |at: &usize| {
+        let seq = bytes.get(at + 16..at + 24).map(|seq| u64::from_be_bytes(seq.try_into().unwrap()));
+        bytes[*at..].starts_with(crowd.as_bytes()) && seq.is_some_and(|seq| (1..=100).contains(&seq))
+    };
+    let keys: Vec<usize> = (2 * 4096..bytes.len() - 24).filter(is_chunk_key).collect();
+    let last = keys.iter().max_by_key(|at| bytes[**at + 23]).unwrap();
+    let flipped = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    flipped.write_all_at(&[bytes[last + 23] ^ 0x80], *last as u64 + 23).unwrap();
+    drop(flipped);
+
+    let store = open(world.directory.path()).unwrap();
+    let remove = RemoveMember { conversation: crowd, actor: user("dave"), user: user("dave"), at: NOW };
+    store.remove_member(remove).await.unwrap();
+    let created = User { id: user("erin"), display_name: None, password_hash: None, created_at: NOW };
+    store.create_user(created.clone()).await.unwrap();
+    store.close().await;
+    drop(store);
+    // Without its log, the store has only what the checkpoint wrote.
+    let snapshot = Tables::open(&tables).unwrap();
+    let erin = snapshot.current().unwrap().snapshot().unwrap().user(&user("erin")).unwrap();
+    assert_eq!(erin, Some(created));
 }
 
 #[tokio::test(flavor = "multi_thread")]

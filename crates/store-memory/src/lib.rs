@@ -128,8 +128,11 @@ impl Thread {
 impl Store for MemoryStore {
     async fn create_user(&self, user: User) -> Result<(), StoreError> {
         let mut state = self.write()?;
-        let looks = [Skeleton::from(&user.id), Skeleton::as_drawn(user.id.as_str())];
-        if state.users.keys().any(|other| looks.contains(&Skeleton::from(other))) {
+        let skeletons = Skeleton::all(user.id.as_str());
+        let looks_alike = |other: &UserId| {
+            Skeleton::all(other.as_str()).iter().any(|skeleton| skeletons.contains(skeleton))
+        };
+        if state.users.keys().any(looks_alike) {
             return Err(Refusal::UserExists.into());
         }
         state.users.insert(user.id.clone(), user);

@@ -30,8 +30,8 @@ export type ArchiveBody = {
   /** Where segments go, in words; empty when the archive is off. */
   place: string;
   /**
-   * Erasures that were accepted and are not finished: the server tries again at its next turn
-   * and at its next start.
+   * Erasures that were accepted and are not finished: the server tries again at its next
+   * scheduled run and at its next start.
    */
   unfinished_erasures: number;
 };
@@ -309,8 +309,8 @@ export type MintRequest = {
 
 export type NewPasswordRequest = {
   /**
-   * 8 to 1,024 bytes of UTF-8, unless the operator asks for more; characters beyond ASCII take two
-   * to four. Very common passwords and the user_id itself are refused.
+   * At least `password_min_length` of `GET /v1/server` (8 by default), at most 1,024 bytes of UTF-8;
+   * characters beyond ASCII take two to four. Very common passwords and the user_id itself are refused.
    */
   password: string;
 };
@@ -510,6 +510,8 @@ export type ServerBody = {
   content_bytes: number;
   /** Whether people log in here. Otherwise their tokens come from the operator's own product. */
   login: boolean;
+  /** The minimum length of a new password, in bytes. */
+  password_min_length: number;
   /** Whether people can make an account. */
   signup: boolean;
   version: string;
@@ -520,8 +522,8 @@ export type SignupRequest = {
   /** 1 to 128 bytes of UTF-8. Bidi controls are removed. */
   display_name?: string | null;
   /**
-   * 8 to 1,024 bytes of UTF-8, unless the operator asks for more; characters beyond ASCII take two
-   * to four. Very common passwords and the user_id itself are refused.
+   * At least `password_min_length` of `GET /v1/server` (8 by default), at most 1,024 bytes of UTF-8;
+   * characters beyond ASCII take two to four. Very common passwords and the user_id itself are refused.
    */
   password: string;
   /**

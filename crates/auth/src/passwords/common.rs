@@ -1,7 +1,32 @@
 //! List of very common passwords, which attackers try first.
 
-/// Lower case, separated by spaces. The length rule already refuses shorter passwords.
+/// Lower case, separated by spaces. Passwords below the default minimum length are here for servers
+/// with a lower `auth.password_min_length`.
 const COMMON: &str = "
+    0000 00000 000000 0000000 010203 1111 11111 111111 1111111 112233 11223344 1212 121212 123
+    123123 123321 1234 12345 123456 1234567 123456a 1234abc 12345a 123abc 123qwe 1313 131313 147258
+    159357 159753 1q2w3e 1q2w3e4 1qaz 2000 222222 232323 2468 252525 321321 333333 4321 444444 520520
+    54321 5555 555555 654321 666666 6969 696969 7654321 7777 777777 7777777 789456 87654 888888 987654
+    999999 a12345 a123456 aaaa aaaaa aaaaaa aaaaaaa abc abc123 abcd abcd123 abcde abcdef abcdefg
+    access admin admin1 alexis amanda andrea andrew angel angela anthony apple apples arsenal ashley
+    asdf asdfg asdfgh asdfghj asdf123 austin azerty babygir bailey banana barney batman bigdog biteme
+    blink boomer boston brandon buster camaro changeme charles charlie cheese chelsea chester chicken
+    coffee compaq computer cookie cooper corvett cowboy dakota dallas daniel default demo diablo
+    diamond doctor dragon eagle eagles edward falcon fender flower flowers freedom fuckme fuckyou
+    gandalf george ginger golden golf google guest guitar hammer hannah harley heather hello hello1
+    hockey hunter hunting iceman iloveu ihateu iwantu jackie jackson james jasmine jason jasper jennif
+    jessica johnny john jordan joseph joshua junior justin killer killers knight kitty lakers
+    lauren letmein login london love loveme lovely lover maggie magic marina martin master matrix
+    matthew maxwell melissa merlin michael mickey midnigh mike miller money monkey monster morgan
+    mother murphy music mustang nascar nathan nicole nothing ninja okokok orange p@ss pass passw
+    passwd passwor patrick peanut pepper phoenix player please pokemon porsche prince purple pussy
+    q1w2e3 qazwsx qaz123 qwe123 qweasd qweqwe qwer qwert qwert1 qwerty qwerty1 qwertyu rabbit rachel
+    rainbow ranger rangers raiders robert rocket root samantha samson samsung sandra scooter secret
+    secret1 shadow shannon sierra silver slayer smokey snoopy soccer sophie sparky spider steelers
+    steven summer sunny sunshin super superma taylor tennis test test1 test12 test123 testing thomas
+    thunder thx1138 tiger tigger toor trustno1 tucker turtle user victor viking voodoo welcome
+    whateve william willie winner winston winter wizard wolf xavier xxx xxxxxx yamaha yankee yankees
+    yellow zaq123 zaqwsx zxcv zxcvb zxcvbn zxcvbnm
     00000000 000000000 0000000000 11111111 111111111 1111111111 1111111112 11112222 11223344
     1122334455 112233445566 12121212 1212121212 123123123 123123123123 12341234 123412341234
     12344321 1234512345 123454321 1234554321 12345678 123456781 123456789 1234567890 12345678900
@@ -94,18 +119,20 @@ mod tests {
         for common in ["password", "PassWord", "12345678", "qwertyuiop", "P@ssw0rd", "iloveyou", "letmein1"] {
             assert!(is_common(common), "{common}");
         }
-        for rare in ["correct horse", "battery staple", "", "passwor", "ord password"] {
+        for rare in ["correct horse", "battery staple", "", "passwo", "ord password"] {
             assert!(!is_common(rare), "{rare}");
         }
     }
 
     #[test]
-    fn common_password_list_is_lower_case_and_has_no_short_entries() {
+    fn common_password_list_is_lower_case_and_covers_lower_minimum_lengths() {
         let all: Vec<_> = COMMON.split_ascii_whitespace().collect();
-        assert!(all.len() > 400, "{}", all.len());
-        for common in all {
-            assert_eq!(common.to_lowercase(), common);
-            assert!(common.len() >= PasswordRules::default().min_bytes, "{common}");
+        assert!(all.len() > 800, "{}", all.len());
+        assert!(all.iter().all(|common| common.to_lowercase() == *common));
+        let default = PasswordRules::default().min_bytes;
+        assert!(all.iter().filter(|common| common.len() < default).count() > 200);
+        for short in ["1234", "12345", "123456", "qwerty", "abc123", "letmein", "111111", "dragon", "admin"] {
+            assert!(is_common(short), "{short}");
         }
     }
 }

@@ -85,6 +85,7 @@ impl Chat {
         conversation: ConversationId,
         user: UserId,
     ) -> Result<ConversationView, ChatError> {
+        self.keep_name(&user).await?;
         let remove = RemoveMember { conversation, actor: actor.clone(), user, at: self.clock.now() };
         Ok(self.store.remove_member(remove).await?)
     }

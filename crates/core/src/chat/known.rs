@@ -20,8 +20,8 @@ impl Chat {
     /// is in use, in lower case, upper case or with a capital, or one of the plain spellings of names
     /// that look like it. For users with an account the store compares all spellings.
     pub async fn is_taken(&self, id: &UserId) -> Result<bool, ChatError> {
-        let mut spellings = Vec::from(Skeleton::from(id).plain_spellings());
-        spellings.extend(Skeleton::as_drawn(id.as_str()).plain_spellings());
+        let mut spellings: Vec<String> =
+            Skeleton::all(id.as_str()).iter().flat_map(Skeleton::plain_spellings).collect();
         spellings.extend([id.as_str().to_lowercase(), id.as_str().to_uppercase(), capitalised(id.as_str())]);
         let spellings = spellings.iter().filter_map(|name| name.parse::<UserId>().ok());
         let names: HashSet<UserId> = spellings.chain([id.clone()]).collect();
@@ -34,18 +34,34 @@ impl Chat {
     }
 
     /// Refuses the first unknown user if conversations accept only known users. The token of the
-    /// caller makes the caller known.
+    /// caller makes the caller known. Reserves the names of users without an account, the caller's
+    /// included, so that sign-up cannot take them after they have left the conversation.
     pub(super) async fn require_known(&self, caller: &UserId, users: &[UserId]) -> Result<(), ChatError> {
         if !self.rules.known_people_only {
             return Ok(());
         }
         // Most users have an account, and one call finds all of them.
-        let people = self.store.people(users.to_vec()).await?;
-        let known: HashSet<&UserId> = people.iter().map(|person| &person.id).collect();
-        for user in users.iter().filter(|user| *user != caller && !known.contains(user)) {
+        let named: HashSet<&UserId> = users.iter().chain([caller]).collect();
+        let people = self.store.people(named.iter().copied().cloned().collect()).await?;
+        let with_account: HashSet<&UserId> = people.iter().map(|person| &person.id).collect();
+        let without_account = || users.iter().chain([caller]).filter(|user| !with_account.contains(user));
+        for user in without_account().filter(|user| *user != caller) {
             if !self.is_in_use(user).await? {
                 return Err(Refusal::UnknownUser { user: user.clone() }.into());
             }
+        }
+        for user in without_account() {
+            self.store.reserve_name(user.clone(), self.clock.now()).await?;
+        }
+        Ok(())
+    }
+
+    /// Reserves the name of a member without an account, who is about to leave a conversation.
+    /// Without it the name would be free for sign-up after the last conversation.
+    pub(super) async fn keep_name(&self, member: &UserId) -> Result<(), ChatError> {
+        // Membership is checked first: otherwise any caller could reserve any name.
+        if self.store.user(member).await?.is_none() && self.store.is_member(member).await? {
+            self.store.reserve_name(member.clone(), self.clock.now()).await?;
         }
         Ok(())
     }

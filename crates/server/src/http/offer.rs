@@ -21,6 +21,7 @@ pub(super) async fn show(State(app): State<Arc<App>>) -> Response {
         signup: app.signup,
         login: app.tokens.can_mint(),
         content_bytes: app.limits.content_bytes,
+        password_min_length: app.passwords.rules().min_bytes,
     };
     reply::json(StatusCode::OK, &body)
 }

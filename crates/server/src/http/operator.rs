@@ -1,7 +1,6 @@
 //! The operator, and how what it does is written down.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -13,6 +12,7 @@ use super::extract::bearer;
 use super::service::Peer;
 use crate::app::App;
 use crate::audit::{Act, CommandLine, Entry, Outcome, Subject, Unwritten, Who, tame};
+use crate::limits::KeyCheck;
 use crate::metrics::KeyFailure;
 use crate::problem::Problem;
 
@@ -27,9 +27,6 @@ const REQUEST_ID: &str = "x-request-id";
 const REQUEST_ID_BYTES: usize = 64;
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const FORWARDED_FOR_BYTES: usize = 128;
-/// How long a wrong admin key above the limit of its address waits for its 429. It slows guessing.
-/// The waiting requests of an address are bounded by `limits.connections_per_address`.
-const WRONG_KEY_DELAY: Duration = Duration::from_secs(1);
 
 impl FromRequestParts<Arc<App>> for Operator {
     type Rejection = Problem;
@@ -39,22 +36,25 @@ impl FromRequestParts<Arc<App>> for Operator {
         let request_id = request_id(&parts.headers).unwrap_or_else(|| app.next_request_id());
         let peer = parts.extensions.get::<Peer>().map(|Peer(address)| *address);
         let forwarded_for = text(&parts.headers, FORWARDED_FOR).map(|text| tame(text, FORWARDED_FOR_BYTES));
-        if app.admin_key.matches(key) {
-            let key = app.admin_key.fingerprint().to_owned();
-            let command_line = text(&parts.headers, CommandLine::HEADER).and_then(CommandLine::from_header);
-            let who = Who::AdminKey { key, peer, forwarded_for, command_line };
-            return Ok(Operator { who, request_id });
-        }
         let address = peer.map(|peer| {
             // A trusted proxy that does not name its client counts as the client.
             app.addresses.caller(peer.ip(), &parts.headers).unwrap_or(peer.ip())
         });
-        if let Err(too_many) = app.addresses.wrong_admin_key(address) {
-            app.metrics.admin_key_failed(KeyFailure::TooMany);
-            // The audit trail counts this key and does not describe it.
-            app.failed_keys.leave_out();
-            tokio::time::sleep(WRONG_KEY_DELAY).await;
-            return Err(too_many);
+        match app.addresses.check_admin_key(address, || app.admin_key.matches(key)).await {
+            KeyCheck::Right => {
+                let key = app.admin_key.fingerprint().to_owned();
+                let header = text(&parts.headers, CommandLine::HEADER);
+                let command_line = header.and_then(CommandLine::from_header);
+                let who = Who::AdminKey { key, peer, forwarded_for, command_line };
+                return Ok(Operator { who, request_id });
+            }
+            KeyCheck::TooMany(refused) => {
+                app.metrics.admin_key_failed(KeyFailure::TooMany);
+                // The audit trail counts this key and does not describe it.
+                app.failed_keys.leave_out();
+                return Err(refused);
+            }
+            KeyCheck::Wrong => {}
         }
         app.metrics.admin_key_failed(KeyFailure::Wrong);
         let stranger = Operator { who: Who::Stranger { peer, forwarded_for }, request_id };

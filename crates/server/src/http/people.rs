@@ -12,9 +12,10 @@ use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Find people to talk with: those whose user_id or a word of whose display name begins so; or get the names that go
-/// with user ids. Only people who have an account or were given a token over the API are known here, and one can talk
-/// with others all the same. Where the operator switched searching off, only a whole user_id is found.
+/// Find people by the beginning of their user_id or of a word in their display name, or get the display
+/// names of user ids. Finds people with an account or a reserved name. While sign-up is closed,
+/// conversations also accept other user ids. With `server.people_search = false`, only a whole
+/// user_id is found.
 #[utoipa::path(
     get, path = "/v1/people", operation_id = "find_people",
     tag = "accounts", security(("token" = [])),

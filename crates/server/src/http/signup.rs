@@ -34,6 +34,8 @@ pub(super) async fn signup(
     let request: SignupRequest = decode(&body)?;
     let id = request.user()?;
     check_new_name(&id).map_err(|invalid| BadInput::field("user_id", invalid))?;
+    // Before any look-up, so that a weak password does not reveal whether a name is taken.
+    check_password(&app, &id, &request.password)?;
     if app.reserved_names.contains(&id) {
         return Err(Problem::new(ErrorCode::NameReserved, "this user_id is reserved; choose another"));
     }

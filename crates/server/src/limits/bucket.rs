@@ -25,13 +25,13 @@ impl Rate {
         Rate { interval_us, capacity_us: interval_us.saturating_mul(i64::from(burst.max(1))) }
     }
 
-    /// Whether so many tokens are more than a full bucket holds.
+    /// Whether a full bucket holds fewer tokens than this.
     pub fn exceeds(self, tokens: usize) -> bool {
         let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
         self.interval_us > 0 && self.interval_us.saturating_mul(tokens) > self.capacity_us
     }
 
-    /// What so many tokens take from a bucket: at most all that it holds.
+    /// The cost of the tokens in microseconds, at most the capacity of the bucket.
     fn cost_us(self, tokens: usize) -> i64 {
         let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
         self.interval_us.saturating_mul(tokens).min(self.capacity_us)
@@ -74,6 +74,13 @@ impl Bucket {
                 Err(current) => full_at_us = current,
             }
         }
+    }
+
+    /// Whether [`Bucket::take`] would succeed.
+    pub fn has_token(&self, rate: Rate, now: Timestamp) -> bool {
+        let now_us = now.millis().saturating_mul(1_000);
+        let debt_us = debt_us(self.full_at_us.load(Ordering::Relaxed), now_us, rate);
+        rate.interval_us == 0 || debt_us.saturating_add(rate.cost_us(1)) <= rate.capacity_us
     }
 
     /// Puts back what [`Bucket::take_many`] took for something that did not happen.
@@ -131,6 +138,17 @@ mod tests {
         assert_eq!(taken(&bucket, rate, at(0)), 2);
         assert_eq!(bucket.take_many(1_000, rate, at(10_000)), Ok(()));
         assert_eq!(taken(&bucket, rate, at(10_000)), 0);
+    }
+
+    #[test]
+    fn bucket_has_a_token_exactly_when_one_can_be_taken() {
+        let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
+        for now in [0, 0, 0, 0, 0, 0, 99, 100, 100, 250].map(at) {
+            let has_token = bucket.has_token(rate, now);
+            assert_eq!(bucket.take(rate, now).is_ok(), has_token, "{now:?}");
+        }
+        assert!(!bucket.has_token(rate, at(250)));
+        assert!(bucket.has_token(Rate::new(0, Duration::from_secs(1), 1), at(250)));
     }
 
     #[test]

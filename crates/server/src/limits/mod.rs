@@ -10,5 +10,5 @@ mod table;
 pub(crate) use bucket::Rate;
 pub use network::{InvalidNetwork, Network};
 pub(crate) use passwords::PasswordDesk;
-pub(crate) use per_address::{AddressPlace, Addresses, TurnedAway};
+pub(crate) use per_address::{AddressPlace, Addresses, KeyCheck, TurnedAway};
 pub(crate) use per_user::{Budgets, Quota, UserBudget};

@@ -40,8 +40,24 @@ struct Traffic {
     connects: Bucket,
     logins: Bucket,
     wrong_keys: Bucket,
+    /// Held by the request whose admin key is compared next, above the limit of wrong keys.
+    key_turn: tokio::sync::Mutex<()>,
     /// The operator has been told that there is too much of it.
     reported: AtomicBool,
+}
+
+/// The pause before each admin key of an address above its limit of wrong keys. It bounds guessing
+/// to four keys a second. With a longer pause, guesses from the operator's own address could delay
+/// the right key for minutes: up to `limits.connections_per_address` requests wait before it.
+const KEY_PAUSE: Duration = Duration::from_millis(250);
+
+/// The result of comparing an admin key.
+#[derive(Debug, PartialEq)]
+pub(crate) enum KeyCheck {
+    Right,
+    Wrong,
+    /// Wrong, and above the limit of the address.
+    TooMany(Problem),
 }
 
 /// One of the connections that an address may hold, until it is dropped.
@@ -120,15 +136,33 @@ impl Addresses {
         })
     }
 
-    /// Counts a wrong admin key. Refuses it with `rate_limited` above the limit of the address. The
-    /// right key is not counted, so wrong keys never lock it out.
-    pub fn wrong_admin_key(&self, caller: Option<IpAddr>) -> Result<(), Problem> {
-        let Some(address) = caller else { return Ok(()) };
+    /// Compares an admin key by calling `is_right`, and counts it if it is wrong. Above the limit of
+    /// wrong keys, the keys of an address are compared one at a time, with a pause before each. A
+    /// caller that hangs up during its pause learns nothing. The right key is not counted, and it
+    /// succeeds after its pause.
+    pub async fn check_admin_key(&self, caller: Option<IpAddr>, is_right: impl Fn() -> bool) -> KeyCheck {
+        let Some(address) = caller else {
+            return if is_right() { KeyCheck::Right } else { KeyCheck::Wrong };
+        };
         let traffic = self.of(address);
-        traffic.wrong_keys.take(self.wrong_keys, self.clock.now()).map_err(|wait| {
-            self.report(address, &traffic, "limits.wrong_admin_keys_per_address_per_minute");
-            Problem::too_many_wrong_keys(wait)
-        })
+        if traffic.wrong_keys.has_token(self.wrong_keys, self.clock.now()) {
+            if is_right() {
+                return KeyCheck::Right;
+            }
+            if traffic.wrong_keys.take(self.wrong_keys, self.clock.now()).is_ok() {
+                return KeyCheck::Wrong;
+            }
+        }
+        self.report(address, &traffic, "limits.wrong_admin_keys_per_address_per_minute");
+        let _turn = traffic.key_turn.lock().await;
+        tokio::time::sleep(KEY_PAUSE).await;
+        if is_right() {
+            return KeyCheck::Right;
+        }
+        match traffic.wrong_keys.take(self.wrong_keys, self.clock.now()) {
+            Ok(()) => KeyCheck::Wrong,
+            Err(wait) => KeyCheck::TooMany(Problem::too_many_wrong_keys(wait)),
+        }
     }
 
     /// Whose request it is. The last address that a trusted proxy names and that is none itself: what stands before that in

@@ -1,5 +1,8 @@
+use std::cell::Cell;
+
 use bluetick_core::Timestamp;
 use bluetick_core::time::ManualClock;
+use tokio::time::timeout;
 
 use super::*;
 
@@ -59,17 +62,46 @@ fn log_ins_are_counted_by_address_and_those_of_nobody_in_particular_are_not() {
     log_in().unwrap();
 }
 
-#[test]
-fn wrong_admin_keys_above_the_limit_of_their_address_are_refused_until_time_passes() {
+#[tokio::test(start_paused = true)]
+async fn wrong_admin_keys_above_the_limit_of_their_address_are_refused_until_time_passes() {
     let (addresses, clock) = addresses(|limits| limits.wrong_admin_keys_per_address_per_minute = 6);
     let caller = Some(ip("192.0.2.1"));
-    (0..6).for_each(|_| addresses.wrong_admin_key(caller).unwrap());
-    assert_eq!(addresses.wrong_admin_key(caller).unwrap_err().retry_after, Some(Duration::from_secs(10)));
-    addresses.wrong_admin_key(Some(ip("192.0.2.2"))).unwrap();
-    (0..100).for_each(|_| addresses.wrong_admin_key(None).unwrap());
+    let check = async |caller, is_right: bool| addresses.check_admin_key(caller, || is_right).await;
+    for _ in 0..6 {
+        assert_eq!(check(caller, false).await, KeyCheck::Wrong);
+    }
+    let refused = Problem::too_many_wrong_keys(Duration::from_secs(10));
+    assert_eq!(check(caller, false).await, KeyCheck::TooMany(refused));
+    assert_eq!(check(caller, true).await, KeyCheck::Right);
+    assert_eq!(check(Some(ip("192.0.2.2")), false).await, KeyCheck::Wrong);
+    for _ in 0..100 {
+        assert_eq!(check(None, false).await, KeyCheck::Wrong);
+    }
     clock.advance_millis(10_000);
-    addresses.wrong_admin_key(caller).unwrap();
-    assert!(addresses.wrong_admin_key(caller).is_err());
+    assert_eq!(check(caller, false).await, KeyCheck::Wrong);
+    assert!(matches!(check(caller, false).await, KeyCheck::TooMany(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn admin_keys_above_the_limit_are_compared_one_at_a_time_after_a_pause() {
+    let (addresses, _clock) = addresses(|limits| limits.wrong_admin_keys_per_address_per_minute = 1);
+    let caller = Some(ip("192.0.2.1"));
+    assert_eq!(addresses.check_admin_key(caller, || false).await, KeyCheck::Wrong);
+    let compared = Cell::new(0);
+    let guess = || {
+        addresses.check_admin_key(caller, || {
+            compared.set(compared.get() + 1);
+            false
+        })
+    };
+    // Callers that hang up before their pause ends learn nothing.
+    for _ in 0..100 {
+        assert!(timeout(KEY_PAUSE / 2, guess()).await.is_err());
+    }
+    assert_eq!(compared.get(), 0);
+    let guesses = futures_util::future::join_all((0..40).map(|_| guess()));
+    assert!(timeout(KEY_PAUSE * 10 + KEY_PAUSE / 2, guesses).await.is_err());
+    assert_eq!(compared.get(), 10);
 }
 
 #[test]

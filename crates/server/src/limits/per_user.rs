@@ -22,7 +22,7 @@ const NOTED_ARRIVALS_PER_MINUTE: u32 = 4;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// All of it at once after a pause of that length, and then one by one.
+/// A token bucket whose capacity is the quota. It refills evenly over the period.
 fn quota(count: u32, period: Duration) -> Rate {
     Rate::new(count, period, count)
 }
@@ -32,7 +32,7 @@ fn quota(count: u32, period: Duration) -> Rate {
 pub(crate) struct Quota {
     /// Conversations it creates.
     pub conversations: usize,
-    /// People it puts into a group, at one go.
+    /// People it adds to a group in this call.
     pub invited: usize,
 }
 

@@ -152,12 +152,12 @@ async fn wrong_admin_keys_are_limited_by_address_and_the_right_key_always_works(
             assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
         }
         let started = Instant::now();
-        let guesses = (0..20).map(|_| with_key(&world, 66, "another-guess-at-the-admin-key"));
+        let guesses = (0..8).map(|_| with_key(&world, 66, "another-guess-at-the-admin-key"));
         for answer in join_all(guesses).await {
             assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("rate_limited"), "{answer}");
             assert!(answer.to_lowercase().contains("retry-after: 10\r\n"), "{answer}");
         }
-        assert!(started.elapsed() >= Duration::from_secs(1), "the refusal is delayed");
+        assert!(started.elapsed() >= Duration::from_secs(2), "one at a time, each after its pause");
     };
     honest.talk_during(attack).await;
     assert!(with_key(&world, 66, ADMIN_KEY).await.contains("user_not_found"), "the right key always works");
@@ -168,7 +168,7 @@ async fn wrong_admin_keys_are_limited_by_address_and_the_right_key_always_works(
     assert!(later.starts_with("HTTP/1.1 401 "), "{later}");
     let metrics = world.get("/metrics").await.text();
     assert!(metrics.contains("bluetick_admin_key_failures_total{reason=\"wrong\"} 8\n"), "{metrics}");
-    assert!(metrics.contains("bluetick_admin_key_failures_total{reason=\"too_many\"} 20\n"), "{metrics}");
+    assert!(metrics.contains("bluetick_admin_key_failures_total{reason=\"too_many\"} 8\n"), "{metrics}");
 }
 
 /// A proxy that does not name its client must not hide an attacker from the limit.

@@ -80,13 +80,48 @@ async fn sign_up_with_the_name_of_a_member_or_a_profile_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sign_up_with_the_name_of_a_former_member_is_refused() {
+    let store = Arc::new(MemoryStore::new());
+    let closed = on(&store, false).await;
+    // Users of the operator's own product, who have no account here.
+    let [boss, erin, fay] = closed.people(["boss", "Erin", "fay"]);
+    let group = boss.group(&["Erin", "fay"]).await;
+    let path = |name: &str| format!("/v1/conversations/{group}/members/{name}");
+    assert_eq!(boss.call("DELETE", &path("Erin"), None).await.status, 204);
+    assert_eq!(fay.call("DELETE", &path("fay"), None).await.status, 204);
+    // A caller cannot reserve the name of a user who is no member.
+    assert_eq!(boss.call("DELETE", &path("gil"), None).await.status, 404);
+    drop(erin);
+    let open = on(&store, true).await;
+    for name in ["Erin", "erin", "eRiN", "fay"] {
+        sign_up(&open, name).await.refused(409, "user_exists");
+    }
+    assert_eq!(sign_up(&open, "gil").await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conversation_created_while_sign_up_is_open_reserves_the_names_of_its_members() {
+    let store = Arc::new(MemoryStore::new());
+    let open = on(&store, true).await;
+    // Mixed case: without a reservation, sign-up compares only some spellings.
+    let [caller, known] = open.people(["oWnUsEr", "kNoWn"]);
+    assert_eq!(known.call("PATCH", "/v1/me", Some(json!({"show_presence": false}))).await.status, 200);
+    caller.direct("kNoWn").await;
+    for name in ["ownuser", "OWNuser", "knOWN"] {
+        sign_up(&open, name).await.refused(409, "user_exists");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_looks_like_one_in_use_is_refused_at_sign_up() {
     let world = World::open().await;
     assert_eq!(sign_up(&world, "Alice").await.json()["user_id"], "Alice", "as it was given");
-    for name in ["alice", "ALICE", "\u{430}lice", "a1ice", "al\u{34f}ice", "ali\u{307}ce"] {
+    for name in ["alice", "ALICE", "\u{430}lice", "a1ice", "aIice", "ali\u{307}ce"] {
         sign_up(&world, name).await.refused(409, "user_exists");
     }
-    for name in ["al\u{200b}ice", "\u{202e}ecila", "\u{feff}bob", "b\u{ad}ob"] {
+    for name in
+        ["al\u{200b}ice", "\u{202e}ecila", "\u{feff}bob", "b\u{ad}ob", "al\u{34f}ice", "alice\u{e000}"]
+    {
         let message = sign_up(&world, name).await.refused(400, "invalid_request");
         assert!(message.starts_with("user_id: "), "{message}");
     }

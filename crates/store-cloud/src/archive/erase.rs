@@ -113,7 +113,7 @@ impl Request {
         let (conversation, sender, through) = (parts.next()?, parts.next()?, parts.next()?);
         Some(Request {
             conversation: if conversation.is_empty() { None } else { Some(conversation.parse().ok()?) },
-            sender: if sender.is_empty() { None } else { Some(sender.parse().ok()?) },
+            sender: if sender.is_empty() { None } else { Some(UserId::from_stored(sender).ok()?) },
             through: if through.is_empty() { None } else { Some(Seq::new(through.parse().ok()?)) },
         })
     }
@@ -185,7 +185,13 @@ impl Job<'_> {
         let mut report = EraseReport { conversations: erasures.len() as u64, ..EraseReport::default() };
         // First all that is in rows: the object store may not answer.
         for erasure in &erasures {
-            report.messages += self.erase_in_rows(erasure).await?;
+            match self.erase_in_rows(erasure).await {
+                Ok(messages) => report.messages += messages,
+                Err(error) if is_damage(&error) => {
+                    first_damage.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
         }
         for erasure in &erasures {
             match self.erase_one(erasure).await {
@@ -266,13 +272,7 @@ impl Job<'_> {
         let mut found = Vec::new();
         if let Some(id) = only {
             let room = self.must_exist(id).await?;
-            match self.find_in(&room, &sender, through).await {
-                Ok(erasure) => found.extend(erasure),
-                Err(error) if is_damage(&error) => {
-                    first_damage.get_or_insert(error);
-                }
-                Err(error) => return Err(error),
-            }
+            found.extend(self.find_in(&room, &sender, through, first_damage).await?);
             progress.advanced(Stage::Erasing, 1, 1);
             return Ok(found);
         }
@@ -289,14 +289,7 @@ impl Job<'_> {
             }
             for room in &rooms {
                 self.go_on().await?;
-                match self.find_in(room, &sender, through).await {
-                    Ok(erasure) => found.extend(erasure),
-                    Err(error) if is_damage(&error) => {
-                        tracing::error!(conversation = %room.facts.id, %error, "what is to be erased cannot be looked for here");
-                        first_damage.get_or_insert(error);
-                    }
-                    Err(error) => return Err(error),
-                }
+                found.extend(self.find_in(room, &sender, through, first_damage).await?);
             }
             progress.advanced(Stage::Erasing, done, done.max(self.shared.conversations));
             match next {
@@ -306,11 +299,14 @@ impl Job<'_> {
         }
     }
 
+    /// The erasure of one conversation, if it has content to erase. A conversation that cannot be
+    /// searched counts as one with content, so that its note keeps the erasure pending.
     async fn find_in(
         &self,
         room: &RoomRow,
         sender: &Option<UserId>,
         through: Option<Seq>,
+        first_damage: &mut Option<ArchiveError>,
     ) -> Result<Option<Erasure>, ArchiveError> {
         let id = room.facts.id;
         let head = self.engine.head(id).await?;
@@ -318,8 +314,17 @@ impl Job<'_> {
         let erasure = Erasure::new(id, sender.clone(), through);
         let mut is_needed = false;
         let visit = |seq, sender: &str, kind: ContentType| is_needed |= erasure.takes(seq, sender, &kind);
-        self.engine.each_writer(id, Seq::FIRST, through, visit).await?;
-        Ok(is_needed.then_some(erasure))
+        match self.engine.each_writer(id, Seq::FIRST, through, visit).await.map_err(ArchiveError::from) {
+            Err(error) if is_damage(&error) => {
+                tracing::error!(conversation = %id, %error, "conversation is damaged; its erasure stays pending");
+                first_damage.get_or_insert(error);
+                Ok(Some(erasure))
+            }
+            searched => {
+                searched?;
+                Ok(is_needed.then_some(erasure))
+            }
+        }
     }
 
     /// Does all of it, also where some was done before. The note stays for the last look.

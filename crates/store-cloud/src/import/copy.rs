@@ -10,7 +10,7 @@ use super::{ImportError, ImportedPerson, ImportedRoom, Importer};
 use crate::cells::Cell;
 use crate::hot::Partition;
 use crate::keyed::side_by_side;
-use crate::people::holder_row;
+use crate::people::holder_rows;
 use crate::rows::{Item, Key, Only, Query, Rows, Sort, SortRange, Table, Written};
 
 /// Rows written side by side, where each has a condition.
@@ -52,8 +52,10 @@ impl Importer {
         // lookalike ids holds the name.
         let new: HashSet<&str> = missing.iter().map(|(_, key, _)| &*key.partition).collect();
         let new = people.iter().filter(|person| person.account.is_some() && new.contains(person.id.as_str()));
-        let held: HashMap<_, Row> =
-            new.map(|person| holder_row(&person.id)).map(|row| (row.1.partition.clone(), row)).collect();
+        let held: HashMap<_, Row> = new
+            .flat_map(|person| holder_rows(&person.id))
+            .map(|row| (row.1.partition.clone(), row))
+            .collect();
         self.rows.put_all(held.into_values().collect()).await?;
         // The names first: one that leads to nobody is passed over.
         let (names, users): (Vec<Row>, Vec<Row>) =

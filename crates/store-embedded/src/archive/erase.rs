@@ -134,8 +134,7 @@ impl Archivist {
         let mut walk = self.walk(request.conversation).await?;
         while let Some(id) = self.next(&mut walk).await? {
             let ErasureRequest { sender, through, .. } = request.clone();
-            let unsearched =
-                Erasure { conversation: id, sender: sender.clone(), through: through.unwrap_or(Seq::MAX) };
+            let unsearched = sender.clone();
             let tables = Arc::clone(&self.tables);
             let found = self.blocking(move || {
                 let engine = tables.current()?;
@@ -149,7 +148,11 @@ impl Archivist {
                 Ok(found) => erasures.extend(found),
                 Err(error) if is_damage(&error) => {
                     tracing::error!(conversation = %id, %error, "conversation is damaged; its erasure stays pending");
-                    erasures.push(unsearched);
+                    // The note must not cover messages that are sent later. With an unreadable head no
+                    // message can be sent, so the note covers the whole conversation.
+                    let head = self.head(id).await.unwrap_or(Seq::MAX);
+                    let through = request.through.map_or(head, |through| through.min(head));
+                    erasures.push(Erasure { conversation: id, sender: unsearched, through });
                     first_damage.get_or_insert(error);
                 }
                 Err(error) => return Err(error),

@@ -126,7 +126,7 @@ impl Archivist {
     }
 
     /// The newest message that is durable, in memory or in the tables.
-    async fn head(&self, id: ConversationId) -> Result<Seq, ArchiveError> {
+    pub(super) async fn head(&self, id: ConversationId) -> Result<Seq, ArchiveError> {
         if let Some(room) = self.rooms.get(id) {
             let state = room.state();
             if state.conversation.is_some() {

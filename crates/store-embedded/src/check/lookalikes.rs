@@ -16,12 +16,16 @@ impl Lookalikes {
     /// Maximum number of reported groups. Further groups are ignored.
     const KEPT: usize = 1_000;
 
+    /// Adds the id to the group of the first id that shares a skeleton with it. An id with two
+    /// skeletons can be in two groups.
     pub fn add(&mut self, user: &UserId) {
-        let first = self.first.entry(Skeleton::from(user)).or_insert_with(|| user.clone());
-        if first == user || self.groups.len() == Lookalikes::KEPT && !self.groups.contains_key(first) {
-            return;
+        for skeleton in Skeleton::all(user.as_str()) {
+            let first = self.first.entry(skeleton).or_insert_with(|| user.clone());
+            if first == user || self.groups.len() == Lookalikes::KEPT && !self.groups.contains_key(first) {
+                continue;
+            }
+            self.groups.entry(first.clone()).or_default().insert(user.clone());
         }
-        self.groups.entry(first.clone()).or_default().insert(user.clone());
     }
 
     /// Groups of two names or more, each sorted.
@@ -31,5 +35,19 @@ impl Lookalikes {
             others.iter().map(UserId::to_string).collect()
         };
         self.groups.into_iter().map(whole).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_hold_ids_that_share_any_skeleton() {
+        let mut lookalikes = Lookalikes::default();
+        for id in ["alice", "Ida", "bob", "aIice", "lda", "Alice", "bob"] {
+            lookalikes.add(&id.parse().unwrap());
+        }
+        assert_eq!(lookalikes.into_groups(), [vec!["Ida", "lda"], vec!["Alice", "aIice", "alice"]]);
     }
 }

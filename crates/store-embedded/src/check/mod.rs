@@ -170,7 +170,7 @@ impl Check {
         };
         let total = snapshot.row_count().map_err(CheckError::Tables)?;
         let mut lookalikes = Lookalikes::default();
-        unsettled.users.iter().for_each(|user| lookalikes.add(user));
+        unsettled.users.iter().chain(&unsettled.others).for_each(|user| lookalikes.add(user));
         let mut look = rooms::Look {
             lookalikes: &mut lookalikes,
             snapshot: &snapshot,

@@ -72,7 +72,7 @@ impl Look<'_> {
     pub(super) fn or_told(&mut self, looked: Result<(), TablesError>) -> Result<(), TablesError> {
         match looked {
             Err(TablesError::Damaged { table, error }) => {
-                self.findings.add(Finding::row(table, "beside it", error.to_string()));
+                self.findings.add(Finding::row(table, "adjacent row", error.to_string()));
                 Ok(())
             }
             other => other,
@@ -159,9 +159,11 @@ impl Look<'_> {
             }
         }
         // An older version made the table; the next start makes it again.
-        if self.names_are_current && !self.snapshot.has_name(&rows::skeleton_key(&user.id))? {
-            let what = "an account that looks like this one would not be refused";
-            self.findings.add(Finding::row("users", user.id.as_str(), what));
+        for key in rows::skeleton_keys(&user.id) {
+            if self.names_are_current && !self.snapshot.has_name(&key)? {
+                let what = "the look-alike index has no entry for this user";
+                self.findings.add(Finding::row("users", user.id.as_str(), what));
+            }
         }
         Ok(())
     }
@@ -174,7 +176,7 @@ impl Look<'_> {
         let stands_for = match self.snapshot.user(&user) {
             Ok(Some(user)) => {
                 rows::name_keys(&Person::from(&user)).iter().any(|name| name == key)
-                    || rows::skeleton_key(&user.id) == key
+                    || rows::skeleton_keys(&user.id).iter().any(|name| name == key)
                     || key.starts_with(b"\x01") && !self.names_are_current
             }
             Ok(None) => false,

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use bluetick_core::members::MembershipChange;
 use bluetick_core::{ConversationId, Seq, UserId};
 
 use super::finding::{Finding, Findings};
@@ -16,6 +17,8 @@ pub struct Replay<'a> {
     /// The newest place of each conversation that was met; `None` where there is no such conversation.
     heads: HashMap<ConversationId, Option<Seq>>,
     users: HashSet<UserId>,
+    /// Members and owners of profiles, who need not have an account.
+    others: HashSet<UserId>,
     findings: Vec<Finding>,
 }
 
@@ -24,16 +27,19 @@ pub struct Replay<'a> {
 pub struct Unsettled {
     pub heads: HashMap<ConversationId, Option<Seq>>,
     pub users: HashSet<UserId>,
+    /// Members and owners of profiles, who need not have an account.
+    pub others: HashSet<UserId>,
 }
 
 impl<'a> Replay<'a> {
     pub fn new(snapshot: &'a Snapshot<'a>) -> Replay<'a> {
-        Replay { snapshot, heads: HashMap::new(), users: HashSet::new(), findings: Vec::new() }
+        let (heads, users, others) = (HashMap::new(), HashSet::new(), HashSet::new());
+        Replay { snapshot, heads, users, others, findings: Vec::new() }
     }
 
     pub fn end(self, findings: &mut Findings) -> Unsettled {
         self.findings.into_iter().for_each(|finding| findings.add(finding));
-        Unsettled { heads: self.heads, users: self.users }
+        Unsettled { heads: self.heads, users: self.users, others: self.others }
     }
 
     pub fn batch(&mut self, frame: &Frame<'_>, file: &str, offset: u64) {
@@ -81,18 +87,27 @@ impl<'a> Replay<'a> {
                     Some(head) => Err(wrong(format!("{} comes next in this conversation", head.next()))),
                 }
             }
-            Event::Founded { conversation, .. } => {
+            Event::Founded { conversation, members } => {
+                self.others.extend(members.iter().map(|member| member.user.clone()));
                 let head = self.head(conversation.id).unwrap_or(Seq::ZERO);
                 self.heads.insert(conversation.id, Some(head));
                 Ok(())
             }
-            Event::Membership { conversation, .. } => self.exists(conversation),
+            Event::Membership { conversation, change } => {
+                if let MembershipChange::Joined(member) = change {
+                    self.others.insert(member.user);
+                }
+                self.exists(conversation)
+            }
+            Event::Profile { user, .. } => {
+                self.others.insert(user);
+                Ok(())
+            }
             Event::Marked { seat, .. } | Event::Preferred { seat, .. } => self.exists(seat.conversation),
             Event::User(user) => {
                 self.users.insert(user.id);
                 Ok(())
             }
-            _ => Ok(()),
         }
     }
 

@@ -15,7 +15,7 @@ use thiserror::Error;
 /// The version of rows and chunks that are stored with a checksum of their key (`tables/table.rs`).
 pub const KEYED_VERSION: u8 = 3;
 /// The version of those that are not. Stores that an older program wrote have them.
-const UNKEYED_VERSION: u8 = 2;
+pub const UNKEYED_VERSION: u8 = 2;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
@@ -23,7 +23,7 @@ pub enum DecodeError {
     Short,
     #[error("the bytes do not match their checksum")]
     Checksum,
-    #[error("the key is not the one under which it was written")]
+    #[error("the key does not match the checksum in the row")]
     Key,
     #[error("the keys are out of order")]
     Order,

@@ -98,11 +98,10 @@ pub fn skeleton_prefix(name: &Skeleton) -> Vec<u8> {
     format!("\u{1}{}\0", name.key()).into_bytes()
 }
 
-/// (skeleton, user): by which [`skeleton_prefix`] finds a user.
-pub fn skeleton_key(user: &UserId) -> Vec<u8> {
-    let mut key = skeleton_prefix(&Skeleton::from(user));
-    key.extend_from_slice(user.as_str().as_bytes());
-    key
+/// (skeleton, user) for each skeleton of the id, by which [`skeleton_prefix`] finds a user.
+pub fn skeleton_keys(user: &UserId) -> Vec<Vec<u8>> {
+    let key = |skeleton| [&skeleton_prefix(&skeleton), user.as_str().as_bytes()].concat();
+    Skeleton::all(user.as_str()).into_iter().map(key).collect()
 }
 
 pub fn read_name_key(key: &[u8]) -> Result<(&str, UserId), DecodeError> {

@@ -70,9 +70,14 @@ pub struct Searched {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     Conversation(ConversationId),
-    /// A user, and all ids that look like this one.
+    /// One skeleton of a user's id. Ids that look alike share at least one.
     Name(Skeleton),
     Profile(UserId),
+}
+
+/// The subjects of a command that creates or changes this user.
+pub fn names_of(user: &UserId) -> impl Iterator<Item = Subject> {
+    Skeleton::all(user.as_str()).into_iter().map(Subject::Name)
 }
 
 impl Command {
@@ -93,20 +98,24 @@ impl Command {
         }
     }
 
-    pub fn subject(&self) -> Subject {
+    /// Whether the command depends on one of these subjects.
+    pub fn depends_on(&self, subjects: &HashSet<Subject>) -> bool {
+        let conversation = |id| subjects.contains(&Subject::Conversation(id));
         match self {
-            Command::Append(command) => Subject::Conversation(command.append.conversation),
-            Command::Mark(command) => Subject::Conversation(command.mark.conversation),
+            Command::Append(command) => conversation(command.append.conversation),
+            Command::Mark(command) => conversation(command.mark.conversation),
             Command::Control(control) => match &**control {
-                Control::Open { new, .. } => Subject::Conversation(new.id),
-                Control::Add { add, .. } => Subject::Conversation(add.conversation),
-                Control::Remove { remove, .. } => Subject::Conversation(remove.conversation),
+                Control::Open { new, .. } => conversation(new.id),
+                Control::Add { add, .. } => conversation(add.conversation),
+                Control::Remove { remove, .. } => conversation(remove.conversation),
                 Control::CreateUser { user, .. } | Control::ReserveName { user, .. } => {
-                    Subject::Name(Skeleton::from(&user.id))
+                    names_of(&user.id).any(|name| subjects.contains(&name))
                 }
-                Control::UpdateUser { update, .. } => Subject::Name(Skeleton::from(&update.id)),
-                Control::Prefer { prefer, .. } => Subject::Conversation(prefer.conversation),
-                Control::Profile { update, .. } => Subject::Profile(update.user.clone()),
+                Control::UpdateUser { update, .. } => {
+                    names_of(&update.id).any(|name| subjects.contains(&name))
+                }
+                Control::Prefer { prefer, .. } => conversation(prefer.conversation),
+                Control::Profile { update, .. } => subjects.contains(&Subject::Profile(update.user.clone())),
             },
         }
     }

@@ -139,7 +139,7 @@ impl Committer {
                 command.refuse(refused);
                 continue;
             }
-            let waits = !batch.unsettled.is_empty() && batch.unsettled.contains(&command.subject());
+            let waits = !batch.unsettled.is_empty() && command.depends_on(&batch.unsettled);
             if waits || batch.buffer.payload_bytes() + command.weight() > max_payload {
                 self.commit(std::mem::replace(&mut batch, batch_for(taken)));
             }

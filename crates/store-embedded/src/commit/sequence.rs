@@ -10,7 +10,7 @@ use bluetick_core::{
 };
 
 use super::batch::{
-    AppendCommand, Batch, Command, Control, MarkCommand, Planned, PlannedMessage, Subject, answer,
+    AppendCommand, Batch, Command, Control, MarkCommand, Planned, PlannedMessage, Subject, answer, names_of,
 };
 use super::{Reply, WritableRoom};
 use crate::codec::chunk::{Fingerprint, Fingerprinter};
@@ -242,7 +242,7 @@ impl Sequencer {
 
     /// Whether a user has this id, or one that looks like it.
     fn is_held(&self, id: &UserId) -> Result<bool, StoreError> {
-        for name in [Skeleton::from(id), Skeleton::as_drawn(id.as_str())] {
+        for name in Skeleton::all(id.as_str()) {
             // Memory first: a user that leaves it is in the tables already.
             if self.users.holds(&name) || self.tables.current()?.snapshot()?.holds(&name)? {
                 return Ok(true);
@@ -361,7 +361,7 @@ fn compare_cell(
 fn put_user(batch: &mut Batch, user: User, reply: Reply<()>) {
     event::put_user(&mut batch.buffer.bytes, &user);
     batch.buffer.events += 1;
-    batch.unsettled.insert(Subject::Name(Skeleton::from(&user.id)));
+    batch.unsettled.extend(names_of(&user.id));
     batch.planned.push(Planned::User { user, reply });
 }
 

@@ -1,7 +1,7 @@
 //! A note beside the log of the newest batch that is durable.
 //!
-//! Nothing in the last segment tells its end from damage that reaches to its end: both are a frame that cannot be read with
-//! nothing newer behind it. The writer therefore notes each batch in the file `durable` after the sync of the log returned.
+//! The last segment alone can't distinguish its end from damage: both are an unreadable frame with no
+//! newer frame behind it. The writer therefore notes each batch in the file `durable` after the sync of the log returned.
 //! A log that ends before the noted batch has lost it.
 //!
 //! The file is never synced. It is at most as new as the log, whatever the kernel has written of it:
@@ -69,7 +69,8 @@ impl Claim {
         (next <= self.batch).then(|| {
             let (first, last) = (next.0, self.batch.0);
             format!(
-                "batches {first} to {last} are lost: they were stored, as the file `{NAME}` beside the log says"
+                "batches {first} to {last} are lost: log/{NAME} records them as stored (see \"The embedded store\" \
+                 in docs/operate.md)"
             )
         })
     }
@@ -79,7 +80,7 @@ impl Claim {
         let is_other = self.segment != segment || self.frame_checksum != checksum;
         (batch == self.batch && is_other).then(|| {
             let number = batch.0;
-            format!("batch {number} is not the one that was stored, as the file `{NAME}` beside the log says")
+            format!("batch {number} is not the stored one: its checksum differs from the one in log/{NAME}")
         })
     }
 }
@@ -99,7 +100,7 @@ pub fn newest_claim(directory: &Path, tag: StoreTag) -> Option<Claim> {
     bytes.chunks(SLOT_BYTES).filter_map(|slot| Claim::read(slot, tag)).max_by_key(|claim| claim.batch)
 }
 
-/// Writes the claims. A failure costs the claim and never the batch.
+/// Writes the claims. A failed write loses the claim, not the batch.
 pub struct Notes {
     file: Option<File>,
     disk: Disk,

@@ -31,8 +31,8 @@ fn spread(fingerprint: Fingerprint) -> u64 {
 
 #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
 impl IdTable {
-    /// Forgets what is older than the window, sooner or later and never too soon. Both are of the
-    /// store's own time ([`crate::dedupe`]), which setting a clock does not change.
+    /// Removes expired ids lazily, never before the window ends. Both arguments are in the store's own
+    /// time ([`crate::dedupe`]), which wall-clock jumps do not change.
     pub fn age(&mut self, life_ms: u64, window_ms: u64) {
         let since_ms = *self.young_since_ms.get_or_insert(life_ms);
         if life_ms.saturating_sub(since_ms) >= window_ms {

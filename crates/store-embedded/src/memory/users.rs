@@ -36,9 +36,9 @@ impl Users {
 
     pub fn put(&self, user: User) {
         let mut inner = self.inner();
-        let name = Skeleton::from(&user.id);
+        let names = Skeleton::all(user.id.as_str());
         if inner.map.insert(user.id.clone(), user).is_none() {
-            *inner.names.entry(name).or_default() += 1;
+            names.into_iter().for_each(|name| *inner.names.entry(name).or_default() += 1);
         }
     }
 
@@ -64,10 +64,12 @@ impl Users {
             return;
         }
         inner.map.remove(&written.id);
-        if let Entry::Occupied(mut name) = inner.names.entry(Skeleton::from(&written.id)) {
-            *name.get_mut() -= 1;
-            if *name.get() == 0 {
-                name.remove();
+        for name in Skeleton::all(written.id.as_str()) {
+            if let Entry::Occupied(mut count) = inner.names.entry(name) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
             }
         }
     }

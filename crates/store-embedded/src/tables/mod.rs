@@ -405,7 +405,7 @@ impl Engine {
             match verified(key, row).and_then(|row| rows::read_user_row(key, row)) {
                 Ok(user) => {
                     keys.extend(rows::name_keys(&Person::from(&user)));
-                    keys.push(rows::skeleton_key(&user.id));
+                    keys.extend(rows::skeleton_keys(&user.id));
                 }
                 Err(error) => {
                     tracing::error!(%error, "an account is damaged and cannot be found by its name")

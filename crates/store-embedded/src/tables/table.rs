@@ -8,8 +8,8 @@
 //!    sides of the bound. One wrong comparison in a search ends beside the damaged key of a leaf; a damaged key of a branch
 //!    leads to a leaf whose entries lie on the wrong side of the bound.
 //!
-//! Rows that an older program wrote ([`is_keyed`]) have no checksum of their key. They stay readable, and get one when they
-//! are written next.
+//! Rows that an older program wrote have no checksum of their key. They stay readable while their own checksum holds
+//! ([`is_sound_without_key`]), and get one of their key at their next write.
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -18,7 +18,9 @@ use heed::types::Bytes;
 use heed::{Database, DatabaseStat, PutFlags, RoIter, RoRange, RoRevRange, RoTxn, RwTxn};
 
 use super::TablesError;
-use crate::codec::{DecodeError, KEYED_VERSION};
+use crate::codec::chunk::Header;
+use crate::codec::rows::unseal;
+use crate::codec::{DecodeError, KEYED_VERSION, UNKEYED_VERSION};
 
 type Rows = Database<Bytes, Bytes>;
 type Entry<'txn> = (&'txn [u8], &'txn [u8]);
@@ -37,6 +39,17 @@ fn is_keyed(row: &[u8]) -> bool {
     row.first() == Some(&KEYED_VERSION)
 }
 
+/// Whether the row is sound as an older program wrote it: empty, or with its own checksum. Without
+/// this check, damage to the length of a key would pass as such a row, since it moves the start of
+/// the row.
+fn is_sound_without_key(row: &[u8]) -> bool {
+    match row.first() {
+        None => true,
+        Some(&UNKEYED_VERSION) => unseal(row).is_ok() || Header::read(row).is_ok(),
+        Some(_) => false,
+    }
+}
+
 /// A row as it is stored in any table but `meta`. A row without content gets a version, to hold the checksum.
 pub fn stored<'r>(key: &[u8], row: &'r [u8]) -> Cow<'r, [u8]> {
     let checksum = crc32fast::hash(key).to_le_bytes();
@@ -51,7 +64,7 @@ pub fn stored<'r>(key: &[u8], row: &'r [u8]) -> Cow<'r, [u8]> {
 /// The row as it was before [`stored`], if it was stored under this key.
 pub fn verified<'r>(key: &[u8], stored: &'r [u8]) -> Result<&'r [u8], DecodeError> {
     if !is_keyed(stored) {
-        return Ok(stored);
+        return if is_sound_without_key(stored) { Ok(stored) } else { Err(DecodeError::Key) };
     }
     let (row, checksum) = stored.split_last_chunk::<KEY_CHECKSUM_BYTES>().ok_or(DecodeError::Short)?;
     match crc32fast::hash(key) == u32::from_le_bytes(*checksum) {

@@ -111,3 +111,17 @@ fn a_table_with_an_unknown_name_is_refused_instead_of_made_again() {
     let refused = Engine::open(directory.path()).err().unwrap();
     assert!(matches!(&refused, TablesError::DamagedList { name } if name == "ordes"), "{refused}");
 }
+
+/// Damage to the length of a key moves the start of the row: it begins with a byte of the key or of
+/// the row itself.
+#[test]
+fn row_that_starts_at_another_byte_is_damage_also_beside_a_lookup() {
+    let (_directory, tables) = tables();
+    let row = stored(b"carol", &rows::seal(|out| out.push(1))).into_owned();
+    for shifted in [[b"l", &row[..]].concat(), row[1..].to_vec(), [&[2][..], &row[1..]].concat()] {
+        put_raw(&tables, tables.users, b"caro", &shifted);
+        let txn = tables.env.read_txn().unwrap();
+        assert!(is_damaged(tables.users.get(&txn, b"caro"), "users"), "{shifted:?}");
+        assert!(is_damaged(tables.users.get(&txn, b"carol"), "users"), "{shifted:?}");
+    }
+}

@@ -161,7 +161,9 @@ impl Update<'_> {
         for name in rows::name_keys(&Person::from(user)) {
             self.put(self.tables.names, &name, &[])?;
         }
-        self.put(self.tables.names, &rows::skeleton_key(&user.id), &[])?;
+        for key in rows::skeleton_keys(&user.id) {
+            self.put(self.tables.names, &key, &[])?;
+        }
         self.put(self.tables.users, key, &rows::user_row(user))
     }
 

@@ -17,8 +17,8 @@ pub struct SignupRequest {
     /// characters. Names that look like one in use are refused.
     #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: String,
-    /// 8 to 1,024 bytes of UTF-8, unless the operator asks for more; characters beyond ASCII take two
-    /// to four. Very common passwords and the user_id itself are refused.
+    /// At least `password_min_length` of `GET /v1/server` (8 by default), at most 1,024 bytes of UTF-8;
+    /// characters beyond ASCII take two to four. Very common passwords and the user_id itself are refused.
     #[schema(max_length = 1024)]
     pub password: String,
     /// 1 to 128 bytes of UTF-8. Bidi controls are removed.
@@ -86,8 +86,8 @@ impl LogoutRequest {
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"password": "battery staple"}))]
 pub struct NewPasswordRequest {
-    /// 8 to 1,024 bytes of UTF-8, unless the operator asks for more; characters beyond ASCII take two
-    /// to four. Very common passwords and the user_id itself are refused.
+    /// At least `password_min_length` of `GET /v1/server` (8 by default), at most 1,024 bytes of UTF-8;
+    /// characters beyond ASCII take two to four. Very common passwords and the user_id itself are refused.
     #[schema(max_length = 1024)]
     pub password: String,
 }

@@ -33,8 +33,8 @@ pub struct ArchiveBody {
     pub hot_free_bytes: u64,
     /// Conversations that were brought back to stay.
     pub kept_hot: u64,
-    /// Erasures that were accepted and are not finished: the server tries again at its next turn
-    /// and at its next start.
+    /// Erasures that were accepted and are not finished: the server tries again at its next
+    /// scheduled run and at its next start.
     pub unfinished_erasures: u64,
     /// Why the last run stopped before its end; null when it did not.
     #[schema(required)]

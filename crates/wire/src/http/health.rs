@@ -31,7 +31,7 @@ impl ReadyBody {
 
 /// What a server offers.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({"version": "0.1.0", "signup": true, "login": true, "content_bytes": 65536}))]
+#[schema(example = json!({"version": "0.1.0", "signup": true, "login": true, "content_bytes": 65536, "password_min_length": 8}))]
 pub struct ServerBody {
     pub version: &'static str,
     /// Whether people can make an account.
@@ -40,4 +40,6 @@ pub struct ServerBody {
     pub login: bool,
     /// The largest content of one message, in bytes; 0: there is no limit.
     pub content_bytes: usize,
+    /// The minimum length of a new password, in bytes.
+    pub password_min_length: usize,
 }

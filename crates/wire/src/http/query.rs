@@ -1,4 +1,4 @@
-//! The part of an address behind the question mark, in the encoding of forms: `%XX` for a byte, `+` for a space.
+//! Parses URL query strings (form encoding): `%XX` for a byte, `+` for a space.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub(super) fn values<'q, const N: usize>(
 pub(super) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
     query.split('&').map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        // A name that is not UTF-8 is not one of ours, and no replacement character makes it one.
+        // A name that is not UTF-8 matches no known parameter.
         (percent_decode_str(name).decode_utf8_lossy(), value)
     })
 }
