@@ -124,8 +124,8 @@ fn an_abandoned_batch_does_not_stand_in_for_the_lost_one_with_its_number() {
     drop(writer);
     assert_eq!((log.seen(), log.findings()), (vec![1, 3], vec![]));
     fs::remove_file(&log.segments()[1]).unwrap();
-    assert!(refusal(&log).contains("batch 2 is not the one that was stored"));
-    assert!(log.findings()[0].contains("batch 2 is not the one that was stored"));
+    assert!(refusal(&log).contains("batch 2 is not the stored one"));
+    assert!(log.findings()[0].contains("batch 2 is not the stored one"));
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub fn stored<'r>(key: &[u8], row: &'r [u8]) -> Cow<'r, [u8]> {
 /// The row as it was before [`stored`], if it was stored under this key.
 pub fn verified<'r>(key: &[u8], stored: &'r [u8]) -> Result<&'r [u8], DecodeError> {
     if !is_keyed(stored) {
-        return if is_sound_without_key(stored) { Ok(stored) } else { Err(DecodeError::Key) };
+        return if is_sound_without_key(stored) { Ok(stored) } else { Err(DecodeError::Checksum) };
     }
     let (row, checksum) = stored.split_last_chunk::<KEY_CHECKSUM_BYTES>().ok_or(DecodeError::Short)?;
     match crc32fast::hash(key) == u32::from_le_bytes(*checksum) {
