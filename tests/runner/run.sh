@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests `./test` itself with stubs in place of cargo, npm and the engines: a suite that fails stops
-# no other suite, and the summary names it.
+# Tests `./test` itself with stubs in place of cargo, npm and the engines: a suite or an installer that
+# fails stops no other one, and the summary names it.
 set -euo pipefail
 root="$(cd "$(dirname "$0")/../.." && pwd)"
 work="$(mktemp -d)"
@@ -23,6 +23,11 @@ for tool in tools/bin/cargo-deny tools/bin/cargo-audit s3/bin/s3s-fs s3/venv/bin
     schema/bin/schemathesis websocket/bin/wstest; do
     cp "$work/bin/true-stub" "$work/target/$tool"
 done
+cp "$work/bin/true-stub" "$work/target/schema/bin/pip"
+cat >"$work/bin/npm" <<'STUB'
+#!/bin/sh
+case "$1" in ci) exit "${STUB_NPM_CI:-0}" ;; esac
+STUB
 cat >"$work/bin/java" <<'STUB'
 #!/bin/sh
 echo 'openjdk version "17.0.1"' >&2
@@ -75,6 +80,18 @@ expect_failure STUB_BUILD=1
 for name in $suites; do expect "^$name +[0-9]+ +[0-9]+ +[0-9]+ s$"; done
 expect '^rust +0 +1 '
 expect '^web +1 +0 '
+
+# An installer that fails stops neither the other installers nor a suite, and fails the run.
+rm "$work/node_modules/.installed" "$work/target/schema/bin/schemathesis"
+expect_failure STUB_NPM_CI=1
+expect '^preparation +0 +1 '
+if ! grep -q 'installing schemathesis' "$work/target/test-logs/preparation.log"; then
+    printf 'xx an installer did not run after another one failed\n' >&2
+    exit 1
+fi
+expect 'not installed: client_tools'
+for name in $suites; do expect "^$name +[0-9]+ +[0-9]+ +[0-9]+ s$"; done
+cp "$work/package-lock.json" "$work/node_modules/.installed"
 
 # A runner that reports a failed test and exits with 0 has failed all the same.
 expect_failure STUB_FLEET=0

@@ -276,6 +276,9 @@ pub struct TokenArgs {
     /// How long the token is good: 90s, 15m, 1h, 7d [default: auth.token_ttl_seconds, 7 days]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub ttl: Option<Duration>,
+    /// Sign with auth.hs256_secret only, on a machine without the server's data; reserves no name
+    #[arg(long)]
+    pub no_reserve: bool,
     #[command(flatten)]
     pub places: Places,
 }
@@ -283,7 +286,8 @@ pub struct TokenArgs {
 const TOKEN_HELP: &str = "\
 Signs with auth.hs256_secret, or with token.key in the data directory. The token alone goes to
 standard output. The name is reserved first, so that nobody can sign up with it: through the server
-that uses the data directory, or in the store itself while none does.
+that uses the data directory, or in the store itself while none does. With --no-reserve the name
+stays free: a server with open sign-up gives it to the first visitor who asks for it.
 
 Examples:
   bluetick token alice
@@ -352,7 +356,7 @@ pub enum ConfigCommand {
 
 #[derive(Args, Debug)]
 pub struct ConfigCheckArgs {
-    /// Look at names and values alone, as for settings of another machine
+    /// Check names and values only
     #[arg(long)]
     pub settings_only: bool,
     #[command(flatten)]
@@ -361,15 +365,19 @@ pub struct ConfigCheckArgs {
 
 const CONFIG_CHECK_HELP: &str = "\
 Takes the flags of `serve`. Secrets are masked. Standard output has the settings that fit; standard
-error has a line for every mistake, with what was probably meant.
+error has a line for every mistake, with a suggestion where there is one.
 
-Looked at, as `serve` would: names and values; the data directory (can it be made or written to, does
-another process use it, did a newer version write it); key files; the archive; the audit trail; the
-certificate and its key; the port. On a fleet, the tables. A server that runs with the same settings has the
-directory and the port, so the check fails and names it. Damage inside the data directory is
-for `bluetick check`. Nothing is made or changed.
+Checks what `serve` needs: names and values; the data directory (can it be created or written to, has
+it enough free space, does another process use it, did a newer version write it); key files; the
+archive; the audit trail; the certificate and its key; the port. On a fleet, the tables. A server that
+runs with the same settings has the directory and the port, so the check fails and names it. The check
+changes nothing.
 
-Exit code 0: the server would start. 2: it would not.
+--settings-only opens no file but the settings file and resolves no name, so it gives the same result on
+every machine.
+
+Exit code 0: the server would start, unless the store is damaged inside (`bluetick check` looks for
+damage). 2: it would not start.
 
 Examples:
   bluetick config check

@@ -158,7 +158,7 @@ impl OpenStore {
 pub async fn whole_copy(rows: &DynamoRows) -> Result<(), CannotOpen> {
     let copy = Marker::read(rows).await.map_err(|error| CannotOpen::Half(error.to_string()))?;
     if copy.is_some_and(|copy| copy.finished_at.is_none()) {
-        let reason = "a copy into these tables is not finished; `bluetick migrate` goes on with it";
+        let reason = "a copy into these tables is not finished; run `bluetick migrate` to finish it";
         return Err(CannotOpen::Half(reason.into()));
     }
     Ok(())

@@ -79,6 +79,7 @@ async fn send_ten(server: &DynamoServer) -> ConversationId {
 async fn every_job_works_on_the_tables_themselves() {
     let (server, redis) = (DynamoServer::shared().await, RedisServer::start());
     let shell = Shell::new();
+    std::fs::create_dir(shell.path("objects")).unwrap();
     let settings = format!(
         "[store]\nengine = \"dynamodb\"\n[store.dynamodb]\nendpoint = \"{}\"\nregion = \"us-east-1\"\n\
          table_prefix = \"{PREFIX}\"\ndeadline_ms = 60000\nattempt_timeout_ms = 10000\n\

@@ -133,6 +133,8 @@ async fn acknowledged_batches_destroyed_at_the_end_of_the_log_are_reported_and_r
     killed(&shell.path("sound")).await;
     let said = shell.run(&["check", "--data-dir", "sound"]).printed();
     assert!(said.contains("none; the store is sound"), "{said}");
+    // The messages are only in the log.
+    assert!(said.contains("0 messages") && said.contains("only in the log are not counted"), "{said}");
     for (count, byte) in [(1, 0), (5, 0), (20, 0), (35, 0), (1, 0xA5), (5, 0xA5), (20, 0xA5), (35, 0xA5)] {
         let name = format!("lost-{count}-{byte}");
         copy(&shell.path("sound"), &shell.path(&name));
@@ -187,6 +189,14 @@ async fn check_works_on_a_read_only_mount() {
         let json: Value = serde_json::from_str(&shell.run(&arguments).printed()).unwrap();
         assert_eq!(json["sound"], json!(true), "{json}");
         assert!(json["batches"].as_u64().unwrap() > MESSAGES as u64, "{json}");
+        // Exit code 1 would mean damage.
+        let engine = ("BLUETICK_ARCHIVE__ENGINE", "directory");
+        let mounted_name = format!("{name}-mounted");
+        let outcome = shell.run_with(engine, &["check", "--archive", "--data-dir", &mounted_name]);
+        assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+        assert!(outcome.stdout.contains("the store is sound"), "{}", outcome.stdout);
+        assert!(outcome.stderr.contains("the archive was not checked"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("is mounted read-only"), "{}", outcome.stderr);
         destroy(&shell.path(name), 5, 0);
         let damaged = shell.run(&arguments);
         assert!(damaged.code == 1 && damaged.stdout.contains("are lost"), "{}", damaged.stdout);

@@ -128,11 +128,16 @@ fn a_token_goes_alone_to_standard_output_and_its_key_to_the_data_directory() {
 }
 
 #[test]
-fn a_token_is_signed_with_the_operators_secret_where_there_is_one() {
+fn token_without_a_data_directory_is_signed_only_with_no_reserve_and_a_shared_secret() {
     let shell = Shell::new();
     let secret = ("BLUETICK_AUTH__HS256_SECRET", "the operator's shared secret, 32+ bytes");
-    shell.run_with(secret, &["token", "alice"]).printed();
-    assert!(!shell.path("bluetick-data").exists(), "no key of our own is made then");
+    let message = shell.run_with(secret, &["token", "alice"]).refused();
+    assert!(message.contains("--no-reserve"), "{message}");
+    assert_eq!(shell.run_with(secret, &["token", "alice", "--no-reserve"]).printed().lines().count(), 1);
+    assert!(!shell.path("bluetick-data").exists(), "the command creates no data directory");
+    let message = shell.run(&["token", "alice", "--no-reserve"]).refused();
+    assert!(message.contains("auth.hs256_secret"), "{message}");
+    assert!(!shell.path("bluetick-data").exists(), "the command creates no data directory");
 }
 
 #[test]

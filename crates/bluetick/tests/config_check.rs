@@ -7,7 +7,8 @@ mod support;
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use bluetick_testkit::process::Launcher;
 use support::{Outcome, Shell};
@@ -131,6 +132,64 @@ fn audit_file_whose_directory_cannot_be_written_is_refused_also_below_the_data_d
 }
 
 #[test]
+fn dangling_symbolic_link_as_directory_is_refused_as_serve_does() {
+    let shell = Shell::new();
+    std::os::unix::fs::symlink("missing", shell.path("link")).unwrap();
+    fs::create_dir(shell.path("data")).unwrap();
+    for settings in [
+        "[store]\ndata_dir = \"link\"\n",
+        "[store]\ndata_dir = \"link/data\"\n",
+        "[archive]\nengine = \"directory\"\ndirectory = \"../link\"\n[store]\ndata_dir = \"data\"\n",
+    ] {
+        shell.file("bluetick.toml", settings);
+        let outcome = shell.run(&["config", "check", "--listen", "127.0.0.1:0"]);
+        assert_eq!(outcome.code, 2, "{settings}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("link is a symbolic link to a missing path"), "{}", outcome.stderr);
+        assert_eq!(shell.run(&["serve", "--listen", "127.0.0.1:0"]).code, 1, "{settings}");
+    }
+}
+
+/// A file system in memory with 16 MiB. Dropping it unmounts.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: PathBuf) -> SmallDisk {
+        fs::create_dir(&at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(&at);
+        let done = mount.status().is_ok_and(|status| status.success());
+        assert!(done, "this test mounts a small file system: run it as root, or in `unshare -rm`");
+        SmallDisk(at)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn new_data_directory_without_space_for_a_log_segment_is_refused_as_serve_does() {
+    let shell = Shell::new();
+    let disk = SmallDisk::mount(shell.path("small"));
+    for data_dir in ["small/new/data", "small"] {
+        let places = ["--data-dir", data_dir, "--listen", "127.0.0.1:0"];
+        let outcome = shell.run(&[&["config", "check"], &places[..]].concat());
+        assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("bytes of free space"), "{}", outcome.stderr);
+        let outcome = shell.run(&[&["serve"], &places[..]].concat());
+        assert!(outcome.code == 1 && outcome.stderr.contains("No space left"), "{}", outcome.stderr);
+        // The failed start left files, and the next check gives the same answer.
+        assert_eq!(shell.run(&[&["config", "check"], &places[..]].concat()).code, 2);
+    }
+    let segments = ("BLUETICK_STORE__SEGMENT_BYTES", "4194304");
+    let places = ["--data-dir", "small/new/data", "--listen", "127.0.0.1:0"];
+    shell.run_with(segments, &[&["config", "check"], &places[..]].concat()).printed();
+    drop(disk);
+}
+
+#[test]
 fn keys_and_files_of_the_data_directory_that_cannot_be_used_are_named() {
     let shell = Shell::new();
     for name in ["data", "data/LOCK", "data/tables"] {
@@ -170,6 +229,36 @@ fn settings_only_looks_at_names_and_values_alone() {
     shell.file("bluetick.toml", "[limits]\nsend_per_second = 1\n");
     let outcome = mistakes(&shell, &["--settings-only"]);
     assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+}
+
+#[test]
+fn names_and_key_files_of_another_machine_pass_settings_only_and_fail_check_and_serve() {
+    let shell = Shell::new();
+    // A label has at most 63 bytes, so no resolver asks the network for this name.
+    let listen = format!("{}.invalid:8080", "x".repeat(64));
+    shell.file(
+        "bluetick.toml",
+        &format!(
+            "[server]\nlisten = \"{listen}\"\n\
+             [auth]\npublic_key_file = \"/nope.pem\"\njwks_file = \"/nope.json\"\n"
+        ),
+    );
+    shell.run(&["config", "check", "--settings-only"]).printed();
+    for arguments in [&["config", "check"][..], &["serve"]] {
+        let outcome = shell.run(arguments);
+        assert_eq!(outcome.code, 2, "{arguments:?}: {}", outcome.stderr);
+        let said: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("bluetick: ")).collect();
+        for part in [
+            "auth.public_key_file: cannot read /nope.pem: ",
+            "auth.jwks_file: cannot read /nope.json: ",
+            "(server.listen): the name does not resolve: ",
+        ] {
+            assert!(said.iter().any(|line| line.contains(part)), "{part} is not in\n{}", outcome.stderr);
+        }
+        assert_eq!(said.len(), 3, "{}", outcome.stderr);
+    }
+    let said = shell.run(&["token", "alice"]).stderr;
+    assert!(said.contains("auth.public_key_file: cannot read /nope.pem"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

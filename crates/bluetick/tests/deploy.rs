@@ -173,6 +173,22 @@ fn variables(yaml: &Yaml) -> Vec<(String, String)> {
     }
 }
 
+/// A client in a trusted network has no address limits, and one whose header is kept can choose its
+/// address.
+#[test]
+fn balancer_of_compose_is_the_only_trusted_proxy_and_replaces_the_clients_header() {
+    let read = |name: &str| fs::read_to_string(root().join("deploy").join(name)).unwrap();
+    let balancer = read("haproxy.cfg");
+    assert!(balancer.contains("\n    http-request set-header X-Forwarded-For %[src]\n"), "{balancer}");
+    assert!(!balancer.contains("option forwardfor"), "that appends to the header of the client");
+    let compose = &YamlLoader::load_from_str(&read("compose.yaml")).unwrap()[0];
+    let address = &compose["services"]["balancer"]["networks"]["default"]["ipv4_address"];
+    let settings = &compose["x-bluetick"]["environment"];
+    assert_eq!(address.as_str(), settings["BLUETICK_SERVER__TRUSTED_PROXIES"].as_str());
+    let hostnames = settings["BLUETICK_SERVER__HOSTNAMES"].as_str().unwrap();
+    assert!(hostnames.split(',').any(|name| name == "localhost"), "the Host check is on");
+}
+
 #[test]
 fn yaml_is_yaml() {
     let is_yaml = |path: &Path| path.extension().is_some_and(|kind| kind == "yaml");

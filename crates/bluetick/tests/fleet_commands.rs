@@ -96,4 +96,25 @@ async fn fleet_commands_leave_the_working_directory_empty() {
     let lost = desk.run(&["archive", "status"]).await;
     assert!(lost.code == 2 && lost.stderr.contains("archive.directory"), "{}", lost.stderr);
     desk.run(&["user", "show", "alice"]).await.printed();
+    let unmounted = desk.elsewhere.path("unmounted");
+    desk.elsewhere.file("fleet.toml", &settings.replace("/cold\"", "/unmounted\""));
+    for arguments in [
+        &["archive", "run"][..],
+        &["archive", "status"],
+        &["erase", "user", "bob", "--yes"],
+        &["user", "show", "bob"],
+    ] {
+        let outcome = desk.run(arguments).await;
+        assert!(!unmounted.exists(), "{arguments:?} creates the archive directory");
+        if arguments[0] == "user" {
+            outcome.printed();
+        } else {
+            assert_eq!(outcome.code, 2, "{arguments:?}: {}", outcome.stderr);
+            assert!(
+                outcome.stderr.contains("does not exist on this machine; mount it"),
+                "{}",
+                outcome.stderr
+            );
+        }
+    }
 }

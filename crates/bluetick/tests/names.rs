@@ -92,11 +92,10 @@ fn no_token_is_printed_when_its_name_cannot_be_reserved() {
     let elsewhere = shell
         .command(&["token", "alice", "--data-dir", "elsewhere"])
         .env(secret.0, secret.1)
-        .env("BLUETICK_AUTH__SIGNUP_BESIDE_OWN_USERS", "true")
         .output()
         .unwrap();
     let message = support::Outcome::of(elsewhere).refused();
-    assert!(message.contains("sign-up is open"), "{message}");
+    assert!(message.contains("can't be reserved"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,6 +134,23 @@ async fn settings_reserve_more_names_and_ask_for_longer_passwords() {
     let (status, message) = ask(body("alice", "correct horse")).await;
     assert_eq!((status, &*message), (400, "password: a password has 14 to 1024 bytes"));
     assert_eq!(ask(body("alice", "a correct horse")).await.0, 201);
+}
+
+/// A killed server leaves the newest members in the log only.
+#[tokio::test(flavor = "multi_thread")]
+async fn check_lists_lookalike_members_that_are_only_in_the_log() {
+    let shell = Shell::new();
+    let alice = shell.run(&["token", "alice"]).printed();
+    let closed = start(&shell, false).await;
+    for peer in ["Zed", "zed"] {
+        let body = json!({"kind": "direct", "peer": peer});
+        let (status, _) =
+            request(&closed.address, "POST", "/v1/conversations", alice.trim(), Some(&body)).await.unwrap();
+        assert_eq!(status, 201);
+    }
+    closed.kill().await;
+    let json: Value = serde_json::from_str(&shell.run(&["check", "--json"]).printed()).unwrap();
+    assert_eq!((&json["sound"], &json["lookalikes"]), (&json!(true), &json!([["Zed", "zed"]])));
 }
 
 #[test]

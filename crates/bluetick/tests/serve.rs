@@ -133,7 +133,7 @@ fn the_command_in_the_banner_makes_a_user_while_the_server_runs() {
     assert!(server.log_in("alice", "correct horse"));
     let again = shell.run_with_input("correct horse\n", &add);
     assert_eq!(again.code, 1);
-    assert!(again.stderr.contains("there is a user alice already"), "{}", again.stderr);
+    assert!(again.stderr.contains("the user alice exists"), "{}", again.stderr);
 
     let generated = shell.run(&["user", "password", "alice", "--generate"]).printed();
     assert!(server.log_in("alice", generated.trim_end()));

@@ -106,18 +106,19 @@ fn the_embedded_store_has_no_tables_elsewhere_and_says_what_to_set() {
 }
 
 #[test]
-fn an_engine_that_cannot_be_asked_is_a_sentence_and_no_wait() {
+fn tables_check_reports_an_unreachable_engine_within_the_deadline() {
     let shell = Shell::new();
     shell.file(
         "bluetick.toml",
         "[store]\nengine = \"dynamodb\"\n[store.dynamodb]\nendpoint = \"http://127.0.0.1:1\"\n\
-         region = \"us-east-1\"\ndeadline_ms = 300\nattempt_timeout_ms = 100\n",
+         region = \"us-east-1\"\ndeadline_ms = 5000\nattempt_timeout_ms = 4000\n",
     );
     let mut command = shell.command(&["tables", "check"]);
     command.env("AWS_ACCESS_KEY_ID", "A").env("AWS_SECRET_ACCESS_KEY", "S");
     let outcome = Outcome::of(command.output().unwrap());
     assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("there is no connection"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("(store.dynamodb.endpoint http://127.0.0.1:1)"), "{}", outcome.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]

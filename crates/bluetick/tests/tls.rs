@@ -256,8 +256,8 @@ fn a_server_that_cannot_show_a_certificate_says_why_and_does_not_start_as_config
         said
     };
     for (certificate, key, sentence) in [
-        ("one.pem", "", "server.tls.key_file, is not set"),
-        ("", "one.key", "server.tls.certificate_file, is not set"),
+        ("one.pem", "", "server.tls.key_file must be set too"),
+        ("", "one.key", "server.tls.certificate_file must be set too"),
         ("none.pem", "one.key", "cannot read none.pem (server.tls.certificate_file)"),
         ("one.pem", "none.key", "cannot read none.key (server.tls.key_file)"),
         ("empty.pem", "one.key", "there is no certificate in empty.pem"),

@@ -89,7 +89,7 @@ error_codes! {
     UserNotFound = "user_not_found", 404, GiveUp,
         "There is no such user on this server.";
     UnknownUser = "unknown_user", 404, Fix,
-        "A named member does not exist. While sign-up is open, a conversation accepts only known users: those with an account, a token from the operator, or a conversation on this server.";
+        "A named member does not exist. While sign-up is open, a conversation accepts only known users: those with an account, a profile, a token from the operator, or a conversation on this server.";
     MessageNotFound = "message_not_found", 404, GiveUp,
         "No message has that seq (a void is not a message), or the caller cannot see it.";
     MemberNotFound = "member_not_found", 404, GiveUp,

@@ -65,10 +65,13 @@ impl Desk {
         if settings.store.engine == Engine::DynamoDb
             && let Some(directory) = settings.missing_archive()
         {
+            let advice = match settings.archive.directory.as_ref().is_some_and(|given| given.is_absolute()) {
+                true => "mount it under the path that the nodes use (archive.directory)",
+                false => "pass a node's --data-dir, or set archive.directory to a path that all nodes mount",
+            };
+            let directory = directory.display();
             return Err(Failure::usage(format!(
-                "the archive is in a data directory, and {} is not here: give --data-dir of a node, or name a directory \
-                 that all nodes see by its whole path (archive.directory)",
-                directory.display()
+                "the archive directory {directory} does not exist on this machine; {advice}"
             )));
         }
         match StoreDesk::open(settings) {

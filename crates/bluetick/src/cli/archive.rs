@@ -29,9 +29,9 @@ Whoever reads them sees no difference. It is off until archive.engine is set, an
 On one server it works on the data directory. While a server uses that, the server is asked instead,
 with the admin key from the data directory or the settings.
 
-On a fleet it works on the tables, from any machine, while nodes serve: give the settings file of the
-nodes (store.engine = \"dynamodb\", store.dynamodb, store.redis, [archive]) and credentials for tables and
-bucket. No node is asked, and no data directory is needed. An archive in a directory must be mounted
+On a fleet it works on the tables, from any machine, while nodes serve: pass `--config` with the nodes'
+settings file (store.engine = \"dynamodb\", store.dynamodb, store.redis, [archive]) and credentials for
+tables and bucket. No node is asked, and no data directory is needed. An archive in a directory must be mounted
 here under the same path. The audit trail goes to standard error where there is no data directory.
 
 Every job can be stopped at any moment and given again.
@@ -123,7 +123,7 @@ Examples:
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OutputArgs {
-    /// Print JSON, as the HTTP call answers it
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -143,15 +143,15 @@ const ERASE_HELP: &str = "\
 Deletes the content of messages for good, in the hot store and in the archive. The places stay, with
 who wrote when; clients show \"This message was deleted\". What devices have copied is theirs.
 
-Asks for the id again before it does. --yes skips that question and nothing else; without a terminal
-to ask on, it is needed.
+The command asks you to repeat the id before it deletes. --yes skips that question and nothing else;
+without a terminal to ask on, it is needed.
 
 Works without an archive too, and while a server runs. When it ends with exit code 0, no file of the
 data directory holds the content. If it is interrupted, the next start of the server or
 `bluetick archive run` finishes it.
 
-On a fleet it works on the tables, from any machine, while nodes serve: give the settings file of the
-nodes, with the same [archive], and credentials for tables and bucket. No data directory is needed.
+On a fleet it works on the tables, from any machine, while nodes serve: pass `--config` with the nodes'
+settings file, with the same [archive], and credentials for tables and bucket. No data directory is needed.
 
 Examples:
   bluetick erase conversation d0123456789abcdefghjkmnpq
@@ -175,7 +175,8 @@ pub struct EraseConversationArgs {
 }
 
 const ERASE_CONVERSATION_HELP: &str = "\
-Asks for the id before it does; --yes skips the question. What is written after the command has begun stays.
+The command asks you to repeat the id before it deletes; --yes skips the question. What is
+written after the command has begun stays.
 
 Examples:
   bluetick erase conversation d0123456789abcdefghjkmnpq
@@ -198,7 +199,8 @@ pub struct EraseUserArgs {
 }
 
 const ERASE_USER_HELP: &str = "\
-Asks for the user_id before it does; --yes skips the question. The account stays, and so does what others wrote.
+The command asks you to repeat the user_id before it deletes; --yes skips the question. The
+account stays, and so does what others wrote.
 
 Examples:
   bluetick erase user alice

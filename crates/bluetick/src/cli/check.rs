@@ -23,7 +23,7 @@ server may use the data directory meanwhile; a backup of a running one can be re
 looks it through. Nothing is changed.
 
 Exit code 0: sound. 1: there is damage, and each line says where: file and byte, or table and key,
-conversation and seqs. 2: it could not be looked through.
+conversation and seqs. 2: it could not be looked through. Works on a read-only mount, except --archive.
 
 For the embedded store. `bluetick tables check` and `bluetick archive verify` are for a fleet.
 

@@ -7,7 +7,7 @@ use super::{OutputArgs, Places};
 #[derive(Args, Debug)]
 #[command(after_help = RESTORED_HELP)]
 pub struct PutBackArgs {
-    /// Do not ask
+    /// Skip the confirmation
     #[arg(long)]
     pub yes: bool,
     #[command(flatten)]

@@ -57,8 +57,7 @@ After a restore, messages that devices have are gone from the tables, and their 
 again. This raises the epoch of the tables; a device that is told another epoch drops what it keeps and
 reads anew. Give it before the first node starts on the restored tables: nodes read the epoch when they
 start, and clients that move between nodes of two epochs read everything anew each time. Redis must be
-empty then, or have another store.redis.prefix. Asks for a yes before it does; --yes skips the
-question.
+empty then, or have another store.redis.prefix. Asks you to type `yes`; --yes skips the question.
 
 Examples:
   BLUETICK_STORE__DYNAMODB__TABLE_PREFIX=restored_ bluetick tables restored --yes";

@@ -32,6 +32,11 @@ pub fn run(command: &ArchiveCommand) -> Result<(), Failure> {
 
 /// Does it, shows how far it is, and prints what was done.
 pub fn carry_out(task: &Task, places: &Places, output: OutputArgs) -> Result<(), Failure> {
+    judge(&carry_out_unjudged(task, places, output)?)
+}
+
+/// Like [`carry_out`], but also returns `Ok` for a report that names problems.
+pub fn carry_out_unjudged(task: &Task, places: &Places, output: OutputArgs) -> Result<ReportBody, Failure> {
     let meter = Meter::new(output.json);
     let report = with(open(places)?, |desk| desk.carry_out(task, meter))?;
     if output.json {
@@ -39,6 +44,11 @@ pub fn carry_out(task: &Task, places: &Places, output: OutputArgs) -> Result<(),
     } else {
         print(&reported(task, &report))?;
     }
+    Ok(report)
+}
+
+/// Fails if the report names a problem.
+pub fn judge(report: &ReportBody) -> Result<(), Failure> {
     match report {
         ReportBody::Verify(report) if report.problem_count > 0 => Err(Failure::failed(format!(
             "the archive is not as it should be: {}",

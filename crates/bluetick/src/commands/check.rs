@@ -1,13 +1,16 @@
 //! `bluetick check`: looks through a data directory that no server uses.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use bluetick_store_embedded::check::{CheckError, CheckParts, CheckReport, check};
 use bluetick_store_embedded::lock::LockError;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use serde_json::json;
 
-use super::archive::carry_out;
+use super::archive::{carry_out_unjudged, judge};
 use crate::archive::{Meter, Task};
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
@@ -35,13 +38,23 @@ pub fn run(arguments: &CheckArgs) -> Result<(), Failure> {
             counted(report.finding_count, "finding")
         )));
     }
-    match arguments.archive {
-        true => carry_out(&Task::Verify, &arguments.places, arguments.output),
-        false => Ok(()),
-    }
+    if arguments.archive { check_archive(arguments, &settings.store.data_dir) } else { Ok(()) }
 }
 
-/// Nothing is known then, which is another thing than damage.
+/// Reads the segments in the archive. Failing to read them is a usage error: exit code 1 means damage.
+fn check_archive(arguments: &CheckArgs, data_dir: &Path) -> Result<(), Failure> {
+    if access(data_dir, Access::WRITE_OK) == Err(Errno::ROFS) {
+        return Err(Failure::usage(format!(
+            "the archive was not checked: --archive opens the store, and {} is mounted read-only",
+            data_dir.display()
+        )));
+    }
+    let report = carry_out_unjudged(&Task::Verify, &arguments.places, arguments.output)
+        .map_err(|error| Failure::usage(format!("the archive was not checked: {error}")))?;
+    judge(&report)
+}
+
+/// The state of the store is unknown then, which differs from damage.
 fn not_looked_through(error: CheckError) -> Failure {
     match error {
         CheckError::Lock { error: LockError::InUse(_), .. } => Failure::usage(format!(
@@ -82,13 +95,17 @@ fn in_words(report: &CheckReport) -> String {
     line("Tables", format!("{} on {}", counted(report.rows, "row"), counted(report.pages, "page")));
     let (messages, conversations) =
         (counted(report.messages, "message"), counted(report.conversations, "conversation"));
-    line("In them", format!("{messages} in {conversations}, {}", counted(report.accounts, "account")));
+    let accounts = counted(report.accounts, "account");
+    line(
+        "In them",
+        format!("{messages} in {conversations}, {accounts}; batches only in the log are not counted"),
+    );
     if report.archived_messages > 0 {
         line("In the archive", counted(report.archived_messages, "message") + ", not looked at here");
     }
     if !report.lookalikes.is_empty() {
         let groups = counted(report.lookalikes.len() as u64, "group");
-        line("Names", format!("{groups} that look alike, which is no damage: see below"));
+        line("Names", format!("{groups} of look-alike names (not damage)"));
     }
     let found = if report.finding_count == 0 {
         "none; the store is sound".to_owned()

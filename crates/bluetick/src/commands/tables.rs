@@ -65,12 +65,22 @@ async fn restored(settings: &DynamoSettings) -> Result<Epoch, StoreError> {
     raise_epoch(&rows).await
 }
 
-async fn create(settings: &DynamoSettings) -> Result<Vec<String>, RowsError> {
-    tables::create(&Connection::new(settings).await?).await
+async fn create(settings: &DynamoSettings) -> Result<Vec<String>, String> {
+    let created = async { tables::create(&Connection::new(settings).await?).await };
+    created.await.map_err(|error: RowsError| with_endpoint(&error, settings))
 }
 
-async fn check(settings: &DynamoSettings) -> Result<Findings, RowsError> {
-    tables::check(&Connection::new(settings).await?).await
+async fn check(settings: &DynamoSettings) -> Result<Findings, String> {
+    let checked = async { tables::check(&Connection::new(settings).await?).await };
+    checked.await.map_err(|error: RowsError| with_endpoint(&error, settings))
+}
+
+/// Adds the configured endpoint to an error of the tables.
+pub fn with_endpoint(error: &impl Display, settings: &DynamoSettings) -> String {
+    match &settings.endpoint {
+        Some(endpoint) => format!("{error} (store.dynamodb.endpoint {endpoint})"),
+        None => error.to_string(),
+    }
 }
 
 fn settings(arguments: &TablesArgs) -> Result<DynamoSettings, Failure> {

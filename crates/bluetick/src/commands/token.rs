@@ -11,11 +11,15 @@ use crate::cli::TokenArgs;
 use crate::failure::Failure;
 use crate::fleet_keys::TOKEN_KEY;
 use crate::output::print;
+use crate::preflight;
 use crate::settings::{Engine, Inputs, Loaded, Settings};
 use crate::users::UserBook;
 
 pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
     let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
+    if arguments.no_reserve {
+        return print(&format!("{}\n", sign_with_secret(arguments, &settings)?));
+    }
     let data_dir = &settings.store.data_dir;
     let was_there = data_dir.exists();
     let has_own_key = settings.auth.hs256_secret.is_none()
@@ -56,23 +60,31 @@ fn mint(arguments: &TokenArgs, settings: &Settings, book: &UserBook) -> Result<S
 }
 
 /// Handles a missing data directory: creates it with its own key. With a secret shared with the
-/// operator's product, no directory is needed, and no store exists to reserve the name in.
+/// operator's product, signing creates no directory, so no store exists to reserve the name in.
 fn mint_at_a_new_place(arguments: &TokenArgs, settings: &Settings) -> Result<String, Failure> {
     let token = sign(arguments, settings)?;
-    if settings.store.data_dir.exists() {
-        let book = UserBook::open(settings)?;
-        let minted = book.mint(&arguments.name, ttl(arguments, settings), || Ok(token));
-        book.close();
-        return minted;
-    }
-    if settings.auth.signup_is_open() {
+    if !settings.store.data_dir.exists() {
         return Err(Failure::usage(format!(
-            "there is no data directory {}, in which the name could be reserved; sign-up is open, so \
-             somebody else could take it. Give the data directory of the server",
+            "the data directory {} does not exist, so the name can't be reserved. Give the data directory \
+             of the server, or use --no-reserve to sign the token without reserving the name",
             settings.store.data_dir.display()
         )));
     }
-    Ok(token)
+    let book = UserBook::open(settings)?;
+    let minted = book.mint(&arguments.name, ttl(arguments, settings), || Ok(token));
+    book.close();
+    minted
+}
+
+/// Signs for `--no-reserve`, which touches no data directory.
+fn sign_with_secret(arguments: &TokenArgs, settings: &Settings) -> Result<String, Failure> {
+    if settings.auth.hs256_secret.is_none() {
+        return Err(Failure::usage(
+            "--no-reserve needs auth.hs256_secret: token.key belongs to a data directory, where the name \
+             can be reserved",
+        ));
+    }
+    sign(arguments, settings)
 }
 
 fn ttl(arguments: &TokenArgs, settings: &Settings) -> Duration {
@@ -80,6 +92,9 @@ fn ttl(arguments: &TokenArgs, settings: &Settings) -> Duration {
 }
 
 fn sign(arguments: &TokenArgs, settings: &Settings) -> Result<String, Failure> {
+    if let Some(mistakes) = Failure::all(preflight::key_files(&settings.auth)) {
+        return Err(mistakes);
+    }
     let tokens = Tokens::open(&settings.auth, &settings.store.data_dir, &SystemRandom)?;
     let minted = tokens.mint(&arguments.name, ttl(arguments, settings), SystemClock.now());
     Ok(minted.map_err(Failure::usage)?.token)

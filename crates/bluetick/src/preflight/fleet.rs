@@ -8,6 +8,7 @@ use tokio::runtime;
 use tokio::time::timeout;
 
 use super::Findings;
+use crate::commands::tables::with_endpoint;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::store::{CannotOpen, whole_copy};
@@ -24,14 +25,17 @@ pub fn look(settings: &Settings, findings: &mut Findings) {
         }
     };
     runtime.block_on(async {
-        findings.mistakes.extend(tables(settings).await.err().map(Failure::from));
+        if let Err(error) = tables(settings).await {
+            findings.mistakes.push(Failure::failed(with_endpoint(&error, &settings.store.dynamodb)));
+        }
         match Redis::open(settings.store.redis()).await {
             Err(error) => findings.mistakes.push(CannotOpen::Redis(error).into()),
             // The server starts without Redis.
             Ok(redis) => {
                 if timeout(REDIS_PATIENCE, redis.up()).await.is_err() {
                     let advice =
-                        "Redis does not answer (store.redis.urls): nodes work without it, and read more";
+                        "Redis does not answer (store.redis.urls): the server starts without Redis, but each \
+                         send costs more table reads";
                     findings.advice.push(advice.to_owned());
                 }
             }

@@ -7,14 +7,15 @@
 mod fleet;
 mod paths;
 
-use std::net::TcpListener;
+use std::fs;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
 
 use bluetick_archive::{ArchiveEngine, Vault};
-use bluetick_auth::{AdminKey, Tokens};
+use bluetick_auth::{AdminKey, AuthSettings, AuthSetupError, Tokens};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_server::tls_advice;
-use bluetick_store_embedded::probe;
+use bluetick_store_embedded::{StoreSettings, probe};
 
 use crate::failure::Failure;
 use crate::logging;
@@ -67,10 +68,16 @@ pub fn besides_store(settings: &Settings) -> Findings {
 
 fn rest(settings: &Settings, is_named: &dyn Fn(&str) -> bool, findings: &mut Findings) {
     let data_dir = &settings.store.data_dir;
+    findings.mistakes.extend(key_files(&settings.auth));
     // An unusable directory is reported separately.
-    if paths::directory(data_dir).is_none() && !is_named("auth.") && !is_named("admin.") {
-        findings.mistake(Tokens::check_in(&settings.auth, data_dir).err().map(Failure::from));
-        findings.mistake(AdminKey::read(&settings.admin, data_dir).err().map(Failure::from));
+    if paths::directory(data_dir).is_none() {
+        let has_key_file = settings.auth.public_key_file.is_some() || settings.auth.jwks_file.is_some();
+        if !has_key_file && !is_named("auth.") {
+            findings.mistake(Tokens::check_in(&settings.auth, data_dir).err().map(Failure::from));
+        }
+        if !is_named("admin.") {
+            findings.mistake(AdminKey::read(&settings.admin, data_dir).err().map(Failure::from));
+        }
     }
     if !is_named("audit.") {
         findings.mistake(audit(settings));
@@ -81,11 +88,34 @@ fn rest(settings: &Settings, is_named: &dyn Fn(&str) -> bool, findings: &mut Fin
             Err(error) => findings.mistake(Some(Failure::usage(error.to_string()))),
         }
     }
-    let listen = &settings.server.listen;
-    if !is_named("server.listen")
-        && let Err(error) = TcpListener::bind(listen)
-    {
-        findings.mistake(Some(cannot_listen(listen, &error)));
+    if !is_named("server.listen") {
+        findings.mistake(listen(&settings.server.listen));
+    }
+}
+
+/// Reads the operator's key files. Returns the unusable ones, each with the name of its setting.
+pub fn key_files(auth: &AuthSettings) -> Vec<Failure> {
+    let alone = AuthSettings::default;
+    let files = [
+        ("auth.public_key_file", AuthSettings { public_key_file: auth.public_key_file.clone(), ..alone() }),
+        ("auth.jwks_file", AuthSettings { jwks_file: auth.jwks_file.clone(), ..alone() }),
+    ];
+    let checked = files.map(|(setting, auth)| (setting, Tokens::check(&auth)));
+    let mistake = |(setting, checked): (&str, Result<(), AuthSetupError>)| {
+        checked.err().map(|error| Failure::usage(format!("{setting}: {error}")))
+    };
+    checked.into_iter().filter_map(mistake).collect()
+}
+
+fn listen(listen: &str) -> Option<Failure> {
+    match listen.to_socket_addrs() {
+        Err(error) => Some(Failure::usage(format!(
+            "cannot listen on {listen} (server.listen): the name does not resolve: {error}"
+        ))),
+        Ok(addresses) => {
+            let addresses: Vec<SocketAddr> = addresses.collect();
+            TcpListener::bind(&addresses[..]).err().map(|error| cannot_listen(listen, &error))
+        }
     }
 }
 
@@ -95,7 +125,7 @@ fn data_dir(settings: &Settings) -> Vec<Failure> {
         (Some(reason), _) => {
             vec![Failure::failed(format!("{}: {reason} (store.data_dir)", data_dir.display()))]
         }
-        (None, Engine::Embedded) => embedded(data_dir),
+        (None, Engine::Embedded) => embedded(settings),
         (None, Engine::DynamoDb) => Vec::new(),
     }
 }
@@ -105,8 +135,12 @@ pub fn cannot_listen(listen: &str, error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot listen on {listen} (server.listen): {error}"))
 }
 
+/// Bounds what the tables and key files of a new data directory take, in bytes.
+const NEW_TABLES_BYTES: u64 = 256 << 10;
+
 /// Checks that the data directory is readable and that a store in it could be opened.
-fn embedded(data_dir: &Path) -> Vec<Failure> {
+fn embedded(settings: &Settings) -> Vec<Failure> {
+    let data_dir = &settings.store.data_dir;
     let cannot_use = |path: &Path, reason: String| Failure::failed(format!("{}: {reason}", path.display()));
     let mut found = Vec::new();
     for name in ["log", "tables"] {
@@ -120,13 +154,27 @@ fn embedded(data_dir: &Path) -> Vec<Failure> {
     if !found.is_empty() {
         return found;
     }
-    match probe(data_dir).map_err(CannotOpen::from) {
-        Ok(()) => Vec::new(),
-        Err(CannotOpen::InUse { reason, .. }) => vec![Failure::failed(format!(
-            "{reason}; stop that process first, or give this server another directory (store.data_dir)"
-        ))],
-        Err(error) => vec![error.into()],
+    if !has_segment(&data_dir.join("log")) {
+        let needed = settings.store.segment_bytes + NEW_TABLES_BYTES;
+        let reason = paths::free_space(data_dir, needed);
+        found.extend(reason.map(|reason| cannot_use(data_dir, reason + " (store.segment_bytes)")));
     }
+    match probe(data_dir).map_err(CannotOpen::from) {
+        Ok(()) => {}
+        Err(CannotOpen::InUse { reason, .. }) => found.push(Failure::failed(format!(
+            "{reason}; stop that process first, or give this server another directory (store.data_dir)"
+        ))),
+        Err(error) => found.push(error.into()),
+    }
+    found
+}
+
+/// Whether the log has a segment to continue or a spare one. A start without one allocates
+/// `store.segment_bytes`.
+fn has_segment(log: &Path) -> bool {
+    let files = fs::read_dir(log).into_iter().flatten().flatten();
+    let lengths = files.filter_map(|file| file.metadata().ok()).map(|about| about.len());
+    lengths.max().is_some_and(|longest| longest >= StoreSettings::MIN_SEGMENT_BYTES)
 }
 
 fn archive(settings: &Settings) -> Option<Failure> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, access, statvfs};
 
 /// Returns why `path` is not a writable directory. A missing directory is fine if it could be
 /// created.
@@ -23,24 +23,44 @@ pub fn directory(path: &Path) -> Option<String> {
 
 /// Returns why a directory could not be created, judged by its nearest existing ancestor.
 fn missing(path: &Path) -> Option<String> {
-    let above = path.ancestors().skip(1);
-    let above = above.map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
-    for above in above {
+    for above in with_ancestors(path) {
         match fs::metadata(above) {
             Ok(found) if !found.is_dir() => {
-                return Some(format!("cannot be made: {} is not a directory", above.display()));
+                return Some(format!("cannot be created: {} is not a directory", above.display()));
             }
             Ok(_) => {
                 let needed = Access::WRITE_OK | Access::EXEC_OK;
                 let refused =
                     access(above, needed).map_err(io::Error::from).and_then(|()| can_hold_entries(above));
-                return refused.err().map(|error| format!("cannot be made in {}: {error}", above.display()));
+                return refused
+                    .err()
+                    .map(|error| format!("cannot be created in {}: {error}", above.display()));
+            }
+            // The name exists, but its target does not.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(above).is_ok() => {
+                return Some(format!(
+                    "cannot be created: {} is a symbolic link to a missing path",
+                    above.display()
+                ));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Some(format!("cannot be made: {}: {error}", above.display())),
+            Err(error) => return Some(format!("cannot be created: {}: {error}", above.display())),
         }
     }
     None
+}
+
+/// The path and every directory above it, up to the root or the working directory.
+fn with_ancestors(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above })
+}
+
+/// Returns why the file system of `path` has less than `needed` free bytes. `path` may be missing if
+/// one of its ancestors exists.
+pub fn free_space(path: &Path, needed: u64) -> Option<String> {
+    let disk = with_ancestors(path).find_map(|above| statvfs(above).ok())?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    (free < needed).then(|| format!("needs {needed} bytes of free space, and its file system has {free}"))
 }
 
 /// Creates a directory in `directory` and removes it. Permission bits do not show a kernel file system

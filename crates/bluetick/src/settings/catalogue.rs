@@ -116,19 +116,19 @@ const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "limits.wrong_admin_keys_per_address_per_minute",
-        "Wrong admin keys from one address within a minute; further wrong keys wait a second and get 429. The right key always works.",
+        "Wrong admin keys from one address within a minute; above it, keys are compared one at a time, each after 250 ms, and wrong ones get 429. The right key works after its turn.",
     ),
     (
         "limits.conversations_per_user_per_day",
-        "Conversations one user may create within a day, direct ones and groups together; all of them at once.",
+        "Conversations one user may create within a day, direct ones and groups together; a user may spend the whole quota at once.",
     ),
     (
         "limits.group_invitations_per_user_per_hour",
-        "Calls by which one user may put other people into groups within an hour; all of them at once.",
+        "Calls by which one user may put other people into groups within an hour; a user may spend the whole quota at once.",
     ),
     (
         "limits.members_added_per_user_per_hour",
-        "People one user may put into groups within an hour, over all those calls; all of them at once.",
+        "People one user may put into groups within an hour, in all calls together; a user may spend the whole quota at once.",
     ),
     ("limits.password_checks_waiting", "Log-ins and sign-ups that may wait for their turn."),
     (
@@ -172,7 +172,7 @@ const SENTENCES: &[(&str, &str)] = &[
     ("store.data_dir", "Where everything is kept: messages, users and the keys made by the server."),
     (
         "store.dedupe_window_seconds",
-        "How long a message_id sent again is known to be the same message (7 days). The embedded store counts the time in which it was open, whatever the clock of the day does.",
+        "How long a message_id sent again is known to be the same message (7 days). The embedded store counts the time in which it was open, independent of the wall clock.",
     ),
     (
         "store.checkpoint_bytes",

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bluetick_auth::AuthSetupError;
 use thiserror::Error;
@@ -82,19 +82,6 @@ impl SettingsError {
 
     /// Whether the error concerns a setting whose key begins with `part`.
     pub fn is_about(&self, part: &str) -> bool {
-        match self {
-            SettingsError::Keys(_) => ["auth.", "admin."].contains(&part),
-            _ => self.key().is_some_and(|key| key.starts_with(part)),
-        }
-    }
-
-    /// The unusable file, if a setting names one.
-    pub fn file(&self) -> Option<&Path> {
-        match self {
-            SettingsError::Keys(AuthSetupError::Read { path, .. } | AuthSetupError::BadFile { path, .. }) => {
-                Some(path)
-            }
-            _ => None,
-        }
+        self.key().is_some_and(|key| key.starts_with(part))
     }
 }

@@ -49,6 +49,8 @@ pub struct Loaded {
     given: BTreeMap<String, (Value, Source)>,
     /// Keys with a refused value in any layer.
     refused: BTreeSet<String>,
+    /// Keys whose effective value a rule refused.
+    unworkable: BTreeSet<String>,
 }
 
 impl Loaded {
@@ -78,8 +80,11 @@ impl Loaded {
             }
         }
         let refused = mistakes.iter().filter_map(SettingsError::key).map(str::to_owned).collect();
-        let loaded = Loaded { settings: settings_of(&given), given, refused };
-        mistakes.extend(validate::mistakes(&loaded));
+        let mut loaded =
+            Loaded { settings: settings_of(&given), given, refused, unworkable: BTreeSet::new() };
+        let unworkable = validate::mistakes(&loaded);
+        loaded.unworkable = unworkable.iter().filter_map(SettingsError::key).map(str::to_owned).collect();
+        mistakes.extend(unworkable);
         (loaded, mistakes)
     }
 
@@ -87,7 +92,7 @@ impl Loaded {
     pub(super) fn without(&self, key: &str) -> Option<Loaded> {
         let mut given = self.given.clone();
         given.remove(key)?;
-        Some(Loaded { settings: settings_of(&given), given, refused: self.refused.clone() })
+        Some(Loaded { settings: settings_of(&given), given, ..self.clone() })
     }
 
     /// Whether a value for the key was refused, so that the effective value is not the configured
@@ -96,13 +101,18 @@ impl Loaded {
         self.refused.contains(key)
     }
 
-    /// The first key that was given this text.
-    pub(super) fn key_of(&self, text: &str) -> Option<&str> {
-        self.given.iter().find(|(_, (value, _))| value.as_str() == Some(text)).map(|(key, _)| key.as_str())
-    }
-
     pub fn given(&self, key: &str) -> Option<&(Value, Source)> {
         self.given.get(key)
+    }
+
+    /// The source of the shown value, and whether this or another value for the key was refused.
+    pub(super) fn origin(&self, key: &str) -> String {
+        let refusal = match (self.unworkable.contains(key), self.was_refused(key)) {
+            (true, _) => "; refused",
+            (false, true) => "; another value was refused",
+            (false, false) => "",
+        };
+        format!("{}{refusal}", self.source(key))
     }
 
     pub fn source(&self, key: &str) -> Source {
@@ -192,7 +202,7 @@ fn settings_of(given: &BTreeMap<String, (Value, Source)>) -> Settings {
 /// Names what is not known, and what was probably meant.
 pub fn unknown_key(key: String, from: Source, known: &[Known]) -> SettingsError {
     if known.iter().any(|known| known.section() == key) {
-        let hint = format!("; [{key}] is a section, and what is set stands in it");
+        let hint = format!("; [{key}] is a section; put settings inside it");
         return SettingsError::UnknownKey { key, from, hint };
     }
     let hint = match (suggest::key(&key, known), &from) {

@@ -45,13 +45,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The archive directory, if it is inside a data directory that does not exist.
+    /// The archive directory, if the archive is a directory that does not exist on this machine.
     pub fn missing_archive(&self) -> Option<PathBuf> {
-        let below = self.archive.directory.as_deref().unwrap_or(Path::new("archive"));
-        let is_missing = self.archive.engine == ArchiveEngine::Directory
-            && below.is_relative()
-            && !self.store.data_dir.exists();
-        is_missing.then(|| self.store.data_dir.join(below))
+        let given = self.archive.directory.as_deref().unwrap_or(Path::new("archive"));
+        let directory = self.store.data_dir.join(given);
+        (self.archive.engine == ArchiveEngine::Directory && !directory.is_dir()).then_some(directory)
     }
 
     /// What works and is unwise, each in a sentence.

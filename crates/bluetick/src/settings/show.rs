@@ -21,7 +21,7 @@ impl Loaded {
                 let _infallible = writeln!(text, "\n[{section}]");
             }
             let line = self.line(&known);
-            let _infallible = writeln!(text, "{line:COMMENT_COLUMN$} # {}", self.source(&known.key));
+            let _infallible = writeln!(text, "{line:COMMENT_COLUMN$} # {}", self.origin(&known.key));
         }
         text
     }

@@ -152,7 +152,7 @@ fn an_unknown_key_in_the_file_is_named_with_what_was_probably_meant() {
     );
     assert_eq!(
         complaint("server = 3\n"),
-        "unknown setting server (file bluetick.toml); [server] is a section, and what is set stands in it"
+        "unknown setting server (file bluetick.toml); [server] is a section; put settings inside it"
     );
 }
 
@@ -235,6 +235,9 @@ fn values_that_cannot_work_together_are_refused() {
     for (content, expected) in [
         ("[server]\nlisten = \"8080\"", "server.listen"),
         ("[server]\nlisten = \"127.0.0.1:99999\"", "server.listen"),
+        ("[server]\nlisten = \"http://127.0.0.1:8080\"", "server.listen"),
+        ("[server]\nlisten = \":8080\"", "server.listen"),
+        ("[server]\nlisten = \"[chat.example]:8080\"", "server.listen"),
         ("[server]\nallowed_origins = [\"https://a.example/\"]", "server.allowed_origins"),
         ("[server]\nallowed_origins = [\"a.example\"]", "server.allowed_origins"),
         ("[auth]\npassword_min_length = 1025", "auth.password_min_length"),
@@ -249,7 +252,6 @@ fn values_that_cannot_work_together_are_refused() {
         ("[log]\nfilter = \"info,bluetick_server=loud\"", "log.filter"),
         ("[auth]\ntoken_ttl_seconds = 0", "auth.token_ttl_seconds"),
         ("[auth]\nhs256_secret = \"\"", "auth.hs256_secret"),
-        ("[auth]\npublic_key_file = \"/nowhere/key.pem\"", "/nowhere/key.pem"),
         ("[auth]\nhs256_secret = \"31 bytes are too few for secret\"", "auth.hs256_secret"),
         ("[admin]\nkey = \"two words\"", "admin.key"),
         ("[admin]\nkey = \"fifteen-bytes-a\"", "admin.key"),
@@ -346,7 +348,7 @@ fn proxies_are_addresses_and_networks_and_anything_else_is_refused_in_plain_word
         "{sentence}"
     );
     let half = file("[server.tls]\nkey_file = \"key.pem\"").complaint();
-    assert!(half.contains("server.tls.certificate_file, is not set"), "{half}");
+    assert!(half.contains("server.tls.certificate_file must be set too"), "{half}");
 }
 
 #[test]
@@ -357,8 +359,7 @@ fn every_mistake_of_every_layer_is_reported_and_valid_values_are_kept() {
             "[limits]\nsend_per_second = 1\nidle_seconds = \"90s\"\nping_seconds = 100\n\
              [limit]\nbody_bytes = 1\n[log]\nformat = \"jsn\"\nfilter = \"inof\"\n\
              [server]\nlisten = \"8080\"\ndrain_seconds = 3\n\
-             [store]\nsegment_bytes = 1\nqueued_writes = 0\n\
-             [auth]\npublic_key_file = \"/nowhere/key.pem\"\njwks_file = \"/nowhere/keys.json\"\n",
+             [store]\nsegment_bytes = 1\nqueued_writes = 0\n",
         )
         .variable("BLUETICK_ADMIN_KEY", "secret")
         .variable("BLUETICK_AUTH__SIGNUP", "yes");
@@ -379,17 +380,39 @@ fn every_mistake_of_every_layer_is_reported_and_valid_values_are_kept() {
     for sentence in expected {
         assert!(complaint.lines().any(|line| line == sentence), "{sentence}\nis not in\n{complaint}");
     }
-    for part in ["; did you mean 127.0.0.1:8080?", "/nowhere/key.pem", "/nowhere/keys.json"] {
-        assert!(complaint.contains(part), "{part} is not in\n{complaint}");
-    }
+    assert!(complaint.contains("; did you mean 127.0.0.1:8080?"), "{complaint}");
     assert!(
         !complaint.contains("limits.ping_seconds"),
         "idle_seconds was refused, so nothing is known\n{complaint}"
     );
-    assert_eq!(complaint.lines().count(), expected.len() + 3, "{complaint}");
+    assert_eq!(complaint.lines().count(), expected.len() + 1, "{complaint}");
     let (loaded, _) = Loaded::load_what_fits(&world.inputs);
     assert_eq!(loaded.settings.server.drain_seconds, 3);
     assert!(loaded.show().contains("ping_seconds = 100"), "{}", loaded.show());
+}
+
+#[test]
+fn values_do_not_depend_on_the_machine() {
+    for listen in ["unresolvable.invalid:8080", "[::1]:8080", "::1:8080", "localhost:0", "fe80::1%eth0:8080"]
+    {
+        let settings = World::new().file("bluetick.toml", &format!("[server]\nlisten = \"{listen}\"\n"));
+        assert_eq!(settings.settings().server.listen, listen);
+    }
+    let files = "[auth]\npublic_key_file = \"/nowhere/key.pem\"\njwks_file = \"/nowhere/keys.json\"\n";
+    assert!(World::new().file("bluetick.toml", files).load().is_ok());
+}
+
+#[test]
+fn refused_values_are_shown_as_refused() {
+    let world = World::new().file(
+        "bluetick.toml",
+        "[server]\nlisten = \"8080\"\ndrain_seconds = 3\n[limits]\nidle_seconds = \"90s\"\n",
+    );
+    let shown = Loaded::load_what_fits(&world.inputs).0.show();
+    let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap();
+    assert!(line("listen = \"8080\"").ends_with("bluetick.toml; refused"), "{shown}");
+    assert!(line("drain_seconds = 3").ends_with("bluetick.toml"), "{shown}");
+    assert!(line("idle_seconds = 75").ends_with("# default; another value was refused"), "{shown}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Settings that are fine one by one and yet cannot work, found before anything is opened.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 
-use bluetick_auth::{AdminKey, Passwords, Tokens};
+use bluetick_auth::{AdminKey, AuthSettings, Passwords, Tokens};
 use bluetick_server::Hours;
 
 use super::error::SettingsError;
@@ -29,9 +29,7 @@ fn broken(rule: Rule, loaded: &Loaded) -> Vec<SettingsError> {
     loop {
         let current = trial.as_ref().unwrap_or(loaded);
         let Err(error) = rule(current) else { return found };
-        let file = error.file().map(|path| path.to_string_lossy());
-        let key = error.key().or_else(|| file.as_deref().and_then(|file| current.key_of(file)));
-        let without = key.and_then(|key| current.without(key));
+        let without = error.key().and_then(|key| current.without(key));
         found.push(error);
         match without {
             Some(without) => trial = Some(without),
@@ -53,10 +51,12 @@ fn numbers(loaded: &Loaded) -> Result<(), SettingsError> {
 
 fn listen(loaded: &Loaded) -> Result<(), SettingsError> {
     let listen = &loaded.settings.server.listen;
-    let Err(error) = listen.to_socket_addrs() else { return Ok(()) };
+    if is_host_and_port(listen) {
+        return Ok(());
+    }
     let port = listen.trim_start_matches(':').parse::<u16>();
     let meant = port.map(|port| format!("; did you mean 127.0.0.1:{port}?")).unwrap_or_default();
-    let reason = format!("{listen:?} is not HOST:PORT, such as 127.0.0.1:8080 ({error}){meant}");
+    let reason = format!("{listen:?} is not HOST:PORT, such as 127.0.0.1:8080{meant}");
     unworkable(loaded, "server.listen", reason)
 }
 
@@ -87,7 +87,7 @@ fn tls(loaded: &Loaded) -> Result<(), SettingsError> {
     if loaded.was_refused(missing) {
         return Ok(());
     }
-    unworkable(loaded, given, format!("the other half, {missing}, is not set"))
+    unworkable(loaded, given, format!("{missing} must be set too"))
 }
 
 fn frames(loaded: &Loaded) -> Result<(), SettingsError> {
@@ -184,7 +184,9 @@ fn log(loaded: &Loaded) -> Result<(), SettingsError> {
 }
 
 fn tokens(loaded: &Loaded) -> Result<(), SettingsError> {
-    Ok(Tokens::check(&loaded.settings.auth)?)
+    // Key files are on the server's machine, so the preflight reads them.
+    let auth = AuthSettings { public_key_file: None, jwks_file: None, ..loaded.settings.auth.clone() };
+    Ok(Tokens::check(&auth)?)
 }
 
 fn passwords(loaded: &Loaded) -> Result<(), SettingsError> {
@@ -225,6 +227,14 @@ fn is_origin(text: &str) -> bool {
     let scheme_fits = !scheme.is_empty()
         && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     scheme_fits && !host.is_empty() && !host.contains(|c: char| c == '/' || c == '*' || c.is_whitespace())
+}
+
+/// Syntax only: whether a name resolves depends on the machine.
+fn is_host_and_port(text: &str) -> bool {
+    let is_host =
+        |host: &str| !host.is_empty() && !host.contains(|c: char| "/[]".contains(c) || c.is_whitespace());
+    let is_name = |(host, port): (&str, &str)| is_host(host) && port.parse::<u16>().is_ok();
+    text.parse::<SocketAddr>().is_ok() || text.rsplit_once(':').is_some_and(is_name)
 }
 
 /// A DNS name or an address, as in `Host` without the port.

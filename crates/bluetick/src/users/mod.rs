@@ -127,7 +127,7 @@ fn no_such_user(user: &UserId) -> Failure {
 
 fn user_exists(user: &UserId) -> Failure {
     Failure::failed(format!(
-        "there is a user {user} already, or one whose name looks like it; `bluetick user password {user}` \
-         changes the password of {user}"
+        "the user {user} exists, or another user whose name looks like it. Change the password of a user \
+         who exists with `bluetick user password`; choose another name if a different user has this one"
     ))
 }

@@ -37,7 +37,8 @@ impl World {
             .with("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")
             .with("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
             .with("BLUETICK_LIMITS__ACKS_PER_SECOND", "0")
-            .with("BLUETICK_LIMITS__CONNECTIONS_PER_USER", "0");
+            .with("BLUETICK_LIMITS__CONNECTIONS_PER_USER", "0")
+            .with("BLUETICK_LIMITS__CONNECTS_PER_USER_PER_MINUTE", "0");
         for (name, value) in variables {
             launcher.variables.retain(|(known, _)| known != name);
             launcher = launcher.with(name, value);
