@@ -1,4 +1,5 @@
-//! The operator's own key, which mints tokens and makes users. A person's tokens and passwords are not here.
+//! The operator's admin key, which authorizes minting tokens and creating users. User tokens and
+//! passwords belong to other modules.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,23 +9,25 @@ use ring::{digest, hmac};
 
 use crate::{AdminSettings, AuthSetupError, secret_file};
 
+/// The key file in the data directory.
 const FILE_NAME: &str = "admin.key";
 
-/// Minimum length of `admin.key`, in bytes. The key grants full access, and an attacker can guess a
-/// shorter one online.
+/// Minimum length of the setting `admin.key`, in bytes. The key grants full access, and an attacker
+/// can guess a shorter one online.
 const LEAST_BYTES: usize = 16;
 
-/// Knows the key when it sees it, and does not keep it: only a keyed digest stays in memory. Comparing digests
-/// also takes the same time wherever two keys differ, and whatever their lengths.
+/// Verifies the admin key. Only a keyed digest of the key stays in memory. Comparing digests takes
+/// constant time, for any length of the presented key.
 pub struct AdminKey {
     digest_key: hmac::Key,
     digest: hmac::Tag,
-    /// What it is known by where it is written down who did something: too little to find the key by.
+    /// Identifies the key in the audit log. It is too short to reveal the key.
     fingerprint: String,
 }
 
 impl AdminKey {
-    /// The configured key, else the one in the data directory, which is made (mode 0600) when it is not there.
+    /// Opens the configured key, or the one in the data directory, which it creates (mode 0600) if
+    /// missing. Fails if the configured key is invalid or the file is unusable.
     pub fn open(
         settings: &AdminSettings,
         data_dir: &Path,
@@ -42,7 +45,7 @@ impl AdminKey {
         Ok(AdminKey { digest_key, digest, fingerprint })
     }
 
-    /// Whether [`AdminKey::open`] could work with these settings, as far as that shows without writing anything.
+    /// Checks the configured key without reading or writing any file.
     pub fn check(settings: &AdminSettings) -> Result<(), AuthSetupError> {
         configured(settings).map(|_| ())
     }
@@ -51,12 +54,14 @@ impl AdminKey {
         hmac::verify(&self.digest_key, presented.as_bytes(), self.digest.as_ref()).is_ok()
     }
 
-    /// Tells two keys apart, in most cases.
+    /// Returns a short digest of the key. Different keys can have the same fingerprint, but rarely
+    /// do.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The key itself, for a command-line tool that presents it to a running server; `None` when none was made yet.
+    /// Returns the key, for a command-line tool that presents it to a running server. Returns
+    /// `None` if no key exists yet.
     pub fn read(settings: &AdminSettings, data_dir: &Path) -> Result<Option<String>, AuthSetupError> {
         match configured(settings)? {
             Some(key) => Ok(Some(key)),
@@ -64,7 +69,7 @@ impl AdminKey {
         }
     }
 
-    /// The key that was generated into the data directory, whatever the settings say.
+    /// Returns the generated key in the data directory, even if the settings configure another one.
     pub fn read_from(data_dir: &Path) -> Result<Option<String>, AuthSetupError> {
         secret_file::read(&AdminKey::file_in(data_dir))
     }
@@ -74,7 +79,8 @@ impl AdminKey {
     }
 }
 
-/// Four bytes: of a key that can be guessed at all, they tell no more than a guess or two.
+/// Returns the first four bytes of a digest of the key, in hex. Four bytes reveal too little to
+/// recover the key.
 fn fingerprint(key: &str) -> String {
     let digest = digest::digest(&digest::SHA256, format!("bluetick admin key {key}").as_bytes());
     digest.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect()

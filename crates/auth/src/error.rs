@@ -1,4 +1,4 @@
-//! What can be wrong with keys and their files at the start. Each sentence names the file or the setting.
+//! Errors of keys and key files at startup. Each message names the file or the setting.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ pub enum AuthSetupError {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// The text says what was expected; it never shows what the file holds.
+    /// `reason` states what was expected and never contains file content.
     #[error("{} is not usable: {reason}", path.display())]
     BadFile { path: PathBuf, reason: String },
     #[error("{setting} is not usable: {reason}")]

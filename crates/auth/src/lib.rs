@@ -1,7 +1,7 @@
-//! Who somebody is: signed tokens, passwords, and the operator's admin key.
+//! Authentication: signed tokens, passwords, and the operator's admin key.
 //!
-//! Knows nothing of HTTP or WebSockets, and never reads a clock: the moment is handed in. What a person may do once
-//! it is known who they are belongs to `bluetick-core`.
+//! This crate does not know HTTP or WebSockets, and never reads a clock: callers pass the current
+//! time. Authorization of an authenticated user belongs to `bluetick-core`.
 
 mod admin_key;
 mod error;

@@ -1,5 +1,5 @@
-//! Secrets that this server makes for itself and keeps in its data directory. What a secret is used for is not
-//! known here.
+//! Key files: secrets that the server generates and keeps in its data directory. The callers define
+//! their use.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,11 +10,13 @@ use bluetick_core::ports::Random;
 
 use crate::AuthSetupError;
 
+/// Length of a generated secret before hex encoding, in bytes.
 const SECRET_BYTES: usize = 32;
-/// Less than this in a key file is a file that was cut or emptied, not a secret.
+/// Minimum length of the secret in a key file, in bytes. A shorter file was truncated or emptied.
 const LEAST_FILE_BYTES: usize = 16;
 
-/// The secret in `path`; `None` when there is no such file.
+/// Reads the secret in `path`. Returns `None` if the file does not exist, and an error if its
+/// content is too short or not visible ASCII.
 pub fn read(path: &Path) -> Result<Option<String>, AuthSetupError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -30,7 +32,8 @@ pub fn read(path: &Path) -> Result<Option<String>, AuthSetupError> {
     Ok(Some(secret.into()))
 }
 
-/// The secret in `path`, made now when there is none. Of two processes that make one at once, both use the same.
+/// Reads the secret in `path`, and creates it if the file does not exist. Concurrent processes get
+/// the same secret.
 pub fn read_or_create(path: &Path, random: &dyn Random) -> Result<String, AuthSetupError> {
     if let Some(secret) = read(path)? {
         return Ok(secret);
@@ -40,7 +43,8 @@ pub fn read_or_create(path: &Path, random: &dyn Random) -> Result<String, AuthSe
         .ok_or_else(|| AuthSetupError::Read { path: path.into(), source: io::ErrorKind::NotFound.into() })
 }
 
-/// Written whole under another name and then linked, so that nobody ever reads half a key, also after a crash.
+/// Creates the key file with mode 0600. It writes and syncs a temporary file, then links it, so
+/// that no reader sees a partial key, even after a crash. An existing key file stays unchanged.
 fn create(path: &Path, random: &dyn Random) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;

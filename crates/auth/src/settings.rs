@@ -1,4 +1,4 @@
-//! The sections `[auth]` and `[admin]` of the settings. Reading files belongs to the parts that use them.
+//! The settings sections `[auth]` and `[admin]`. Other modules read the files that they name.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,37 +8,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::PasswordRules;
 
-/// Section `[auth]`: who may come in, and with which tokens.
+/// Section `[auth]`: sign-up, passwords and tokens.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthSettings {
-    /// Anybody may make an account with `POST /v1/signup`.
+    /// Anyone can create an account with `POST /v1/signup`.
     pub signup: bool,
-    /// Sign-up stays open although tokens also come from the operator's own product.
+    /// Keeps sign-up open although the operator's product also signs tokens with `hs256_secret`.
     pub signup_beside_own_users: bool,
     /// Names that sign-up refuses, in addition to the built-in reserved names. The operator can
     /// still assign them to users.
     pub reserved_names: Vec<String>,
-    /// The shortest password that can be set, in bytes: 1 to [`Passwords::MAX_BYTES`](crate::Passwords::MAX_BYTES).
+    /// The minimum length of a new password, in bytes: 1 to
+    /// [`Passwords::MAX_BYTES`](crate::Passwords::MAX_BYTES).
     pub password_min_length: usize,
-    /// How long a token from sign-up or log-in is good.
+    /// The lifetime of a token from sign-up or log-in.
     pub token_ttl_seconds: u64,
-    /// The longest a minted token may live.
+    /// The maximum lifetime of a token that this server signs.
     pub max_token_ttl_seconds: u64,
-    /// A secret shared with the operator's own product: tokens are signed and verified with it (HS256).
+    /// A secret shared with the operator's product. The server signs and verifies tokens with it
+    /// (HS256).
     pub hs256_secret: Option<String>,
-    /// A PEM file with an Ed25519 or RSA public key: tokens are verified with it, none are made here.
+    /// A PEM file with an Ed25519 or RSA public key. The server only verifies tokens with it.
     pub public_key_file: Option<PathBuf>,
-    /// A JSON Web Key Set with Ed25519 or RSA public keys, chosen by `kid`: verify only.
+    /// A JSON Web Key Set with Ed25519 or RSA public keys, selected by `kid`. The server only
+    /// verifies tokens with it.
     pub jwks_file: Option<PathBuf>,
-    /// When set, a token must name this issuer (`iss`).
+    /// If set, a token must have this issuer (`iss`).
     pub issuer: Option<String>,
-    /// When set, a token must be meant for this audience (`aud`).
+    /// If set, a token must have this audience (`aud`).
     pub audience: Option<String>,
-    /// How far the clock of a token's maker may be off.
+    /// The tolerated clock skew of a token's issuer.
     pub leeway_seconds: u64,
 }
 
+/// One day, in seconds.
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 impl Default for AuthSettings {
@@ -60,11 +64,12 @@ impl Default for AuthSettings {
     }
 }
 
-/// Section `[admin]`: the operator's own key.
+/// Section `[admin]`: the operator's key.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminSettings {
-    /// Presented as `Authorization: Bearer …`; generated into the data directory when not given.
+    /// The key, sent as `Authorization: Bearer …`. If not set, the server generates one in the data
+    /// directory.
     pub key: Option<String>,
 }
 
@@ -77,18 +82,18 @@ impl AuthSettings {
         PasswordRules { min_bytes: self.password_min_length }
     }
 
-    /// Whether anybody may make an account. Where the operator's product signs tokens for its own
-    /// users, an open sign-up would let a stranger take the name of one of them and read their
-    /// messages. The operator must enable it explicitly.
+    /// Returns whether the settings allow sign-up. With `hs256_secret`, the operator's product
+    /// signs tokens for its own users. Open sign-up would let a stranger take the name of such a
+    /// user and read its messages, so the operator must enable it explicitly.
     pub fn signup_is_open(&self) -> bool {
         self.signup && (self.hs256_secret.is_none() || self.signup_beside_own_users)
     }
 }
 
-/// What stands in place of a secret wherever settings are shown.
+/// Replaces a secret in debug output.
 const MASK: &str = "***";
 
-/// By hand, so that no secret ever reaches a log.
+/// Implemented by hand to keep secrets out of logs.
 impl fmt::Debug for AuthSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuthSettings")

@@ -1,4 +1,4 @@
-//! A conversation, apart from its messages and its members.
+//! The metadata of a conversation. Messages and members have their own modules.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,22 +9,23 @@ use crate::{ConversationId, Members, Seq, Timestamp, UserId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConversationKind {
-    /// Two people, for ever the same two; the id follows from them.
+    /// A conversation of two users who never change. Its id is derived from them.
     Direct,
     Group,
 }
 
+/// The metadata of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
     pub id: ConversationId,
-    /// Groups have one, direct conversations don't.
+    /// Set for groups, `None` for direct conversations.
     pub title: Option<Title>,
     pub created_by: UserId,
     pub created_at: Timestamp,
-    /// The newest stored message; [`Seq::ZERO`] while there is none.
+    /// The highest stored seq, which can be a void. [`Seq::ZERO`] while the conversation is empty.
     pub head: Seq,
-    /// When a message was last received, or when the conversation was made. A clock that was set back does not take it
-    /// back, so that nothing moves down in an inbox.
+    /// When the server last received a message, or created the conversation. It never decreases, so
+    /// a wall clock that is set back moves no conversation down in an inbox.
     pub last_at: Timestamp,
 }
 
@@ -33,21 +34,22 @@ impl Conversation {
         self.id.kind()
     }
 
-    /// Whether the inbox of this member lists the conversation. A direct conversation without messages is listed for its
-    /// creator alone: the first message adds it to the inbox of the peer. `has_messages` is an
-    /// argument because a head can be a void.
+    /// Returns whether the inbox of this member lists the conversation. A direct conversation
+    /// without messages is listed for its creator only; the first message adds it to the peer's
+    /// inbox. `has_messages` is an argument because the head can be a void.
     pub fn is_listed_for(&self, user: &UserId, has_messages: bool) -> bool {
         has_messages || self.kind() == ConversationKind::Group || self.created_by == *user
     }
 }
 
-/// A conversation as one of its members sees it.
+/// A conversation and its members, as a member sees them.
 #[derive(Clone, Debug)]
 pub struct ConversationView {
     pub conversation: Conversation,
     pub members: Arc<Members>,
 }
 
+/// The title of a group: trimmed, not empty, without control characters and bidi controls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Title(Arc<str>);
 
@@ -56,14 +58,15 @@ pub struct Title(Arc<str>);
 pub struct InvalidTitle;
 
 impl Title {
+    /// Upper bound on a title, in bytes of UTF-8.
     pub const MAX_BYTES: usize = 256;
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Reads a title that was accepted before, such as one from the store. Earlier versions kept
-    /// bidi controls, so a title may consist of nothing else.
+    /// Parses a title from the store. Earlier versions stored bidi controls. A title of nothing
+    /// else becomes U+FFFD.
     pub fn from_stored(text: &str) -> Result<Title, InvalidTitle> {
         text.parse().or_else(|invalid| match without_bidi_controls(text).trim().is_empty() {
             true if !text.trim().is_empty() => Ok(Title("\u{fffd}".into())),
@@ -72,7 +75,7 @@ impl Title {
     }
 }
 
-/// Bidi controls are removed.
+/// Parses a title from outside the server: removes bidi controls and trims the text.
 impl FromStr for Title {
     type Err = InvalidTitle;
 

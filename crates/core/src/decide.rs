@@ -1,6 +1,8 @@
-//! From a command and the state it meets to the facts that follow: pure, so that every adapter decides alike.
+//! Pure decision functions: they turn a command and the current state into the facts to store, so
+//! that every store adapter decides alike.
 //!
-//! An adapter calls these at the moment of writing, stores the facts together, and only then shows them.
+//! An adapter calls them when it writes, stores the facts atomically, and only then makes them
+//! visible.
 
 use std::sync::Arc;
 
@@ -12,15 +14,16 @@ use crate::{
     Refusal, Role, Seq, Timestamp, UserId,
 };
 
-/// A conversation that is about to exist.
+/// The facts of a new conversation, before an adapter stores them.
 #[derive(Clone, Debug)]
 pub struct Founding {
     pub conversation: Conversation,
     pub members: Members,
-    /// Groups start with one.
+    /// The `group_created` notice at seq 1; `None` for direct conversations.
     pub notice: Option<Message>,
 }
 
+/// Decides the initial state of a conversation. A group starts with a notice at seq 1.
 pub fn found(new: &NewConversation) -> Founding {
     let (title, members, notice) = match &new.creation {
         Creation::Direct { peer } => (None, Members::direct(new.created_by.clone(), peer.clone()), None),
@@ -46,10 +49,12 @@ pub fn found(new: &NewConversation) -> Founding {
     Founding { conversation, members, notice }
 }
 
-/// One change of membership and the notice that tells of it.
+/// A membership change and the notice that announces it.
 pub type NotedChange = (MembershipChange, Message);
 
-/// `head` is the newest place taken so far. Empty when all of them are in already.
+/// Decides which users join, each with a notice at its own seq from `head` + 1 on. `head` is the
+/// highest allocated seq. Returns an empty list when all users are members already. Fails like
+/// [`Members::plan_addition`].
 pub fn add_members(add: &AddMembers, members: &Members, head: Seq) -> Result<Vec<NotedChange>, Refusal> {
     let kind = add.conversation.kind();
     let joining = members.plan_addition(kind, &add.actor, &add.users, add.member_limit)?;
@@ -62,6 +67,8 @@ pub fn add_members(add: &AddMembers, members: &Members, head: Seq) -> Result<Vec
     Ok(noted.collect())
 }
 
+/// Decides the removal of a member, with a notice at `head` + 1. Fails like
+/// [`Members::plan_removal`].
 pub fn remove_member(remove: &RemoveMember, members: &Members, head: Seq) -> Result<NotedChange, Refusal> {
     let kind = remove.conversation.kind();
     let new_admin = members.plan_removal(kind, &remove.actor, &remove.user)?;
@@ -70,7 +77,7 @@ pub fn remove_member(remove: &RemoveMember, members: &Members, head: Seq) -> Res
     Ok((MembershipChange::Left { user: remove.user.clone(), new_admin }, message))
 }
 
-/// The message an append becomes at `seq`.
+/// Builds the message that an append becomes at `seq`.
 pub fn place(append: Append, members: &Members, seq: Seq) -> Message {
     let receiver = match append.conversation.kind() {
         ConversationKind::Direct => members.peer_of(&append.sender).cloned(),
@@ -89,7 +96,8 @@ pub fn place(append: Append, members: &Members, seq: Seq) -> Message {
     }
 }
 
-/// Whether the message stored under the same id says the same. The sender's clock may have moved between attempts.
+/// Returns whether a resend has the same content as the message stored under its id. It ignores the
+/// timestamp, because the sender's clock may change between attempts.
 pub fn same_message(stored: &Message, append: &Append) -> bool {
     stored.content == append.content && stored.content_type == append.content_type
 }

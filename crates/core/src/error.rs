@@ -1,13 +1,15 @@
-//! Why something was not done. A [`Refusal`] is the rules speaking; the rest of [`StoreError`] is the world.
+//! Errors of the store ports. A [`Refusal`] means that a rule forbids the request; the other
+//! variants of [`StoreError`] are operational failures.
 
 use thiserror::Error;
 
 use crate::{Seq, UserId};
 
-/// The request was understood and the rules forbid it.
+/// The request is valid, but a rule forbids it. Nothing was written.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Refusal {
-    /// Also the answer for a conversation that does not exist: a stranger learns nothing.
+    /// The user is not a member, or the conversation does not exist. Both get the same answer, so
+    /// that non-members learn nothing.
     #[error("no such conversation")]
     NotAMember,
     #[error("message_id was used for a different message, which has seq {first_seq}")]
@@ -26,34 +28,36 @@ pub enum Refusal {
     UserExists,
     #[error("no such user")]
     NoSuchUser,
-    /// A conversation names an unknown user, and conversations accept only known users.
+    /// A request names an unknown user while conversations accept only known users.
     #[error("there is no user {user}")]
     UnknownUser { user: UserId },
 }
 
+/// The error of a store call.
 #[derive(Clone, Debug, Error)]
 pub enum StoreError {
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Nothing was written. Reads go on; the store tries by itself to write again.
+    /// Nothing was written. Reads still work, and the store retries writing by itself.
     #[error("the store cannot write now: {0}")]
     ReadOnly(String),
-    /// Nothing was written: more is waiting to be stored than the store accepts.
+    /// Nothing was written: the store's write queue is full.
     #[error("too much is waiting to be written")]
     Overloaded,
     #[error("the store is closing")]
     Closing,
-    /// What is stored does not match its checksum. Never served as truth.
+    /// Stored data does not match its checksum. The store never returns such data.
     #[error("stored data is damaged: {0}")]
     Damaged(String),
-    /// The messages are in the archive, which does not answer now. A retry may work.
+    /// The archive does not answer, or the messages are being moved. A retry may succeed.
     #[error("the archive cannot be read now: {0}")]
     Unavailable(String),
-    /// The engine behind the store is overloaded, away or did not answer in time. A write may have been done; a retry
-    /// with the same message_id is safe.
+    /// The storage engine is overloaded, unavailable or timed out. The write may have been applied;
+    /// a retry with the same message_id is safe.
     #[error("the store did not answer: {0}")]
     NoAnswer(String),
-    /// A read failed, or a write whose outcome is unknown; a retry with the same message_id is safe.
+    /// A read failed, or a write failed with an unknown outcome. A retry with the same message_id
+    /// is safe.
     #[error("the store failed: {0}")]
     Failed(String),
 }

@@ -1,4 +1,5 @@
-//! Identifiers: what each may look like, and how the id of a direct conversation follows from its two people.
+//! Identifiers: their valid forms, and the derivation of a direct conversation's id from its two
+//! users.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -21,19 +22,21 @@ pub enum InvalidId {
     Conversation,
 }
 
-/// A person, as the operator's own user base or a sign-up names them.
+/// The id of a user, from the operator's token (`sub`) or from sign-up.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(Arc<str>);
 
 impl UserId {
+    /// Upper bound on a user id, in bytes of UTF-8. [`ConversationId::direct`] hashes the length as
+    /// one byte and panics above 255.
     pub const MAX_BYTES: usize = 128;
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Reads an id that was accepted before, such as one from the store. Earlier versions accepted
-    /// format characters.
+    /// Parses an id from the store. It accepts format characters, because earlier versions stored
+    /// them.
     pub fn from_stored(text: &str) -> Result<UserId, InvalidId> {
         let length_fits = (1..=UserId::MAX_BYTES).contains(&text.len());
         if !length_fits || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
@@ -43,7 +46,8 @@ impl UserId {
     }
 }
 
-/// Reads an id from outside: a token, a request, the command line.
+/// Parses an id from outside the server (a token, a request, the command line) and rejects format
+/// characters.
 impl FromStr for UserId {
     type Err = InvalidId;
 
@@ -64,27 +68,30 @@ impl Borrow<str> for UserId {
     }
 }
 
-/// Made by the client before its first attempt; unique within (conversation, sender).
+/// The id that a client creates for a message before its first send attempt. It is unique per
+/// (conversation, sender).
 ///
-/// A UUID in its usual spelling is kept as 16 bytes; it comes back exactly as it was given.
+/// A UUID in canonical spelling is stored as 16 bytes. Formatting always returns the original text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MessageId {
     Uuid([u8; 16]),
     Text(Arc<str>),
 }
 
-/// Names of system notices start with this, so that no client can take one.
+/// Prefix of the ids of system notices. Clients cannot use it, so they cannot forge or block a
+/// notice.
 const SYSTEM_PREFIX: &str = "system:";
 
 impl MessageId {
+    /// Upper bound on a message id, in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// The id of the notice at `seq`, derived from its place.
+    /// Returns the id of the system notice (or void) at `seq`.
     pub fn of_notice(seq: crate::Seq) -> MessageId {
         MessageId::Text(format!("{SYSTEM_PREFIX}{seq}").into())
     }
 
-    /// Reads an id that was accepted before, such as one from the store.
+    /// Converts an id from the store, without validation.
     pub fn from_stored(text: &str) -> MessageId {
         match parse_uuid(text) {
             Some(bytes) => MessageId::Uuid(bytes),
@@ -92,7 +99,7 @@ impl MessageId {
         }
     }
 
-    /// The text of [`MessageId::Uuid`], in ASCII, for writers that have no use for a formatter.
+    /// Returns the canonical text of a UUID in ASCII, without using a formatter.
     pub fn spelled_uuid(bytes: &[u8; 16]) -> [u8; UUID_TEXT_LENGTH] {
         let mut text = [b'-'; UUID_TEXT_LENGTH];
         for (place, byte) in UUID_PLACES.into_iter().zip(bytes) {
@@ -107,7 +114,8 @@ impl FromStr for MessageId {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<MessageId, InvalidId> {
-        // Nearly all ids are UUIDs, which are visible ASCII and nobody's prefix.
+        // Most ids are UUIDs. A canonical UUID is visible ASCII and never starts with the reserved
+        // prefix, so it needs no further check.
         if let Some(bytes) = parse_uuid(text) {
             return Ok(MessageId::Uuid(bytes));
         }
@@ -131,13 +139,16 @@ impl fmt::Display for MessageId {
     }
 }
 
+/// Digits of a canonical UUID, by value.
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
+/// Length of a canonical UUID, in bytes.
 const UUID_TEXT_LENGTH: usize = 36;
-/// Where the two digits of each byte of a UUID are; hyphens lie in between.
+/// Index of the first of the two hex digits of each UUID byte. Hyphens occupy the other indexes.
 const UUID_PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
-/// Only the canonical spelling (lower case, hyphens in place) counts, so that the text can be given back as it was.
+/// Parses a UUID in canonical spelling (lower case, with hyphens). It returns `None` for other
+/// spellings, because formatting could not restore them.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let text: &[u8; UUID_TEXT_LENGTH] = text.as_bytes().try_into().ok()?;
     if [8, 13, 18, 23].iter().any(|&at| text[at] != b'-') {
@@ -153,7 +164,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     (seen < NO_DIGIT).then_some(bytes)
 }
 
-/// What each byte is worth as a digit; [`NO_DIGIT`] where it is none.
+/// Builds a lookup table from an ASCII byte to its digit value, or [`NO_DIGIT`] for other bytes.
 const fn values_of(digits: &[u8]) -> [u8; 256] {
     let mut values = [NO_DIGIT; 256];
     let mut value = 0;
@@ -164,20 +175,26 @@ const fn values_of(digits: &[u8]) -> [u8; 256] {
     values
 }
 
-/// A bit that no digit has, so that a whole text of digits is checked by one comparison at its end.
+/// Marks a byte that is not a digit. Its bit is in no digit value, so OR-ing all values of a text
+/// detects an invalid byte with one comparison.
 const NO_DIGIT: u8 = 0x80;
 static HEX_VALUES: [u8; 256] = values_of(HEX);
 
-/// A conversation: its kind, then 120 bits. Spelled `d` or `g` and 24 characters of base 32.
+/// The id of a conversation: one byte for its kind, then 120 bits. Its text form is `d` or `g` and
+/// 24 base-32 characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConversationId([u8; 16]);
 
+/// Digits of a conversation id (Crockford's base 32), by value. A change makes all existing ids
+/// unreadable.
 const BASE32: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 static BASE32_VALUES: [u8; 256] = values_of(BASE32);
+/// Length of a conversation id's text form, in bytes: the kind and 24 base-32 digits.
 const CONVERSATION_TEXT_LENGTH: usize = 25;
 
 impl ConversationId {
-    /// The one conversation of two people, whoever asks first: a pure function of the pair.
+    /// Returns the id of the direct conversation of two users. It is a pure function of the pair,
+    /// in either order.
     pub fn direct(one: &UserId, other: &UserId) -> ConversationId {
         let (low, high) = if one <= other { (one, other) } else { (other, one) };
         let mut hash = Sha256::new();
@@ -191,7 +208,7 @@ impl ConversationId {
         ConversationId::from_bits(ConversationKind::Direct, bits)
     }
 
-    /// A group is named by 120 random bits.
+    /// Returns the id of a group, from 120 random bits.
     pub fn group(random: [u8; 15]) -> ConversationId {
         ConversationId::from_bits(ConversationKind::Group, random)
     }
@@ -214,12 +231,12 @@ impl ConversationId {
         &self.0
     }
 
-    /// Reads the stored form; `None` when the first byte is no known kind.
+    /// Converts the stored form. Returns `None` when the first byte is not a known kind.
     pub fn from_bytes(bytes: [u8; 16]) -> Option<ConversationId> {
         matches!(bytes[0], b'd' | b'g').then_some(ConversationId(bytes))
     }
 
-    /// Its text, in ASCII, for writers that have no use for a formatter.
+    /// Returns the text form in ASCII, without using a formatter.
     pub fn spelled(&self) -> [u8; CONVERSATION_TEXT_LENGTH] {
         let mut text = [0; CONVERSATION_TEXT_LENGTH];
         text[0] = self.0[0];

@@ -1,5 +1,5 @@
-//! A user's conversations, the latest activity first: what an entry says, how entries are ordered, and how pages are
-//! cut.
+//! The inbox, which lists a user's conversations by latest activity: its entries, their order and
+//! its paging.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,15 +10,17 @@ use crate::{
     UserId,
 };
 
-/// The beginning of a message, as an inbox shows it.
+/// Upper bound on a message preview, in bytes of UTF-8. It does not apply to notices
+/// ([`preview_of`]).
 pub const PREVIEW_MAX_BYTES: usize = 120;
 
-/// Cut where a character ends.
+/// Cuts the content to [`PREVIEW_MAX_BYTES`], at a character boundary.
 pub fn preview(content: &str) -> &str {
     &content[..content.floor_char_boundary(PREVIEW_MAX_BYTES)]
 }
 
-/// The newest message of a conversation, its content cut. Notices are whole, since half of one means nothing.
+/// The newest message of a conversation, with a preview of its content. The preview of a notice is
+/// its whole content, because truncated JSON is useless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastMessage {
     pub seq: Seq,
@@ -30,7 +32,7 @@ pub struct LastMessage {
     pub received_at: Timestamp,
 }
 
-/// What of a message's content goes into the inbox.
+/// Returns the preview of a message: the whole content of a notice, a cut of any other content.
 pub fn preview_of<'a>(content_type: &ContentType, content: &'a str) -> &'a str {
     match content_type {
         ContentType::System => content,
@@ -38,26 +40,27 @@ pub fn preview_of<'a>(content_type: &ContentType, content: &'a str) -> &'a str {
     }
 }
 
-/// One line of somebody's inbox.
+/// One conversation in a user's inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxEntry {
     pub conversation: Conversation,
-    /// The other person of a direct conversation.
+    /// The peer in a direct conversation; `None` in groups.
     pub peer: Option<UserId>,
     pub member_count: usize,
     pub last_message: Option<LastMessage>,
     pub unread: u64,
     pub own: Boundaries,
-    /// How far the others have come; in a group, the one who is furthest behind. For the tick of one's own messages.
-    /// Where nobody else is left, nobody is behind: the head, so that no tick goes back.
+    /// The lowest read state among the other members, which decides the ticks of the user's own
+    /// messages. If no other member remains, it is the head, so that no tick moves backward.
     pub others: Boundaries,
     pub preferences: Preferences,
-    /// The first message the reader can see.
+    /// The seq of the first message that the user can see.
     pub joined: Seq,
 }
 
 impl InboxEntry {
-    /// Whether the inbox of this member lists it: see [`Conversation::is_listed_for`].
+    /// Returns whether the inbox of this member lists the entry. See
+    /// [`Conversation::is_listed_for`].
     pub fn is_listed_for(&self, user: &UserId) -> bool {
         self.conversation.is_listed_for(user, self.last_message.is_some())
     }
@@ -71,7 +74,7 @@ impl InboxEntry {
     }
 }
 
-/// Pinned first, archived last.
+/// The section of an inbox, in display order: pinned first, archived last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shelf {
     Pinned,
@@ -80,6 +83,7 @@ pub enum Shelf {
 }
 
 impl Shelf {
+    /// All sections, in display order.
     pub const ALL: [Shelf; 3] = [Shelf::Pinned, Shelf::Ordinary, Shelf::Archived];
 
     pub fn of(preferences: Preferences) -> Shelf {
@@ -91,7 +95,7 @@ impl Shelf {
     }
 }
 
-/// Where a conversation is in an inbox. Sorts the way the inbox is read.
+/// The sort key of a conversation in an inbox: section, latest activity first, then id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InboxPlace {
     pub shelf: Shelf,
@@ -100,7 +104,7 @@ pub struct InboxPlace {
 }
 
 impl InboxPlace {
-    /// Behind every place on the shelf.
+    /// Returns a key that sorts after every conversation of the section.
     pub fn end_of(shelf: Shelf) -> InboxPlace {
         InboxPlace { shelf, last_at: Timestamp::from_millis(i64::MIN), id: ConversationId::group([0xff; 15]) }
     }
@@ -119,7 +123,7 @@ impl PartialOrd for InboxPlace {
     }
 }
 
-/// Spelled as a cursor: the next page starts just behind it.
+/// Formats the key as a cursor. The next page starts just after it.
 impl fmt::Display for InboxPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shelf = match self.shelf {
@@ -154,7 +158,7 @@ impl FromStr for InboxPlace {
     }
 }
 
-/// Which conversations are wanted.
+/// Selects which conversations an inbox request returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InboxFilter {
     #[default]
@@ -164,6 +168,7 @@ pub enum InboxFilter {
 }
 
 impl InboxFilter {
+    /// Returns whether the filter includes this section.
     pub fn takes(self, shelf: Shelf) -> bool {
         match self {
             InboxFilter::All => true,
@@ -176,7 +181,7 @@ impl InboxFilter {
 #[derive(Clone, Debug)]
 pub struct InboxRequest {
     pub user: UserId,
-    /// Start just behind this place.
+    /// The page starts just after this key; `None` starts at the top.
     pub after: Option<InboxPlace>,
     pub limit: PageLimit,
     pub filter: InboxFilter,
@@ -185,7 +190,7 @@ pub struct InboxRequest {
 #[derive(Clone, Debug, Default)]
 pub struct InboxPage {
     pub entries: Vec<InboxEntry>,
-    /// Where the next page starts; `None` when this is the last.
+    /// The cursor for the next page; `None` on the last page.
     pub next: Option<InboxPlace>,
 }
 

@@ -1,8 +1,8 @@
-//! The rules of Bluetick, free of sockets, disks and clocks.
+//! The domain rules of Bluetick, without sockets, disks or clocks.
 //!
-//! Everything a chat *is* lives here: what an identifier may look like, how a conversation is ordered, who may
-//! read and write it, how history is cut into pages. The outside world is reached through the traits in
-//! [`ports`] only. Serialisation for clients belongs to `bluetick-wire`, storage to the store crates.
+//! This crate defines the identifiers, the order of a conversation, the access rules, the read
+//! state and the paging of history. It reaches the outside world only through the traits in
+//! [`ports`]. Serialization for clients belongs to `bluetick-wire`, storage to the store crates.
 
 pub mod chat;
 pub mod conversation;

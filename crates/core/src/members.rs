@@ -1,4 +1,4 @@
-//! Who is in a conversation, and the rules by which that changes.
+//! The members of a conversation, and the rules for membership changes.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::{ConversationKind, Seq, UserId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// May remove others. The creator starts as one; when the last admin leaves, the longest-standing member becomes
-    /// one.
+    /// May remove other members. The creator of a group starts as its admin. When the last admin
+    /// leaves, the member with the lowest `joined_seq` becomes admin.
     Admin,
     Member,
 }
@@ -17,22 +17,24 @@ pub enum Role {
 pub struct Member {
     pub user: UserId,
     pub role: Role,
-    /// The notice of the member's joining. Nothing below it is visible to them.
+    /// The first seq that the member can see: the notice that announces the member, or 1 for
+    /// founders and in direct conversations.
     pub joined_seq: Seq,
 }
 
-/// The members of one conversation, sorted by user id, each once.
+/// The members of one conversation, sorted by user id, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members(Vec<Member>);
 
 impl Members {
-    /// The two people of a direct conversation. Both see everything.
+    /// Creates the members of a direct conversation. Both see all messages.
     pub fn direct(one: UserId, other: UserId) -> Members {
         let both = [one, other].map(|user| Member { user, role: Role::Member, joined_seq: Seq::FIRST });
         Members::from_unsorted(both.into())
     }
 
-    /// A new group: the creator as admin, everyone from its first notice on.
+    /// Creates the members of a new group: the creator as admin, everyone else as member. All see
+    /// messages from seq 1 on.
     pub fn founding(creator: &UserId, others: &[UserId]) -> Members {
         let mut all = vec![Member { user: creator.clone(), role: Role::Admin, joined_seq: Seq::FIRST }];
         all.extend(others.iter().filter(|user| *user != creator).map(|user| Member {
@@ -43,6 +45,7 @@ impl Members {
         Members::from_unsorted(all)
     }
 
+    /// Sorts the members by user id and removes duplicates. It keeps the first entry of each user.
     pub fn from_unsorted(mut members: Vec<Member>) -> Members {
         members.sort_by(|a, b| a.user.cmp(&b.user));
         members.dedup_by(|a, b| a.user == b.user);
@@ -69,12 +72,12 @@ impl Members {
         self.0.iter()
     }
 
-    /// The other person of a direct conversation.
+    /// Returns the first member other than `user`: the peer, in a direct conversation.
     pub fn peer_of(&self, user: &UserId) -> Option<&UserId> {
         self.0.iter().map(|member| &member.user).find(|other| *other != user)
     }
 
-    /// Adds or replaces.
+    /// Adds the member, or replaces the entry of the same user.
     pub fn insert(&mut self, member: Member) {
         match self.find(&member.user) {
             Ok(at) => self.0[at] = member,
@@ -88,11 +91,13 @@ impl Members {
         }
     }
 
-    /// Where in the list the member is, for what is kept beside it in the same order.
+    /// Returns the member's index, for data that callers keep in the same order.
     pub fn position(&self, user: &str) -> Option<usize> {
         self.0.binary_search_by(|member| member.user.as_str().cmp(user)).ok()
     }
 
+    /// Returns the member at an index of [`Members::position`]. Panics if the index is out of
+    /// range.
     pub fn at(&self, position: usize) -> &Member {
         &self.0[position]
     }
@@ -101,7 +106,11 @@ impl Members {
         self.0.binary_search_by(|member| member.user.cmp(user))
     }
 
-    /// Who of `wanted` would join, in the order asked for and each once. Those already in are passed over.
+    /// Returns the users in `wanted` that are not members yet, in the given order, without
+    /// duplicates.
+    ///
+    /// Errors, in this order: [`Refusal::NotAMember`] for the actor, [`Refusal::DirectIsFixed`],
+    /// and [`Refusal::GroupFull`] when the group would exceed `limit` members.
     pub fn plan_addition(
         &self,
         kind: ConversationKind,
@@ -128,7 +137,11 @@ impl Members {
         Ok(joining)
     }
 
-    /// Whether `actor` may take `leaving` out, and who becomes admin when the last one goes.
+    /// Checks whether `actor` may remove `leaving`. Returns the new admin if no admin remains: the
+    /// member with the lowest `joined_seq`, then the lowest user id.
+    ///
+    /// Errors, in this order: [`Refusal::NotAMember`] for the actor, [`Refusal::DirectIsFixed`],
+    /// [`Refusal::NotAnAdmin`] and [`Refusal::NoSuchMember`].
     pub fn plan_removal(
         &self,
         kind: ConversationKind,
@@ -163,7 +176,7 @@ impl<'a> IntoIterator for &'a Members {
     }
 }
 
-/// A change of membership that was decided: what is stored, replayed and pushed.
+/// A decided membership change. Stores persist and replay it, and the server pushes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MembershipChange {
     Joined(Member),

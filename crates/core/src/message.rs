@@ -6,25 +6,26 @@ use std::sync::Arc;
 
 use crate::{ConversationId, MessageId, Seq, Timestamp, UserId};
 
-/// A message in its place. Once stored, neither the place nor anything in it changes.
+/// A stored message. Its seq, ids, sender and times never change. Its content can move to the
+/// archive or be erased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub conversation: ConversationId,
     pub seq: Seq,
     pub message_id: MessageId,
     pub sender: UserId,
-    /// The other person in a direct conversation; `None` in groups.
+    /// The peer in a direct conversation; `None` in groups.
     pub receiver: Option<UserId>,
     pub content_type: ContentType,
     pub content: Arc<str>,
-    /// The sender's own clock: shown, never used for order.
+    /// The sender's clock. For display only, never for order.
     pub timestamp: Timestamp,
-    /// The server's clock.
+    /// The server's clock when it received the message. Used for inbox order and archive age.
     pub received_at: Timestamp,
 }
 
 impl Message {
-    /// What stands in a place that nobody wrote to.
+    /// Creates the void that fills the gap at `seq`.
     pub fn void(conversation: ConversationId, seq: Seq, at: Timestamp) -> Message {
         Message {
             conversation,
@@ -40,25 +41,29 @@ impl Message {
     }
 }
 
-/// What the content is. Clients choose freely, except for the names the server gives a meaning of its own.
+/// The type of a message's content. Clients choose the name freely, except for the names reserved
+/// for the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ContentType {
     Text,
-    /// A notice by the server, such as a change of membership; it never counts as unread.
+    /// A notice from the server, such as a membership change. It never counts as unread.
     System,
-    /// The content was deleted for good; the place and who wrote when stay.
+    /// The content was erased permanently. The seq, the sender and the times remain.
     Erased,
-    /// Nobody's message: the writer that had this place never wrote, and a reader closed the gap. It has no sender to
-    /// speak of, no content, and no weight anywhere; it is there so that a page can prove that it is complete.
+    /// A void: it fills a gap, because the writer that reserved this seq never wrote it. It has no
+    /// real sender and no content, and never counts as unread. It lets a page prove that it is
+    /// complete.
     Void,
-    /// The content cannot be read: the part of the archive it is in is damaged or gone. Said when it is read and
-    /// never stored.
+    /// The content cannot be read, because its archive segment is damaged or missing. Readers get
+    /// this type; the store keeps the original one. A migration copies such a message as `lost`.
     Lost,
     Other(Arc<str>),
 }
 
 impl ContentType {
+    /// Upper bound on the name of a content type, in bytes.
     pub const MAX_BYTES: usize = 64;
+    // The names of the content types in storage and on the wire.
     const TEXT: &'static str = "text";
     const SYSTEM: &'static str = "system";
     const ERASED: &'static str = "erased";
@@ -76,12 +81,13 @@ impl ContentType {
         }
     }
 
-    /// Whether somebody wrote it, so that it can be unread. Notices and voids never are.
+    /// Returns whether a message of this type can be unread. Notices and voids never are; erased
+    /// and lost messages are.
     pub fn counts_as_unread(&self) -> bool {
         !matches!(self, ContentType::System | ContentType::Void)
     }
 
-    /// Reads a name that was accepted before, such as one from the store.
+    /// Converts a name from the store, without validation.
     pub fn from_stored(name: &str) -> ContentType {
         match name {
             ContentType::TEXT => ContentType::Text,
@@ -106,7 +112,7 @@ impl fmt::Display for ContentType {
 )]
 pub struct InvalidContentType;
 
-/// What a client may ask for.
+/// Parses a name from a client. Fails for the names reserved for the server.
 impl FromStr for ContentType {
     type Err = InvalidContentType;
 

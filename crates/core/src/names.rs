@@ -1,5 +1,5 @@
-//! User ids as names that people read: which spellings look alike, which names sign-up refuses, and
-//! which characters a name loses. The validity of an id is in [`ids`](crate::ids).
+//! User ids as names that people read: look-alike detection ([`Skeleton`]), reserved names, and the
+//! checks for new names. The [`ids`](crate::ids) module defines which ids are valid.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,8 +13,9 @@ use unicode_security::confusable_detection::skeleton;
 
 use crate::UserId;
 
-/// The revision of [`Skeleton::all`], from 0 to 15. Raise it with every change to the result for any
-/// name. Otherwise existing stores keep an index of old skeletons and accept names that look alike.
+/// The revision of [`Skeleton::all`], from 0 to 15. Increment it with every change that alters the
+/// result for any name. Otherwise existing stores keep an index of old skeletons and accept
+/// look-alike names.
 const SKELETON_REVISION: u8 = 2;
 
 /// The version of skeletons: the Unicode version of the confusables data, with
@@ -32,36 +33,36 @@ pub const SKELETON_VERSION: [u8; 3] = {
 pub struct Skeleton(String);
 
 impl Skeleton {
-    /// All skeletons of a name, each once: case folded first, and as drawn. A store indexes and
-    /// compares all of them.
+    /// Returns all distinct skeletons of a name: one folds the case first, one maps confusables
+    /// first. A store indexes and compares all of them.
     pub fn all(name: &str) -> Vec<Skeleton> {
         let (folded, drawn) = (Skeleton::of(name), Skeleton::as_drawn(name));
         if folded == drawn { vec![folded] } else { vec![folded, drawn] }
     }
 
-    /// The skeleton with the case folded first, then confusables.
+    /// Returns the skeleton that folds case first, then maps confusables.
     pub fn of(name: &str) -> Skeleton {
         // A confusable may map to an upper-case letter ("0" to "O"), which a second round folds.
         Skeleton(reduced(&reduced(name)))
     }
 
-    /// The skeleton of the letters as they are drawn: confusables first, then case. It differs from
-    /// [`Skeleton::of`] where a capital looks like a letter of another name: `aIice` with a capital i
-    /// looks like `alice`, and a Cyrillic `В` like a `B`.
+    /// Returns the skeleton that maps confusables first, then folds case. It differs from
+    /// [`Skeleton::of`] where a capital looks like a letter of another name: `aIice` with a capital
+    /// i looks like `alice`, and a Cyrillic `В` looks like a `B`.
     fn as_drawn(name: &str) -> Skeleton {
         let normal: String = name.nfkc().filter(|letter| !is_invisible(*letter)).collect();
         let drawn: String = skeleton(&normal).collect();
         Skeleton::of(&drawn)
     }
 
-    /// Plain spellings of names with this skeleton: the skeleton itself, and the skeleton with "m"
-    /// in place of "rn", which is the skeleton of "m".
+    /// Returns the plain spellings of names with this skeleton: the skeleton itself, and the
+    /// skeleton with "m" in place of "rn". The skeleton of "m" is "rn".
     pub fn plain_spellings(&self) -> [String; 2] {
         [self.0.clone(), self.0.replace("rn", "m")]
     }
 
-    /// A key of fixed length for an index: 32 hexadecimal digits. Skeletons themselves can be many
-    /// times longer than the name.
+    /// Returns an index key of fixed length: 32 hexadecimal digits. A skeleton can be many times
+    /// longer than its name.
     pub fn key(&self) -> String {
         let digest = Sha256::digest(self.0.as_bytes());
         digest[..16].iter().fold(String::with_capacity(32), |mut key, byte| {
@@ -72,13 +73,15 @@ impl Skeleton {
 }
 
 fn reduced(name: &str) -> String {
-    // Upper case first: this folds letters that lower case alone keeps apart, such as "ß" and "ss".
+    // Convert to upper case first: this folds letters that lower case alone keeps apart, such as
+    // "ß" and "ss".
     let folded = name.nfkc().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
     let visible: String = folded.filter(|letter| !is_invisible(*letter)).nfkc().collect();
     without_hidden_dots(skeleton(&visible))
 }
 
-/// Removes each combining dot above (U+0307) on an `i` or `j`: it is drawn over the letter's own dot.
+/// Removes each combining dot above (U+0307) that follows an `i` or `j`, because it overlaps the
+/// letter's own dot.
 fn without_hidden_dots(letters: impl Iterator<Item = char>) -> String {
     letters.fold(String::new(), |mut text, letter| {
         if letter != '\u{307}' || !text.ends_with(['i', 'j']) {
@@ -88,7 +91,7 @@ fn without_hidden_dots(letters: impl Iterator<Item = char>) -> String {
     })
 }
 
-/// Characters of the general category Cf (format), as of Unicode 16.
+/// Returns whether the character has the general category Cf (format), as of Unicode 16.
 pub fn is_format(letter: char) -> bool {
     matches!(letter,
         '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
@@ -98,8 +101,8 @@ pub fn is_format(letter: char) -> bool {
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
 }
 
-/// Characters that show nothing: controls, formats, other default-ignorable code points, and blanks
-/// of Braille, musical notation and Tifinagh.
+/// Returns whether the character shows nothing: controls, format characters, other
+/// default-ignorable code points, and blanks of Braille, musical notation and Tifinagh.
 fn is_invisible(letter: char) -> bool {
     letter.is_control()
         || is_format(letter)
@@ -109,7 +112,7 @@ fn is_invisible(letter: char) -> bool {
             | '\u{fff0}'..='\u{fff8}' | '\u{1d159}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Why a name cannot be chosen at sign-up.
+/// The reason why sign-up rejects a name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum InvalidName {
     #[error("write it in its normal form (NFKC): {normal}")]
@@ -120,8 +123,8 @@ pub enum InvalidName {
     Undrawable { code_point: u32 },
 }
 
-/// Checks that a person can read the id and type it again: it is in normal form, and every character
-/// is assigned and visible. Upper and lower case stay as they are.
+/// Checks that a person can read the id and type it: the id is in NFKC form, and every character is
+/// assigned and visible. The check neither changes nor restricts case.
 pub fn check_new_name(name: &UserId) -> Result<(), InvalidName> {
     let normal: String = name.as_str().nfkc().collect();
     if normal != name.as_str() {
@@ -130,7 +133,7 @@ pub fn check_new_name(name: &UserId) -> Result<(), InvalidName> {
     if name.as_str().chars().all(is_invisible) {
         return Err(InvalidName::Invisible);
     }
-    // Unicode gives no script to private, unassigned and noncharacter code points.
+    // Unicode assigns no script to private, unassigned and noncharacter code points.
     let is_undrawable = |letter: &char| is_invisible(*letter) || letter.script() == Script::Unknown;
     match name.as_str().chars().find(is_undrawable) {
         Some(letter) => Err(InvalidName::Undrawable { code_point: u32::from(letter) }),
@@ -144,12 +147,12 @@ pub fn check_new_name(name: &UserId) -> Result<(), InvalidName> {
 pub struct ReservedNames(HashSet<Skeleton>);
 
 impl ReservedNames {
-    /// Names that a reader could mistake for the server or its operator.
+    /// Built-in reserved names. A reader could mistake them for the server or its operator.
     pub const ALWAYS: [&'static str; 6] = ["system", "void", "admin", "bluetick", "support", "root"];
 
     pub fn with<'a>(more: impl IntoIterator<Item = &'a str>) -> ReservedNames {
         let names = ReservedNames::ALWAYS.into_iter().chain(more);
-        // Drawn in capitals too: there an I looks like an l.
+        // Also reserve the upper-case form as drawn: there an `I` looks like an `l`.
         let looks = |name: &str| [Skeleton::of(name), Skeleton::as_drawn(&name.to_uppercase())];
         ReservedNames(names.flat_map(looks).collect())
     }
@@ -165,8 +168,8 @@ impl Default for ReservedNames {
     }
 }
 
-/// Removes the characters that reorder the text around them: bidi embeddings, overrides and
-/// isolates. Names and titles are shown in the middle of other text.
+/// Removes the characters that reorder the surrounding text: bidi embeddings, overrides and
+/// isolates. Clients show names and titles inside other text.
 pub fn without_bidi_controls(text: &str) -> Cow<'_, str> {
     let reorders = |letter: char| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     match text.contains(reorders) {

@@ -1,10 +1,11 @@
-//! System notices: what the server itself writes into a group, as messages with a place of their own.
+//! System notices: messages that the server itself writes into a group. Each notice has its own
+//! seq.
 
 use serde::Serialize;
 
 use crate::UserId;
 
-/// The content of a notice is this, as JSON, so that clients can word it in their user's language.
+/// The content of a system notice. It is stored as JSON, so that clients can translate it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Notice<'a> {
@@ -15,6 +16,8 @@ pub enum Notice<'a> {
 }
 
 impl<'a> Notice<'a> {
+    /// Returns [`Notice::MemberLeft`] if the actor removes itself, otherwise
+    /// [`Notice::MemberRemoved`].
     pub fn departure(actor: &'a UserId, leaving: &'a UserId) -> Notice<'a> {
         if actor == leaving {
             Notice::MemberLeft { user_id: leaving.as_str() }

@@ -1,8 +1,8 @@
-//! Cutting history into pages that prove their own completeness.
+//! Cuts history into pages that prove their own completeness.
 //!
-//! Places are dense, so a page is a range of seqs and nothing else: which one follows from the request, the
-//! reader's first visible place and the head. An adapter asks [`PageRequest::window`] what to read and hands the
-//! messages to [`Page::new`], which refuses a page with a hole.
+//! Seqs are contiguous, so a page is a range of seqs. The request, the reader's first visible seq
+//! and the head determine that range. An adapter calls [`PageRequest::window`] for the range to
+//! read, then [`Page::new`] with the messages, which rejects a page with a gap.
 
 use std::ops::RangeInclusive;
 
@@ -12,13 +12,13 @@ use crate::{ConversationId, Message, Seq, UserId};
 pub enum PageFrom {
     /// Newest first, starting at the head.
     Newest,
-    /// Newest first, starting just below.
+    /// Newest first, starting just below this seq.
     Before(Seq),
-    /// Oldest first, starting just above.
+    /// Oldest first, starting just above this seq.
     After(Seq),
 }
 
-/// 1 to 100 messages.
+/// The maximum number of entries on a page, from 1 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit(u8);
 
@@ -27,7 +27,9 @@ pub struct PageLimit(u8);
 pub struct InvalidLimit;
 
 impl PageLimit {
+    /// The limit when a request names none, in entries.
     pub const DEFAULT: PageLimit = PageLimit(20);
+    /// The highest limit, in entries. It bounds the work of one request.
     pub const MAX: PageLimit = PageLimit(100);
 
     pub const fn get(self) -> u64 {
@@ -50,7 +52,7 @@ impl TryFrom<i64> for PageLimit {
     }
 }
 
-/// A page of a conversation, as `reader` may see it.
+/// A request for a page of a conversation, limited to what `reader` may see.
 #[derive(Clone, Debug)]
 pub struct PageRequest {
     pub conversation: ConversationId,
@@ -60,7 +62,7 @@ pub struct PageRequest {
 }
 
 impl PageRequest {
-    /// The places on this page; an empty range when there are none.
+    /// Returns the seqs on this page, or an empty range when there are none.
     pub fn window(&self, first_visible: Seq, head: Seq) -> RangeInclusive<Seq> {
         let span = self.limit.get() - 1;
         match self.from {
@@ -81,24 +83,28 @@ impl PageRequest {
     }
 }
 
+/// A page of messages with contiguous seqs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Newest first, except for [`PageFrom::After`].
+    /// Newest first; oldest first for [`PageFrom::After`].
     pub messages: Vec<Message>,
-    /// Where the page below starts, if there is one.
+    /// The cursor for the next older page ([`PageFrom::Before`]), or `None` if there is none.
     pub next_before: Option<Seq>,
-    /// Where the page above starts, if there is one.
+    /// The cursor for the next newer page ([`PageFrom::After`]), or `None` if there is none.
     pub next_after: Option<Seq>,
     pub head: Seq,
 }
 
-/// A place that should hold a message does not.
+/// A gap: the store has no message at this seq, although the page covers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no message where seq {0} should be")]
 pub struct Hole(pub Seq);
 
 impl Page {
-    /// `oldest_first` must hold each place of the request's window once; anything else is a [`Hole`].
+    /// Builds a page. `oldest_first` must contain each seq of the request's window exactly once, in
+    /// ascending order.
+    ///
+    /// Returns a [`Hole`] with the first missing seq otherwise.
     pub fn new(
         request: &PageRequest,
         first_visible: Seq,

@@ -1,10 +1,10 @@
-//! Finding people: by how their id begins, or a word of their display name. Upper and lower case are alike.
+//! Search for users by a prefix of their id or of a word in their display name, ignoring case.
 
 use std::sync::Arc;
 
 use crate::{User, UserId};
 
-/// Somebody, as everybody may see them.
+/// The public part of a user's account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Person {
     pub id: UserId,
@@ -17,17 +17,20 @@ impl From<&User> for Person {
     }
 }
 
-/// Longer names are found by this much of their beginning.
+/// Upper bound on a search term, in bytes. Search compares only this much of a longer name or
+/// query.
 const TERM_MAX_BYTES: usize = 128;
-/// A name of more words is found by the first ones.
+/// Upper bound on the words of a display name that become search terms. Search does not find a name
+/// by its later words.
 const MAX_WORDS: usize = 8;
 
-/// How what is looked for begins. Never empty.
+/// A normalized, non-empty search prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePrefix(String);
 
 impl NamePrefix {
-    /// `None` where nothing but blanks is left.
+    /// Normalizes the text. Returns `None` if nothing but whitespace and control characters
+    /// remains.
     pub fn new(text: &str) -> Option<NamePrefix> {
         let folded = fold(text);
         (!folded.is_empty()).then_some(NamePrefix(folded))
@@ -37,14 +40,15 @@ impl NamePrefix {
         &self.0
     }
 
-    /// The first of somebody's terms that begins so, in the order people are listed in.
+    /// Returns the first of a user's sorted terms that starts with the prefix. Results are sorted
+    /// by this term.
     pub fn match_in<'a>(&self, terms: &'a [String]) -> Option<&'a str> {
         terms.iter().map(String::as_str).find(|term| term.starts_with(&self.0))
     }
 }
 
-/// What somebody is found by, sorted: the id, and the display name from each of its words on, so that both "lidd" and
-/// "alice li" find Alice Liddell.
+/// Returns the sorted search terms of a user: the id, and the display name from each of its words
+/// on. So both "lidd" and "alice li" find Alice Liddell.
 pub fn name_terms(id: &UserId, display_name: Option<&str>) -> Vec<String> {
     let mut terms = vec![fold(id.as_str())];
     let name = fold(display_name.unwrap_or_default());
@@ -61,7 +65,8 @@ pub fn name_terms(id: &UserId, display_name: Option<&str>) -> Vec<String> {
     terms
 }
 
-/// In lower case, with single blanks, and not too long.
+/// Converts to lower case, collapses whitespace, drops control characters and cuts to
+/// [`TERM_MAX_BYTES`].
 fn fold(text: &str) -> String {
     let mut folded = String::new();
     for word in text.split_whitespace() {

@@ -1,18 +1,19 @@
-//! Who is there. Never stored with messages, and the first to go when there is too much to do.
+//! The stored profile of a user: last seen time, presence privacy and revoked tokens.
 
 use crate::{Revocations, Revoke, Timestamp, UserId};
 
-/// What is kept of a user besides an account, which not every user has.
+/// Data kept for every user, with or without an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// When the last connection of the user ended.
     pub last_seen_at: Option<Timestamp>,
-    /// Nobody is told whether the user is there or when it was.
+    /// Other users see neither whether the user is online nor when it was last online.
     pub hides_presence: bool,
-    /// Which of the user's tokens are void.
+    /// The revoked tokens of the user.
     pub revocations: Revocations,
 }
 
+/// A partial update of a [`Profile`]. `None` keeps the current value.
 #[derive(Clone, Debug)]
 pub struct ProfileUpdate {
     pub user: UserId,
@@ -22,12 +23,12 @@ pub struct ProfileUpdate {
 }
 
 impl ProfileUpdate {
-    /// Changes nothing yet.
+    /// Creates an update that changes nothing.
     pub fn of(user: UserId) -> ProfileUpdate {
         ProfileUpdate { user, last_seen_at: None, hides_presence: None, revoke: None }
     }
 
-    /// A later moment never gives way to an earlier one.
+    /// Returns the updated profile. `last_seen_at` only increases, and revocations only accumulate.
     pub fn applied_to(&self, before: Profile) -> Profile {
         Profile {
             last_seen_at: before.last_seen_at.max(self.last_seen_at),

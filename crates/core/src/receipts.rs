@@ -1,8 +1,8 @@
-//! How many members have got and read a message, in groups of any size.
+//! Counts how many members received and read a message, in groups of any size.
 
 use crate::{Boundaries, Seq};
 
-/// Who has a message, of all who were to get it: its sender does not count, nor those who joined later.
+/// The receipt counts of a message. They exclude its sender and the members who joined after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipts {
     pub recipients: usize,
@@ -10,11 +10,12 @@ pub struct Receipts {
     pub read: usize,
 }
 
-/// The boundaries of all members, sorted, so that counting takes two binary searches and a change moves what lies
-/// between the old place and the new one.
+/// The read states of all members, each column sorted. A count takes three binary searches. An
+/// update shifts only the values between the old and the new position.
 ///
-/// A boundary counts from the member's joining ([`Standing::shown_since`](crate::Standing::shown_since)), so whoever
-/// joined after a message has a boundary at or above it and is taken off again by its joining.
+/// Each value is at least the seq before the member joined
+/// ([`Standing::shown_since`](crate::Standing::shown_since)). So a member who joined after a
+/// message counts as reached; `joined` serves to subtract that member again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     delivered: Vec<Seq>,
@@ -23,7 +24,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of every member, where it joined and how far it has come since.
+    /// Builds the tally from each member's `joined_seq` and read state since then.
     pub fn new(members: impl Iterator<Item = (Seq, Boundaries)>) -> Tally {
         let mut tally = Tally::default();
         for (joined, boundaries) in members {
@@ -37,14 +38,14 @@ impl Tally {
         tally
     }
 
-    /// One member has moved.
+    /// Moves one member from the read state `before` to `now`. Panics if no member has `before`.
     pub fn advance(&mut self, before: Boundaries, now: Boundaries) {
         advance(&mut self.delivered, before.delivered, now.delivered);
         advance(&mut self.read, before.read, now.read);
     }
 
-    /// Who has the message at `seq`. `sender` is how far its sender has come, where that is still a member that
-    /// could see it.
+    /// Returns the receipt counts of the message at `seq`. `sender` is the read state of its
+    /// sender, if the sender is still a member who can see the message.
     pub fn receipts(&self, seq: Seq, sender: Option<Boundaries>) -> Receipts {
         let later = self.joined.len() - self.joined.partition_point(|joined| *joined <= seq);
         let reached =
@@ -59,7 +60,8 @@ impl Tally {
         }
     }
 
-    /// The lowest boundaries among all but the one who has come to `own`; `None` when there is nobody else.
+    /// Returns the lowest read state among all members except one with the read state `own`, or
+    /// `None` when no other member exists.
     pub fn lowest_besides(&self, own: Boundaries) -> Option<Boundaries> {
         let lowest = |sorted: &[Seq], own: Seq| {
             let first = *sorted.first()?;
@@ -72,6 +74,8 @@ impl Tally {
     }
 }
 
+/// Moves one value in a sorted slice from `before` to `now` and keeps the order. Panics if the
+/// slice does not contain `before`.
 fn advance(sorted: &mut [Seq], before: Seq, now: Seq) {
     if now <= before {
         return;

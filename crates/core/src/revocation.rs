@@ -1,11 +1,12 @@
-//! Tokens that are void before they expire: one by one, or all that were issued up to a moment.
+//! Revocation of tokens before they expire: single tokens, or all tokens issued up to a time.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::Timestamp;
 
-/// What a token is known by: a digest of what was signed. Nobody can make the token of it.
+/// The fingerprint of a token: a digest of the signed part. The token cannot be reconstructed from
+/// it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenPrint([u8; 16]);
 
@@ -31,17 +32,18 @@ impl fmt::Debug for TokenPrint {
     }
 }
 
-/// A token, as far as revoking it goes.
+/// The facts about a token that revocation needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenFacts {
     pub print: TokenPrint,
-    /// Of a token that does not say when: the beginning of time, so that whatever voids any voids it.
+    /// When the token was issued. The Unix epoch if the token has no `iat`, so every revocation by
+    /// time covers it.
     pub issued_at: Timestamp,
-    /// From then on it is void by itself.
+    /// When the token expires, including the leeway for clock skew.
     pub expires_at: Timestamp,
 }
 
-/// What is made void, and when that is said.
+/// A request to revoke tokens, made at the time `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revoke {
     pub what: Revoked,
@@ -50,33 +52,35 @@ pub struct Revoke {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revoked {
-    /// This one token.
+    /// Revokes a single token.
     Token(TokenFacts),
-    /// Every token issued up to this moment, which included.
+    /// Revokes every token issued up to and including this time.
     Through(Timestamp),
 }
 
-/// What is void of one user's tokens. Nothing is ever taken back, and nothing is forgotten while it matters.
+/// The revoked tokens of one user. A revocation is never undone, and is kept at least until the
+/// token expires.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Revocations(Option<Arc<Kept>>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Kept {
     through: Option<Timestamp>,
-    /// Those that `through` does not cover.
+    /// Single revoked tokens that `through` does not cover.
     tokens: Vec<TokenFacts>,
 }
 
 impl Revocations {
-    /// Single tokens that are kept. One more, and the earliest issued of them is covered by a moment instead, with
-    /// whatever else the user was issued before it.
+    /// Upper bound on the number of revoked single tokens per user. Above it, `through` rises to
+    /// the earliest issue time among them, which also revokes all other tokens issued until then.
     pub const MOST_TOKENS: usize = 64;
 
-    /// A single token is kept for as long after its end: the allowance for clocks, which is part of that end, may be
-    /// set to more with the next start.
+    /// How long a revoked token is kept after it expires, in milliseconds. The next start may raise
+    /// the leeway, which extends tokens by up to an hour. A shorter value would make a revoked
+    /// token valid again.
     const KEPT_AFTER_END_MS: i64 = 3_600_000;
 
-    /// From what a store kept.
+    /// Creates the revocations from stored values.
     pub fn new(through: Option<Timestamp>, tokens: Vec<TokenFacts>) -> Revocations {
         let is_empty = through.is_none() && tokens.is_empty();
         Revocations((!is_empty).then(|| Arc::new(Kept { through, tokens })))
@@ -86,32 +90,36 @@ impl Revocations {
         self.0.is_none()
     }
 
-    /// Whatever was issued up to then is void.
+    /// Returns the time up to which all issued tokens are revoked.
     pub fn through(&self) -> Option<Timestamp> {
         self.0.as_ref().and_then(|kept| kept.through)
     }
 
-    /// The single tokens that are void besides.
+    /// Returns the revoked single tokens that [`Revocations::through`] does not cover.
     pub fn tokens(&self) -> &[TokenFacts] {
         self.0.as_ref().map_or(&[], |kept| &kept.tokens)
     }
 
+    /// Returns whether the token is revoked.
     pub fn voids(&self, token: &TokenFacts) -> bool {
         let Some(kept) = &self.0 else { return false };
         kept.through.is_some_and(|through| token.issued_at <= through)
             || kept.tokens.iter().any(|other| other.print == token.print)
     }
 
-    /// When a token that is issued now is issued: above everything that is void, whatever the clock says.
+    /// Returns the issue time for a new token: `now`, or just above [`Revocations::through`] if
+    /// that is later. So a new token is valid even after the clock was set back.
     pub fn issue_at(&self, now: Timestamp) -> Timestamp {
         self.through().map_or(now, |through| now.max(through.plus_millis(1)))
     }
 
-    /// With this as well.
+    /// Returns the revocations with `revoke` added, without entries that are covered or long
+    /// expired.
     pub fn with(&self, revoke: &Revoke) -> Revocations {
         let mut kept = self.0.as_deref().cloned().unwrap_or_default();
         match revoke.what {
-            // Also what was issued just above the last such moment, by [`Revocations::issue_at`].
+            // Also cover the tokens that [`Revocations::issue_at`] placed just above the previous
+            // time.
             Revoked::Through(moment) => {
                 let last = kept.through.map(|through| through.plus_millis(1));
                 kept.through = Some(last.map_or(moment, |last| moment.max(last)));

@@ -1,17 +1,22 @@
-//! The place of a message in its conversation, and the life of the store that place belongs to.
+//! [`Seq`], the position of a message in its conversation, and [`Epoch`], the generation of the
+//! store that assigned it.
 
 use std::fmt;
 
-/// A message's place in its conversation: 1 for the first, then dense. [`Seq::ZERO`] means "before the first".
+/// The sequence number of a message in its conversation: 1 for the first message, then contiguous.
+/// [`Seq::ZERO`] means "before the first message".
 ///
-/// Invariant: seq is the only order. No clock takes part in it.
+/// Invariant: seq is the only message order. No clock takes part in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(u64);
 
 impl Seq {
+    /// The position before the first message.
     pub const ZERO: Seq = Seq(0);
+    /// The seq of the first message.
     pub const FIRST: Seq = Seq(1);
-    /// The largest number that every JSON reader keeps exact (2^53 - 1); larger ones are clamped on the way in.
+    /// The largest integer that every JSON parser keeps exact (2^53 - 1). `bluetick-wire` clamps or
+    /// rejects higher values from clients.
     pub const MAX: Seq = Seq((1 << 53) - 1);
 
     pub const fn new(value: u64) -> Seq {
@@ -26,7 +31,7 @@ impl Seq {
         Seq(self.0 + 1)
     }
 
-    /// The place before this one; [`Seq::ZERO`] stays where it is.
+    /// Returns the preceding seq. [`Seq::ZERO`] returns itself.
     pub const fn previous(self) -> Seq {
         Seq(self.0.saturating_sub(1))
     }
@@ -39,7 +44,7 @@ impl Seq {
         Seq(self.0.saturating_sub(count))
     }
 
-    /// How many places lie from `earlier` up to this one; 0 when `earlier` is not earlier.
+    /// Returns how many seqs this one is above `earlier`, or 0 if `earlier` is not lower.
     pub const fn distance_from(self, earlier: Seq) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -51,12 +56,13 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Which life of the store a position belongs to. It changes only when a store was restored to an earlier state;
-/// a client that sees another epoch drops its cache instead of diverging.
+/// The generation of a store. It changes only when the operator restores the store to an earlier
+/// state. A client that sees another epoch drops its cache, which may hold messages the store lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(u64);
 
 impl Epoch {
+    /// The epoch of a new store.
     pub const FIRST: Epoch = Epoch(1);
 
     pub const fn new(value: u64) -> Epoch {

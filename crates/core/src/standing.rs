@@ -1,35 +1,38 @@
-//! Where a member stands in a conversation: how far its devices have got and read, and what it set for itself.
+//! A member's read state in a conversation (how far its devices received and read), and the
+//! member's preferences.
 //!
-//! Invariant: every number here only goes forward, and none passes the head. Applying the same change twice, late or in
-//! another order gives the same result, so acks can be repeated, lost and overtaken.
+//! Invariant: every seq here only increases, and none exceeds the head. Receipts are idempotent and
+//! commute, so devices can repeat, lose and reorder them.
 
 use crate::Seq;
 
-/// The two integers of a tick: everything up to here was delivered, and up to there read.
+/// The read state that decides a tick: every message up to `delivered` was delivered, and every
+/// message up to `read` was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Boundaries {
     pub delivered: Seq,
     pub read: Seq,
 }
 
-/// What a device says about the messages up to a place.
+/// The kind of a receipt. A receipt is cumulative: it covers all messages up to its seq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MarkKind {
     Delivered,
     Read,
 }
 
-/// What a member sets for itself in one conversation.
+/// A member's own preferences for one conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preferences {
     pub muted: bool,
     pub pinned: bool,
     pub archived: bool,
-    /// What is read from now on is not told to the others.
+    /// Other members do not see reads while this is set. The next read after it is cleared also
+    /// shows the earlier ones.
     pub hides_reads: bool,
 }
 
-/// A wish to change some of them.
+/// A partial update of [`Preferences`]. `None` keeps the current value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreferenceChange {
     pub muted: Option<bool>,
@@ -49,22 +52,24 @@ impl PreferenceChange {
     }
 }
 
+/// A member's full read state in one conversation, with the member's preferences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     pub delivered: Seq,
     pub read: Seq,
-    /// As much of `read` as the others are told: all of it, unless the member hides it.
+    /// The part of `read` that other members see: all of it, unless the member hides reads.
     pub shown_read: Seq,
-    /// A device has said that it has everything up to here, or it is the member's own. What lies above is pending,
-    /// also when a reply implies that it was read: the reply may have been written on another device.
+    /// Every message up to here was acknowledged by a device or sent by the member. Messages above
+    /// are pending, even when a reply implies that the member read them: the reply may come from
+    /// another device.
     pub acknowledged: Seq,
-    /// The newest message of the member's own.
+    /// The highest seq that the member sent.
     pub sent: Seq,
     pub preferences: Preferences,
 }
 
 impl Standing {
-    /// What a device said, clamped to `head`.
+    /// Applies a receipt of a device, clamped to `head`. A read receipt implies delivery.
     pub fn mark(&mut self, kind: MarkKind, seq: Seq, head: Seq) {
         let seq = seq.min(head);
         if kind == MarkKind::Read {
@@ -74,10 +79,12 @@ impl Standing {
         self.acknowledged = self.acknowledged.max(seq);
     }
 
-    /// The member sent the message at `seq`, so it has read what came before. Returns whether that is news to others.
+    /// Applies a message that the member sent at `seq`: the member has read everything before it.
+    /// Returns whether the read state that other members see advances past a message of someone
+    /// else.
     pub fn reply(&mut self, seq: Seq) -> bool {
         let before = seq.previous();
-        // Everything up to the later of the two was read before, or is the member's own.
+        // The member has already read or sent everything up to the higher of the two.
         let news = before > self.read.max(self.sent) && !self.preferences.hides_reads;
         let undelivered = before > self.delivered.max(self.sent);
         self.move_read(before);
@@ -97,7 +104,8 @@ impl Standing {
         }
     }
 
-    /// Takes the further of each number; what the member set stays. Returns whether anything moved.
+    /// Raises each seq to the maximum of both; keeps the preferences. Returns whether any seq
+    /// changed.
     pub fn advance(&mut self, other: &Standing) -> bool {
         let before = *self;
         self.delivered = self.delivered.max(other.delivered);
@@ -108,38 +116,41 @@ impl Standing {
         *self != before
     }
 
-    /// As the member itself knows it.
+    /// Returns the read state that the member itself sees.
     pub fn own(&self) -> Boundaries {
         Boundaries { delivered: self.delivered, read: self.read }
     }
 
-    /// As the others are told.
+    /// Returns the read state that other members see.
     pub fn shown(&self) -> Boundaries {
         Boundaries { delivered: self.delivered, read: self.shown_read }
     }
 
-    /// As it counts for the ticks of the others: nobody waits for somebody who joined later.
+    /// Returns the read state that counts for the ticks of other members. Messages from before
+    /// `joined` count as read, so their ticks never wait for a later member.
     pub fn shown_since(&self, joined: Seq) -> Boundaries {
         let floor = joined.previous();
         let Boundaries { delivered, read } = self.shown();
         Boundaries { delivered: delivered.max(floor), read: read.max(floor) }
     }
 
-    /// Everything above this is unread, as far as the member can see it at all.
+    /// Returns the seq above which visible messages are unread.
     pub fn read_since(&self, joined: Seq) -> Seq {
         self.read.max(joined.previous())
     }
 
-    /// How many messages are unread: by others, no notices. `notices` is how many of them lie above
-    /// [`Standing::read_since`], up to `head`.
+    /// Returns the number of unread messages: sent by others, without notices and voids. `notices`
+    /// is the number of notices and voids above [`Standing::read_since`], up to `head`.
     pub fn unread(&self, joined: Seq, head: Seq, notices: u64) -> u64 {
         let from = self.read_since(joined);
-        // A message of one's own moves `read` to just before it, so at most the next one is one's own.
+        // A sent message moves `read` to the seq before it, so the member's own message can only be
+        // the next one.
         let own = u64::from(self.sent > from);
         head.distance_from(from).saturating_sub(notices + own)
     }
 
-    /// The last place before the pending messages; `None` when a device has all.
+    /// Returns the seq before the first pending message, or `None` when a device acknowledged
+    /// everything.
     pub fn pending_after(&self, joined: Seq, head: Seq) -> Option<Seq> {
         let after = self.acknowledged.max(joined.previous());
         (after < head).then_some(after)

@@ -1,16 +1,18 @@
-//! The tick beside a message. Clients draw it; the rule is the same everywhere, and so are the cases it is tested with.
+//! The delivery tick of a message. Clients draw it; all implementations are tested against the same
+//! cases in `docs/ticks.json`.
 
 use std::fmt;
 
 use crate::{Boundaries, Seq};
 
+/// The delivery state of a message, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tick {
-    /// Stored: one tick.
+    /// The server stored the message: one tick.
     Sent,
-    /// A device of every receiver has it: two ticks.
+    /// At least one device of every receiver has the message: two ticks.
     Delivered,
-    /// Every receiver has read it: blue.
+    /// Every receiver has read the message: two blue ticks.
     Read,
 }
 
@@ -30,7 +32,8 @@ impl fmt::Display for Tick {
     }
 }
 
-/// The tick of a stored message whose receivers have come this far. Read implies delivered.
+/// Returns the tick of a stored message. `receivers` is the lowest read state among its receivers.
+/// Read implies delivered.
 pub fn tick_state(seq: Seq, receivers: Boundaries) -> Tick {
     if seq <= receivers.read {
         Tick::Read

@@ -1,10 +1,10 @@
-//! Moments, and the clock they come from.
+//! Timestamps, and the clock that creates them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Milliseconds since the Unix epoch. Negative values are moments before 1970, which a sender's clock may claim.
+/// Milliseconds since the Unix epoch. A sender's clock may produce negative values (before 1970).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -22,17 +22,17 @@ impl Timestamp {
     }
 }
 
-/// Where "now" comes from, so that a whole server can run under a simulated clock.
+/// A source of time. It is a trait so that a whole server can run on a simulated clock.
 pub trait Clock: Send + Sync + 'static {
-    /// The wall clock. It can jump forwards and backwards.
+    /// Returns the wall-clock time. It can jump forward and backward.
     fn now(&self) -> Timestamp;
 
-    /// The monotonic clock: time since a fixed moment of this process. It never goes back, and
-    /// setting the wall clock does not change it.
+    /// Returns the monotonic time since a fixed point in this process. It never decreases, and
+    /// setting the wall clock does not affect it.
     fn monotonic(&self) -> Duration;
 }
 
-/// The machine's own clock.
+/// The operating system's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -49,7 +49,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved, also backwards.
+/// A clock for tests and simulation. It stands still until a caller moves it, and its wall clock
+/// can go backward.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: AtomicI64,
@@ -61,12 +62,12 @@ impl ManualClock {
         ManualClock { now: AtomicI64::new(now.millis()), passed: AtomicU64::new(0) }
     }
 
-    /// Sets the wall clock. The monotonic clock does not move.
+    /// Sets the wall clock. The monotonic clock does not change.
     pub fn set(&self, now: Timestamp) {
         self.now.store(now.millis(), Ordering::SeqCst);
     }
 
-    /// Advances both clocks. A negative number sets back the wall clock alone.
+    /// Advances both clocks. A negative number sets back the wall clock only.
     pub fn advance_millis(&self, millis: i64) {
         self.now.fetch_add(millis, Ordering::SeqCst);
         self.passed.fetch_add(u64::try_from(millis).unwrap_or(0), Ordering::SeqCst);

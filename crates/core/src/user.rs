@@ -1,4 +1,5 @@
-//! A person known to this server. Users of the operator's own product need no row here: their token is enough.
+//! A user with an account on this server. Users of the operator's own product need no account;
+//! their token is enough.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,21 +10,22 @@ use crate::{Timestamp, UserId};
 pub struct User {
     pub id: UserId,
     pub display_name: Option<Arc<str>>,
-    /// An argon2id hash in its usual text form; `None` for people who cannot log in here.
+    /// An argon2id hash in PHC string format. `None` for users who cannot log in here.
     pub password_hash: Option<Arc<str>>,
     pub created_at: Timestamp,
 }
 
 impl User {
+    /// Upper bound on a display name, in bytes of UTF-8.
     pub const DISPLAY_NAME_MAX_BYTES: usize = 128;
 
-    /// A user without a password and without a display name.
+    /// Creates a user without a password and without a display name.
     pub fn named(id: UserId, created_at: Timestamp) -> User {
         User { id, display_name: None, password_hash: None, created_at }
     }
 }
 
-/// By hand, so that no password hash ever reaches a log.
+/// Implemented by hand to keep the password hash out of logs.
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("User")

@@ -1,7 +1,7 @@
-//! List of very common passwords, which attackers try first.
+//! The list of common passwords, which attackers try first.
 
-/// Lower case, separated by spaces. Passwords below the default minimum length are here for servers
-/// with a lower `auth.password_min_length`.
+/// Common passwords in lower case, separated by whitespace. Short ones serve servers with a lower
+/// `auth.password_min_length` than the default.
 const COMMON: &str = "
     0000 00000 000000 0000000 010203 1111 11111 111111 1111111 112233 11223344 1212 121212 123
     123123 123321 1234 12345 123456 1234567 123456a 1234abc 12345a 123abc 123qwe 1313 131313 147258
@@ -103,7 +103,7 @@ const COMMON: &str = "
     zxc123456 zxcasdqwe zxcasdqwe123 zxcv1234 zxcvbn123 zxcvbnm1 zxcvbnm123 zxcvzxcv zzzzzzzz
 ";
 
-/// Whether the password is a very common one; upper and lower case make no difference.
+/// Returns whether the password is in the list, ignoring case.
 pub fn is_common(password: &str) -> bool {
     let password = password.to_lowercase();
     COMMON.split_ascii_whitespace().any(|common| common == password)

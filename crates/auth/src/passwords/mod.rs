@@ -1,5 +1,5 @@
-//! Passwords as argon2id hashes. Slow on purpose: callers keep this work off the threads that serve connections
-//! and bound how much of it runs at once.
+//! Password rules and argon2id password hashes. Hashing is slow on purpose: callers must run it off
+//! the threads that serve connections, and bound its concurrency.
 
 mod common;
 
@@ -23,10 +23,10 @@ pub enum WeakPassword {
     IsUserId,
 }
 
-/// Rules for new passwords. Log-in does not check them.
+/// Rules for new passwords. Log-in does not apply them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordRules {
-    /// In bytes of UTF-8, at most [`Passwords::MAX_BYTES`].
+    /// Minimum length in bytes of UTF-8. [`Passwords::MAX_BYTES`] caps it.
     pub min_bytes: usize,
 }
 
@@ -52,19 +52,23 @@ impl PasswordRules {
     }
 }
 
+/// Hashes and verifies passwords, and reuses the memory of the hash function.
 pub struct Passwords {
     rules: PasswordRules,
     random: Arc<dyn Random>,
-    /// Checked in place of the hash of somebody who is not there, so that the answer takes as long.
+    /// Verified in place of a missing hash, so that an unknown user takes as long as a known one.
     dummy_hash: String,
-    /// As many as were ever needed at once, which the caller bounds.
+    /// Free memory buffers of the hash function. Their number is the peak concurrency, which the
+    /// caller bounds.
     memory: Mutex<Vec<Vec<Block>>>,
 }
 
+/// Length of the random salt of a hash, in bytes.
 const SALT_BYTES: usize = 16;
 
 impl Passwords {
-    /// Long enough for any passphrase, short enough that nobody makes the server hash megabytes.
+    /// Upper bound on a password, in bytes of UTF-8. It stops clients from making the server hash
+    /// megabytes.
     pub const MAX_BYTES: usize = 1024;
 
     pub fn new(random: Arc<dyn Random>, rules: PasswordRules) -> Passwords {
@@ -78,7 +82,8 @@ impl Passwords {
         self.rules
     }
 
-    /// Blocks for tens of milliseconds. The text names algorithm, parameters and salt, so that these may change later.
+    /// Hashes a password and blocks for tens of milliseconds. The result names its algorithm,
+    /// parameters and salt, so that a later version can change them.
     pub fn hash(&self, password: &str) -> String {
         let mut salt = [0; SALT_BYTES];
         self.random.fill(&mut salt);
@@ -94,8 +99,9 @@ impl Passwords {
         hash.to_string()
     }
 
-    /// Blocks as long as [`Passwords::hash`]. Somebody unknown (`None`), or known without a password, costs the
-    /// same work and is refused: neither the answer nor its time tells which part was wrong.
+    /// Verifies a password and blocks as long as [`Passwords::hash`]. A missing or unreadable hash
+    /// takes the same time and fails, so neither the answer nor its timing reveals whether the user
+    /// exists. A password above [`Passwords::MAX_BYTES`] fails at once.
     pub fn verify(&self, stored: Option<&str>, password: &str) -> bool {
         if password.len() > Passwords::MAX_BYTES {
             return false;
@@ -109,18 +115,19 @@ impl Passwords {
         known && fits
     }
 
-    /// `None` when the hash is of a kind that is not known here.
+    /// Compares a password with a hash. Returns `None` when the hash has an unknown algorithm,
+    /// version or parameters.
     fn fits(&self, stored: &PasswordHash, password: &str) -> Option<bool> {
         let algorithm = Algorithm::try_from(stored.algorithm.as_str()).ok()?;
         let version = Version::try_from(stored.version?).ok()?;
         let hasher = Argon2::new(algorithm, version, Params::try_from(stored).ok()?);
         let (salt, expected) = (stored.salt.as_ref()?, stored.hash.as_ref()?);
-        // Outputs are compared in constant time.
+        // `Output` compares in constant time.
         Some(self.work(&hasher, password, salt, expected.len())? == *expected)
     }
 
-    /// The work itself, in memory that is used again: 19 MiB taken and given back for each password, on whichever
-    /// thread, would leave the allocator with hundreds of megabytes.
+    /// Computes the hash in a reused buffer. To allocate and free 19 MiB for each password on
+    /// varying threads would leave the allocator with hundreds of megabytes.
     fn work(&self, hasher: &Argon2<'_>, password: &str, salt: &[u8], bytes: usize) -> Option<Output> {
         let mut memory =
             self.memory.lock().expect("nobody panics while holding the memory").pop().unwrap_or_default();
@@ -170,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_hash_with_other_parameters_is_still_understood() {
-        // `correct horse` with m=8192,t=1,p=1, as an earlier or later version might have stored it.
+        // `correct horse` with m=8192,t=1,p=1, as an earlier or later version might store it.
         let other = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(8192, 1, 1, None).unwrap());
         let stored: PasswordHash =
             other.hash_password_with_salt(b"correct horse", b"sixteen bytes ok").unwrap();
@@ -197,7 +204,8 @@ mod tests {
             (0..5).map(timed).min().expect("five rounds")
         };
         let (known, unknown) = (fastest(Some(&stored)), fastest(None));
-        // Skipping the work would make a factor of thousands; a busy machine does not make the fastest of five tenfold.
+        // Skipping the work would change the time by a factor of thousands. Even on a busy machine,
+        // the fastest of five runs varies by less than a factor of ten.
         assert!(unknown * 10 > known && known * 10 > unknown, "known {known:?}, unknown {unknown:?}");
     }
 

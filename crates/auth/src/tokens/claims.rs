@@ -1,4 +1,5 @@
-//! What stands inside a token, and whether it holds at a given moment. Signatures were checked before.
+//! The claims of a token, and their validity at a given time. The caller has already verified the
+//! signature.
 
 use bluetick_core::{Timestamp, TokenFacts, TokenPrint, UserId};
 use serde::{Deserialize, Serialize};
@@ -7,9 +8,11 @@ use serde_json::Value;
 use super::serial::Serial;
 use super::{Claims, TokenError, Tokens};
 
-/// How far an issuer's clock may be ahead, also where nothing is allowed for at the ends of a token's life.
+/// Minimum tolerated skew of an issuer's clock for `iat`, in milliseconds. It applies even if
+/// `auth.leeway_seconds` is lower. Without it, slight skew would reject fresh tokens.
 const LEAST_ISSUER_LEEWAY_MS: i64 = 60_000;
 
+/// The claims of a token as they appear in its JSON payload.
 #[derive(Deserialize, Serialize)]
 pub struct SignedClaims {
     sub: String,
@@ -22,8 +25,8 @@ pub struct SignedClaims {
     iss: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     aud: Option<Audience>,
-    /// So that no two tokens are the same, and one can be revoked without the other.
-    /// Others may write something else there than a text.
+    /// Makes each token unique, so that one can be revoked without another. Other issuers may use a
+    /// non-string value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     jti: Option<Value>,
 }
@@ -34,14 +37,14 @@ pub struct SignedClaims {
 struct NumericDate(f64);
 
 impl NumericDate {
-    /// With its milliseconds, so that a token lives exactly as long as was asked for. f64 is exact enough for
-    /// milliseconds until the year 200,000.
+    /// Keeps milliseconds, so that a token lives exactly as long as requested. An f64 represents
+    /// milliseconds accurately until the year 200,000.
     #[expect(clippy::cast_precision_loss)]
     fn from_timestamp(at: Timestamp) -> NumericDate {
         NumericDate(at.millis() as f64 / 1000.0)
     }
 
-    /// Saturates: a date beyond time is as far away as time goes.
+    /// Rounds to milliseconds. Dates out of range saturate.
     #[expect(clippy::cast_possible_truncation)]
     fn timestamp(self) -> Timestamp {
         Timestamp::from_millis((self.0 * 1000.0).round() as i64)
@@ -82,12 +85,13 @@ impl SignedClaims {
         }
     }
 
+    /// Checks the validity period, then issuer, audience and subject, and returns the first error.
     pub fn check(self, print: TokenPrint, tokens: &Tokens, now: Timestamp) -> Result<Proven, TokenError> {
         let expires_at = self.exp.timestamp().plus_millis(tokens.leeway_ms);
         let not_before = self.nbf.map(|not_before| not_before.timestamp().plus_millis(-tokens.leeway_ms));
-        // A revocation voids what was issued until then, so nothing may say that it was issued later than it was. Tokens
-        // made here, or at another node, are stamped above what was revoked, which a clock that was set back leaves in the
-        // future.
+        // A revocation covers tokens issued up to a time, so a token must not claim a later issue
+        // time than the real one. Tokens of this server or another node are exempt: after a clock
+        // was set back, their issue time above the last revocation is in the future.
         let name = self.jti.as_ref().and_then(Value::as_str);
         let made_here = name.is_some_and(Serial::is_ours) && tokens.can_mint();
         let issued = self.iat.filter(|_| !made_here).map(NumericDate::timestamp);
@@ -108,7 +112,8 @@ impl SignedClaims {
     }
 }
 
-/// What a good token says for as long as the keys are these, and when it may be said.
+/// The facts of a verified token, which stay true while the keys stay the same, and its validity
+/// period.
 #[derive(Clone)]
 pub struct Proven {
     pub user: UserId,
@@ -118,6 +123,7 @@ pub struct Proven {
 }
 
 impl Proven {
+    /// Returns the claims if the token is valid at `now`.
     pub fn at(self, now: Timestamp) -> Result<Claims, TokenError> {
         self.valid.check(now)?;
         let Proven { user, valid: Validity { expires_at, .. }, issued_at, print } = self;
@@ -125,7 +131,7 @@ impl Proven {
     }
 }
 
-/// The allowance for a foreign clock is part of both.
+/// The validity period of a token. Both ends include the leeway for clock skew.
 #[derive(Clone, Copy)]
 pub struct Validity {
     pub not_before: Option<Timestamp>,

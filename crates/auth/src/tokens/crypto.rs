@@ -1,5 +1,6 @@
-//! The three signature algorithms, each done by `ring`; `jsonwebtoken` signs through them. Everything else, `none`
-//! included, does not exist here.
+//! The three supported signature algorithms (HS256, Ed25519, RS256), implemented by `ring`.
+//! `jsonwebtoken` signs through this module. All other algorithms, including `none`, are
+//! unsupported.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{ErrorKind, Result};
@@ -7,9 +8,10 @@ use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, EncodingKey};
 use ring::{hmac, signature as ring_signature};
 use signature::{Error, Signer};
 
-/// To be called before the first token is made; again does no harm.
+/// Installs the crypto provider for `jsonwebtoken`. Call it before signing the first token;
+/// repeated calls have no effect.
 pub fn install() {
-    // The only way to fail is that it was done before.
+    // It fails only if a provider is already installed.
     let _already_installed = PROVIDER.install_default();
 }
 
@@ -26,7 +28,8 @@ fn signer(algorithm: &Algorithm, key: &EncodingKey) -> Result<Box<dyn JwtSigner>
     }
 }
 
-/// Signatures are checked by a [`Prepared`] key, which is not made anew for every token.
+/// Always fails: a [`Prepared`] key verifies signatures instead, so that no key is parsed again for
+/// every token.
 fn no_verifier(_algorithm: &Algorithm, _key: &DecodingKey) -> Result<Box<dyn JwtVerifier>> {
     Err(ErrorKind::UnsupportedAlgorithm.into())
 }
@@ -49,7 +52,7 @@ impl JwtSigner for Hs256 {
     }
 }
 
-/// A key as its algorithm wants it, and of that algorithm alone.
+/// A verification key, parsed for exactly one algorithm.
 pub enum Prepared {
     Hs256(hmac::Key),
     Ed25519(ring_signature::UnparsedPublicKey<Vec<u8>>),
@@ -79,7 +82,7 @@ impl Prepared {
         }
     }
 
-    /// Whether whoever signed the message had the key.
+    /// Returns whether the signature of the message is valid for this key.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let verified = match self {
             Prepared::Hs256(key) => hmac::verify(key, message, signature),

@@ -1,4 +1,5 @@
-//! The keys of this server: which verify, which one signs, and which may try a given token.
+//! The server's keys: the verification keys, the signing key, and the selection of keys for a
+//! token.
 
 use std::fmt;
 use std::fs;
@@ -11,28 +12,31 @@ use super::crypto::{self, Prepared};
 use super::public_key::{self, NamedKey};
 use crate::{AuthSettings, AuthSetupError, secret_file};
 
-/// The least length of `auth.hs256_secret` (RFC 7518, section 3.2). An attacker with one token can
-/// guess a shorter secret offline.
+/// Minimum length of `auth.hs256_secret`, in bytes (RFC 7518, section 3.2). An attacker with one
+/// token can guess a shorter secret offline.
 const LEAST_SECRET_BYTES: usize = 32;
 
+/// The file of the generated signing key in the data directory.
 const FILE_NAME: &str = "token.key";
 
-/// What this server's own tokens, and those of the operator's shared secret, are signed with.
+/// The algorithm of tokens signed with the generated key or with the operator's shared secret.
 pub const SIGNING_ALGORITHM: Algorithm = Algorithm::HS256;
 
+/// The verification keys, and the signing key if there is one.
 pub struct KeyRing {
     verifying: Vec<VerifyingKey>,
     signing: Option<EncodingKey>,
 }
 
-/// A key, which is for one algorithm, and its name where it has one.
+/// A verification key for one algorithm, with its optional name.
 struct VerifyingKey {
     kid: Option<String>,
     key: Prepared,
 }
 
 impl KeyRing {
-    /// The operator's keys, or the server's own when there are none.
+    /// Opens the configured keys. If none is configured, it reads or creates the server's own key
+    /// in `data_dir`.
     pub fn open(
         settings: &AuthSettings,
         data_dir: &Path,
@@ -53,7 +57,8 @@ impl KeyRing {
         Ok(())
     }
 
-    /// What is configured; possibly nothing.
+    /// Reads the configured keys, possibly none. Fails if a file is unusable or the secret is too
+    /// short.
     pub fn of_the_operator(settings: &AuthSettings) -> Result<KeyRing, AuthSetupError> {
         crypto::install();
         let mut keys = KeyRing { verifying: Vec::new(), signing: None };
@@ -88,7 +93,8 @@ impl KeyRing {
         self.signing.as_ref()
     }
 
-    /// Those of the token's algorithm. Where both the token and a key have a name (`kid`), it must be the same one.
+    /// Returns the keys of the token's algorithm. If both the token and a key have a `kid`, the two
+    /// must match.
     pub fn candidates(&self, header: &Header) -> impl Iterator<Item = &Prepared> {
         let names_fit = |key: &VerifyingKey| match (&key.kid, &header.kid) {
             (Some(ours), Some(theirs)) => ours == theirs,

@@ -1,8 +1,9 @@
-//! Signed tokens (JWT): who somebody is, until when. Made here for sign-up, log-in and the operator's mint, or made
-//! by the operator's own product and only verified here.
+//! Signed tokens (JWT), which name a user and an expiry time. This server signs tokens for sign-up,
+//! log-in and the operator's mint, or only verifies tokens of the operator's product.
 //!
-//! One thing decides how a token is checked: the key. Each key knows its single algorithm, and what a token's header
-//! says is only used to leave out keys of other algorithms, so nobody can talk a key into being something else.
+//! The key alone decides how a token is verified: each key has exactly one algorithm. The algorithm
+//! in a token's header only filters the keys, so a forged header cannot make a key verify with
+//! another algorithm.
 
 mod claims;
 mod crypto;
@@ -29,12 +30,12 @@ use self::serial::Serial;
 use self::verified::Verified;
 use crate::{AuthSettings, AuthSetupError};
 
-/// What a good token says.
+/// The claims of a valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     pub user: UserId,
-    /// What it is known by, when it was issued, and from when on it is refused, which has the allowance for a foreign
-    /// clock in it. Whether it was revoked meanwhile is for whoever keeps that to say.
+    /// The token's fingerprint, issue time and expiry. The expiry includes the leeway for clock
+    /// skew. The caller must check revocations.
     pub token: TokenFacts,
 }
 
@@ -44,6 +45,7 @@ impl Claims {
     }
 }
 
+/// A token that this server signed.
 #[derive(Clone)]
 pub struct MintedToken {
     pub token: String,
@@ -56,8 +58,8 @@ impl fmt::Debug for MintedToken {
     }
 }
 
-/// Why a token was refused, for logs and metrics. A client hears only whether it should log in again
-/// ([`TokenError::Expired`]) or never was anybody.
+/// Why a token was rejected, for logs and metrics. A client learns only whether the token has
+/// expired ([`TokenError::Expired`]) or is invalid.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum TokenError {
     #[error("not a signed token with the claims sub and exp")]
@@ -79,7 +81,7 @@ pub enum TokenError {
 }
 
 impl TokenError {
-    /// A short name for a metric's label.
+    /// Returns the value of a metric label.
     pub const fn name(self) -> &'static str {
         match self {
             TokenError::Malformed => "malformed",
@@ -104,9 +106,10 @@ pub enum CannotMint {
     TtlTooShort,
 }
 
+/// Signs and verifies tokens.
 pub struct Tokens {
     keys: KeyRing,
-    /// By these keys, this issuer and this audience; others begin with none.
+    /// Cache of verified tokens. Its entries hold only for these keys, issuer and audience.
     verified: Verified,
     issuer: Option<String>,
     audience: Option<String>,
@@ -116,13 +119,16 @@ pub struct Tokens {
     serial: Serial,
 }
 
-/// Longer ones are refused unread. The largest identity providers stay well below.
+/// Upper bound on a token, in bytes. Longer tokens are rejected unparsed. Tokens of large identity
+/// providers are much shorter.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
+/// Upper bound on `auth.leeway_seconds`, in seconds. [`bluetick_core::Revocations`] keeps expired
+/// tokens this long; a higher bound would make revoked tokens valid again.
 const MAX_LEEWAY_SECONDS: u64 = 60 * 60;
 
 impl Tokens {
-    /// Takes the operator's keys. When none is configured, the server's own, in `<data_dir>/token.key`, is used and
-    /// made (mode 0600) when it is not there.
+    /// Opens the operator's keys. If none is configured, it uses the server's own key in
+    /// `<data_dir>/token.key` and creates it (mode 0600) if missing.
     pub fn open(
         settings: &AuthSettings,
         data_dir: &Path,
@@ -141,20 +147,21 @@ impl Tokens {
         })
     }
 
-    /// Whether [`Tokens::open`] could work with these settings, as far as that shows without writing anything.
+    /// Checks the settings and the operator's key files, without the data directory and without
+    /// writing anything.
     pub fn check(settings: &AuthSettings) -> Result<(), AuthSetupError> {
         check_bounds(settings)?;
         KeyRing::of_the_operator(settings).map(|_| ())
     }
 
-    /// Like [`Tokens::check`]. Also checks the key that this server generated, if it exists and is
-    /// in use.
+    /// Like [`Tokens::check`], and also checks the generated key if it exists and is in use.
     pub fn check_in(settings: &AuthSettings, data_dir: &Path) -> Result<(), AuthSetupError> {
         check_bounds(settings)?;
         KeyRing::check(settings, data_dir)
     }
 
-    /// A token is good when one of our keys of its own algorithm signed it and it says who, and until when.
+    /// Verifies a token: a key of the token's algorithm must have signed it, and its claims must be
+    /// valid at `now`. Does not check revocations. Caches valid tokens.
     pub fn verify(&self, token: &str, now: Timestamp) -> Result<Claims, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Malformed);
@@ -163,7 +170,8 @@ impl Tokens {
             return proven.at(now);
         }
         let header = decode_header(token).map_err(|_| TokenError::Malformed)?;
-        // Whoever marks a header as critical means that a reader who does not know it must refuse (RFC 7515, 4.1.11).
+        // A verifier must reject a token with critical header parameters that it does not know (RFC
+        // 7515, section 4.1.11). This one knows none.
         if header.crit.is_some() {
             return Err(TokenError::Malformed);
         }
@@ -187,17 +195,19 @@ impl Tokens {
         if !candidates.any(|key| key.verifies(message.as_bytes(), &signature)) {
             return Err(TokenError::BadSignature);
         }
-        // What makes it insecure is to skip what was done above.
+        // This call skips signature verification, which is done above.
         let claims = insecure_decode_claims(token).map_err(|_| TokenError::Malformed)?;
         Ok((claims, print(message)))
     }
 
-    /// Signs a token with the operator's secret or with our own key.
+    /// Signs a token with the operator's secret or with the server's own key. Fails like
+    /// [`Tokens::mint_as_issued`].
     pub fn mint(&self, user: &UserId, ttl: Duration, now: Timestamp) -> Result<MintedToken, CannotMint> {
         self.mint_as_issued(user, ttl, now, now)
     }
 
-    /// The same; `issued_at` may be a moment later than now, above all that was revoked.
+    /// Signs a token with a given issue time, which may be later than `now` to lie above the last
+    /// revocation. Fails if the server has no signing key, or if `ttl` is out of range.
     pub fn mint_as_issued(
         &self,
         user: &UserId,
@@ -219,24 +229,25 @@ impl Tokens {
         Ok(MintedToken { token, expires_at })
     }
 
-    /// Without a secret to sign with there is no sign-up, no log-in and no mint: the operator's product makes the
-    /// tokens.
+    /// Returns whether the server has a signing key. Without one it offers no sign-up, log-in or
+    /// mint, because the operator's product issues the tokens.
     pub fn can_mint(&self) -> bool {
         self.keys.signing().is_some()
     }
 
-    /// How long a token from sign-up or log-in is good.
+    /// Returns the lifetime of a token from sign-up or log-in.
     pub fn login_ttl(&self) -> Duration {
         self.login_ttl
     }
 
-    /// The longest a minted token may live.
+    /// Returns the maximum lifetime of a token that this server signs.
     pub fn max_ttl(&self) -> Duration {
         self.max_ttl
     }
 }
 
-/// Of what was signed, and not of the signature: the same claims may be signed in several ways, and are void in all of them.
+/// Returns the fingerprint of a token: a digest of the signed part, without the signature. The same
+/// claims can have several valid signatures, and a revocation must cover all of them.
 fn print(message: &str) -> TokenPrint {
     let digest = ring::digest::digest(&ring::digest::SHA256, message.as_bytes());
     let half = digest.as_ref().first_chunk().expect("it has 32 bytes");

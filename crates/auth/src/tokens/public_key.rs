@@ -1,5 +1,5 @@
-//! Public keys as operators have them: PEM files and JSON Web Key Sets. Only Ed25519 and RSA, told apart by what
-//! the key says of itself. A private key is refused: it has no business on this machine.
+//! Parses the operator's public keys: PEM files and JSON Web Key Sets, with Ed25519 or RSA keys. It
+//! rejects private keys, because the server does not need them.
 
 use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
@@ -12,11 +12,13 @@ pub struct NamedKey {
     pub key: Prepared,
 }
 
-/// What an RSA modulus must have, in bytes; ring refuses others, and says so only when a token comes.
+/// Valid length of an RSA modulus, in bytes. `ring` rejects other lengths, but only when it
+/// verifies a token. This check reports them at startup.
 const RSA_MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
+/// Length of an Ed25519 public key, in bytes.
 const ED25519_KEY_BYTES: usize = 32;
 
-/// Reads a PEM file. The error says what was expected, in words for the operator.
+/// Parses a PEM file. The error tells the operator what was expected.
 pub fn from_pem(text: &[u8]) -> Result<Prepared, String> {
     let blocks = pem::parse_many(text).map_err(|_| "it is not a PEM file".to_owned())?;
     let block = match blocks.as_slice() {
@@ -36,7 +38,8 @@ pub fn from_pem(text: &[u8]) -> Result<Prepared, String> {
     key.ok_or_else(|| "an Ed25519 key, or an RSA key of 2048 to 8192 bits, was expected".into())
 }
 
-/// Reads a key set; keys of other kinds or for encryption are left out, as RFC 7517 section 5 asks.
+/// Parses a key set. It skips keys of other kinds and keys for encryption, as RFC 7517 section 5
+/// recommends. Fails if no usable key remains.
 pub fn from_jwks(text: &str) -> Result<Vec<NamedKey>, String> {
     #[derive(Deserialize)]
     struct KeySet {
@@ -91,16 +94,17 @@ fn without_leading_zeros(number: &[u8]) -> &[u8] {
     &number[zeros..]
 }
 
+// DER tags.
 const TAG_INTEGER: u8 = 0x02;
 const TAG_BIT_STRING: u8 = 0x03;
 const TAG_OBJECT_ID: u8 = 0x06;
 const TAG_SEQUENCE: u8 = 0x30;
-/// 1.3.101.112
+/// The DER encoding of 1.3.101.112.
 const OID_ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-/// 1.2.840.113549.1.1.1
+/// The DER encoding of 1.2.840.113549.1.1.1.
 const OID_RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 
-/// RFC 5280: `SEQUENCE { SEQUENCE { algorithm, … }, BIT STRING key }`.
+/// Parses the structure of RFC 5280: `SEQUENCE { SEQUENCE { algorithm, … }, BIT STRING key }`.
 fn from_subject_public_key_info(der: &[u8]) -> Option<Prepared> {
     let (info, []) = element(der, TAG_SEQUENCE)? else { return None };
     let (algorithm, rest) = element(info, TAG_SEQUENCE)?;
@@ -113,7 +117,7 @@ fn from_subject_public_key_info(der: &[u8]) -> Option<Prepared> {
     }
 }
 
-/// RFC 8017: `SEQUENCE { INTEGER modulus, INTEGER exponent }`.
+/// Parses the structure of RFC 8017: `SEQUENCE { INTEGER modulus, INTEGER exponent }`.
 fn rsa_from_pkcs1(der: &[u8]) -> Option<Prepared> {
     let (numbers, []) = element(der, TAG_SEQUENCE)? else { return None };
     let (modulus, rest) = element(numbers, TAG_INTEGER)?;
@@ -121,7 +125,7 @@ fn rsa_from_pkcs1(der: &[u8]) -> Option<Prepared> {
     rsa(modulus, exponent)
 }
 
-/// Takes one DER element with this tag: its content, and what follows it.
+/// Splits off one DER element with this tag. Returns its content and the remaining bytes.
 fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&found, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;

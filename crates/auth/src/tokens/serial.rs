@@ -1,12 +1,13 @@
-//! A name for every token that is made here (`jti`), so that no two are alike.
+//! Generates a unique id (`jti`) for every token that this server signs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bluetick_core::ports::Random;
 
+/// Prefix of every generated `jti`. It tells tokens of this server and its nodes from foreign ones.
 const MARK: &str = "bt.";
 
-/// Names of one life of the server: its own beginning, and a number.
+/// The `jti` generator of one server process: a random number and a counter.
 pub struct Serial {
     beginning: u64,
     count: AtomicU64,
@@ -19,11 +20,12 @@ impl Serial {
         Serial { beginning: u64::from_be_bytes(bytes), count: AtomicU64::new(0) }
     }
 
+    /// Returns the next unique `jti`.
     pub fn next(&self) -> String {
         format!("{MARK}{:016x}-{:x}", self.beginning, self.count.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Whether it looks like one of this server's, or of another node's.
+    /// Returns whether the `jti` has the format of this server or of another node.
     pub fn is_ours(name: &str) -> bool {
         name.starts_with(MARK)
     }

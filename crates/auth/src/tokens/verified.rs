@@ -1,8 +1,9 @@
-//! Tokens that were found to be good, so that a client that asks again and again is not checked from scratch each time.
+//! A cache of verified tokens, which saves repeated signature checks for a client that sends many
+//! requests.
 //!
-//! What a signature says never changes while the keys stay the same, so this belongs to the keys that checked it. Moments
-//! are held against the clock on every use. Nothing is kept of a token that was refused: whoever makes up tokens fills
-//! nothing.
+//! A valid signature stays valid while the keys stay the same, so the cache belongs to its keys.
+//! Callers check the validity period on every use. The cache never stores rejected tokens, so
+//! forged tokens cannot fill it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,20 +11,21 @@ use std::{fmt, mem};
 
 use super::claims::Proven;
 
-/// The whole text of a token, and what it proved.
+/// Maps the full text of a token to its verified facts.
 pub struct Verified {
     shards: [Mutex<Generations>; SHARDS],
 }
 
-/// Requests on several threads rarely meet in one of them.
+/// Number of shards. More shards reduce lock contention between threads.
 const SHARDS: usize = 16;
-/// In each generation of a shard: 8,192 tokens altogether.
+/// Upper bound on tokens per generation of a shard: 8,192 tokens in total.
 const TOKENS: usize = 256;
-/// Of text in each generation of a shard: 8 MiB altogether.
+/// Upper bound on token text per generation of a shard, in bytes: 8 MiB in total.
 const TEXT_BYTES: usize = 256 * 1024;
 
-/// Two, so that a full one is forgotten whole, and not before the other is full as well: what is in use meanwhile comes
-/// over, and there is nothing to be sorted or searched.
+/// Two generations, which approximate an LRU cache without sorting or searching. When `young` is
+/// full, it replaces `old`, whose entries are evicted. A lookup moves an entry from `old` to
+/// `young`, so tokens in use stay.
 #[derive(Default)]
 struct Generations {
     young: Generation,
@@ -51,7 +53,7 @@ impl Verified {
         let (text, proven) = shard.old.tokens.remove_entry(token)?;
         shard.old.text_bytes -= text.len();
         let forgotten = shard.keep(text, proven.clone());
-        // Thousands of texts are freed after the lock, not under it.
+        // Free the evicted entries after releasing the lock.
         drop(shard);
         drop(forgotten);
         Some(proven)
@@ -63,16 +65,17 @@ impl Verified {
     }
 
     fn shard(&self, token: &str) -> MutexGuard<'_, Generations> {
-        // A token ends in its signature, which is as good as random; its very last letter is not.
+        // The signature at the end of a token is effectively random, except for its last character.
         let letters = token.as_bytes().iter().rev().skip(1).take(2);
         let sum: usize = letters.map(|&letter| usize::from(letter)).sum();
-        // Whoever panicked left a map that is whole, and at worst a count that is too high.
+        // A panic leaves the map intact, and at worst a byte count that is too high.
         self.shards[sum % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Generations {
-    /// Returns what is forgotten for it.
+    /// Adds a token and returns the evicted generation, so that the caller can free it without the
+    /// lock.
     fn keep(&mut self, token: Box<str>, proven: Proven) -> Generation {
         let mut forgotten = Generation::default();
         if self.young.tokens.len() >= TOKENS || self.young.text_bytes + token.len() > TEXT_BYTES {
@@ -105,7 +108,7 @@ mod tests {
         Proven { user: "alice".parse().unwrap(), valid, issued_at, print }
     }
 
-    /// Tokens and bytes of text that are kept, and whether the counts are true.
+    /// Returns the cached tokens and bytes of text. Panics if a byte count is wrong.
     fn kept(verified: &Verified) -> (usize, usize) {
         let mut kept = (0, 0);
         for shard in &verified.shards {

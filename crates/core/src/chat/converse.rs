@@ -1,4 +1,4 @@
-//! Starting conversations and changing who is in them.
+//! Creating conversations and changing their members.
 
 use crate::chat::{Chat, ChatError};
 use crate::ports::{AddMembers, Creation, NewConversation, Opened, RemoveMember};

@@ -1,4 +1,4 @@
-//! Reading back.
+//! Reading message history.
 
 use crate::chat::{Chat, ChatError};
 use crate::{ConversationId, Page, PageFrom, PageLimit, PageRequest, UserId};

@@ -1,4 +1,4 @@
-//! A user's conversations, and what a device that comes back has missed.
+//! The inbox, the profile, and the messages that a reconnecting device missed.
 
 use crate::chat::{Chat, ChatError};
 use crate::inbox::{InboxEntry, InboxPage, InboxRequest};
@@ -14,6 +14,8 @@ impl Chat {
         Ok(self.store.inbox_entry(id, reader).await?)
     }
 
+    /// Returns what a reconnecting device misses. See
+    /// [`Store::behind`](crate::ports::Store::behind).
     pub async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, ChatError> {
         Ok(self.store.behind(user, positions).await?)
     }

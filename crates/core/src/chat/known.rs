@@ -1,4 +1,5 @@
-//! Which names are in use.
+//! Checks and reservations of user names: which users are known, and which names sign-up must
+//! refuse.
 
 use std::collections::HashSet;
 
@@ -7,8 +8,8 @@ use crate::names::Skeleton;
 use crate::{Profile, Refusal, UserId};
 
 impl Chat {
-    /// Whether the name is in use: by a user, a stored profile, or a member of a conversation.
-    /// Sign-up and conversations share this check.
+    /// Returns whether the name is in use: by an account, a stored profile, or a member of a
+    /// conversation. Sign-up and conversations share this check.
     pub async fn is_in_use(&self, id: &UserId) -> Result<bool, ChatError> {
         if self.store.user(id).await?.is_some() || self.store.profile(id).await? != Profile::default() {
             return Ok(true);
@@ -16,9 +17,9 @@ impl Chat {
         Ok(self.store.is_member(id).await?)
     }
 
-    /// Whether sign-up has to refuse the name because of a member without an account: the id itself
-    /// is in use, in lower case, upper case or with a capital, or one of the plain spellings of names
-    /// that look like it. For users with an account the store compares all spellings.
+    /// Returns whether sign-up must refuse the name because of a user without an account. It tests
+    /// the id as given, in lower case, in upper case and capitalized, and the plain spellings of
+    /// look-alike names. For users with an account, the store compares all spellings.
     pub async fn is_taken(&self, id: &UserId) -> Result<bool, ChatError> {
         let mut spellings: Vec<String> =
             Skeleton::all(id.as_str()).iter().flat_map(Skeleton::plain_spellings).collect();
@@ -33,14 +34,14 @@ impl Chat {
         Ok(false)
     }
 
-    /// Refuses the first unknown user if conversations accept only known users. The token of the
-    /// caller makes the caller known. Reserves the names of users without an account, the caller's
-    /// included, so that sign-up cannot take them after they have left the conversation.
+    /// Fails with [`Refusal::UnknownUser`] for the first unknown user, if conversations accept only
+    /// known users. The caller is known by its token. Reserves the names of users without an
+    /// account, including the caller's, so that sign-up cannot take them later.
     pub(super) async fn require_known(&self, caller: &UserId, users: &[UserId]) -> Result<(), ChatError> {
         if !self.rules.known_people_only {
             return Ok(());
         }
-        // Most users have an account, and one call finds all of them.
+        // Most users have an account, and one call finds all of those.
         let named: HashSet<&UserId> = users.iter().chain([caller]).collect();
         let people = self.store.people(named.iter().copied().cloned().collect()).await?;
         let with_account: HashSet<&UserId> = people.iter().map(|person| &person.id).collect();
@@ -56,10 +57,10 @@ impl Chat {
         Ok(())
     }
 
-    /// Reserves the name of a member without an account, who is about to leave a conversation.
-    /// Without it the name would be free for sign-up after the last conversation.
+    /// Reserves the name of a member without an account who is about to leave a conversation.
+    /// Otherwise sign-up could take the name after the member's last conversation.
     pub(super) async fn keep_name(&self, member: &UserId) -> Result<(), ChatError> {
-        // Membership is checked first: otherwise any caller could reserve any name.
+        // Check membership first: otherwise any caller could reserve any name.
         if self.store.user(member).await?.is_none() && self.store.is_member(member).await? {
             self.store.reserve_name(member.clone(), self.clock.now()).await?;
         }
@@ -67,7 +68,7 @@ impl Chat {
     }
 }
 
-/// The name in lower case with a capital at its beginning.
+/// Returns the name in lower case with its first character in upper case.
 fn capitalised(name: &str) -> String {
     let lower = name.to_lowercase();
     let mut letters = lower.chars();

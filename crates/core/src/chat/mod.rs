@@ -1,4 +1,4 @@
-//! The use cases, one verb a file: what a person may do, in the order in which it is checked.
+//! The use cases of the chat: each validates its input against the limits, then calls the store.
 
 mod converse;
 mod history;
@@ -16,14 +16,17 @@ use crate::ports::{Random, Store};
 use crate::time::Clock;
 use crate::{Refusal, StoreError};
 
-/// Sizes the operator may set.
+/// Limits and rules that the operator configures.
 #[derive(Clone, Copy, Debug)]
 pub struct ChatRules {
+    /// Upper bound on the content of a message, in bytes.
     pub max_content_bytes: usize,
+    /// Upper bound on the members of a group, the creator included.
     pub max_group_members: usize,
+    /// Upper bound on the users that one call adds to a group.
     pub max_members_per_call: usize,
-    /// Conversations accept only known users. Set while sign-up is open: otherwise a stranger could
-    /// sign up with a name that already receives messages.
+    /// Conversations accept only known users. Enabled while sign-up is open: otherwise a stranger
+    /// could sign up with a name that already receives messages.
     pub known_people_only: bool,
 }
 
@@ -38,7 +41,8 @@ impl Default for ChatRules {
     }
 }
 
-/// What people do with conversations. Who they are was settled before.
+/// The use cases that users perform on conversations. The caller has already authenticated the
+/// user.
 #[derive(Clone)]
 pub struct Chat {
     store: Arc<dyn Store>,
@@ -58,7 +62,7 @@ impl Chat {
     }
 }
 
-/// Why a use case was not carried out.
+/// The error of a use case.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ChatError {
     #[error(transparent)]

@@ -1,4 +1,5 @@
-//! Sending: limits, then membership and order (both the store's to settle at the moment of writing).
+//! Sending messages. This module checks the size limits; the store checks membership and allocates
+//! the seq when it writes.
 
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ pub struct SendRequest {
     pub message_id: MessageId,
     pub content_type: ContentType,
     pub content: Arc<str>,
-    /// The sender's clock; the server's own where it is not given.
+    /// The sender's clock; `None` uses the server's clock.
     pub timestamp: Option<Timestamp>,
-    /// This is a resend by a client that knew everything up to here at its first attempt.
+    /// Set on a resend: the highest seq that the client knew at its first attempt.
     pub retry_after: Option<Seq>,
     pub origin: Option<Origin>,
 }
@@ -28,12 +29,13 @@ pub enum InvalidMessage {
 }
 
 impl Chat {
-    /// Sends and waits for the outcome.
+    /// Sends a message and waits for the outcome.
     pub async fn send(&self, sender: &UserId, request: SendRequest) -> Result<Appended, ChatError> {
         Ok(self.submit(sender, request).await?.await?)
     }
 
-    /// Sends without waiting for the outcome: messages submitted one after the other keep that order.
+    /// Submits a message without waiting for the outcome. Messages submitted one after the other
+    /// keep their order. Fails for empty and for too large content.
     pub async fn submit(&self, sender: &UserId, request: SendRequest) -> Result<Accepted, ChatError> {
         let bytes = request.content.len();
         let limit = self.rules.max_content_bytes;

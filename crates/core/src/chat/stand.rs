@@ -1,10 +1,11 @@
-//! Ticks: what devices say they have, what people have read, and who is told.
+//! Receipts, read state and a member's preferences.
 
 use crate::chat::{Chat, ChatError};
 use crate::ports::{Mark, Prefer, Statuses};
 use crate::{Boundaries, ConversationId, InboxEntry, PreferenceChange, Receipts, Seq, UserId};
 
 impl Chat {
+    /// Applies a receipt of a device. See [`Store::mark`](crate::ports::Store::mark).
     pub async fn mark(&self, mark: Mark) -> Result<Boundaries, ChatError> {
         Ok(self.store.mark(mark).await?)
     }

@@ -1,4 +1,4 @@
-//! The cold tier: where old messages go, and what an operator does with it.
+//! The archive port: moving old messages to cold storage, and the operator's jobs on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,40 +8,46 @@ use thiserror::Error;
 
 use crate::{ConversationId, Seq, StoreError, Timestamp, UserId};
 
-/// Moves old messages out of the hot store and back. Readers see no difference: [`Store::page`](super::Store::page)
-/// serves both. Every job can be stopped at any moment, by a crash too, and done again: nothing is lost, nothing
-/// happens twice, and what a job left behind is swept by the next run. One job runs at a time; another one is refused
-/// with [`ArchiveError::Busy`].
+/// Moves old messages from the hot store to the archive and back. Readers see no difference:
+/// [`Store::page`](super::Store::page) serves both.
+///
+/// Every job can be interrupted at any time, including by a crash, and run again. It loses no
+/// message and applies no change twice; the next run sweeps its leftovers. Only one job runs at a
+/// time. A second one fails with [`ArchiveError::Busy`].
 #[async_trait]
 pub trait Archive: Send + Sync + 'static {
-    /// What lies where, at little cost.
+    /// Returns the size and the state of the archive. This is cheap.
     async fn status(&self) -> Result<ArchiveStatus, ArchiveError>;
 
-    /// Finishes erasures that were interrupted, erases what is past its retention, moves what is old enough, sweeps
-    /// what nobody refers to, and gives the space back.
+    /// Finishes interrupted erasures, erases messages past their retention, and moves messages that
+    /// are old enough. Then it sweeps unreferenced objects and frees disk space.
     async fn run(&self, request: ArchiveRun, progress: Arc<dyn Progress>) -> Result<RunReport, ArchiveError>;
 
-    /// Reads every segment and compares it with the rows, counts and checksums.
+    /// Reads every segment and compares it with its rows, counts and checksums.
     async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError>;
 
-    /// Brings a conversation back to the hot store, where it stays until a run names it; `None`: all that lie in the
-    /// archive. One of which nothing came back goes on as before.
+    /// Moves a conversation back to the hot store, where it stays until a run names it; `None`
+    /// restores all archived conversations. A named conversation without segments is kept hot as
+    /// well. A conversation whose segments all fail to restore is not.
     async fn restore(
         &self,
         conversation: Option<ConversationId>,
         progress: Arc<dyn Progress>,
     ) -> Result<RestoreReport, ArchiveError>;
 
-    /// Deletes the content of messages for good, hot and cold alike. The places stay, with who wrote when: a message
-    /// without its content, of the type `erased`. When it returns, no call returns the content any
-    /// more, and no file of an embedded store holds it.
+    /// Erases the content of messages permanently, hot and archived alike. Each message keeps its
+    /// seq, sender and times, and gets the content type `erased`. After the call returns, no API
+    /// returns the content, and no file of an embedded store contains it.
     ///
     /// The request is durable before the first call of `progress`. From then on it survives a
     /// crash, and the next [`Archive::run`] finishes it.
     async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError>;
 
-    /// Writes everything there is at one moment to another place, from which it can be restored, and reads it back.
-    /// Writers go on meanwhile. What lies in the archive is referred to and not copied.
+    /// Writes a snapshot of the store to another destination, from which it can be restored, and
+    /// verifies it. Writes continue meanwhile. The snapshot references archived content and does
+    /// not copy it.
+    ///
+    /// Fails with [`ArchiveError::Refused`] for stores without backup support.
     async fn backup(
         &self,
         _backup: Backup,
@@ -50,16 +56,16 @@ pub trait Archive: Send + Sync + 'static {
         Err(ArchiveError::Refused("a backup is made of the embedded store; tables have their own".to_owned()))
     }
 
-    /// Counters for metrics, without touching the disk.
+    /// Returns counters for metrics, without reading the disk.
     fn counters(&self) -> ArchiveCounters;
 }
 
-/// Told how far a job has come. Called often; must be quick.
+/// Receives the progress of a job. Jobs call it often, so an implementation must not block.
 pub trait Progress: Send + Sync + 'static {
     fn advanced(&self, stage: Stage, done: u64, total: u64);
 }
 
-/// For whoever does not look.
+/// Ignores all progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 
@@ -67,75 +73,78 @@ impl Progress for NoProgress {
     fn advanced(&self, _stage: Stage, _done: u64, _total: u64) {}
 }
 
-/// What a job is at. What is counted is said with each.
+/// The stage of a job. Each variant documents the unit that [`Progress::advanced`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Conversations looked through.
+    /// Conversations examined.
     Moving,
-    /// Objects looked at.
+    /// Objects examined.
     Sweeping,
-    /// Bytes of tables written anew.
+    /// Bytes of tables rewritten.
     Compacting,
     /// Segments read.
     Verifying,
-    /// Segments brought back.
+    /// Segments restored.
     Restoring,
-    /// Conversations gone through.
+    /// Conversations processed.
     Erasing,
     /// Bytes of rows and log copied.
     Copying,
-    /// Parts of a backup read back.
+    /// Parts of a backup verified.
     ReadingBack,
-    /// Rows looked through.
+    /// Rows examined.
     Checking,
 }
 
+/// The scope of an archive run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveRun {
-    /// This conversation alone, also where it was brought back to stay.
+    /// Archive only this conversation, even if a restore keeps it hot.
     pub only: Option<ConversationId>,
-    /// Also what does not fill a segment yet.
+    /// Also archive messages that do not fill a segment yet.
     pub partial: bool,
 }
 
+/// A request to erase content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Erase {
     pub scope: EraseScope,
-    /// Only up to here; `None`: all there is when the call is made.
+    /// Erase only up to this seq; `None` erases up to the head at the time of the call.
     pub through: Option<Seq>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EraseScope {
-    /// Everything anybody wrote there.
+    /// All messages of a conversation.
     Conversation(ConversationId),
-    /// What one user wrote, in one conversation or in all.
+    /// All messages of one user, in one conversation or in all.
     User { user: UserId, conversation: Option<ConversationId> },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveStatus {
-    /// Where segments go, in words; empty when the archive is off.
+    /// The destination of segments, for display. Empty when the archive is disabled.
     pub place: String,
     pub cold: ColdCount,
-    /// What the tables take on the disk, and how much of that is free for reuse.
+    /// The size of the table file on disk, in bytes.
     pub hot_file_bytes: u64,
+    /// The part of `hot_file_bytes` that is free for reuse.
     pub hot_free_bytes: u64,
-    /// Conversations that were brought back to stay.
+    /// The number of conversations that a restore keeps hot.
     pub kept_hot: u64,
-    /// Erasures that were accepted and are not finished: interrupted, waiting for the object store,
-    /// or with content left in files.
+    /// The number of accepted erasures that are not finished: interrupted, waiting for the object
+    /// store, or with content left in files.
     pub unfinished_erasures: u64,
 }
 
-/// What lies in the archive.
+/// The amount of archived data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColdCount {
     pub segments: u64,
     pub messages: u64,
-    /// In the object store.
+    /// Compressed size in the object store.
     pub bytes: u64,
-    /// Before compression.
+    /// Size before compression.
     pub raw_bytes: u64,
 }
 
@@ -153,7 +162,7 @@ pub struct RunReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     pub checked: ColdCount,
-    /// One sentence for each segment that is not as it should be, naming it.
+    /// One message for each faulty segment, with the segment's name.
     pub problems: Vec<String>,
     pub took: Duration,
 }
@@ -174,11 +183,13 @@ pub struct EraseReport {
     pub took: Duration,
 }
 
+/// A request for a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// A directory, or `s3://bucket/prefix`. Nothing may be there yet.
+    /// A directory, or `s3://bucket/prefix`. It must be empty.
     pub to: String,
-    /// Whether the keys that the server made for itself go along; `None`: into a directory, and not into a bucket.
+    /// Whether the backup includes the keys that the server generated. `None` includes them in a
+    /// directory, but not in a bucket.
     pub keys: Option<bool>,
 }
 
@@ -188,12 +199,12 @@ pub struct BackupReport {
     pub accounts: u64,
     pub conversations: u64,
     pub messages: u64,
-    /// Of these, those whose content lies in the archive, which is not copied.
+    /// The part of `messages` whose content is in the archive and is not copied.
     pub archived_messages: u64,
     pub objects: u64,
     pub bytes: u64,
     pub with_keys: bool,
-    /// Rows that were damaged before they were copied, and still are.
+    /// Damaged rows in the store, which the backup copied as they are.
     pub damaged_rows: u64,
     pub took: Duration,
 }
@@ -202,8 +213,9 @@ pub struct BackupReport {
 pub struct ArchiveCounters {
     pub moved_messages: u64,
     pub moved_segments: u64,
-    /// Requests for a part of a segment, and how many of them were answered from memory or shared with one under way.
+    /// Requests for a block of a segment.
     pub frame_reads: u64,
+    /// The part of `frame_reads` that the cache or a fetch in progress answered.
     pub frame_reads_from_memory: u64,
     pub fetches: u64,
     pub fetched_bytes: u64,
@@ -211,7 +223,7 @@ pub struct ArchiveCounters {
     pub damaged_frames: u64,
     pub runs: u64,
     pub failed_runs: u64,
-    /// Why the last run stopped before its end; `None` when it did not.
+    /// Why the last run ended early; `None` if it completed.
     pub paused: Option<String>,
     pub last_run_at: Option<Timestamp>,
 }
@@ -224,13 +236,14 @@ pub enum ArchiveError {
     Busy,
     #[error("no such conversation")]
     NoSuchConversation,
-    /// The object store does not answer, or refuses. What was done so far stays; the same job can be given again.
+    /// The object store does not answer, or rejects requests. Completed work stays; the same job
+    /// can be run again.
     #[error("the object store cannot be used now: {0}")]
     Unavailable(String),
-    /// A segment is not what was written. It is left as it is.
+    /// A segment does not match what was written. The job leaves it unchanged.
     #[error("the archive is damaged: {0}")]
     Damaged(String),
-    /// What was asked for cannot be done, for a reason that will stay.
+    /// The request cannot be done, and a retry does not help.
     #[error("{0}")]
     Refused(String),
     #[error("stopped, because the store is closing")]

@@ -1,89 +1,92 @@
-//! What the store tells the rest of the server once something is durable.
+//! Notifications from the store to the server about durable writes.
 
 use std::sync::Arc;
 
 use crate::ports::Whisper;
 use crate::{Boundaries, ConversationId, Member, Members, Message, Revocations, UserId};
 
-/// The connection a message came in on, as the server numbers them. Never stored.
+/// The number of the connection that sent a request. Never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin(pub u64);
 
-/// A message that is durable and has just become visible.
+/// A message that is durable and just became visible.
 #[derive(Clone, Debug)]
 pub struct Committed {
     pub message: Arc<Message>,
-    /// The members once the call that stored it was done. Those who joined above this place do not hear of it: see
-    /// [`Committed::concerns`].
+    /// The members after the call that stored the message. The server does not push it to members
+    /// who joined later ([`Committed::concerns`]).
     pub members: Arc<Members>,
-    /// Someone who left by this very message and still hears of it.
+    /// The user whose departure this message announces. The user still receives it.
     pub departed: Option<UserId>,
     pub origin: Option<Origin>,
-    /// By this server, and not by another one of the fleet.
+    /// Whether this node stored the message, not another node of the fleet.
     pub is_stored_here: bool,
 }
 
 impl Committed {
-    /// Whether this member may see it.
+    /// Returns whether this member may see the message.
     pub fn concerns(&self, member: &Member) -> bool {
         member.joined_seq <= self.message.seq
     }
 }
 
-/// A member's boundaries that are durable and have just moved.
+/// A durable advance of a member's read state.
 #[derive(Clone, Debug)]
 pub struct Moved {
     pub conversation: ConversationId,
     pub user: UserId,
     pub members: Arc<Members>,
-    /// As the member's own devices are told.
+    /// The read state that the member's own devices see.
     pub own: Boundaries,
-    /// As the others are told; `None` when nothing they can see has moved.
+    /// The read state that other members see; `None` when it did not change.
     pub shown: Option<Boundaries>,
-    /// How many messages are unread now, where that was at hand.
+    /// The new unread count, if the store has it at hand.
     pub unread: Option<u64>,
-    /// The connection that said so; `None` for a reply, which speaks for itself, and over HTTP.
+    /// The connection that sent the receipt; `None` for a reply and for a request over HTTP.
     pub origin: Option<Origin>,
 }
 
-/// Something besides a message that the devices of some people should hear of at once.
+/// A change other than a message that the server pushes to devices immediately.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The boundaries of a member have moved, by a device's word or by a reply.
+    /// A receipt or a reply advanced a member's read state.
     Moved(Moved),
-    /// A conversation is new to this user. Not reported for a direct conversation that the user's inbox does not list yet
-    /// ([`Conversation::is_listed_for`](crate::Conversation::is_listed_for)): its first message says the same.
+    /// The user joined a conversation. Not reported for a direct conversation that the user's inbox
+    /// does not list yet ([`Conversation::is_listed_for`](crate::Conversation::is_listed_for)): its
+    /// first message announces it.
     Joined { conversation: ConversationId, user: UserId },
-    /// The user set something about a conversation.
+    /// The user changed preferences for a conversation.
     Preferred { conversation: ConversationId, user: UserId },
-    /// Tokens of the user are void now: what is void may be more than is said here, and never less.
+    /// Tokens of the user were revoked. `revocations` may be incomplete, but every token it covers
+    /// is revoked.
     Revoked { user: UserId, revocations: Revocations },
-    /// Something is owed to somebody who is connected, and its place on the connection may be past. Whoever comes again
-    /// gets it.
+    /// A connected user missed a message, and later ones may have been pushed already. The listener
+    /// closes the user's connections; after the reconnect, catch-up sends the message.
     Overlooked { user: UserId },
 }
 
-/// Hears of every committed message and of what follows from it.
+/// Receives every committed message and the changes that follow from it.
 ///
-/// The store promises:
-/// 1. each newly stored message is reported exactly once, duplicates never;
-/// 2. within a conversation, in seq order and without a gap since the store was opened;
-/// 3. only after it is durable and before the call that stored it returns;
-/// 4. changes as well: each when it is durable and before its call returns, behind the messages they follow from. A mark
-///    that moves nothing is no change.
+/// The store guarantees:
+/// 1. It reports each newly stored message exactly once, and never a duplicate.
+/// 2. Within a conversation, it reports messages in seq order without a gap since the store was
+///    opened.
+/// 3. It reports a message after it is durable and before the call that stored it returns.
+/// 4. It reports a change after it is durable, before its call returns, and after the messages it
+///    follows from. A receipt that moves nothing is not a change.
 ///
-/// It is called on the commit path: an implementation hands the batch on and returns.
+/// The store calls it on the commit path, so an implementation queues the batch and returns.
 pub trait CommitListener: Send + Sync + 'static {
     fn committed(&self, batch: Vec<Committed>);
 
-    /// What changed besides, after [`CommitListener::committed`] of the same batch.
+    /// Receives the changes of a batch, after [`CommitListener::committed`] for the same batch.
     fn changed(&self, _batch: Vec<Change>) {}
 
-    /// Something that passes, heard on another node for people who are connected to this one.
+    /// Receives an ephemeral event from another node, for users who are connected to this one.
     fn whispered(&self, _whisper: Whisper) {}
 }
 
-/// For stores nobody listens to, such as the one a command-line tool opens.
+/// A listener that ignores everything, for example in a command-line tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoListener;
 

@@ -1,4 +1,5 @@
-//! The other nodes that serve the same store: who is connected where, and what passes between them besides messages.
+//! The port to the other nodes of the same store: the presence directory, and ephemeral events
+//! between nodes.
 
 use std::sync::Arc;
 
@@ -6,72 +7,82 @@ use async_trait::async_trait;
 
 use crate::{ConversationId, Members, Profile, UserId};
 
-/// Messages and changes that other nodes store come to this node through
-/// [`CommitListener`](super::CommitListener), as its own do, for the people who are connected here. This port says who
-/// they are and carries what is never stored.
+/// The presence directory and the channel for ephemeral events. Messages and changes that other
+/// nodes store arrive through [`CommitListener`](super::CommitListener), for users who are
+/// connected to this node.
 #[async_trait]
 pub trait Fleet: Send + Sync + 'static {
-    /// The user is connected to this node. Whatever is committed after this returns reaches it, so it is called before
-    /// anybody looks what a device has missed. May be called again for every connection.
+    /// Registers that the user is connected to this node. Every message committed after this
+    /// returns reaches the user, so the server calls it before catch-up. It may be called again for
+    /// each connection.
     async fn came(&self, user: &UserId);
 
-    /// The last connection of the user to this node has ended. What was pushed to it and not acknowledged is pending
-    /// when this returns.
+    /// Registers that the user's last connection to this node ended. The store records
+    /// unacknowledged messages as pending, and retries in the background if that fails.
     async fn went(&self, user: &UserId);
 
-    /// Whether the user is connected to another node.
+    /// Returns whether the user is connected to another node. Returns `false` if the directory is
+    /// unavailable.
     async fn is_elsewhere(&self, user: &UserId) -> bool;
 
-    /// Tells the other nodes, without waiting. May be lost.
+    /// Sends an ephemeral event to the other nodes without waiting. The event may be lost.
     fn whisper(&self, whisper: Whisper);
 
-    /// Whether nobody but this node writes to the store. What was read of it is true then until this node changes it.
+    /// Returns whether this node is the only writer of the store. If so, cached reads stay valid
+    /// until this node changes them.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// For metrics; `None` where there are no other nodes.
+    /// Returns counters for metrics, or `None` for a single node.
     fn counters(&self) -> Option<FleetCounters> {
         None
     }
 }
 
-/// Since the start, but for what is so now.
+/// Counters since the start of this node. `redis_up` and `nodes` are current values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetCounters {
-    /// Whether Redis answered last time.
+    /// Whether Redis is available.
     pub redis_up: bool,
-    /// Nodes that live, this one included.
+    /// The number of live nodes, including this one.
     pub nodes: u64,
-    /// By operation.
+    /// Requests by operation, including retries.
     pub dynamodb_requests: Vec<(&'static str, u64)>,
     pub dynamodb_retries: u64,
     pub dynamodb_throttles: u64,
+    /// Gaps that this node filled with a void.
     pub voids_written: u64,
+    /// Conversations whose Redis state this node rehydrated from the tables.
     pub reseeds: u64,
+    /// Messages stored without Redis.
     pub fallback_sends: u64,
+    /// Events sent to other nodes.
     pub news_sent: u64,
+    /// Events received from other nodes.
     pub news_received: u64,
+    /// Times this node found missed events in the tables and reconciled them.
     pub repairs: u64,
-    /// How often this node has spread a busy conversation over another number of partitions.
+    /// How often this node changed the number of partitions of a hot conversation.
     pub salt_epochs: u64,
-    /// Reads of conversations that were ever spread, and the partitions that they asked.
+    /// Reads of conversations that were ever hot.
     pub scatter_reads: u64,
+    /// Partitions queried by those reads.
     pub scatter_queries: u64,
-    /// Reads that were answered by one that somebody else had asked for.
+    /// Reads that shared the result of a concurrent read.
     pub coalesced_reads: u64,
 }
 
-/// What passes: told to those who are there, and to nobody later.
+/// An ephemeral event: delivered only to users who are connected now, and never stored.
 #[derive(Clone, Debug)]
 pub enum Whisper {
-    /// Somebody is writing.
+    /// A user is typing.
     Typing { conversation: ConversationId, user: UserId, members: Arc<Members> },
-    /// Somebody has come or gone, for these people to know.
+    /// A user connected or disconnected. `to` lists the users to inform.
     Presence { user: UserId, online: bool, profile: Profile, to: Vec<UserId> },
 }
 
-/// For a store that one node has to itself.
+/// The fleet of a single node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFleet;
 

@@ -1,4 +1,4 @@
-//! The few doors through which the rules reach the world.
+//! The ports: traits through which the domain rules reach storage, other nodes and randomness.
 
 mod archive;
 mod commit;

@@ -1,8 +1,8 @@
-//! What a store reports about its own work, for metrics.
+//! Reports of a store about its own work, for metrics.
 
 use std::time::Duration;
 
-/// One durable batch.
+/// The report of one durable batch of writes.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitReport {
     pub messages: usize,
@@ -10,7 +10,7 @@ pub struct CommitReport {
     pub sync: Duration,
 }
 
-/// One checkpoint: log turned into tables.
+/// The report of one checkpoint, which applies the commit log to the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckpointReport {
     pub conversations: usize,
@@ -18,12 +18,14 @@ pub struct CheckpointReport {
     pub took: Duration,
 }
 
-/// Called on the commit path; must be quick.
+/// Receives the reports. The store calls it on the commit path, so an implementation must not
+/// block.
 pub trait StoreObserver: Send + Sync + 'static {
     fn committed(&self, _report: CommitReport) {}
     fn checkpointed(&self, _report: CheckpointReport) {}
 }
 
+/// An observer that ignores all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 

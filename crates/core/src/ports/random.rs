@@ -1,4 +1,4 @@
-//! Where unpredictable bytes come from, so that a simulation can choose them.
+//! The port for random bytes. A simulation replaces it with a seeded generator.
 
 use std::io::Read;
 
@@ -6,7 +6,7 @@ pub trait Random: Send + Sync + 'static {
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// The operating system's generator.
+/// The operating system's generator. It panics if `/dev/urandom` cannot be read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemRandom;
 

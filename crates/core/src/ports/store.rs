@@ -1,4 +1,4 @@
-//! Where conversations live.
+//! The storage port.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,130 +12,149 @@ use crate::{
     Receipts, Seq, StoreError, Timestamp, Title, User, UserId,
 };
 
-/// Everything durable. Each method is one use case, and this is what every adapter promises:
+/// The durable store. Each method is one use case. Every adapter guarantees:
 ///
-/// 1. **Durable.** When a call that writes returns `Ok`, its effects survive `kill -9` and power loss.
-/// 2. **Whole.** The effects of one call become durable and visible together or not at all.
-/// 3. **Ordered.** Messages of a conversation get the seqs 1, 2, 3, … without a gap; a reader never sees a
-///    message without all those before it.
-/// 4. **Once.** Two calls of [`Store::append`] with one (conversation, sender, message_id) store one message,
-///    also when they run at the same time, on another node, or with a crash between them.
-/// 5. **Write-once.** A stored message never changes and never moves.
-/// 6. **Private.** A call on behalf of somebody who is not a member answers [`Refusal::NotAMember`], exactly as
+/// 1. **Durable.** When a write returns `Ok`, its effects survive `kill -9` and power loss.
+/// 2. **Atomic.** The effects of one call become durable and visible together or not at all.
+/// 3. **Ordered.** Messages of a conversation get the seqs 1, 2, 3, … without a gap. A reader never
+///    sees a message without all those before it.
+/// 4. **Idempotent.** Two calls of [`Store::append`] with the same (conversation, sender,
+///    message_id) store one message, even concurrently, on different nodes, or with a crash in
+///    between. After the dedupe window, the resend must set [`Append::retry_after`].
+/// 5. **Write-once.** A stored message never changes and never moves to another seq. Only
+///    [`Archive::erase`](super::Archive::erase) and retention remove its content.
+/// 6. **Private.** A call on behalf of a non-member fails with [`Refusal::NotAMember`], exactly as
 ///    for a conversation that does not exist, and has no effect.
-/// 7. **Refusal is clean.** [`StoreError::Refused`], [`StoreError::ReadOnly`] and [`StoreError::Overloaded`] mean
-///    that nothing was written. After [`StoreError::Failed`] the outcome is unknown and a retry is safe.
+/// 7. **Clean refusal.** [`StoreError::Refused`], [`StoreError::ReadOnly`] and
+///    [`StoreError::Overloaded`] mean that nothing was written. After [`StoreError::NoAnswer`] and
+///    [`StoreError::Failed`] the outcome is unknown and a retry is safe.
 ///
 /// [`Refusal::NotAMember`]: crate::Refusal::NotAMember
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Refused with [`Refusal::UserExists`](crate::Refusal::UserExists) when there is a user with
-    /// this id, or with another id that looks like it (an equal [`Skeleton`](crate::Skeleton)). Of
-    /// two such calls at once, one wins.
+    /// Creates an account. Fails with [`Refusal::UserExists`](crate::Refusal::UserExists) if an
+    /// account has this id, or a look-alike id (an equal [`Skeleton`](crate::Skeleton)). Of two
+    /// concurrent calls with such ids, one succeeds.
     async fn create_user(&self, user: User) -> Result<(), StoreError>;
 
-    /// Makes a user without a password, unless there is one with this id. Ids that look like it make
-    /// no difference here, but [`Store::create_user`] refuses them from then on.
+    /// Creates a user without a password, unless a user has this id. Look-alike ids are not checked
+    /// here, but [`Store::create_user`] refuses them from then on.
     async fn reserve_name(&self, id: UserId, at: Timestamp) -> Result<(), StoreError>;
 
-    /// Refused with [`Refusal::NoSuchUser`](crate::Refusal::NoSuchUser) when there is no such user.
+    /// Updates an account. Fails with [`Refusal::NoSuchUser`](crate::Refusal::NoSuchUser) if it
+    /// does not exist.
     async fn update_user(&self, update: UserUpdate) -> Result<(), StoreError>;
 
     async fn user(&self, id: &UserId) -> Result<Option<User>, StoreError>;
 
-    /// Those of `ids` that are known here, in the same order.
+    /// Returns the accounts among `ids`, in the same order.
     async fn people(&self, ids: Vec<UserId>) -> Result<Vec<Person>, StoreError>;
 
-    /// People of whom a term ([`name_terms`](crate::people::name_terms)) begins so, each once, sorted by the first such
-    /// term and then by id, at a cost that does not grow with the number of people.
+    /// Finds users with a search term ([`name_terms`](crate::people::name_terms)) that starts with
+    /// `prefix`. Each user appears once, sorted by the first matching term, then by id. The cost
+    /// does not grow with the number of users.
     async fn find_people(&self, prefix: &NamePrefix, limit: usize) -> Result<Vec<Person>, StoreError>;
 
-    /// Makes a conversation, or finds it: of two calls with one id, one creates and both see the same.
-    /// A group starts with the notice of its making at seq 1; a direct conversation starts empty.
+    /// Creates a conversation, or returns the existing one. Of two concurrent calls with one id,
+    /// one creates it and both return the same. A group starts with a notice at seq 1; a direct
+    /// conversation starts empty.
     async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError>;
 
     async fn conversation(&self, id: ConversationId, reader: &UserId)
     -> Result<ConversationView, StoreError>;
 
-    /// Adds those who are not members yet, each with a notice of its own; the new member sees from that notice on.
+    /// Adds the users who are not members yet, each with its own notice. A new member sees messages
+    /// from that notice on.
     async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError>;
 
-    /// Removes a member, or lets one leave, with a notice. Returns what is left.
+    /// Removes a member, or lets one leave, with a notice. Returns the conversation after the
+    /// removal.
     async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError>;
 
-    /// Stores a message at the next place, or finds the one stored before under the same id.
+    /// Stores a message at the next seq, or finds the message stored earlier under the same id.
     ///
-    /// In two steps, so that a connection can have many on their way and keep its order: this call settles the
-    /// message's turn, and awaiting what it returns tells the outcome. Of two messages to one conversation, the one
-    /// whose call returned before the other was made gets the lower place. The outcome is not known, and promise 1
-    /// does not hold, before [`Accepted`] is awaited; the listener has heard of the message by then. Letting go of
-    /// it does not take the message back.
+    /// The call has two steps, so that a connection can have many messages in flight and keep their
+    /// order. The call itself fixes the order; awaiting the returned [`Accepted`] gives the
+    /// outcome. If one call returns before another to the same conversation starts, its message
+    /// gets the lower seq.
+    ///
+    /// Guarantee 1 holds only after [`Accepted`] resolves. The listener has received the message by
+    /// then. Dropping [`Accepted`] does not cancel the message.
     async fn append(&self, append: Append) -> Result<Accepted, StoreError>;
 
-    /// One page of what the reader may see. It includes every message acknowledged before the call.
+    /// Returns one page of the messages that the reader may see. It includes every message
+    /// acknowledged before the call.
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError>;
 
-    /// Moves a member's boundaries by what one of its devices said, however many messages that covers. Forward only,
-    /// clamped to the head; whatever is late, repeated or beyond the head is no error and moves what it can.
-    /// Returns where the member stands then.
+    /// Applies a cumulative receipt to a member's read state and returns the new state. The read
+    /// state only moves forward, up to the head. A late, repeated or too high receipt is not an
+    /// error.
     ///
-    /// A message moves its sender's boundaries in the same way, as part of [`Store::append`]
+    /// A message advances its sender's read state as part of [`Store::append`]
     /// ([`Standing::reply`](crate::Standing::reply)).
     async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError>;
 
-    /// How far each member has come, as the others are told; the reader's own as it is.
+    /// Returns the read state of each member as other members see it, and the reader's own in full.
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError>;
 
-    /// How many have the message at `seq`, at a cost that does not grow with the group. Notices and erased messages have
-    /// receipts. Refused with [`Refusal::NoSuchMessage`](crate::Refusal::NoSuchMessage) where the reader can see no
-    /// message: above the head, before the reader joined, and at a void, which is not a message.
+    /// Returns the receipt counts of the message at `seq`. The cost does not grow with the group.
+    /// Notices and erased messages have receipts. Fails with
+    /// [`Refusal::NoSuchMessage`](crate::Refusal::NoSuchMessage) above the head, below the reader's
+    /// first visible seq, and at a void.
     async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError>;
 
-    /// Changes what a member set for itself, and returns its entry.
+    /// Changes a member's preferences and returns the member's inbox entry.
     async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError>;
 
-    /// One page of the user's conversations, in the order of [`InboxPlace`](crate::InboxPlace), at a cost that does
-    /// not grow with their number. It includes every message acknowledged before the call. A conversation that moves up
-    /// while somebody pages is on no later page; all others are on exactly one. A direct conversation without messages
-    /// is on the pages of its creator alone ([`Conversation::is_listed_for`](crate::Conversation::is_listed_for)).
+    /// Returns one page of the user's conversations, in the order of
+    /// [`InboxPlace`](crate::InboxPlace). The cost does not grow with their number. It includes
+    /// every message acknowledged before the call.
+    ///
+    /// A conversation that moves up during paging is on no later page; every other one is on
+    /// exactly one page. A direct conversation without messages is listed for its creator only
+    /// ([`Conversation::is_listed_for`](crate::Conversation::is_listed_for)).
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError>;
 
-    /// Whether the user is a member of any conversation, also of one that its inbox does not list yet.
+    /// Returns whether the user is a member of any conversation, including those that its inbox
+    /// does not list yet.
     async fn is_member(&self, user: &UserId) -> Result<bool, StoreError>;
 
-    /// One entry of the reader's inbox, whether the inbox lists it or not.
+    /// Returns one inbox entry of the reader, whether or not the inbox lists it.
     async fn inbox_entry(&self, id: ConversationId, reader: &UserId) -> Result<InboxEntry, StoreError>;
 
-    /// What a device that comes back has to be sent, each conversation once, the latest activity first:
-    /// - of each conversation at a position: what lies above it;
-    /// - of others: what no device of the user has acknowledged (a pending delivery, which only acks clear), or else
-    ///   the newest page where there was activity after the newest position.
+    /// Returns what a reconnecting device misses, each conversation once, latest activity first:
+    /// - For each conversation with a position: the messages above it.
+    /// - For other conversations: the pending messages, which only receipts clear. Without pending
+    ///   messages: the newest page, if there was activity after the newest position.
     ///
-    /// A position above the head is none of this conversation's and counts as none.
+    /// A position above the head is invalid for this conversation and is ignored.
     async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError>;
 
-    /// Of somebody nothing is known of: the default.
+    /// Returns the profile of a user, or the default for an unknown user.
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError>;
 
-    /// Tokens that are made void are reported to the listener, when that is durable and before this returns; by one node
-    /// of a fleet, also to the others.
+    /// Updates a profile. Reports revoked tokens to the listener after they are durable and before
+    /// this returns. In a fleet, the other nodes get the report as well.
     async fn update_profile(&self, update: ProfileUpdate) -> Result<Profile, StoreError>;
 
     fn epoch(&self) -> Epoch;
 
     fn health(&self) -> Health;
 
-    /// Finishes what was accepted, refuses the rest with [`StoreError::Closing`], and lets go of the files.
+    /// Finishes accepted writes, rejects new calls with [`StoreError::Closing`], and releases the
+    /// files.
     async fn close(&self);
 }
 
+/// Whether the store accepts writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     Writable,
-    /// Reads go on. The text says why writes do not.
+    /// Reads work, writes fail. The text is the reason.
     ReadOnly(String),
 }
 
+/// A partial update of an account. `None` keeps the current value.
 #[derive(Clone, Debug)]
 pub struct UserUpdate {
     pub id: UserId,
@@ -157,12 +176,14 @@ pub enum Creation {
     Group { title: Title, members: Vec<UserId> },
 }
 
+/// A conversation, and whether the call created it.
 #[derive(Clone, Debug)]
 pub struct Opened {
     pub view: ConversationView,
     pub created: bool,
 }
 
+/// A request to add users to a group.
 #[derive(Clone, Debug)]
 pub struct AddMembers {
     pub conversation: ConversationId,
@@ -172,6 +193,7 @@ pub struct AddMembers {
     pub at: Timestamp,
 }
 
+/// A request to remove a member, or to leave if `user` is the actor.
 #[derive(Clone, Debug)]
 pub struct RemoveMember {
     pub conversation: ConversationId,
@@ -180,6 +202,7 @@ pub struct RemoveMember {
     pub at: Timestamp,
 }
 
+/// A message to store.
 #[derive(Clone, Debug)]
 pub struct Append {
     pub conversation: ConversationId,
@@ -189,12 +212,13 @@ pub struct Append {
     pub content: Arc<str>,
     pub timestamp: Timestamp,
     pub received_at: Timestamp,
-    /// The client marks this as a resend and knew everything up to here at its first attempt: look for the
-    /// message from there on, however long ago that was, and not only in the dedupe window.
+    /// Set on a resend: the highest seq that the client knew at its first attempt. The store then
+    /// searches for the message above this seq, and not only in the dedupe window.
     pub retry_after: Option<Seq>,
     pub origin: Option<Origin>,
 }
 
+/// A cumulative receipt: a device of `user` received or read everything up to `seq`.
 #[derive(Clone, Debug)]
 pub struct Mark {
     pub conversation: ConversationId,
@@ -204,6 +228,7 @@ pub struct Mark {
     pub origin: Option<Origin>,
 }
 
+/// A change of a member's preferences.
 #[derive(Clone, Debug)]
 pub struct Prefer {
     pub conversation: ConversationId,
@@ -211,54 +236,58 @@ pub struct Prefer {
     pub change: PreferenceChange,
 }
 
+/// The read state of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
     pub user: UserId,
     pub boundaries: Boundaries,
-    /// What lies below does not concern the member.
+    /// The member's first visible seq. Messages below it do not count for this member.
     pub joined: Seq,
 }
 
+/// The read states of all members of a conversation.
 #[derive(Clone, Debug)]
 pub struct Statuses {
     pub head: Seq,
-    /// Sorted by user.
+    /// Sorted by user id.
     pub members: Vec<MemberStatus>,
 }
 
-/// What a device says it has of a conversation.
+/// The position of a device in a conversation: it has every message up to `seq`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub conversation: ConversationId,
     pub seq: Seq,
 }
 
-/// What a device that comes back should know.
+/// The conversations that a reconnecting device must update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     pub behind: Vec<Behind>,
-    /// Positions in conversations the user is not in, whether there are such or not.
+    /// Conversations with a position that the user is not a member of, whether or not they exist.
     pub gone: Vec<ConversationId>,
 }
 
-/// A conversation of which a device misses something.
+/// A conversation in which a device misses messages, or whose position is a new acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
     pub conversation: ConversationId,
-    /// It misses what lies above.
+    /// The device misses the messages above this seq.
     pub after: Seq,
     pub head: Seq,
-    /// No device has said yet that it has everything up to `after`, and this one just did by its position.
+    /// No device had acknowledged everything up to `after`. This device's position now does, so the
+    /// server records it as a receipt.
     pub unacknowledged: bool,
 }
 
-/// A message that has its turn. Resolves when it is durable, or refused.
+/// A message with a fixed order. Resolves when the message is durable or refused.
 pub type Accepted = Pin<Box<dyn Future<Output = Result<Appended, StoreError>> + Send>>;
 
+/// The outcome of [`Store::append`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     pub seq: Seq,
     pub received_at: Timestamp,
-    /// It was stored by an earlier call.
+    /// An earlier call stored the message.
     pub duplicate: bool,
 }

@@ -1,9 +1,11 @@
-//! A session that is being sent what it missed, while new messages arrive.
+//! The catch-up state of a session, which is sent its backlog while new messages arrive.
 //!
-//! Invariant: on one connection the seqs of a conversation go up one by one, also across the border between backlog
-//! and live. While the backlog of a conversation is being sent, the fan-out only notes that there is something new
-//! and keeps the acks of the session's own sends for their places; once the backlog has come to what was noted, the
-//! fan-out pushes again. Reading the store and waiting for the client belong to `ws`.
+//! Invariant: on one connection the seqs of a conversation increase one by one, also at the
+//! transition from backlog to live. The only exception is a range that a `backlog` frame leaves to
+//! the device to page. While the backlog of a conversation is being sent, the fan-out records the
+//! newest seq and holds the acks of the session's own sends for their seqs. Once the backlog
+//! reaches the recorded seq, the fan-out pushes again. Reading the store and waiting for the client
+//! belong to `ws`.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -18,12 +20,14 @@ use tokio::time::Instant;
 
 use super::{Frame, Outbox};
 
-/// A store may show a message a moment before it reports it. For this long after the backlog, a report of what the
-/// backlog held already is not pushed again.
+/// How long after catch-up the fan-out's repeats of backlog messages are suppressed. A store may
+/// return a message shortly before it reports the commit. If this is too short, the device gets
+/// such a message twice.
 const OVERLAP: Duration = Duration::from_secs(10);
 
+/// Decides whether the fan-out may push to a session or the backlog covers the message.
 pub(crate) struct CatchUp {
-    /// Whether the fan-out has to look here before it pushes.
+    /// Whether the fan-out must ask [`CatchUp::arrive`] before it pushes.
     watching: AtomicBool,
     state: Mutex<State>,
 }
@@ -32,47 +36,52 @@ struct State {
     stage: Stage,
     conversations: HashMap<ConversationId, Progress>,
     held_frames: usize,
-    /// The session's own sends whose outcome it does not know yet.
+    /// The session's own sends with an unknown outcome.
     sending: Vec<(ConversationId, MessageId)>,
 }
 
 #[derive(Clone, Copy)]
 enum Stage {
-    /// It is not known yet of which conversations the session misses something.
+    /// The store has not yet answered which conversations have a backlog.
     Asking,
-    /// It misses something of those that are listed; all others are live.
+    /// Backlogs are being sent. Conversations that are not listed, or are listed as `live`, are
+    /// live.
     Sending,
-    /// All are live. Those listed may still be reported up to where their backlog ended.
+    /// All conversations are live. Reports up to the end of their backlog may still arrive for the
+    /// listed ones.
     Live { since: Instant },
 }
 
+/// The catch-up state of one conversation.
 #[derive(Default)]
 struct Progress {
     live: bool,
-    /// The device has everything up to here, or was told that it is there to be paged.
+    /// The device has everything up to this seq, or a `backlog` frame told it to page up to here.
     up_to: Option<Seq>,
-    /// The newest message the fan-out has come across.
+    /// The newest seq that the fan-out has reported.
     newest_seen: Seq,
-    /// Where the device said that it is, in a conversation that its user is not in any more.
+    /// The position that the device claims in a conversation that its user is no longer a member
+    /// of.
     was_at: Option<Seq>,
     held: BTreeMap<Seq, Held>,
 }
 
-/// Frames that wait for their place.
+/// Frames that are held until the backlog reaches their seq.
 #[derive(Default)]
 struct Held {
-    /// Goes out in place of the message.
+    /// Sent in place of the message.
     instead: Option<Kept>,
-    /// Go out behind it.
+    /// Sent after it.
     behind: Vec<Frame>,
 }
 
-/// What only the fan-out can say, and the store will not repeat.
+/// A frame that only the fan-out has. It cannot be read from the store again.
 #[derive(Clone)]
 pub(crate) enum Kept {
-    /// Of an own send. It is owed whatever the device has.
+    /// The ack of an own send. It is sent regardless of the device's position.
     Ack(Frame),
-    /// The notice of the user's own leaving. Whoever is further than that has it.
+    /// The notice that the user itself left. A device whose position is at or past it already has
+    /// it.
     Farewell(Frame),
 }
 
@@ -84,7 +93,7 @@ impl Kept {
     }
 }
 
-/// A conversation whose backlog is to be sent.
+/// A conversation with a backlog to send: the seqs above `after`, up to `head`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub conversation: ConversationId,
@@ -92,22 +101,23 @@ pub(crate) struct Missing {
     pub head: Seq,
 }
 
-/// How far a page went.
+/// The result of sending a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Poured {
     pub pushed: usize,
-    /// The device has everything up to here.
+    /// The device has everything up to this seq.
     pub up_to: Seq,
     pub then: Then,
 }
 
+/// What follows a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     /// The conversation is live from here on.
     Live,
-    /// There is more to send.
+    /// More messages are to be sent.
     More,
-    /// The next message is one of the session's own, whose ack is still on its way.
+    /// The next message is the session's own, and the fan-out does not have its ack yet.
     Unsettled,
 }
 
@@ -130,7 +140,8 @@ impl CatchUp {
         self.watching.load(Ordering::Acquire)
     }
 
-    /// The fan-out has a message for the session. Returns whether to push it now.
+    /// Handles a message that the fan-out has for the session. Returns whether to push it now;
+    /// otherwise the backlog covers it or the device has it.
     pub fn arrive(&self, conversation: ConversationId, seq: Seq, kept: Option<&Kept>) -> bool {
         let is_ack = matches!(kept, Some(Kept::Ack(_)));
         let mut state = self.state();
@@ -192,8 +203,8 @@ impl CatchUp {
         }
     }
 
-    /// The fan-out has the ack of a message that was stored before. Returns whether to push it now; otherwise it goes
-    /// out behind that message.
+    /// Handles the ack of a message that was stored earlier. Returns whether to push it now;
+    /// otherwise it is held and sent after that message.
     pub fn arrive_again(&self, conversation: ConversationId, seq: Seq, ack: &Frame) -> bool {
         let mut state = self.state();
         let settled = match (state.stage, state.conversations.get(&conversation)) {
@@ -201,7 +212,7 @@ impl CatchUp {
             (Stage::Sending, Some(progress)) => {
                 progress.live || progress.up_to.is_some_and(|up_to| seq <= up_to)
             }
-            // What arrived live meanwhile does not tell what the device misses below it.
+            // Live messages that arrived meanwhile do not show what the device misses below them.
             (Stage::Asking, _) => false,
         };
         if !settled {
@@ -212,12 +223,12 @@ impl CatchUp {
         settled
     }
 
-    /// How many frames wait for their places. Whoever sends more and more in the meantime is read no further.
+    /// Number of held frames. The connection stops reading when there are too many.
     pub fn held_frames(&self) -> usize {
         if self.is_watching() { self.state().held_frames } else { 0 }
     }
 
-    /// The session sends something itself.
+    /// Records an own send with an unknown outcome.
     pub fn send_begins(&self, conversation: ConversationId, message_id: &MessageId) {
         if self.is_watching() {
             let mut state = self.state();
@@ -227,7 +238,8 @@ impl CatchUp {
         }
     }
 
-    /// The outcome is known: the store has reported the message, if there is a new one.
+    /// Removes an own send. Its outcome is known, and the store has reported the message if it is
+    /// new.
     pub fn send_ends(&self, conversation: ConversationId, message_id: &MessageId) {
         if self.is_watching() {
             let mut state = self.state();
@@ -238,14 +250,15 @@ impl CatchUp {
         }
     }
 
-    /// Those of the session's sends that a page may show before the fan-out has their acks. To be asked after the page
-    /// is read and before the fan-out is flushed.
+    /// The own sends that a page may contain before the fan-out has their acks. Call this after the
+    /// page is read and before the fan-out is flushed.
     pub fn unsettled(&self, conversation: ConversationId) -> Vec<MessageId> {
         let state = self.state();
         state.sending.iter().filter(|(of, _)| *of == conversation).map(|(_, id)| id.clone()).collect()
     }
 
-    /// The store has said what the session misses: the rest is live from here on. Returns what is to be sent.
+    /// Applies the store's answer: conversations without a backlog become live. Returns the
+    /// backlogs to send.
     pub fn begin(&self, outbox: &Outbox, missed: &Missed, positions: &[Position]) -> Vec<Missing> {
         let Missed { behind, gone } = missed;
         let claimed: HashMap<ConversationId, Seq> =
@@ -257,7 +270,7 @@ impl CatchUp {
         }
         for (id, progress) in &mut state.conversations {
             let Some(claim) = claimed.get(id) else { continue };
-            // The fan-out was late with something the device has already.
+            // The fan-out reported late what the device already has.
             if let Some(up_to) = &mut progress.up_to {
                 *up_to = (*up_to).max((*claim).min(progress.newest_seen));
             }
@@ -289,7 +302,8 @@ impl CatchUp {
         missing
     }
 
-    /// Sends a page, `most` messages of it and as much as there is room for, at least one.
+    /// Pushes the messages of a page that the device does not have: at most `most`, and after the
+    /// first one only while the outbox has room. Stops at an own message without its ack.
     pub fn pour(
         &self,
         outbox: &Outbox,
@@ -328,7 +342,8 @@ impl CatchUp {
         Poured { pushed, up_to, then }
     }
 
-    /// Whether the page was the last one, for one reason or another.
+    /// Makes the conversation live if the device has everything or got `enough`. In the latter case
+    /// a `backlog` frame says where the device continues.
     fn settle(&self, outbox: &Outbox, conversation: ConversationId, head: Seq, enough: bool) -> (Seq, Then) {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -345,12 +360,13 @@ impl CatchUp {
         (up_to, Then::Live)
     }
 
-    /// Sends nothing of this conversation but where to find it.
+    /// Sends only a `backlog` frame, so that the device pages this conversation itself.
     pub fn pass_over(&self, outbox: &Outbox, missing: Missing) {
         self.settle(outbox, missing.conversation, missing.head, true);
     }
 
-    /// The user is not a member any more: there is nothing to be sent but what was kept.
+    /// Ends the backlog of a conversation that the user is no longer a member of. Sends the held
+    /// frames and `gone`.
     pub fn abandon(&self, outbox: &Outbox, conversation: ConversationId) {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -360,7 +376,7 @@ impl CatchUp {
         outbox.push(Frame::from(encode_gone(conversation)));
     }
 
-    /// All conversations are live, and the client is told so.
+    /// Ends the catch-up: sends `caught_up`. All conversations must be live.
     pub fn finish(&self, outbox: &Outbox) {
         let mut state = self.state();
         debug_assert!(state.conversations.values().all(|progress| progress.live), "a backlog was left out");
@@ -375,14 +391,15 @@ impl CatchUp {
 }
 
 impl State {
-    /// Whether the device had come past this place before its user left.
+    /// Whether the device claims a position at or past `seq` in a conversation that its user has
+    /// left.
     fn was_past(&self, conversation: ConversationId, seq: Seq) -> bool {
         self.conversations.get(&conversation).is_some_and(|progress| progress.was_at >= Some(seq))
     }
 }
 
 impl Progress {
-    /// The device has heard of the user's leaving before. Returns how many frames that saves.
+    /// Drops held leave notices up to `through`, which the device already has. Returns how many.
     fn drop_farewells(&mut self, through: Seq) -> usize {
         let mut dropped = 0;
         for held in self.held.range_mut(..=through).map(|(_, held)| held) {
@@ -391,6 +408,7 @@ impl Progress {
         dropped
     }
 
+    /// Marks the conversation as live and pushes the held frames in seq order.
     fn go_live(&mut self, outbox: &Outbox, held_frames: &mut usize) {
         self.live = true;
         for held in std::mem::take(&mut self.held).into_values() {
@@ -399,6 +417,7 @@ impl Progress {
         }
     }
 
+    /// Pushes the frames that are held for lower seqs.
     fn release_below(&mut self, seq: Seq, outbox: &Outbox, held_frames: &mut usize) {
         while let Some(first) = self.held.first_entry().filter(|first| *first.key() < seq) {
             let held = first.remove();

@@ -1,5 +1,5 @@
-//! What changed besides messages, on its way to the devices that should know at once. What needs a look into the
-//! store, or can wait to be gathered, is handed on; nothing here waits.
+//! Delivers changes other than messages (read states, inbox entries) to connected devices. Nothing
+//! here waits: the workers do what needs the store or can be batched.
 
 use std::sync::Arc;
 
@@ -13,10 +13,12 @@ use super::receipts::Gathering;
 use super::{Frame, Session, SessionId, Sessions};
 use crate::metrics::{Dropped, Metrics};
 
-/// In conversations up to this size everybody is told of everybody's boundaries, at once.
+/// Largest number of members of a conversation in which each receipt goes to all members
+/// immediately. Above it, receipts are batched and go to recent senders only. A larger value
+/// multiplies the frames per message.
 pub(super) const SMALL_GROUP: usize = 16;
 
-/// A line of somebody's inbox that their devices should be shown anew.
+/// An inbox entry that the user's devices must show anew.
 #[derive(Debug)]
 pub(super) struct EntryChanged {
     pub conversation: ConversationId,
@@ -24,20 +26,22 @@ pub(super) struct EntryChanged {
     pub cause: Cause,
 }
 
+/// Why an inbox entry changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The user joined, or changed a preference.
     Changed,
-    /// The first message of a direct conversation. It is new to all but its creator, who gets the other person's
-    /// presence instead.
+    /// The first message of a direct conversation. The entry is new to every member but the
+    /// creator, who gets the peer's presence instead.
     FirstMessage,
 }
 
+/// Pushes changes to sessions or hands them to the workers.
 pub(super) struct Changes {
     pub sessions: Arc<Sessions>,
     pub metrics: Arc<Metrics>,
     pub gathering: Arc<Gathering>,
-    /// Full: dropped, and the client finds the entry in the inbox.
+    /// If the queue is full, the entry is dropped; the client finds it in the inbox.
     pub entries: mpsc::Sender<EntryChanged>,
 }
 
@@ -48,12 +52,13 @@ impl Changes {
             Change::Joined { conversation, user } | Change::Preferred { conversation, user } => {
                 self.entry_changed(EntryChanged { conversation, user, cause: Cause::Changed });
             }
-            // Carried out where it was heard, at once.
+            // `Hub::changed` has already handled these.
             Change::Revoked { .. } | Change::Overlooked { .. } => {}
         }
     }
 
-    /// The other person's inbox lists a direct conversation from its first message on.
+    /// Queues the inbox entries of a direct conversation at its first message, because the peer's
+    /// inbox lists the conversation from then on.
     pub fn delivered(&self, Committed { message, members, .. }: &Committed) {
         let conversation = message.conversation;
         let is_first = message.seq == Seq::FIRST && message.content_type != ContentType::Void;
@@ -80,7 +85,8 @@ impl Changes {
                         false => is_late = true,
                     },
                 );
-                // Messages come first where much is waiting: ticks are gathered there, as in large groups.
+                // A busy outbox refuses ticks so that messages come first. Batch the ticks, as in
+                // large groups.
                 if is_late {
                     self.gathering.add(moved.conversation, moved.user, shown, moved.members);
                 }
@@ -91,7 +97,8 @@ impl Changes {
         self.metrics.statuses_pushed(pushes);
     }
 
-    /// All but the one that said so.
+    /// Pushes the user's own read state to all its devices but the one that sent the receipt.
+    /// Returns the number of pushes.
     fn tell_own_devices(&self, moved: &Moved) -> u64 {
         let mut frame: Option<Frame> = None;
         let mut pushes = 0;

@@ -1,4 +1,5 @@
-//! A worker that shows people their changed line of the inbox. In order, one after the other: the last word stands.
+//! The worker that pushes changed inbox entries. It handles them one by one in queue order, so the
+//! newest state arrives last.
 
 use std::sync::Arc;
 
@@ -13,9 +14,11 @@ use super::presence::tell;
 use super::{Frame, Sessions, Whereabouts, guarded};
 use crate::metrics::Metrics;
 
-/// Changes that may wait. A new group of thousands, all of them online, is about the most that happens at once.
+/// Capacity of the queue of changed inbox entries. The largest expected burst is a new group with
+/// thousands of connected members. Entries beyond the capacity are dropped.
 pub(super) const WAITING_ENTRIES: usize = 16_384;
 
+/// Reads changed inbox entries from the store and pushes them to the user's devices.
 pub(super) struct Shower {
     pub changed: mpsc::Receiver<EntryChanged>,
     pub sessions: Arc<Sessions>,
@@ -30,7 +33,7 @@ impl Shower {
             let conversation = changed.conversation;
             let shown = async {
                 if let Err(error) = self.show(changed).await {
-                    // Somebody who has left again, most likely.
+                    // Most likely the user has left the conversation.
                     tracing::debug!(%conversation, %error, "a line of the inbox could not be shown");
                 }
             };

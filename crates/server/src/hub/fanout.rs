@@ -1,4 +1,4 @@
-//! One committed message into the outboxes of everybody who may see it.
+//! Delivers one committed message to the outboxes of all sessions that may see it.
 
 use std::cell::OnceCell;
 
@@ -8,7 +8,8 @@ use bluetick_wire::frame::{write_ack, write_message};
 
 use super::{Frame, Kept, Session, SessionId, Sessions};
 
-/// Returns how many frames were handed out. Costs no more than the smaller of members and online users.
+/// Delivers a message and returns the number of frames pushed. The cost is that of the smaller of
+/// members and online users.
 pub(super) fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
     let Committed { members, message, departed, .. } = committed;
     let delivery = Delivery { committed, frame: OnceCell::new() };
@@ -19,7 +20,7 @@ pub(super) fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
     if let Some(departed) = departed.as_ref().filter(|user| !members.contains(user)) {
         sessions.each_of(departed, &mut hand_out);
     }
-    // Whoever sent it gets the ack also when they are no member any more.
+    // A sender who is no longer a member still gets the ack.
     let hears_of_it = |user: &UserId| members.contains(user) || departed.as_ref() == Some(user);
     if committed.origin.is_some() && !hears_of_it(&message.sender) {
         sessions.each_of(&message.sender, &mut |session: &Session| {
@@ -31,7 +32,8 @@ pub(super) fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
     pushes
 }
 
-/// Visits the sessions of all members that are wanted, at the cost of the smaller of members and online users.
+/// Visits the sessions of all `wanted` members. The cost is that of the smaller of members and
+/// online users.
 pub(super) fn each_member(
     sessions: &Sessions,
     members: &Members,
@@ -47,9 +49,10 @@ pub(super) fn each_member(
     }
 }
 
+/// The delivery of one message.
 struct Delivery<'a> {
     committed: &'a Committed,
-    /// Encoded once, when the first receiver is found, and shared by all.
+    /// Encoded once, for the first receiver, and shared by all.
     frame: OnceCell<Frame>,
 }
 
@@ -58,6 +61,8 @@ impl Delivery<'_> {
         self.committed.origin.map(SessionId::from) == Some(session.id)
     }
 
+    /// Pushes the ack, the leave notice or the message, unless the session's catch-up covers it.
+    /// Returns the number of frames pushed.
     fn hand_to(&self, session: &Session) -> u64 {
         let message = &self.committed.message;
         let kept = if self.is_origin(session) {
@@ -180,7 +185,7 @@ mod tests {
             let mut committed = committed(&["alice", "bob"], "alice");
             let late = Member { user: user("carol"), role: Role::Member, joined_seq: Seq::new(2) };
             Arc::make_mut(&mut committed.members).insert(late);
-            // Once by way of the members and once by way of those online.
+            // The first round iterates over the online users, the second over the members.
             let others: Vec<_> =
                 (0..crowd * 5).map(|number| connect(&sessions, &format!("other{number}"))).collect();
             deliver(&committed, &sessions);

@@ -1,19 +1,22 @@
-//! A frame as it goes over the wire: the WebSocket header and the text behind it. A server's frames are not masked, so the
-//! bytes are the same for everybody: made once, shared by all who receive them, and copied by the kernel alone.
+//! An encoded frame: the WebSocket header and the text. Server frames are not masked, so all
+//! receivers share the same bytes, which are encoded once.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Clones share the bytes.
+/// An encoded WebSocket frame. Clones share the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Frame(Arc<[u8]>);
 
-/// A final frame with text in it.
+/// First byte of an unfragmented text frame: FIN bit and opcode 1.
 const TEXT: u8 = 0x81;
-/// Lengths from here on take two bytes more, and eight more above [`u16::MAX`].
+/// Length in bytes from which the header has a 2-byte length field, or an 8-byte one above
+/// [`u16::MAX`] (RFC 6455, section 5.2).
 const SHORT: usize = 126;
+/// Size in bytes of the longest header: two bytes and an 8-byte length field.
 const LONGEST_HEADER: usize = 10;
-/// What a thread keeps to write frames into. Larger ones are rare, and give their memory back.
+/// Capacity in bytes that a thread keeps in its encoding buffer. Larger frames are rare, and their
+/// memory is freed.
 const KEPT_BYTES: usize = 64 * 1024;
 
 thread_local! {
@@ -21,7 +24,7 @@ thread_local! {
 }
 
 impl Frame {
-    /// With the text that `write` appends.
+    /// Encodes a frame with the text that `write` appends. Panics if `write` encodes another frame.
     pub fn with(write: impl FnOnce(&mut Vec<u8>)) -> Frame {
         SHEET.with_borrow_mut(|sheet| {
             sheet.extend([0; LONGEST_HEADER]);
@@ -34,7 +37,7 @@ impl Frame {
         })
     }
 
-    /// One that the protocol made: a pong, a goodbye.
+    /// A frame that the protocol library has encoded, such as a pong or a close frame.
     pub fn of_control(bytes: &[u8]) -> Frame {
         Frame(Arc::from(bytes))
     }
@@ -43,13 +46,13 @@ impl Frame {
         self.0.first() == Some(&TEXT)
     }
 
-    /// Header and text.
+    /// The header and the payload.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Writes the header right before the text, and returns where it begins.
+/// Writes the header directly before the text. Returns the index where it begins.
 fn put_header(sheet: &mut [u8]) -> usize {
     let length = sheet.len() - LONGEST_HEADER;
     let (start, short) = match length {
@@ -77,7 +80,7 @@ impl From<&str> for Frame {
     }
 }
 
-/// What people wrote is not for logs.
+/// Prints the length only, because message content must not reach the logs.
 impl std::fmt::Debug for Frame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Frame({} bytes)", self.0.len())
@@ -103,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody else's reading of our frames.
+    /// Decodes our frame with an independent implementation.
     fn read(frame: &Frame) -> String {
         let mut stream = std::io::Cursor::new(frame.bytes().to_vec());
         let mut client = WebSocketContext::new(Role::Client, None);

@@ -1,9 +1,11 @@
-//! From the store to every device: who is connected, and how what is committed reaches them in order.
+//! Fan-out: delivers committed messages and changes to the outboxes of connected devices, in order.
 //!
-//! Invariant: one at a time puts live messages into outboxes, in commit order. So every connection sees every
-//! conversation in seq order, and the ack of its own message in the place of that message. Usually that is a thread of its
-//! own; when it has nothing to do and there is little to deliver, whoever reports it does so on the spot, and nobody has to
-//! be woken. It waits for nobody: what needs the store is handed to workers. Sockets do not belong here.
+//! Invariant: one thread at a time pushes live messages, in commit order. Every connection
+//! therefore sees each conversation in seq order, and gets the ack of its own message at that
+//! message's seq. Usually the fan-out thread does this. When that thread is idle and a batch has
+//! few receivers, the thread that reports the batch delivers it, which saves a wake-up. The fan-out
+//! never waits for the store: work that needs the store goes to the workers. Socket I/O does not
+//! belong here.
 
 mod catch_up;
 mod changes;
@@ -49,35 +51,41 @@ use senders::Senders;
 use typing::Typing;
 use workers::{Errands, guarded};
 
-/// Orders for the fan-out: batches from the store and acks of resends. When that many wait, the committer and the
-/// connections wait too, so a server that cannot keep up with its own deliveries takes in less.
+/// Capacity of the fan-out queue, in orders: committed batches, changes, acks of resends. When the
+/// queue is full, the committer and the connections wait, so a server that falls behind on
+/// deliveries accepts less work. A larger value lets deliveries lag further behind commits.
 const WAITING_ORDERS: usize = 1_024;
 
-/// What goes to no more people than this is delivered by whoever reports it, when the thread has nothing to do. Waking it
-/// would take longer.
+/// Upper bound on the receivers of an order that the reporting thread delivers itself while the
+/// fan-out is idle. Receivers are the members of the conversations; for a batch of changes, the
+/// number of changes counts. Up to this bound, delivering takes less time than waking the fan-out
+/// thread.
 const FEW_RECEIVERS: usize = 32;
 
+/// A unit of work for the fan-out.
 enum Order {
     Deliver(Vec<Committed>),
     Tell(Vec<Change>),
-    /// The ack of a message that was stored before: behind everything that was committed before it is given.
+    /// Push the ack of a message that was stored earlier, behind everything committed before this
+    /// order.
     Acknowledge(Arc<Session>, AckAgain),
-    /// Answered when everything ordered before has been put into the outboxes.
+    /// Answered when the frames of all earlier orders are in the outboxes.
     Flush(oneshot::Sender<()>),
     Stop,
 }
 
-/// The ack of a message that is found in its place already.
+/// The ack of a resend: the message is already stored at `seq`.
 pub(crate) struct AckAgain {
     pub conversation: ConversationId,
     pub seq: Seq,
     pub frame: Frame,
 }
 
-/// How many orders were given, and how many of them are done. Whoever finds nothing undone need not ask the thread.
+/// Counts orders and finished orders. When all are finished, a flush need not ask the fan-out
+/// thread.
 #[derive(Default)]
 struct Progress {
-    /// Counted before the order is given.
+    /// Incremented before the order is queued.
     ordered: AtomicU64,
     done: AtomicU64,
 }
@@ -87,7 +95,7 @@ impl Progress {
         self.ordered.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// It was not given after all.
+    /// Reverts [`Progress::order`] for an order that was not queued.
     fn take_back(&self) {
         self.ordered.fetch_sub(1, Ordering::AcqRel);
     }
@@ -96,19 +104,19 @@ impl Progress {
         self.done.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether everything that was ordered before this is asked has been done.
+    /// Returns whether every order counted before this call is done.
     fn is_idle(&self) -> bool {
         let ordered = self.ordered.load(Ordering::Acquire);
         self.done.load(Ordering::Acquire) >= ordered
     }
 }
 
-/// The listener that is handed to the store at its opening.
+/// The store's [`CommitListener`], passed to the store when it opens. It owns the fan-out.
 pub struct Hub {
     orders: SyncSender<Order>,
     fanout: Arc<Fanout>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// What waits for whoever takes the steps, where there is no thread.
+    /// The queued orders of a hub without a thread, which [`Hub::step`] carries out.
     waiting: Option<Mutex<Receiver<Order>>>,
     sessions: Arc<Sessions>,
     metrics: Arc<Metrics>,
@@ -118,7 +126,8 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Starts the fan-out thread, which ends with [`Server::drain`](crate::Server::drain) or with the hub.
+    /// Starts the fan-out thread, which ends with [`Server::drain`](crate::Server::drain) or when
+    /// the hub is dropped. Panics if the thread cannot be started.
     pub fn new(metrics: Arc<Metrics>) -> Arc<Hub> {
         let (mut hub, waiting) = Hub::idle(metrics);
         let working = Arc::clone(&hub.fanout);
@@ -130,14 +139,15 @@ impl Hub {
         Arc::new(hub)
     }
 
-    /// Without a thread: what is not delivered on the spot waits for [`Hub::step`], so that a simulation decides when.
+    /// Creates a hub without a fan-out thread. Orders that are not delivered immediately wait for
+    /// [`Hub::step`], so that a simulation controls the timing.
     pub fn in_steps(metrics: Arc<Metrics>) -> Arc<Hub> {
         let (mut hub, waiting) = Hub::idle(metrics);
         hub.waiting = Some(Mutex::new(waiting));
         Arc::new(hub)
     }
 
-    /// Delivers the next of what waits, in a hub without a thread. Returns whether there was something.
+    /// Carries out the next queued order of a hub without a thread. Returns whether there was one.
     pub fn step(&self) -> bool {
         let Some(waiting) = &self.waiting else { return false };
         let order = waiting.lock().expect("nothing panics while it holds the lock").try_recv();
@@ -184,17 +194,18 @@ impl Hub {
         &self.sessions
     }
 
-    /// What is held of revocations, and forgotten as they are heard of.
+    /// The revocation cache. [`Hub::changed`](CommitListener::changed) invalidates a user's entry
+    /// when it receives a revocation.
     pub(crate) fn known_revocations(&self) -> Arc<KnownRevocations> {
         Arc::clone(&self.known_revocations)
     }
 
-    /// Where everybody is, here and at the other nodes.
+    /// Returns the presence directory of this node and the other nodes.
     pub(crate) fn whereabouts(&self, fleet: Arc<dyn Fleet>) -> Whereabouts {
         Whereabouts::new(Arc::clone(&self.sessions), fleet)
     }
 
-    /// Starts what needs the store as well. Once.
+    /// Starts the workers that need the store. Panics if called twice.
     pub(crate) fn start_workers(&self, chat: &Chat, whereabouts: &Whereabouts) -> Workers {
         self.errands.start(chat, whereabouts, &self.sessions, &self.metrics)
     }
@@ -209,18 +220,21 @@ impl Hub {
         let _ = flushed.await;
     }
 
-    /// Puts an ack into the session's outbox, behind everything committed so far. A client that hears of a seq has
-    /// then heard of all those below it, also when the message was stored by an earlier attempt.
+    /// Puts an ack into the session's outbox, behind everything committed so far. A client that
+    /// receives a seq has therefore received all lower ones, also when an earlier attempt stored
+    /// the message.
     pub(crate) async fn acknowledge(&self, session: Arc<Session>, ack: AckAgain) {
         self.order(Order::Acknowledge(session, ack)).await;
     }
 
-    /// Waits for a place without holding up the runtime. After `stop`, orders are forgotten.
+    /// Queues an order. Waits for space in the queue without blocking the runtime. After `stop`,
+    /// orders are discarded.
     async fn order(&self, mut order: Order) {
         loop {
             self.fanout.progress.order();
             let Err(refused) = self.orders.try_send(order) else { return };
-            // Whoever waits may give up, so nothing is counted meanwhile.
+            // The caller may drop this future while it waits, so a refused order is not counted
+            // meanwhile.
             self.fanout.progress.take_back();
             match refused {
                 mpsc::TrySendError::Full(waiting) => order = waiting,
@@ -230,23 +244,25 @@ impl Hub {
         }
     }
 
-    /// Tells the other members who are here that this one is writing. Returns whether it was time to.
+    /// Announces to the other connected members that `user` is typing. Returns `false` if a rate
+    /// limit dropped the event.
     pub(crate) fn typing(&self, view: &ConversationView, user: &UserId) -> bool {
         self.typing.tell(&self.sessions, &self.metrics, view.conversation.id, &view.members, user)
     }
 
-    /// The user's first connection has come.
+    /// Queues the announcement that the user is online, after its first connection. Dropped if the
+    /// queue is full.
     pub(crate) fn came(&self, user: &UserId) {
         self.announce(PresenceChange::Came(user.clone()));
     }
 
-    /// The user's last connection has gone.
+    /// Queues the announcement that the user is offline, after its last connection. Dropped if the
+    /// queue is full.
     pub(crate) fn went(&self, user: &UserId) {
         self.announce(PresenceChange::Went(user.clone()));
     }
 
-    /// The user has switched between showing and hiding whether it is there: the others are told what they may know
-    /// now.
+    /// Queues an announcement after the user switched between showing and hiding its presence.
     pub(crate) fn presence_changed(&self, user: &UserId) {
         self.announce(PresenceChange::Switched(user.clone()));
     }
@@ -257,7 +273,8 @@ impl Hub {
         }
     }
 
-    /// The fan-out finishes what it was given and ends; what is committed later reaches nobody.
+    /// Ends the fan-out thread after it has carried out the queued orders. Later commits reach no
+    /// session.
     pub(crate) async fn stop(&self) {
         let thread = self.thread.lock().expect("nothing panics while it holds the lock").take();
         let Some(thread) = thread else { return };
@@ -277,7 +294,7 @@ impl CommitListener for Hub {
         if batch.is_empty() {
             return;
         }
-        // Counted here, since whoever sent it may be gone by now.
+        // Counted here, because the connection that sent the message may have ended by now.
         let sent_here = batch.iter().filter(|committed| committed.is_stored_here && is_sent(committed));
         self.metrics.stored(sent_here.count());
         let receivers: usize = batch.iter().map(|committed| committed.members.len()).sum();
@@ -285,8 +302,9 @@ impl CommitListener for Hub {
     }
 
     fn changed(&self, batch: Vec<Change>) {
-        // At once, and not in the order of messages: whoever revoked a token waits for this. First what is held is
-        // forgotten, so that a connection that is just being made finds out, or is found here.
+        // Apply revocations immediately and outside the message order, because the revoking caller
+        // waits for this. Invalidate the cache first: a connection that is being established then
+        // either reads the revocation or is already in `sessions`.
         for change in &batch {
             match change {
                 Change::Revoked { user, revocations } => {
@@ -314,7 +332,7 @@ impl CommitListener for Hub {
             Whisper::Typing { conversation, user, members } => {
                 self.typing.tell(&self.sessions, &self.metrics, conversation, &members, &user);
             }
-            // It has come here since, and word of that is on its way.
+            // The user has connected to this node since, and that announcement is on its way.
             Whisper::Presence { user, online: false, .. } if self.sessions.is_online(&user) => {}
             Whisper::Presence { user, online, profile, to } => {
                 presence::tell(&self.sessions, &self.metrics, &to, encode_presence(&user, online, &profile));
@@ -324,7 +342,8 @@ impl CommitListener for Hub {
 }
 
 impl Hub {
-    /// Carries an order out on the spot, or gives it to the thread.
+    /// Delivers a small order immediately if the fan-out is idle; otherwise queues it. Blocks while
+    /// the queue is full.
     fn give(&self, order: Order, receivers: usize) {
         let order = match receivers <= FEW_RECEIVERS {
             true => match self.fanout.at_once(order) {
@@ -334,17 +353,18 @@ impl Hub {
             false => order,
         };
         self.fanout.progress.order();
-        // Refused only after `stop`, when no connection is left to hear of it.
+        // Fails only after `stop`, when no connection is left to receive the order.
         let _ = self.orders.send(order);
     }
 }
 
-/// What puts messages into outboxes.
+/// Puts messages and changes into the outboxes. The fan-out thread and the reporting threads share
+/// it.
 struct Fanout {
     sessions: Arc<Sessions>,
     metrics: Arc<Metrics>,
     progress: Progress,
-    /// Held by whoever carries out an order.
+    /// Held while an order is carried out, so that one thread at a time delivers.
     turn: Mutex<()>,
     changes: Changes,
     senders: Arc<Senders>,
@@ -362,13 +382,14 @@ impl Fanout {
         }
     }
 
-    /// Gives the order back when another one is being carried out, or waits.
+    /// Carries out the order in the calling thread. Returns the order if another one is running or
+    /// queued.
     fn at_once(&self, order: Order) -> Option<Order> {
         let Ok(_turn) = self.turn.try_lock() else { return Some(order) };
         if !self.progress.is_idle() {
             return Some(order);
         }
-        // Counted like the others: whoever asks for a flush now waits for it.
+        // Counted like queued orders, so that a concurrent flush waits for it.
         self.progress.order();
         self.carry_out(order);
         self.progress.finish();
@@ -395,7 +416,8 @@ impl Fanout {
         }
     }
 
-    /// A fault with one message must not end the deliveries of all others.
+    /// Delivers one message and returns the number of pushes. Catches panics, so that a faulty
+    /// message does not end all other deliveries.
     fn deliver(&self, committed: &Committed) -> u64 {
         let delivered = catch_unwind(AssertUnwindSafe(|| {
             if committed.members.len() > changes::SMALL_GROUP {
@@ -404,7 +426,7 @@ impl Fanout {
             let pushes = fanout::deliver(committed, &self.sessions);
             self.changes.delivered(committed);
             if committed.departed.is_some() {
-                // Whoever was furthest behind may be the one who left.
+                // The member who left may have had the lowest read state, so the lowest may rise.
                 self.changes.gathering.touch(committed.message.conversation, &committed.members);
             }
             pushes
@@ -423,7 +445,7 @@ impl Fanout {
     }
 }
 
-/// Whether a client sent it; notices and voids are the server's own.
+/// Whether a client sent the message. The server itself writes notices and voids.
 fn is_sent(committed: &Committed) -> bool {
     !matches!(committed.message.content_type, ContentType::System | ContentType::Void)
 }

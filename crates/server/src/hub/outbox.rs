@@ -1,4 +1,5 @@
-//! What waits to be written to one connection: bounded by bytes, and never waited for by whoever puts things in.
+//! The frames that wait to be written to one connection. The queue is bounded in bytes, and pushing
+//! never blocks.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,18 +12,21 @@ use tokio::sync::Notify;
 
 use super::Frame;
 
-/// What a frame costs besides its text: its place in the queue and its share of bookkeeping.
+/// Bytes that a frame costs besides its encoded bytes: its queue slot and bookkeeping. If this is
+/// too low, many small frames use more memory than the limit allows.
 const FRAME_OVERHEAD_BYTES: usize = 64;
-/// A backlog fills a quarter of the outbox, and no more than this: the rest is for what is live, and a crowd of devices
-/// that come back and do not read should not take much.
+/// Maximum number of queued bytes at which a backlog continues; a quarter of the outbox if that is
+/// less. The rest is for live frames. A larger value lets many returning devices that do not read
+/// hold more memory.
 const BACKLOG_BYTES: usize = 128 * 1024;
 
+/// The outgoing queue of one connection. Any thread may push; only the connection takes frames.
 pub(crate) struct Outbox {
     queue: Mutex<Queue>,
-    /// Something happened that the connection has not been told of yet.
+    /// Something happened since the connection last polled.
     news: AtomicBool,
     connection: AtomicWaker,
-    /// Told when there is room for more of a backlog.
+    /// Notified when a backlog may continue.
     room: Notify,
     limit_bytes: usize,
     waiting_bytes: Gauge,
@@ -31,17 +35,18 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Frame>,
-    /// Of the frames here and of those taken and not yet written.
+    /// Cost of the queued frames, and of those taken and not yet written.
     bytes: usize,
-    /// Too much was waiting: all of it was dropped and nothing more is taken in.
+    /// The limit was exceeded: all frames were dropped, and later ones are ignored.
     overflowed: bool,
 }
 
-/// Too much was waiting: the connection has fallen behind for good.
+/// The outbox exceeded its limit. The connection cannot continue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overflowed;
 
-/// An empty queue keeps no more places than this, since most connections are quiet most of the time.
+/// Capacity in frames that an emptied queue keeps. Most connections are idle most of the time, so a
+/// larger value wastes memory on each.
 const KEPT_PLACES: usize = 64;
 
 impl Outbox {
@@ -54,6 +59,8 @@ impl Outbox {
         self.queue.lock().expect("nothing panics while it holds the lock")
     }
 
+    /// Queues a frame and wakes the connection. Overflows the outbox if the frame exceeds the
+    /// limit.
     pub fn push(&self, frame: Frame) {
         let cost = cost(&frame);
         {
@@ -74,15 +81,16 @@ impl Outbox {
         self.nudge();
     }
 
-    /// Lets the connection look around.
+    /// Wakes the connection so that it checks its state.
     pub fn nudge(&self) {
-        // Whoever found it set already has been heard, or is being told just now.
+        // If `news` was already set, the connection has been woken or is being woken now.
         if !self.news.swap(true, Ordering::AcqRel) {
             self.connection.wake();
         }
     }
 
-    /// Pushes what can be done without, unless an eighth of the outbox is taken. Returns whether it was pushed.
+    /// Pushes a frame that may be lost, unless more than an eighth of the outbox is in use. Returns
+    /// whether there was room.
     pub fn push_ephemeral(&self, frame: Frame) -> bool {
         let takes_it = self.queue().bytes <= self.limit_bytes / 8;
         if takes_it {
@@ -96,7 +104,7 @@ impl Outbox {
         self.queue().bytes <= self.backlog_bytes()
     }
 
-    /// Returns when [`Outbox::has_room_now`]; several may wait.
+    /// Returns when [`Outbox::has_room_now`]. Several tasks may wait.
     pub async fn has_room(&self) {
         loop {
             let room = self.room.notified();
@@ -111,21 +119,23 @@ impl Outbox {
         (self.limit_bytes / 4).min(BACKLOG_BYTES)
     }
 
-    /// Ready when something was pushed, or [`Outbox::nudge`]d, since the last time; one at a time may wait.
+    /// Ready when a frame was pushed, or [`Outbox::nudge`] was called, since the last ready result.
+    /// One task at a time may wait.
     pub fn poll_pushed(&self, cx: &mut Context<'_>) -> Poll<()> {
-        // Also when there is news: whatever comes after it wakes the connection again.
+        // Register also when `news` is set, so that a later push wakes the task again.
         self.connection.register(cx.waker());
         if self.news.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Moves all that waits behind what is there. It goes on counting until [`Outbox::written`].
+    /// Moves all queued frames to the end of `into`. They count towards the limit until
+    /// [`Outbox::written`].
     pub fn take(&self, into: &mut VecDeque<Frame>) -> Result<(), Overflowed> {
         let mut queue = self.queue();
         if queue.overflowed {
             return Err(Overflowed);
         }
         if into.is_empty() {
-            // The two change places, so that neither has to grow again.
+            // Swap the two buffers, so that neither has to grow again.
             into.shrink_to(KEPT_PLACES);
             std::mem::swap(&mut queue.frames, into);
         } else {
@@ -138,7 +148,7 @@ impl Outbox {
         self.queue().overflowed
     }
 
-    /// Frames of this [`cost`] in all are with the kernel.
+    /// Releases this [`cost`] of frames that the socket has accepted.
     pub fn written(&self, cost: usize) {
         let mut queue = self.queue();
         let bytes = queue.bytes.saturating_sub(cost);
@@ -169,7 +179,7 @@ impl Outbox {
     }
 }
 
-/// What a frame takes of the limit.
+/// Bytes of the limit that a frame takes.
 pub(crate) fn cost(frame: &Frame) -> usize {
     frame.bytes().len() + FRAME_OVERHEAD_BYTES
 }

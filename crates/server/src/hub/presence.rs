@@ -1,5 +1,6 @@
-//! Who comes and goes, told to those they talk with. Never stored with messages, and the first to be dropped when there
-//! is too much to do. When somebody was last here is written by the connection that ends.
+//! Announces presence to the peers of a user. Presence is ephemeral: it is not stored with
+//! messages, and it is dropped first under load. The connections, not this worker, store
+//! `last_seen_at`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,44 +16,48 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{Frame, Sessions, Whereabouts, guarded};
 use crate::metrics::{Dropped, Metrics};
 
-/// Changes that may wait to be announced. Full: dropped, and whoever wants to know asks.
+/// Capacity of the queue of presence changes. Changes beyond it are dropped; clients can query the
+/// presence.
 pub(super) const WAITING_CHANGES: usize = 1_024;
 
-/// Somebody who is back within this time was never gone.
+/// Grace period in which a disconnected user may reconnect without being announced as offline. A
+/// shorter one announces every brief network loss; a longer one shows users as online for too long.
 const RETURNING: Duration = Duration::from_secs(2);
 
-/// At most one announcement in this time, so that a crowd that comes back does not keep the store from its work.
+/// Pause after each announcement, so that a reconnect storm does not overload the store.
 const PACE: Duration = Duration::from_millis(2);
 
-/// People whose return is waited for.
+/// Maximum number of entries in `leaving`. Beyond it, disconnects are not announced.
 const MOST_LEAVING: usize = 65_536;
 
+/// A presence change that a connection or a profile update reports.
 #[derive(Debug)]
 pub(super) enum PresenceChange {
     Came(UserId),
     Went(UserId),
-    /// The user has switched between showing and hiding.
+    /// The user switched between showing and hiding its presence.
     Switched(UserId),
 }
 
-/// What is announced of somebody.
+/// What to announce about a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     Come,
-    /// Only if it is not at another node.
+    /// Announced only if the user is not connected to any node.
     Gone,
     Switched,
 }
 
+/// The worker that announces presence changes.
 pub(super) struct Announcer {
     changes: mpsc::Receiver<PresenceChange>,
     sessions: Arc<Sessions>,
     whereabouts: Whereabouts,
     chat: Chat,
     metrics: Arc<Metrics>,
-    /// Who has left, in that order, and when to say so.
+    /// The disconnected users in order of disconnection, with the end of their grace period.
     leaving: VecDeque<(Instant, UserId)>,
-    /// The entries of `leaving` that still count.
+    /// The entries of `leaving` that are still valid.
     due: HashMap<UserId, Instant>,
 }
 
@@ -100,12 +105,12 @@ impl Announcer {
         }
     }
 
-    /// Whom to announce at once, if anybody.
+    /// Handles a change. Returns the announcement to make immediately, if any.
     fn heard(&mut self, change: PresenceChange) -> Option<(UserId, News)> {
         match change {
             PresenceChange::Came(user) => {
                 let is_there = self.sessions.is_online(&user);
-                // Of somebody who is back in time nobody has heard that it was away.
+                // A user who reconnects within the grace period was never announced as offline.
                 let was_away = is_there && self.due.remove(&user).is_none();
                 was_away.then_some((user, News::Come))
             }
@@ -123,7 +128,7 @@ impl Announcer {
         }
     }
 
-    /// The one whose time to return is over, if it has not.
+    /// Removes the first user from `leaving`. Returns it if it has not reconnected.
     fn gone(&mut self) -> Option<UserId> {
         let (at, user) = self.leaving.pop_front()?;
         if self.due.get(&user) != Some(&at) {
@@ -133,7 +138,7 @@ impl Announcer {
         (!self.sessions.is_online(&user)).then_some(user)
     }
 
-    /// Tells the people of the user's latest direct conversations how things are now.
+    /// Announces the user's current presence to the peers of its latest direct conversations.
     async fn announce(&self, user: &UserId, news: News) -> Result<(), ChatError> {
         let online = self.whereabouts.is_online(user).await;
         if news == News::Gone && online {
@@ -155,7 +160,7 @@ impl Announcer {
     }
 }
 
-/// Tells those of these people who are here.
+/// Pushes a presence frame to those of these users who are connected to this node.
 pub(super) fn tell(sessions: &Sessions, metrics: &Metrics, to: &[UserId], frame: String) {
     let frame = Frame::from(frame);
     let (mut pushes, mut dropped) = (0, 0);

@@ -1,5 +1,5 @@
-//! Receipts of large groups: gathered for a moment, and told to those few who have ticks to draw. So a message to a
-//! thousand people costs its sender a handful of frames, and nobody else any.
+//! Batches receipts of large groups and sends them to the few members who have ticks to draw. A
+//! message to a thousand members costs its sender a few frames, and the other members none.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,13 +14,16 @@ use super::senders::Senders;
 use super::{Frame, Sessions, guarded};
 use crate::metrics::Metrics;
 
-/// How long changes are gathered.
+/// How long receipts are collected into a batch. A longer time delays ticks; a shorter one sends
+/// more frames.
 const GATHERING: Duration = Duration::from_millis(250);
 
-/// When no more members than this have moved, each is named.
+/// Maximum number of members in a batch whose read states are sent one by one. Above it, only the
+/// lowest read state of all other members is sent.
 const NAMED: usize = 8;
 
-/// What has moved since it was last told. One entry a conversation, however many members move.
+/// Read states that moved and were not announced yet: one entry per conversation, for any number of
+/// members.
 pub(super) struct Gathering {
     moves: Mutex<Moves>,
     wake: Notify,
@@ -30,7 +33,7 @@ pub(super) struct Gathering {
 #[derive(Default)]
 struct Moves {
     gathered: HashMap<ConversationId, Gathered>,
-    /// Taken by the worker, and on the way to those concerned.
+    /// Conversations that the worker has taken and is announcing.
     being_told: HashSet<ConversationId>,
 }
 
@@ -39,8 +42,9 @@ struct Gathered {
     who: Who,
 }
 
+/// The members whose read states moved.
 enum Who {
-    /// Few: each with the latest boundaries.
+    /// At most [`NAMED`] members, each with its latest read state.
     Named(HashMap<UserId, Boundaries>),
     Many,
 }
@@ -50,6 +54,7 @@ impl Gathering {
         Gathering { moves: Mutex::default(), wake: Notify::new(), metrics }
     }
 
+    /// Adds a moved read state to the batch of the conversation and wakes the worker.
     pub fn add(&self, conversation: ConversationId, user: UserId, shown: Boundaries, members: Arc<Members>) {
         let mut moves = self.moves();
         let gathered = moves
@@ -72,7 +77,8 @@ impl Gathering {
         self.wake.notify_one();
     }
 
-    /// Nobody has moved, and yet all who are left may have come further.
+    /// Schedules an announcement without a moved member: after a member left, the lowest read state
+    /// of the others may be higher.
     pub fn touch(&self, conversation: ConversationId, members: &Arc<Members>) {
         let mut moves = self.moves();
         moves
@@ -84,8 +90,9 @@ impl Gathering {
         self.wake.notify_one();
     }
 
-    /// Whether something is still to be told of this conversation. What is told past it would arrive before what is
-    /// older: a group may have become small a moment ago.
+    /// Whether receipts of this conversation wait in a batch or are being announced. A newer
+    /// receipt must join the batch, or it would arrive before older ones. Small groups need this
+    /// check too: a large group may just have become small.
     pub fn is_gathering(&self, conversation: ConversationId) -> bool {
         let moves = self.moves();
         moves.gathered.contains_key(&conversation) || moves.being_told.contains(&conversation)
@@ -107,7 +114,7 @@ impl Gathering {
     }
 }
 
-/// The worker.
+/// The worker that announces batched receipts.
 pub(super) struct Teller {
     pub gathering: Arc<Gathering>,
     pub senders: Arc<Senders>,
@@ -151,8 +158,8 @@ impl Teller {
         }
     }
 
-    /// How far all others have come, if that is news. Also when few have moved: the one who was furthest behind may be
-    /// among them.
+    /// Returns a frame with the lowest read state of all other members, if it is new to the
+    /// recipient. Also needed when few members moved: the one furthest behind may be among them.
     async fn lowest(&self, conversation: ConversationId, recipient: &UserId) -> Option<Frame> {
         match self.chat.inbox_entry(recipient, conversation).await {
             Ok(entry) if self.senders.tell(conversation, recipient, entry.others) => {
@@ -166,9 +173,10 @@ impl Teller {
         }
     }
 
-    /// The members who are there and sent one of the last messages; in a small group all who are there.
+    /// The connected members who are recent senders; in a small group, all connected members.
     async fn recipients(&self, conversation: ConversationId, members: &Members) -> Vec<UserId> {
-        // In a small group everybody is told of everybody, here as well: its ticks were late.
+        // A small group gets here when its ticks were delayed or a member left. All members get its
+        // ticks, as in `Changes`.
         let mut senders = match self.senders.of(conversation) {
             _ if members.len() <= SMALL_GROUP => members.iter().map(|member| member.user.clone()).collect(),
             Some(senders) => senders,
@@ -178,7 +186,8 @@ impl Teller {
         senders
     }
 
-    /// Reads the newest page as the member who sees the most.
+    /// Reads the newest page as the member with the longest visible history. Returns the recent
+    /// senders.
     async fn learn(&self, conversation: ConversationId, members: &Members) -> Vec<UserId> {
         let Some(reader) = members.iter().min_by_key(|member| member.joined_seq) else { return Vec::new() };
         let page = self.chat.history(&reader.user, conversation, PageFrom::Newest, PageLimit::MAX).await;

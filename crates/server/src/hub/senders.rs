@@ -1,21 +1,27 @@
-//! Who wrote lately in large groups: only they have ticks to draw, so only they are told of receipts.
+//! Remembers recent senders of large groups. Only they have ticks to draw, so only they get
+//! receipts.
 //!
-//! A memory and no truth: bounded, forgotten when many other groups are busy, and filled again from the store.
+//! This is a bounded cache. Busy groups displace idle ones, and misses are filled from the store.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
 use bluetick_core::{Boundaries, ContentType, ConversationId, Message, PageLimit, Seq, UserId};
 
-/// Groups remembered in one generation; there are two, and the older one is forgotten when the younger is full.
+/// Number of groups in one generation. There are two generations; when the younger one is full, it
+/// replaces the older one. If this is too low, groups are read from the store repeatedly.
 const GENERATION: usize = 2_048;
 
-/// Whoever sent one of this many last messages counts, and whoever has not been told yet that all have read its own.
+/// Number of newest messages whose senders are recent. Other senders stay until they were told that
+/// all members have read their newest message. Must not exceed one page, because [`Senders::learn`]
+/// gets one page.
 const LATELY: u64 = PageLimit::MAX.get();
 
-/// Senders remembered of one group. Beyond it those who wrote longest ago are forgotten.
+/// Maximum number of senders remembered of one group. At the maximum, the half that wrote longest
+/// ago is forgotten and gets no more receipts.
 const MOST_SENDERS: usize = 512;
 
+/// The cache of recent senders, by group.
 #[derive(Default)]
 pub(super) struct Senders(Mutex<Generations>);
 
@@ -27,7 +33,7 @@ struct Generations {
 
 #[derive(Default)]
 struct Recent {
-    /// All senders from here on are known.
+    /// All senders from this seq on are known.
     from: Seq,
     head: Seq,
     senders: HashMap<UserId, Sender>,
@@ -36,11 +42,12 @@ struct Recent {
 #[derive(Default)]
 struct Sender {
     newest: Seq,
-    /// What the sender was told last about all the others together.
+    /// The lowest read state of all other members, as last announced to the sender.
     told: Boundaries,
 }
 
 impl Sender {
+    /// Whether the sender was not yet told that all others have read its newest message.
     fn still_waits(&self) -> bool {
         self.told.read < self.newest
     }
@@ -51,7 +58,7 @@ impl Senders {
         self.0.lock().expect("nothing panics while it holds the lock")
     }
 
-    /// A message was committed.
+    /// Records the sender of a committed message.
     pub fn note(&self, message: &Message) {
         let mut generations = self.generations();
         let recent = generations.recent(message.conversation, message.seq);
@@ -59,7 +66,7 @@ impl Senders {
         recent.note(message);
     }
 
-    /// Those who sent one of the last messages; `None` when that is not known.
+    /// Returns the recent senders, or `None` if the cache does not reach back far enough.
     pub fn of(&self, conversation: ConversationId) -> Option<Vec<UserId>> {
         let mut generations = self.generations();
         let recent = generations.known(conversation)?;
@@ -71,7 +78,8 @@ impl Senders {
         Some(recent.senders.keys().cloned().collect())
     }
 
-    /// The newest page of the conversation, from the store. Whatever lies below it does not matter.
+    /// Records the newest page of the conversation, read from the store. Older messages are not
+    /// needed.
     pub fn learn(&self, conversation: ConversationId, newest_first: &[Message], head: Seq) {
         let mut generations = self.generations();
         let recent = generations.recent(conversation, head.next());
@@ -80,7 +88,7 @@ impl Senders {
         newest_first.iter().for_each(|message| recent.note(message));
     }
 
-    /// Returns whether this is news to the sender, and takes it for told.
+    /// Records `lowest` as announced to the sender. Returns whether it is new to the sender.
     pub fn tell(&self, conversation: ConversationId, user: &UserId, lowest: Boundaries) -> bool {
         let mut generations = self.generations();
         let sender = generations.known(conversation).and_then(|recent| recent.senders.get_mut(user));
@@ -89,6 +97,7 @@ impl Senders {
 }
 
 impl Generations {
+    /// Returns the entry of the group and moves it to the younger generation.
     fn known(&mut self, conversation: ConversationId) -> Option<&mut Recent> {
         if let Some(recent) = self.old.remove(&conversation) {
             self.insert(conversation, recent);

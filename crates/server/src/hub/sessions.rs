@@ -1,4 +1,4 @@
-//! Who is connected, and on how many devices.
+//! The registry of this node's sessions, by user.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -13,7 +13,7 @@ use hashbrown::hash_table::Entry;
 
 use super::{CatchUp, Outbox};
 
-/// Numbers a connection for as long as the process lives.
+/// Identifies a connection within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SessionId(u64);
 
@@ -35,20 +35,20 @@ impl std::fmt::Display for SessionId {
     }
 }
 
-/// One connection that said hello.
+/// One authenticated connection.
 pub(crate) struct Session {
     pub id: SessionId,
     pub user: UserId,
-    /// What it said hello with.
+    /// The token of its `hello`.
     pub token: TokenFacts,
     pub outbox: Outbox,
     pub catch_up: CatchUp,
-    /// Why the connection closes when it looks around next.
+    /// The code to close with. The connection reads it at its next wake-up.
     ending: OnceLock<CloseCode>,
 }
 
 impl Session {
-    /// The first reason counts.
+    /// Asks the connection to close with this code. Only the first code counts.
     pub fn end(&self, why: CloseCode) {
         let _there_is_one = self.ending.set(why);
         self.outbox.nudge();
@@ -59,17 +59,18 @@ impl Session {
     }
 }
 
-/// A session in the registry, for as long as this lives: also a connection that panics or is cut off goes.
+/// Keeps a session in the registry. Dropping it removes the session, also when the connection
+/// panics or is cancelled.
 pub(crate) struct Registration<'a> {
     sessions: &'a Sessions,
     pub session: Arc<Session>,
-    /// No other connection of the user was there when this one came.
+    /// The user had no other connection to this node when this one was registered.
     pub is_first: bool,
     ended: bool,
 }
 
 impl Registration<'_> {
-    /// Ends the session. Returns whether it was the user's last.
+    /// Removes the session. Returns whether it was the user's last on this node.
     pub fn end(mut self) -> bool {
         self.ended = true;
         self.sessions.remove(&self.session)
@@ -84,16 +85,18 @@ impl Drop for Registration<'_> {
     }
 }
 
-/// The user holds as many connections as one may.
+/// The user already holds the maximum number of connections.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
+/// Number of registry shards, each with its own lock. Fewer shards increase lock contention; more
+/// make [`Sessions::each_online`] slower.
 const SHARDS: usize = 64;
 
-/// A table by user, which is hashed once to find both the shard and the place in it.
+/// The users of one shard. The user is hashed once, for both the shard and the slot in its table.
 type Shard = RwLock<HashTable<Present>>;
 
-/// Somebody who is here, on at least one device.
+/// A user with at least one session.
 struct Present {
     hash: u64,
     sessions: Vec<Arc<Session>>,
@@ -105,6 +108,7 @@ impl Present {
     }
 }
 
+/// The sessions of this node, sharded by user.
 pub(crate) struct Sessions {
     shards: Vec<Shard>,
     hasher: RandomState,
@@ -126,7 +130,7 @@ impl Default for Sessions {
 impl Sessions {
     fn shard(&self, user: &UserId) -> (u64, &Shard) {
         let hash = self.hasher.hash_one(user);
-        // The table goes by the other end of it.
+        // The upper half selects the shard, because the table indexes by the low bits.
         let number = usize::try_from((hash >> 32) % SHARDS as u64).expect("it is below the number of shards");
         (hash, &self.shards[number])
     }
@@ -135,7 +139,8 @@ impl Sessions {
         SessionId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The session starts by catching up: see [`CatchUp`].
+    /// Registers a session, which starts with its [`CatchUp`]. Returns [`TooMany`] if the user
+    /// already holds `limit` sessions.
     pub fn register(
         &self,
         id: SessionId,
@@ -175,7 +180,7 @@ impl Sessions {
         Ok(Registration { sessions: self, session, is_first, ended: false })
     }
 
-    /// Returns whether the user has no session left.
+    /// Removes the session. Returns whether the user has no session left.
     fn remove(&self, session: &Session) -> bool {
         let (hash, shard) = self.shard(&session.user);
         let mut shard = shard.write().expect("nothing panics while it holds the lock");
@@ -202,6 +207,8 @@ impl Sessions {
         self.online_users.load(Ordering::Relaxed)
     }
 
+    /// Visits the user's sessions under the shard's read lock: `visit` must not register or end a
+    /// session.
     pub fn each_of(&self, user: &UserId, visit: &mut impl FnMut(&Session)) {
         let (hash, shard) = self.shard(user);
         let shard = shard.read().expect("nothing panics while it holds the lock");
@@ -210,6 +217,7 @@ impl Sessions {
         }
     }
 
+    /// Visits the sessions of all `wanted` users, with the locking rule of [`Sessions::each_of`].
     pub fn each_online(&self, wanted: impl Fn(&UserId) -> bool, visit: &mut impl FnMut(&Session)) {
         for shard in &self.shards {
             let shard = shard.read().expect("nothing panics while it holds the lock");
@@ -221,7 +229,7 @@ impl Sessions {
         }
     }
 
-    /// Lets every connection look around.
+    /// Wakes every connection so that it checks its state.
     pub fn nudge_all(&self) {
         self.each_online(|_| true, &mut |session| session.outbox.nudge());
     }

@@ -1,4 +1,4 @@
-//! Somebody is writing: told to the others who are there, and to nobody later.
+//! Typing indicators: ephemeral events for the connected members, never stored.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,13 +12,15 @@ use super::fanout::each_member;
 use super::{Frame, Sessions};
 use crate::metrics::{Dropped, Metrics};
 
-/// In groups larger than this, all who write share one pace.
+/// Number of members above which all typing events of a group share one rate limit. A larger value
+/// multiplies the frames of busy groups.
 const LARGE_GROUP: usize = 50;
 
-/// The pace of such a group.
+/// Minimum interval between two typing events of such a group.
 const GROUP_PACE: Duration = Duration::from_secs(1);
 
-/// A pace for each key, remembered for so many of them. When more are busy at a time, the newcomers are dropped.
+/// A rate limit per key: one event per `pace`. Tracks at most `most` keys; while all of them are
+/// active, events of new keys are refused.
 pub(crate) struct Paces<Key> {
     pace: Duration,
     most: usize,
@@ -30,7 +32,7 @@ impl<Key: std::hash::Hash + Eq> Paces<Key> {
         Paces { pace, most, last: HashMap::new() }
     }
 
-    /// Whether it is time again.
+    /// Returns whether an event of this key is allowed now, and records it if so.
     pub fn allows(&mut self, key: Key) -> bool {
         let now = Instant::now();
         if self.last.get(&key).is_some_and(|last| now < *last + self.pace) {
@@ -48,6 +50,7 @@ impl<Key: std::hash::Hash + Eq> Paces<Key> {
     }
 }
 
+/// Delivers typing events to the sessions of this node.
 pub(super) struct Typing {
     groups: Mutex<Paces<ConversationId>>,
 }
@@ -57,7 +60,8 @@ impl Typing {
         Typing { groups: Mutex::new(Paces::new(GROUP_PACE, 4_096)) }
     }
 
-    /// Returns whether it was time to.
+    /// Pushes a typing event to the other members. Returns `false` if the group's rate limit
+    /// dropped it.
     pub fn tell(
         &self,
         sessions: &Sessions,

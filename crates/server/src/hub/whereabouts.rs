@@ -1,5 +1,5 @@
-//! Where people are: at this node, which the sessions know, or at another, which the fleet knows. What they are told
-//! does not belong here.
+//! The presence directory: which users are connected to this node (from the sessions) or to another
+//! node (from the fleet). Announcing presence does not belong here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,6 +9,7 @@ use bluetick_core::ports::{Fleet, FleetCounters, Whisper};
 
 use super::Sessions;
 
+/// Answers where users are connected, and reports this node's connections to the fleet.
 #[derive(Clone)]
 pub(crate) struct Whereabouts {
     sessions: Arc<Sessions>,
@@ -21,28 +22,31 @@ impl Whereabouts {
         Whereabouts { sessions, fleet, turns: Arc::default() }
     }
 
-    /// Whether the user is connected, to whichever node.
+    /// Whether the user is connected to any node.
     pub async fn is_online(&self, user: &UserId) -> bool {
         self.sessions.is_online(user) || self.fleet.is_elsewhere(user).await
     }
 
-    /// A connection of the user is registered: what is committed from the return of this on reaches it. Must run to its
-    /// end before [`Whereabouts::went`] of the same connection. Returns whether the user's first connection to this
-    /// node finds it at another.
+    /// Reports to the fleet that a connection of the user is registered. Everything committed after
+    /// this returns reaches the connection. Must complete before [`Whereabouts::went`] runs for the
+    /// same connection. Returns whether a first connection to this node finds the user connected to
+    /// another node.
     pub async fn came(&self, user: &UserId, is_first: bool) -> bool {
         let place = self.turns.place(user);
         let _turn = place.turn.lock().await;
-        // Asked before this node is on the map: of two that somebody comes to at once, at least one finds it new.
+        // Ask before this node is in the directory. If the user connects to two nodes at once, at
+        // least one of them then sees the user as new.
         let was_elsewhere = is_first && self.fleet.is_elsewhere(user).await;
         self.fleet.came(user).await;
         was_elsewhere
     }
 
-    /// A connection of the user has ended and was the last.
+    /// Reports to the fleet that the user's last connection to this node has ended, unless the user
+    /// has reconnected.
     pub async fn went(&self, user: &UserId) {
         let place = self.turns.place(user);
         let _turn = place.turn.lock().await;
-        // Whoever has come meanwhile is registered, and has had its turn or waits for it.
+        // A connection made meanwhile is registered, and its `came` has run or waits for the lock.
         if !self.sessions.is_online(user) {
             self.fleet.went(user).await;
         }
@@ -52,13 +56,13 @@ impl Whereabouts {
         self.fleet.counters()
     }
 
-    /// Tells the other nodes.
+    /// Sends an ephemeral event to the other nodes, without waiting. It may be lost.
     pub fn whisper(&self, whisper: Whisper) {
         self.fleet.whisper(whisper);
     }
 }
 
-/// The comings and goings of one user, one after the other; those of different users do not wait for each other.
+/// Serialises `came` and `went` of one user. Different users do not wait for each other.
 #[derive(Default)]
 struct Turns(Mutex<HashMap<UserId, Arc<Turn>>>);
 
@@ -75,7 +79,7 @@ impl Turns {
     }
 }
 
-/// A place in the queue of a user. The last one takes the queue with it.
+/// A reference to the lock of one user. Dropping the last one removes the lock from the map.
 struct Place<'a> {
     turns: &'a Turns,
     user: &'a UserId,
@@ -85,7 +89,8 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut all = self.turns.all();
-        // The map's own, and this one: others are handed out under the same lock.
+        // Two references are left: the map's and this one. New ones are created under the same
+        // lock.
         if Arc::strong_count(&self.turn) <= 2 {
             all.remove(self.user);
         }
@@ -103,7 +108,7 @@ mod tests {
     use super::*;
     use crate::hub::{Outbox, Registration};
 
-    /// Writes down what it is told, comings and goings each when they are let.
+    /// A fleet that records its calls. Each call completes when the test adds a permit.
     struct Slow {
         comings: Semaphore,
         goings: Semaphore,

@@ -1,5 +1,5 @@
-//! What the fan-out leaves to others because it needs a look into the store. The queues are there from the beginning;
-//! the workers start with the server, which owns and joins them.
+//! Workers that do the fan-out's work that needs the store. The queues exist from the start. The
+//! server starts, owns and joins the worker tasks.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
@@ -17,6 +17,7 @@ use super::senders::Senders;
 use super::{Sessions, Whereabouts};
 use crate::metrics::Metrics;
 
+/// The queues of the workers.
 pub(super) struct Errands {
     pub gathering: Arc<Gathering>,
     pub senders: Arc<Senders>,
@@ -25,7 +26,7 @@ pub(super) struct Errands {
     waiting: Mutex<Option<Waiting>>,
 }
 
-/// The other ends of the queues, until somebody works on them.
+/// The receiving ends of the queues, until [`Errands::start`] takes them.
 struct Waiting {
     entries: mpsc::Receiver<EntryChanged>,
     presence: mpsc::Receiver<PresenceChange>,
@@ -45,6 +46,7 @@ impl Errands {
         }
     }
 
+    /// Spawns the workers. Panics if called twice.
     pub fn start(
         &self,
         chat: &Chat,
@@ -83,7 +85,8 @@ impl Errands {
     }
 }
 
-/// The running workers. They only read and push, so they may be stopped at any point.
+/// The running worker tasks. They only read the store and push frames, so they may be stopped at
+/// any point.
 pub(crate) struct Workers(JoinSet<()>);
 
 impl Workers {
@@ -92,7 +95,8 @@ impl Workers {
     }
 }
 
-/// A fault with one errand must not end the worker. The panic's text went to the log with its place, by the panic hook.
+/// Runs one job of a worker and catches its panic, so that the worker continues. The panic hook has
+/// already logged the message and its location.
 pub(super) async fn guarded(worker: &'static str, errand: impl Future<Output = ()>) {
     if AssertUnwindSafe(errand).catch_unwind().await.is_err() {
         tracing::error!(worker, "an errand failed");

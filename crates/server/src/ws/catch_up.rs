@@ -1,6 +1,6 @@
-//! What a device missed, read from the store and sent in the rhythm in which it reads. Nothing is kept in memory
-//! while the client is waited for: a page is read when there is room for it, and what does not fit is read again
-//! later.
+//! Reads a device's backlog from the store and sends it at the pace of the device. No page stays in
+//! memory while the client is slow: a page is read when the outbox has room, and messages that do
+//! not fit are read again later.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,18 +19,22 @@ use crate::app::App;
 use crate::hub::{Frame, Missing, Poured, Session, Then};
 use crate::settings::at_most;
 
-/// Conversations of one device that are sent side by side.
+/// Number of conversations of one device whose backlogs are sent concurrently. A larger value lets
+/// one device use more of the shared page permits.
 const CONVERSATIONS_AT_ONCE: usize = 4;
 
-/// Positions of one device that are marked as delivered side by side.
+/// Number of positions of one device that are stored as delivered concurrently. A larger value puts
+/// more load on the store in a reconnect storm.
 const MARKS_AT_ONCE: usize = 16;
 
-/// The ack of an own message is on its way through the store and the fan-out; it takes about a sync of the log.
+/// Delay before a page is read again, while the ack of an own message passes through the store and
+/// the fan-out. That takes about one sync of the log; a shorter delay reads the page more often.
 const ACK_ON_ITS_WAY: Duration = Duration::from_millis(2);
 
-/// Ends with `Ok` when the client has been told that it has caught up, or with the code to close with.
+/// Completes with `Ok` when `caught_up` is in the outbox, or with the code to close with.
 pub(super) type CatchingUp = Pin<Box<dyn Future<Output = Result<(), CloseCode>> + Send>>;
 
+/// Sends a registered session what its device misses above `positions`.
 pub(super) fn catch_up(app: Arc<App>, session: Arc<Session>, positions: Vec<Position>) -> CatchingUp {
     Box::pin(async move {
         let missed = {
@@ -47,13 +51,14 @@ pub(super) fn catch_up(app: Arc<App>, session: Arc<Session>, positions: Vec<Posi
     })
 }
 
+/// Waits for a permit to read a backlog. All connections share the permits.
 async fn turn(app: &App) -> tokio::sync::SemaphorePermit<'_> {
     app.backlog_pages.acquire().await.expect("the semaphore is never closed")
 }
 
 fn failed(error: &ChatError) -> CloseCode {
     match error {
-        // Whatever is behind the store is away for everybody, and tells the log itself.
+        // The store's backend is unavailable for all connections, and the store logs that itself.
         ChatError::Store(StoreError::NoAnswer(_)) => {
             tracing::debug!(%error, "a backlog could not be read now");
         }
@@ -72,7 +77,7 @@ impl Backlog {
     async fn send(&self, missed: &Missed, positions: &[Position]) -> Result<(), CloseCode> {
         let _counted = Counted::new(&self.app.metrics.catch_ups);
         let Session { outbox, catch_up, .. } = &*self.session;
-        // What the fan-out is late with is noted before it is settled what is missing.
+        // Let the fan-out record what it is late with before deciding what is missing.
         self.app.hub.flush().await;
         let missing = catch_up.begin(outbox, missed, positions);
         let most = at_most(self.app.limits.backlog_conversations);
@@ -96,7 +101,8 @@ impl Backlog {
     async fn send_messages(&self, missing: Missing) -> Result<(), CloseCode> {
         let most = at_most(self.app.limits.backlog_messages);
         let (mut sent, mut after) = (0, missing.after);
-        // Messages may be large and there may be room for few, so the next page asks for no more than lately fitted.
+        // Messages may be large and room scarce, so the next page requests only as many as fitted
+        // recently.
         let mut fitting = PageLimit::MAX.count();
         loop {
             self.session.outbox.has_room().await;
@@ -117,8 +123,9 @@ impl Backlog {
         }
     }
 
-    /// Reads a page and sends what there is room for; tells how far that went and whether something of the page was
-    /// left. `None` when the user has left the conversation. The turn is held as long as the page.
+    /// Reads a page and sends what fits. Returns the progress, and whether messages of the page are
+    /// left over. Returns `None` when the conversation is done: the user has left it, or its
+    /// archive is unavailable. Holds the permit while the page is in memory.
     async fn send_page(
         &self,
         missing: Missing,
@@ -137,24 +144,25 @@ impl Backlog {
                 catch_up.abandon(outbox, id);
                 return Ok(None);
             }
-            // The device pages it by itself when the archive is there again; all else goes on.
+            // The archive is unavailable: the device pages this conversation itself later, and the
+            // others continue.
             Err(ChatError::Store(StoreError::Unavailable(why))) => {
-                // The vault tells the log when it falls silent; here it would be once for each conversation.
+                // The archive logs its outage once; here it would be logged for each conversation.
                 tracing::debug!(conversation = %id, %why, "a backlog is in the archive, which does not answer");
                 catch_up.pass_over(outbox, missing);
                 return Ok(None);
             }
             Err(error) => return Err(failed(&error)),
         };
-        // The acks of the session's own messages on this page: those whose sends are over are with the fan-out, and
-        // have passed it after the flush; the others are waited for.
+        // Acks of the session's own messages on this page: those of finished sends have passed the
+        // fan-out after the flush. `pour` stops at a message whose send is unfinished.
         let unsettled = catch_up.unsettled(id);
         self.app.hub.flush().await;
         let poured = catch_up.pour(outbox, id, user, &page, &unsettled, most);
         Ok(Some((poured, poured.pushed < page.messages.len())))
     }
 
-    /// By its positions the device said what it has.
+    /// Stores as delivered the positions that the device reported and had not acknowledged.
     async fn acknowledge(&self, behind: &[Behind]) {
         let said = behind.iter().filter(|behind| behind.unacknowledged);
         let said: Vec<Mark> = said.map(|behind| self.said(behind)).collect();
@@ -163,7 +171,7 @@ impl Backlog {
             async move {
                 let Ok(_work) = app.lifecycle.begin_work() else { return };
                 if let Err(error) = app.chat.mark(mark).await {
-                    // The device says it again when it comes back.
+                    // The device reports the position again when it reconnects.
                     tracing::debug!(session = %session.id, %error, "a position could not be marked as delivered");
                 }
             }
@@ -171,6 +179,7 @@ impl Backlog {
         stream::iter(marks).buffer_unordered(MARKS_AT_ONCE).collect::<()>().await;
     }
 
+    /// The receipt for one reported position.
     fn said(&self, behind: &Behind) -> Mark {
         Mark {
             conversation: behind.conversation,

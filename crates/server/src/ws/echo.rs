@@ -1,5 +1,6 @@
-//! A WebSocket that says everything back. It is opened, read, written and closed as those of clients are; only what is
-//! said on it is not Bluetick's. For suites that test how WebSockets are spoken (`tests/websocket`).
+//! A WebSocket that echoes every message, for WebSocket conformance suites (`tests/websocket`). It
+//! shares the handshake, the I/O and the close sequence with client connections, but not Bluetick's
+//! frames.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub(crate) async fn echo(State(app): State<Arc<App>>, request: Request<Body>) ->
 
 async fn run(mut pipe: Box<Pipe>, app: Arc<App>) {
     let code = loop {
-        // As a connection does that has much to say: what came in before waits until it is written.
+        // Read the next message only after the previous one is echoed, as backpressure.
         match pipe.next(!pipe.is_writing(), |_| ()).await {
             PipeEvent::Heard(Message::Text(text)) => pipe.write(Frame::from(text.as_str())),
             PipeEvent::Heard(binary @ Message::Binary(_)) => pipe.say(binary),

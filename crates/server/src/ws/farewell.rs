@@ -1,4 +1,4 @@
-//! Ending a connection: with a code, in bounded time, and with the client's own goodbye where it comes.
+//! Closes a connection: sends a close code and waits for the client's close frame, in bounded time.
 
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ use tungstenite::{Error, Message};
 use super::pipe::{Pipe, PipeEvent};
 use crate::hub::Frame;
 
-/// A client that reads gets its code well within this; one that does not is cut off.
+/// Time limit for writing the queued frames and the close frame. A client that does not read them
+/// in time is cut off without a code.
 const WRITING: Duration = Duration::from_secs(5);
-/// How long the client's own close frame is waited for.
+/// How long to wait for the client's close frame. A longer time keeps more closed connections open.
 const ANSWERING: Duration = Duration::from_secs(1);
 
-/// The code for a connection that broke; `None` when the client is simply gone.
+/// The close code for a broken connection, or `None` if the client is gone.
 pub(super) fn code_for(error: &Error) -> Option<CloseCode> {
     match error {
         Error::Capacity(_) => Some(CloseCode::FrameTooLarge),
@@ -28,15 +29,16 @@ pub(super) fn code_for(error: &Error) -> Option<CloseCode> {
     }
 }
 
+/// How to close a connection.
 pub(super) struct Goodbye {
     pub code: CloseCode,
-    /// When the client is asked to come back.
+    /// When the client should reconnect.
     pub come_back: Option<Duration>,
-    /// How long the shutdown as a whole may take.
+    /// Time limit of the whole shutdown.
     pub drain: Duration,
 }
 
-/// Writes what is queued and the close frame, and waits for the client to agree.
+/// Writes the queued frames and the close frame, then waits for the client's close frame.
 pub(super) async fn close(mut pipe: Box<Pipe>, Goodbye { code, come_back, drain }: Goodbye) {
     if let Some(after) = come_back {
         pipe.write(Frame::from(encode_come_back(after)));
@@ -46,16 +48,18 @@ pub(super) async fn close(mut pipe: Box<Pipe>, Goodbye { code, come_back, drain 
     } else {
         pipe.close(CloseFrame { code: code.number().into(), reason: code.as_str().into() });
     }
-    // At a restart there may be much to write first, and the drain's own deadline ends it.
+    // A restart may leave many frames to write; the drain's own deadline ends it.
     let patience = if code == CloseCode::Restarting { drain.max(WRITING) } else { WRITING };
-    // Whoever broke the protocol is not waited for: it may have been its own goodbye that was broken, and no other comes.
+    // Do not wait after a protocol error: the invalid frame may be the client's close frame, and no
+    // other one follows.
     let is_broken = matches!(code, CloseCode::ProtocolError | CloseCode::NotUtf8);
     if timeout(patience, written(&mut pipe)).await == Ok(true) && !is_broken {
         let _ = timeout(ANSWERING, answered(&mut pipe)).await;
     }
 }
 
-/// `false` when the connection broke. Not reading: after a frame that was too large, that only fails again.
+/// Returns `false` if the connection broke. Does not read, because reading after an oversized frame
+/// fails again.
 async fn written(pipe: &mut Pipe) -> bool {
     matches!(pipe.next(false, |_| ()).await, PipeEvent::Flushed)
 }

@@ -1,10 +1,11 @@
-//! Futures of one connection that are under way, in any number and usually none: then they take no memory.
+//! The running futures of one connection. Usually there are none, and then they take no memory.
 
 use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+/// A set of running futures, allocated on first use.
 pub(super) struct Flights<F>(Option<Box<FuturesUnordered<F>>>);
 
 impl<F: Future> Flights<F> {
@@ -20,7 +21,7 @@ impl<F: Future> Flights<F> {
         self.0.as_ref().map_or(0, |flights| flights.len())
     }
 
-    /// The next one that is done; pending while there is none.
+    /// Polls for the next completed future. Pending while there is none.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
         match &mut self.0 {
             Some(flights) => match flights.poll_next_unpin(cx) {
@@ -31,14 +32,14 @@ impl<F: Future> Flights<F> {
         }
     }
 
-    /// The connection is quiet.
+    /// Frees the memory if no future is running. Called on an idle connection.
     pub fn rest(&mut self) {
         if self.len() == 0 {
             self.0 = None;
         }
     }
 
-    /// The next one that is done; `None` when none is left.
+    /// Returns the output of the next completed future, or `None` when none is left.
     pub async fn next(&mut self) -> Option<F::Output> {
         match &mut self.0 {
             Some(flights) => flights.next().await,

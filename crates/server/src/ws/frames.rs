@@ -1,4 +1,5 @@
-//! What the frames of a client do. Bad ones are answered and forgiven; a flood of them is not.
+//! Handles the frames of a client. An invalid frame gets an error. A client that exceeds its rate
+//! limits too often is disconnected.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,14 +22,15 @@ use crate::drain::Work;
 use crate::hub::{AckAgain, Frame};
 use crate::problem::Problem;
 
-/// A send that is getting its turn in the store. One at a time, so that the order of a connection is kept.
+/// A send that waits for the store to accept it. There is one at a time, which keeps the order of a
+/// connection's sends.
 pub(super) type Submitting = Pin<Box<dyn Future<Output = (Sending, Result<Accepted, ChatError>)> + Send>>;
 
-/// A send that has its turn.
+/// A send that the store has accepted or found stored.
 pub(super) enum InFlight {
-    /// It waits for its outcome. The send is there until that is known.
+    /// Being stored. The `Sending` is taken when the outcome is known.
     Storing(Option<Sending>, Accepted),
-    /// It was stored before, and its ack waits for a place in the fan-out.
+    /// A duplicate whose ack waits for space in the fan-out queue.
     Repeating(BoxFuture<'static, Sent>),
 }
 
@@ -48,14 +50,14 @@ impl Future for InFlight {
     }
 }
 
-/// What is known of a send until it is answered.
+/// The state of a send until it is answered.
 pub(super) struct Sending {
     conversation: ConversationId,
     message_id: MessageId,
     started: Instant,
-    /// Its ack is with the fan-out.
+    /// The ack of the duplicate is with the fan-out.
     is_answered: bool,
-    /// Held until the answer is in the outbox or with the fan-out, so that a drain waits for that.
+    /// Held until the answer is in the outbox or with the fan-out, so that a drain waits for it.
     _work: Work,
 }
 
@@ -63,7 +65,7 @@ impl Connection {
     pub fn text(&mut self, text: &str) -> Result<(), CloseCode> {
         let frame = ClientFrame::decode(text);
         let allowed = match &frame {
-            // These have a budget of their own.
+            // Receipts have their own budget.
             Ok(ClientFrame::Mark(..)) => Ok(()),
             _ => self.budget.request(),
         };
@@ -113,7 +115,7 @@ impl Connection {
             return self.too_fast(problem, Some(&message_id));
         }
         match self.submit(send, &message_id, started) {
-            // Most have their turn at once.
+            // The store accepts most sends immediately.
             Ok(mut submitting) => match (&mut submitting).now_or_never() {
                 Some((sending, result)) => self.submitted(sending, result),
                 None => self.submitting = Some(submitting),
@@ -153,8 +155,9 @@ impl Connection {
 
     pub fn send_done(&mut self, sending: Sending, result: Result<Appended, ChatError>) {
         match result {
-            // The ack of a new message is the fan-out's, in the message's place. That of a duplicate goes the same way,
-            // so that it does not overtake what the client has not heard yet.
+            // The fan-out sends the ack of a new message at the message's seq. The ack of a
+            // duplicate takes the same way, so that it does not overtake messages that the client
+            // has not received yet.
             Ok(found @ Appended { duplicate: true, .. }) if !sending.is_answered => {
                 return self.acknowledge_again(sending, found);
             }
@@ -194,13 +197,13 @@ impl Connection {
         self.refuse(problem, message_id, None);
     }
 
-    /// The answer to something that is about a conversation and no message.
+    /// Sends an error about a conversation instead of a message.
     pub fn answer_in(&mut self, conversation: Option<ConversationId>, problem: Problem) {
         self.refuse(problem, None, conversation);
     }
 
     fn refuse(&mut self, problem: Problem, message_id: Option<&MessageId>, of: Option<ConversationId>) {
-        // The same fault has its own name over HTTP, where there is no frame.
+        // HTTP has no frames and uses `InvalidRequest` for the same error.
         let code = match problem.code {
             ErrorCode::InvalidRequest => ErrorCode::InvalidFrame,
             code => code,
@@ -220,7 +223,8 @@ fn not_understood(error: &FrameError) -> Problem {
     }
 }
 
-/// Counts refusals for rate: a client may overstep now and then, not go on and on.
+/// Counts rate-limit refusals per window. More than `limit` in one window is a flood; 0 disables
+/// the check.
 pub(super) struct FloodWatch {
     limit: u32,
     refusals: u32,
@@ -228,6 +232,8 @@ pub(super) struct FloodWatch {
 }
 
 impl FloodWatch {
+    /// Length of the counting window. With a longer one, the same `limit` tolerates a lower rate of
+    /// refusals.
     const WINDOW: Duration = Duration::from_secs(10);
 
     pub fn new(limit: u32) -> FloodWatch {

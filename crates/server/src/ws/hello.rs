@@ -1,4 +1,4 @@
-//! The first frame: who is it?
+//! Receives and authenticates the first frame, `hello`.
 
 use bluetick_auth::{Claims, TokenError};
 use bluetick_core::ports::Position;
@@ -12,18 +12,20 @@ use crate::drain::{Phase, reached};
 use crate::hub::Frame;
 use crate::settings::seconds;
 
-/// Pings and pongs a client may send before it has said who it is, and whose budget they go on.
+/// Maximum number of control frames before `hello`. Until then there is no user whose budget could
+/// be charged; more of them close the connection.
 const CONTROL_FRAMES: usize = 16;
 
-/// Somebody who has said who they are, and what the device has.
+/// An authenticated client, and the positions of its device.
 pub(super) struct Greeting {
     pub claims: Claims,
     pub positions: Vec<Position>,
 }
 
-/// Why there is no session: a code to close with, or none when the client is gone.
+/// Why there is no session: the code to close with, or `None` if the client is gone.
 pub(super) type NoHello = Option<CloseCode>;
 
+/// Waits for `hello`, until the deadline or the start of a drain.
 pub(super) async fn receive(pipe: &mut Pipe, app: &App) -> Result<Greeting, NoHello> {
     let mut phase = app.lifecycle.watch();
     let deadline = async {
@@ -47,7 +49,7 @@ async fn first_frame(pipe: &mut Pipe, app: &App) -> Result<Greeting, NoHello> {
                 return match ClientFrame::decode(&text) {
                     Ok(ClientFrame::Hello(hello)) => authenticate(&hello, app).await.map_err(Some),
                     Err(FrameError::Invalid(bad)) => {
-                        // Before the close code, which cannot say what is wrong.
+                        // Sent before the close code, which cannot say what is wrong.
                         let error = encode_error(ErrorCode::InvalidFrame, &bad.to_string(), None, None);
                         pipe.write(Frame::from(error));
                         app.metrics.rejected(ErrorCode::InvalidFrame);
@@ -75,7 +77,7 @@ async fn authenticate(hello: &Hello<'_>, app: &App) -> Result<Greeting, CloseCod
         TokenError::Expired => CloseCode::TokenExpired,
         _ => CloseCode::Unauthenticated,
     })?;
-    // Before the store is asked anything.
+    // Apply the rate limit before any access to the store.
     if app.budgets.of(&claims.user).connect().is_err() {
         return Err(CloseCode::ConnectsTooOften);
     }
@@ -83,7 +85,8 @@ async fn authenticate(hello: &Hello<'_>, app: &App) -> Result<Greeting, CloseCod
     Ok(Greeting { claims, positions: hello.positions_in(app.store.epoch()) })
 }
 
-/// Unless the token was revoked. Where that cannot be told, the client is asked to come back.
+/// Checks that the token is not revoked. If that is unknown, returns a code that lets the client
+/// reconnect.
 pub(super) async fn admit(claims: &Claims, app: &App) -> Result<(), CloseCode> {
     app.gate.admit(claims).await.map_err(|problem| match problem.code {
         ErrorCode::TokenRevoked => CloseCode::TokenRevoked,

@@ -1,6 +1,6 @@
-//! The bytes of one WebSocket. What comes in goes to the protocol as it comes. What goes out, frames of the hub and the
-//! protocol's own pongs and goodbyes, waits in one queue of whole frames and leaves in as few writes as possible; a
-//! shared frame is not copied on its way to the kernel.
+//! The socket writer: the byte stream of one WebSocket. Input goes to the protocol as it arrives.
+//! Output waits in one queue of whole frames: the hub's frames, and the protocol's pongs and close
+//! frames. The queue is written with as few writes as possible, without copying shared frames.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,42 +13,47 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::hub::{Frame, cost};
 
-/// Frames that are handed to the kernel at a time.
+/// Maximum number of frames in one vectored write. A smaller value needs more system calls; a
+/// larger one more stack.
 const FRAMES_AT_ONCE: usize = 64;
-/// What is read of a client at a time, into memory that all connections of a thread share.
+/// Maximum number of bytes in one read. All connections of a thread share the buffer. A smaller
+/// value needs more system calls.
 const GULP_BYTES: usize = 16 * 1024;
-/// Above so many control frames that wait, pongs are dropped: a client that pings on and on and reads nothing misses none.
+/// Number of queued control frames from which pongs are dropped. It bounds the memory for a client
+/// that sends pings and reads nothing.
 const WAITING_CONTROL_FRAMES: u16 = 16;
-/// How a pong begins.
+/// First byte of a pong: FIN bit and opcode 10.
 const PONG: u8 = 0x8a;
 
 thread_local! {
     static GULP: RefCell<Vec<u8>> = RefCell::new(vec![0; GULP_BYTES]);
 }
 
+/// The byte stream of one WebSocket and its outgoing queue.
 pub(super) struct Line<S> {
     stream: S,
     waiting: VecDeque<Frame>,
-    /// How much of the first one is written.
+    /// Bytes of the first frame that are already written.
     begun: usize,
     control_frames: u16,
-    /// Handed over to a stream that may hold it back for now, as one that encrypts does.
+    /// The stream has accepted bytes that it may still hold back, as a TLS stream does.
     unflushed: bool,
-    /// What the client has sent since its last whole message.
+    /// Bytes received since the last complete message.
     unfinished_bytes: u32,
-    /// Was read and not asked for yet. A quiet connection holds nothing here.
+    /// Bytes read from the stream and not yet requested by the protocol. Empty on an idle
+    /// connection.
     unread: Bytes,
 }
 
-/// How far a write has come.
+/// The progress of a write.
 pub(super) struct Written {
-    /// What the frames of the hub that are with the kernel cost the outbox.
+    /// Outbox cost of the hub's frames that the stream has completely accepted.
     pub cost: usize,
     pub is_all: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
-    /// `read` came in before the protocol was there to hear it.
+    /// `read` holds bytes that arrived before the protocol started.
     pub fn new(stream: S, read: Bytes) -> Line<S> {
         Line {
             stream,
@@ -61,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         }
     }
 
-    /// What has come in since [`Line::message_ended`].
+    /// Bytes received since the last [`Line::message_ended`].
     pub fn unfinished_bytes(&self) -> usize {
         usize::try_from(self.unfinished_bytes).unwrap_or(usize::MAX)
     }
@@ -70,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         self.unfinished_bytes = 0;
     }
 
-    /// Whole frames, to which more may be added.
+    /// The queue of whole frames, to which the caller may add more.
     pub fn waiting(&mut self) -> &mut VecDeque<Frame> {
         &mut self.waiting
     }
@@ -79,14 +84,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         !self.waiting.is_empty() || self.unflushed
     }
 
-    /// Gives up what is not begun.
+    /// Drops the queued frames, except one that is partly written.
     pub fn forget_queued(&mut self) {
         let begun = self.begun > 0;
         self.waiting.truncate(usize::from(begun));
         self.control_frames = u16::from(self.waiting.front().is_some_and(|frame| !frame.is_text()));
     }
 
-    /// Writes as much as the kernel takes.
+    /// Writes as much as the stream accepts.
     pub fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Written>> {
         let mut cost = 0;
         while self.is_writing() {
@@ -100,7 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         Poll::Ready(Ok(Written { cost, is_all: !self.is_writing() }))
     }
 
-    /// One step, and what the frames cost that are wholly handed over with it.
+    /// Writes or flushes once. Returns the outbox cost of the frames that this completed.
     fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.waiting.is_empty() {
             ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
@@ -131,7 +136,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         stream.poll_write_vectored(cx, &slices[..count])
     }
 
-    /// Returns what the frames that are wholly written cost.
+    /// Removes the written frames from the queue. Returns their outbox cost.
     fn forget_written(&mut self, bytes: usize) -> usize {
         self.begun += bytes;
         let mut freed = 0;
@@ -155,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             let length = bite.len().min(self.unread.len());
             bite[..length].copy_from_slice(&self.unread.split_to(length));
             if self.unread.is_empty() {
-                // Even an empty piece would keep the whole of it.
+                // Replace it, because even an empty slice keeps the whole allocation alive.
                 self.unread = Bytes::new();
             }
             return Poll::Ready(Ok(length));
@@ -175,12 +180,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         })
     }
 
-    /// The line as the protocol sees it, which knows nothing of wakers.
+    /// The line as the protocol sees it: synchronous I/O that fails with `WouldBlock` when pending.
     pub fn now<'a, 'c, 'w>(&'a mut self, cx: &'c mut Context<'w>) -> Now<'a, 'c, 'w, S> {
         Now { line: self, cx }
     }
 }
 
+/// Adapts a [`Line`] to [`io::Read`] and [`io::Write`] for one poll.
 pub(super) struct Now<'a, 'c, 'w, S> {
     line: &'a mut Line<S>,
     cx: &'c mut Context<'w>,
@@ -199,8 +205,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> io::Read for Now<'_, '_, '_, S> {
     }
 }
 
-/// The protocol writes frames of its own, one at a time, which wait for their turn. It is never told to come back: what it
-/// would keep until then has no bound.
+/// The protocol writes its own frames one at a time, and they join the queue. A write never fails
+/// with `WouldBlock`, because the protocol would then buffer frames without a bound.
 impl<S> io::Write for Now<'_, '_, '_, S> {
     fn write(&mut self, frames: &[u8]) -> io::Result<usize> {
         if self.line.control_frames >= WAITING_CONTROL_FRAMES && frames.first() == Some(&PONG) {
@@ -261,7 +267,7 @@ mod tests {
         assert_eq!(freed, frames.iter().map(cost).sum::<usize>());
     }
 
-    /// Takes everything at once and lets go of it only when it is asked to, as a stream that encrypts may.
+    /// Accepts all bytes immediately and releases them only on a flush, as a TLS stream may.
     struct Holding {
         held: Vec<u8>,
         stream: DuplexStream,

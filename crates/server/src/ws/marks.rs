@@ -1,5 +1,5 @@
-//! `delivered` and `read`: what a device says it has. A client may say it for every message; the store is asked once
-//! for all that came while it was busy.
+//! Handles `delivered` and `read` frames, the receipts of a device. A client may send one for every
+//! message; those that arrive while the store is busy are merged into one write.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,8 +20,8 @@ use crate::hub::Session;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 
-/// Conversations of one connection whose marks may be with the store at a time; while that many are, it is not read
-/// from.
+/// Maximum number of conversations of one connection with a receipt in flight. At the maximum, the
+/// connection is not read from. It bounds the memory and store load of one client.
 const MOST_CONVERSATIONS: usize = 1_024;
 
 type InFlight = Pin<Box<dyn Future<Output = MarkDone> + Send>>;
@@ -31,27 +31,28 @@ pub(super) struct MarkDone {
     result: Result<Boundaries, ChatError>,
 }
 
-/// The marks of one connection: of each conversation at most one is in flight.
+/// The receipts of one connection. Each conversation has at most one in flight.
 pub(super) struct Marks {
     chat: Chat,
     user: UserId,
     origin: Origin,
     metrics: Arc<Metrics>,
     in_flight: Flights<InFlight>,
-    /// Of each conversation that has one in flight, what is said next.
+    /// For each conversation with a receipt in flight, the merged receipts to store next.
     next: HashMap<ConversationId, Next>,
 }
 
-/// Marks are cumulative, so the highest of each kind says all.
+/// Receipts are cumulative, so the highest seq of each kind replaces the others.
 #[derive(Default)]
 struct Next {
     delivered: Option<Said>,
     read: Option<Said>,
 }
 
+/// A receipt to store.
 struct Said {
     seq: Seq,
-    /// Held until it is stored, so that a drain waits for that.
+    /// Held until the receipt is stored, so that a drain waits for it.
     work: Work,
 }
 
@@ -71,6 +72,7 @@ impl Marks {
         self.next.len() >= MOST_CONVERSATIONS
     }
 
+    /// Stores a receipt, or merges it with the next one if the conversation has one in flight.
     fn say(&mut self, conversation: ConversationId, kind: MarkKind, seq: Seq, work: Work) {
         match self.next.get_mut(&conversation) {
             Some(next) => {
@@ -96,17 +98,17 @@ impl Marks {
         }));
     }
 
-    /// The next one that is done; pending while there is none.
+    /// Polls for the next finished receipt. Pending while there is none.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<MarkDone> {
         self.in_flight.poll(cx)
     }
 
-    /// The connection is quiet.
+    /// Frees unused memory. Called on an idle connection.
     pub fn rest(&mut self) {
         self.in_flight.rest();
     }
 
-    /// Goes on with what has gathered behind it.
+    /// Counts the result, and starts the receipts that were merged meanwhile.
     fn settle(&mut self, done: &MarkDone) {
         let counter = if done.result.is_ok() { &self.metrics.marks } else { &self.metrics.marks_refused };
         counter.inc();
@@ -119,7 +121,7 @@ impl Marks {
         }
     }
 
-    /// The connection has ended: what it said before is stored all the same.
+    /// Stores the remaining receipts after the connection has ended.
     pub async fn finish(mut self) {
         while let Some(done) = self.in_flight.next().await {
             self.settle(&done);
@@ -128,7 +130,7 @@ impl Marks {
 }
 
 impl Next {
-    /// Returns whether there was one already.
+    /// Merges a receipt. Returns whether one of its kind was already waiting.
     fn merge(&mut self, kind: MarkKind, seq: Seq, work: Work) -> bool {
         let slot = match kind {
             MarkKind::Delivered => &mut self.delivered,

@@ -1,5 +1,5 @@
-//! The WebSocket: the handshake, the hello, and one loop per connection. Who gets which message is the hub's to
-//! know; this is about one client.
+//! The WebSocket endpoint: the handshake, the `hello`, and one event loop per connection. Which
+//! session gets which message is decided in the hub.
 
 mod catch_up;
 #[cfg(feature = "echo")]

@@ -1,5 +1,5 @@
-//! The two directions of one socket as one thing that can be polled: writing never keeps the connection's loop from
-//! hearing of anything else, and nothing is lost when the loop turns to something else in the middle.
+//! One WebSocket: both directions of a socket behind one poll function. A slow write does not block
+//! the connection's other events, and cancelling a poll loses nothing.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,34 +14,39 @@ use super::line::{Line, Written};
 use crate::door::DoorStream;
 use crate::hub::Frame;
 
-/// Most connections are quiet, so what each holds while quiet is kept small; the line reads more at a time than this.
+/// Size in bytes of the protocol's read buffer, which each connection keeps. It is small because
+/// most connections are idle; [`Line`] reads larger chunks.
 const READ_BUFFER_BYTES: usize = 512;
 
-/// Pongs between two messages, for as long as a quiet client may live.
+/// Bytes allowed for control frames between two messages. If this is too low, the pongs of a quiet
+/// client eventually end its connection.
 const MOST_CONTROL_BYTES: usize = 1024 * 1024;
 
+/// An event of the socket.
 pub(super) enum PipeEvent {
-    /// Something came in.
+    /// A message arrived.
     Heard(Message),
-    /// All that was to be written has been.
+    /// All queued frames are written.
     Flushed,
-    /// No more will come; the reason, where it is not an ordinary end.
+    /// No more input follows. Contains the error unless the connection ended normally.
     Ended(Option<Error>),
 }
 
+/// A WebSocket: its byte stream and its protocol state.
 pub(super) struct Pipe {
     line: Line<DoorStream>,
     protocol: WebSocketContext,
-    /// The protocol has something to write that the line has not taken yet.
+    /// The protocol has output that the line has not accepted yet.
     unflushed: bool,
 }
 
 impl Pipe {
-    /// `read` came in behind the handshake. Frames of clients may have `frame_bytes`.
+    /// `read` holds bytes that arrived after the handshake. Client frames may have up to
+    /// `frame_bytes`.
     pub fn new(stream: DoorStream, read: Bytes, frame_bytes: usize) -> Pipe {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER_BYTES)
-            // The line gathers what is to be written.
+            // The line does the buffering of writes.
             .write_buffer_size(0)
             .max_frame_size(Some(frame_bytes))
             .max_message_size(Some(frame_bytes));
@@ -49,12 +54,12 @@ impl Pipe {
         Pipe { line: Line::new(stream, read), protocol, unflushed: false }
     }
 
-    /// Queues a text; it goes out while [`Pipe::next`] is awaited.
+    /// Queues a frame, which is written while [`Pipe::next`] is awaited.
     pub fn write(&mut self, frame: Frame) {
         self.line.waiting().push_back(frame);
     }
 
-    /// Where whole frames wait to be written.
+    /// The queue of frames to write.
     pub fn waiting(&mut self) -> &mut VecDeque<Frame> {
         self.line.waiting()
     }
@@ -67,10 +72,10 @@ impl Pipe {
         self.say(Message::Close(Some(frame)));
     }
 
-    /// A connection that is over has nobody to say it to.
+    /// Queues a message through the protocol. Discarded if the connection has ended.
     pub(super) fn say(&mut self, message: Message) {
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        // What the line does not take now is flushed later, and so is found what went wrong.
+        // A later flush writes what the line does not accept now, and reports the error.
         let _ = self.protocol.write(&mut self.line.now(&mut cx), message);
         self.unflushed = true;
     }
@@ -79,19 +84,19 @@ impl Pipe {
         self.unflushed || self.line.is_writing()
     }
 
-    /// The client said goodbye and the protocol has an answer ready, which only needs to be flushed.
+    /// Sends only the protocol's prepared answer to the client's close frame.
     pub fn write_close_answer(&mut self) {
         self.line.forget_queued();
         self.unflushed = true;
     }
 
-    /// Gives up what is queued here. What is begun still goes out.
+    /// Drops the queued frames. A partly written frame is completed.
     pub fn forget_queued(&mut self) {
         self.line.forget_queued();
     }
 
-    /// Writes what is queued and, if `reading`, waits for the client. Dropping the future loses nothing.
-    /// `written` is told what the frames cost that the kernel has taken over.
+    /// Writes the queued frames and, if `reading`, waits for the client. Dropping the future loses
+    /// nothing. Calls `written` with the outbox cost of the frames that the stream has accepted.
     pub async fn next(&mut self, reading: bool, mut written: impl FnMut(usize)) -> PipeEvent {
         poll_fn(|cx| self.poll(cx, reading, &mut written)).await
     }
@@ -117,7 +122,8 @@ impl Pipe {
                 }
                 Poll::Ready(PipeEvent::Heard(message))
             }
-            // Hearing may have made it answer by itself: that goes out now, since nobody wakes us for it.
+            // Reading may have queued an answer such as a pong. Write it now, because no later
+            // wake-up would.
             Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 if let Some(endless) = self.endless() {
                     return Poll::Ready(PipeEvent::Ended(Some(endless)));
@@ -133,8 +139,9 @@ impl Pipe {
         }
     }
 
-    /// A message may come in pieces, and pieces may be empty: then it grows no larger and never ends. What it is wrapped in
-    /// is at most six bytes to each of its own where every one is a piece of its own, so far more than that is no message.
+    /// Returns an error for a message that never ends. Fragments may be empty, so the size limit
+    /// alone does not end such a message. One-byte fragments add six bytes of header each, so a
+    /// valid message stays below 16 times the limit.
     fn endless(&self) -> Option<Error> {
         let max_size = self.protocol.get_config().max_message_size.unwrap_or(usize::MAX);
         let size = self.line.unfinished_bytes();
@@ -142,7 +149,8 @@ impl Pipe {
         is_endless.then(|| CapacityError::MessageTooLong { size, max_size }.into())
     }
 
-    /// `true` when everything was written just now, `false` when there was nothing to do.
+    /// Returns `true` when everything was written just now, `false` when there was nothing to
+    /// write.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -155,7 +163,7 @@ impl Pipe {
             if self.unflushed {
                 match self.protocol.flush(&mut self.line.now(cx)) {
                     Ok(()) => self.unflushed = false,
-                    // The other side's goodbye has been answered.
+                    // The client's close frame has been answered.
                     Err(Error::ConnectionClosed | Error::AlreadyClosed) => self.unflushed = false,
                     Err(error) => return Poll::Ready(Err(error)),
                 }

@@ -1,4 +1,4 @@
-//! One connection: a loop over everything that can happen to it, until one of those things ends it.
+//! One connection: an event loop from `hello` to the close.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -30,17 +30,18 @@ use crate::hub::{Frame, Outbox, Overflowed, Session};
 use crate::limits::UserBudget;
 use crate::settings::at_most;
 
-/// Acks that may wait for their places in a backlog; while that many do, the connection is not read from.
+/// Maximum number of frames held for their seqs in a backlog. At the maximum, the connection is not
+/// read from. It bounds the memory for a client that sends during catch-up.
 const MOST_HELD_FRAMES: usize = 1_024;
 
-/// Everything that can happen to a connection.
+/// An event of the connection's loop.
 enum Event {
     Pipe(PipeEvent),
-    /// More waits for the client than it may be behind.
+    /// The outbox exceeded its limit.
     FellBehind,
-    /// The server closes.
+    /// The server is closing its connections.
     Closing,
-    /// The token is void, or something else speaks against going on.
+    /// The session must close, for example because its token was revoked.
     Ending(CloseCode),
     Submitted(Sending, Result<Accepted, ChatError>),
     SendDone(Sending, Result<Appended, ChatError>),
@@ -50,34 +51,36 @@ enum Event {
     TimerFired,
 }
 
-/// Why a connection ended: a code to close with, or the client is gone.
+/// Why a connection ended: the code to close with, or `None` if the client is gone.
 pub(super) type End = Option<CloseCode>;
 
+/// The state of an authenticated connection.
 pub(super) struct Connection {
     pub app: Arc<App>,
     pub session: Arc<Session>,
     pub budget: UserBudget,
     pub flood: FloodWatch,
-    /// While there is one, the next frame is not read.
+    /// The send that waits for the store to accept it. Until then, the next frame is not read.
     pub submitting: Option<Submitting>,
     pub sends: Flights<InFlight>,
     most_sends: usize,
     pub marks: Marks,
     pub typing: Typing,
-    /// While there is one, the device is being sent what it missed.
+    /// The catch-up while it runs.
     catching_up: Option<CatchingUp>,
     timers: Timers,
-    /// It was told that something is wrong with what it says.
+    /// An error was queued for the client in this iteration of the loop.
     pub was_refused: bool,
-    /// How often it was looked at what has happened.
+    /// Number of polls so far.
     turns: u32,
 }
 
-/// A connection on which something happens all the time still looks at its timers, once in so many turns.
+/// Number of polls after which the timers are checked before other events. Without this check, the
+/// timers of a constantly busy connection would never fire.
 const TURNS_BETWEEN_TIMERS: u32 = 64;
 
-/// The first and the last things a connection does take several times the memory of what lies between, where it spends
-/// its life: each is in a box of its own, for as long as it lasts.
+/// Runs a connection. The `hello` and the close need several times the memory of the loop between
+/// them, so each is boxed and freed when it completes.
 pub(super) async fn run(mut pipe: Box<Pipe>, app: Arc<App>) {
     match Box::pin(hello::receive(&mut pipe, &app)).await {
         Ok(greeting) => attend(pipe, &app, greeting).await,
@@ -98,7 +101,7 @@ async fn say_goodbye(pipe: Box<Pipe>, app: &App, end: End) {
     }
 }
 
-/// From hello to goodbye.
+/// Runs an authenticated connection from its registration to its close.
 async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
     let Greeting { claims, positions } = greeting;
     let outbox = Outbox::new(at_most(app.limits.outbox_bytes), app.metrics.outbox_bytes.clone());
@@ -107,11 +110,13 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
     let id = sessions.next_id();
     let welcome = encode_welcome(&claims.user, &id.to_string(), app.store.epoch(), app.clock.now());
     outbox.push(Frame::from(welcome));
-    // Registered before it is asked what the device missed: whatever is committed from here on reaches it.
+    // Register the session before asking what the device missed: everything committed from here on
+    // reaches it.
     let Ok(registration) = sessions.register(id, claims.user.clone(), claims.token, outbox, limit) else {
         return Box::pin(say_goodbye(pipe, app, Some(CloseCode::TooManyConnections))).await;
     };
-    // Asked again now that a revocation finds it here: one that came before is known by now.
+    // Check again: a revocation from now on finds this session, and this check sees every earlier
+    // one.
     if let Err(code) = Box::pin(hello::admit(&claims, app)).await {
         let (user, is_first) = (registration.session.user.clone(), registration.is_first);
         let was_last = registration.end();
@@ -140,7 +145,7 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
     };
     let conversation = AssertUnwindSafe(connection.run(&mut pipe)).catch_unwind();
     let end = conversation.await.unwrap_or(Some(CloseCode::InternalError));
-    // The session is out of the hub before the client is told anything.
+    // Remove the session from the hub before the client is told anything.
     let was_last = registration.end();
     let Connection { marks, .. } = connection;
     drop(counted);
@@ -148,8 +153,8 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
     Box::pin(part(app, pipe, end, Parting { session, came, marks, was_last })).await;
 }
 
-/// A connection was turned away after all, while another one of the user's may have counted on it: one that went, to tell
-/// that the user has gone, or one that came, to tell that it is here.
+/// Updates presence after the second check refused a connection. Another connection of the user may
+/// have relied on it: an ended one, to report the disconnect, or a new one, to report the connect.
 async fn stand_in(app: &App, user: &UserId, is_first: bool, was_last: bool) {
     if was_last && !is_first {
         leave(app, user, std::future::ready(())).await;
@@ -158,7 +163,7 @@ async fn stand_in(app: &App, user: &UserId, is_first: bool, was_last: bool) {
     }
 }
 
-/// What is left of a connection that has ended.
+/// The state that an ended connection still has to clean up.
 struct Parting {
     session: Arc<Session>,
     came: Came,
@@ -169,7 +174,7 @@ struct Parting {
 async fn part(app: &App, pipe: Box<Pipe>, end: End, parting: Parting) {
     let Parting { session, came, marks, was_last } = parting;
     let settled = async {
-        // It may have ended before the fleet had heard that it came.
+        // The connection may end before the fleet has registered it; let that finish first.
         let _ = came.await;
         marks.finish().await;
     };
@@ -182,8 +187,8 @@ async fn part(app: &App, pipe: Box<Pipe>, end: End, parting: Parting) {
     join(say_goodbye(pipe, app, end), left).await;
 }
 
-/// The fleet hears that the user is here, and unless it was elsewhere already, so do its friends. Begun once and brought
-/// to its end also when the connection ends before.
+/// Registers the user with the fleet, and announces it to its peers unless another node already has
+/// it. Runs once, and to completion even if the connection ends before.
 type Came = Shared<BoxFuture<'static, Result<(), CloseCode>>>;
 
 fn came(app: &Arc<App>, session: &Arc<Session>, is_first: bool) -> Came {
@@ -201,8 +206,9 @@ fn came(app: &Arc<App>, session: &Arc<Session>, is_first: bool) -> Came {
         .shared()
 }
 
-/// The device is sent what it missed, once everything that is new finds the way to it. That a user is here is noted at
-/// once: should the server be killed, nobody writes it later. One who comes and goes all the time is noted when going.
+/// Registers with the fleet first, so that new messages reach this node, then sends the backlog.
+/// For a user's first connection, also stores `last_seen_at` now, in case the server is killed
+/// later. A rate limit skips this for users who reconnect often; their disconnect stores it.
 fn arrive(
     app: &Arc<App>,
     session: &Arc<Session>,
@@ -224,8 +230,8 @@ fn arrive(
     })
 }
 
-/// The user's last connection has ended. What its devices have said is settled before the fleet hears of it, so that
-/// nothing they have is taken for pending.
+/// Handles the end of the user's last connection. Receipts are `settled` before the fleet is told,
+/// so that acknowledged messages do not become pending.
 async fn leave(app: &App, user: &UserId, settled: impl Future<Output = ()>) {
     let told = async {
         settled.await;
@@ -235,6 +241,7 @@ async fn leave(app: &App, user: &UserId, settled: impl Future<Output = ()>) {
     app.hub.went(user);
 }
 
+/// Stores the current time as the user's `last_seen_at`. A failure is only logged.
 async fn seen(app: &App, user: &UserId) {
     let last_seen_at = Some(app.clock.now());
     let update = ProfileUpdate { last_seen_at, ..ProfileUpdate::of(user.clone()) };
@@ -243,7 +250,7 @@ async fn seen(app: &App, user: &UserId) {
     }
 }
 
-/// Counts something for as long as it lives.
+/// Keeps a gauge incremented while this value lives.
 pub(super) struct Counted<'a>(&'a Gauge);
 
 impl<'a> Counted<'a> {
@@ -299,14 +306,16 @@ impl Connection {
                 }
                 return end;
             }
-            // Nonsense comes at no cost to whoever says it. All others have their turn before the next of it is heard.
+            // Invalid frames are free for the sender, so yield to other connections before reading
+            // the next one.
             if std::mem::take(&mut self.was_refused) {
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// What has happened. The client is heard last: one that says much does not keep anything else waiting.
+    /// Polls for the next event. The client is read after all other work, so that a busy client
+    /// delays nothing else.
     fn poll_event(&mut self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<Event> {
         if self.session.outbox.poll_pushed(cx).is_ready() {
             if self.app.lifecycle.is_closing() {
@@ -350,8 +359,8 @@ impl Connection {
         self.timers.poll_fired(cx).map(|()| Event::TimerFired)
     }
 
-    /// While as much as is allowed waits for the store, or for its place in the backlog, the client waits too: TCP
-    /// tells it to.
+    /// Whether to read from the client. Too many pending sends, receipts or held frames stop
+    /// reading, and TCP flow control then slows down the client.
     fn is_listening(&self) -> bool {
         self.submitting.is_none()
             && self.sends.len() < self.most_sends
@@ -359,7 +368,7 @@ impl Connection {
             && self.session.catch_up.held_frames() < MOST_HELD_FRAMES
     }
 
-    /// Moves frames from the outbox to the socket, once it has written those before.
+    /// Moves frames from the outbox to the socket writer once it has written the previous ones.
     fn refill(&mut self, pipe: &mut Pipe) -> Result<(), Overflowed> {
         let outbox = &self.session.outbox;
         if pipe.is_writing() {
@@ -376,8 +385,8 @@ impl Connection {
         match message {
             Message::Text(text) => self.text(&text).map_err(Some),
             Message::Binary(_) => self.binary().map_err(Some),
-            // The socket answers pings by itself; they still count as requests. So do pongs: the few that answer our
-            // own pings make no difference.
+            // The protocol answers pings by itself; they still count as requests. So do pongs: the
+            // few that answer our own pings make no difference.
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => self.control_frame().map_err(Some),
             Message::Close(_) => Err(Some(CloseCode::Normal)),
         }
@@ -385,14 +394,14 @@ impl Connection {
 
     fn timer_fired(&mut self, pipe: &mut Pipe) -> Result<(), End> {
         if !self.is_listening() {
-            // It is we who do not.
+            // The server is not reading, so it cannot call the client idle.
             self.timers.heard();
         }
         match self.timers.due() {
             Due::Nothing => Ok(()),
             Due::Ping => {
                 pipe.ping();
-                // It is quiet.
+                // The connection is idle, so free unused memory.
                 self.sends.rest();
                 self.marks.rest();
                 self.typing.rest();
@@ -402,9 +411,10 @@ impl Connection {
         }
     }
 
-    /// At the end of a drain everything committed is in the outbox, so what is there now is all there will be.
+    /// Takes the last frames at the end of a drain. The outbox then contains everything that was
+    /// committed.
     fn last_words(&mut self, pipe: &mut Pipe) -> Result<(), End> {
-        // Should it have overflowed, there is nothing to be said before the goodbye.
+        // If the outbox has overflowed, only the close is sent.
         let _ = self.session.outbox.take(pipe.waiting());
         Err(Some(CloseCode::Restarting))
     }

@@ -1,5 +1,5 @@
-//! What a connection waits for besides its client: the next ping, the end of patience, the end of its token. One
-//! timer serves all three.
+//! The timers of one connection: next ping, idle timeout and token expiry. One sleep serves all
+//! three.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::settings::{LimitSettings, seconds};
 
-/// Nothing sleeps longer, so that a clock that was set is noticed.
+/// Maximum duration of one sleep. After a change of the wall clock, an expired token is noticed at
+/// most this much later.
 const LONGEST_SLEEP: Duration = Duration::from_secs(600);
 
 pub(super) struct Timers {
@@ -49,7 +50,8 @@ impl Timers {
         timers
     }
 
-    /// The client lives. The timer is not touched: it finds out when it fires.
+    /// Records that the client sent something. The running sleep is not reset; [`Timers::due`]
+    /// checks when it fires.
     pub fn heard(&mut self) {
         self.heard_at = Instant::now();
     }
@@ -62,7 +64,8 @@ impl Timers {
         self.sleep.as_mut().poll(cx)
     }
 
-    /// What to do now that the timer has fired. Sets it anew.
+    /// Returns what to do after the timer fired. Sets the timer again unless the connection must
+    /// close.
     pub fn due(&mut self) -> Due {
         let now = Instant::now();
         if self.token_expired() {
@@ -83,6 +86,7 @@ impl Timers {
         self.ping_every.map(|every| self.heard_at.max(self.pinged_at) + every)
     }
 
+    /// Sets the timer to the earliest deadline.
     fn rest(&mut self) {
         let now = Instant::now();
         let left_ms = self.expires_at.millis().saturating_sub(self.clock.now().millis());
@@ -109,7 +113,7 @@ mod tests {
         std::future::poll_fn(|cx| timers.poll_fired(cx)).await;
     }
 
-    /// Lets time pass until the timer fires and something is due; returns what, and after how many seconds.
+    /// Waits until something is due. Returns it, and after how many seconds it was due.
     async fn next_due(timers: &mut Timers) -> (u64, Due) {
         let start = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! `typing`: passed on if the writer is a member, and not too often.
+//! Handles `typing` frames: forwards them at a limited rate if the user is a member.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,18 +16,22 @@ use crate::hub::Paces;
 use crate::metrics::Dropped;
 use crate::problem::Problem;
 
-/// Of one connection and conversation, one in this time is passed on.
+/// Minimum interval between two forwarded frames of one connection and conversation. A shorter one
+/// costs more membership reads and pushes.
 const PACE: Duration = Duration::from_secs(2);
 
-/// Conversations a person may be writing in at once. More: dropped.
+/// Maximum number of conversations in which one connection may type within [`PACE`]. Frames beyond
+/// it are dropped.
 const MOST_CONVERSATIONS: usize = 64;
 
-/// How many may wait for the store to say who the members are. More: dropped.
+/// Maximum number of frames of one connection that wait for a membership read. Frames beyond it are
+/// dropped.
 const MOST_ASKED: usize = 8;
 
 type Asking = Pin<Box<dyn Future<Output = Members> + Send>>;
 pub(super) type Members = (ConversationId, Result<ConversationView, ChatError>);
 
+/// The typing state of one connection: its rate limit and its running membership reads.
 pub(super) struct Typing {
     paces: Paces<ConversationId>,
     asking: Flights<Asking>,
@@ -38,12 +42,13 @@ impl Typing {
         Typing { paces: Paces::new(PACE, MOST_CONVERSATIONS), asking: Flights::none() }
     }
 
-    /// The members of a conversation somebody is typing in; pending while nobody asks.
+    /// Polls for the members of a conversation in which the user is typing. Pending while no read
+    /// runs.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Members> {
         self.asking.poll(cx)
     }
 
-    /// The connection is quiet.
+    /// Frees unused memory. Called on an idle connection.
     pub fn rest(&mut self) {
         self.asking.rest();
     }

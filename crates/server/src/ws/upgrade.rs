@@ -1,4 +1,4 @@
-//! `GET /v1/ws`: who may open a WebSocket at all, before anybody has said who they are.
+//! `GET /v1/ws`: the checks before a WebSocket opens, when the client is not authenticated yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) async fn upgrade(
     open(app, request, session::run)
 }
 
-/// Whatever is to happen on the WebSocket, it is opened in the same way.
+/// Checks the handshake, the origin and the limits, then runs `run` on the WebSocket.
 pub(super) fn open<Run: Future<Output = ()> + Send>(
     app: Arc<App>,
     request: Request<Body>,
@@ -52,7 +52,8 @@ pub(super) fn open<Run: Future<Output = ()> + Send>(
     if app.lifecycle.is_draining() {
         return Err(Problem::draining());
     }
-    // Taken here and held to the end, so that a drain also waits for a handshake that is being answered.
+    // Taken here and held until the socket ends, so that a drain also waits for a handshake in
+    // progress.
     let place = app.lifecycle.sockets.token();
     if app.lifecycle.sockets.len() > at_most(app.limits.connections) {
         let message = "the server holds as many connections as it may";
@@ -71,7 +72,7 @@ pub(super) fn open<Run: Future<Output = ()> + Send>(
     Ok(switching_protocols(accept))
 }
 
-/// `None` when the client went away before it was answered.
+/// Returns `None` if the client disconnected before the upgrade.
 async fn pipe(upgrading: OnUpgrade, frame_bytes: usize) -> Option<Box<Pipe>> {
     let upgraded = upgrading.await.ok()?;
     let parts = upgraded.downcast::<TokioIo<DoorStream>>();
@@ -91,9 +92,9 @@ fn switching_protocols(accept: HeaderValue) -> Response {
     response
 }
 
-/// What a client sends that wants to speak WebSocket (RFC 6455, 4.2.1).
+/// A WebSocket handshake request (RFC 6455, section 4.2.1).
 struct Handshake {
-    /// The answer to its key.
+    /// The `Sec-WebSocket-Accept` value for the client's key.
     accept: HeaderValue,
     upgrading: OnUpgrade,
 }
@@ -106,7 +107,7 @@ impl Handshake {
             && says(header::CONNECTION, "upgrade")
             && says(header::UPGRADE, "websocket")
             && says(header::SEC_WEBSOCKET_VERSION, "13")
-            // A handshake has no body in which something else could hide.
+            // A handshake must not have a body, which could smuggle another request.
             && !headers.contains_key(header::TRANSFER_ENCODING);
         let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| wants_websocket)?;
         let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes())).ok()?;
@@ -114,18 +115,19 @@ impl Handshake {
     }
 }
 
-/// The words of a header that is a list.
+/// The elements of a comma-separated header.
 fn tokens(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Browsers name the page a socket was opened by; other programs name none and have no cookies to be tricked with. A
-/// server with TLS has no page that came without: whoever is in between may have written that.
+/// Checks the `Origin` header. Browsers send the origin of the page; other clients send none and
+/// have no cookies that a page could abuse. With TLS, the server's own pages are `https` only: an
+/// attacker on the network could have written an `http` page.
 fn origin_allowed(headers: &HeaderMap, allowed: &[String], tls: bool) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let Some(origin) = origins.next() else { return true };
-    // Of two, nobody can tell which one counts for whoever stands before this server.
+    // With two origins, a proxy in front of this server may have checked the other one.
     let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return false };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let same = |host: &str| {

@@ -1,9 +1,10 @@
-//! Deleting content for good. What is to go is written down first, so that a crash does not leave half of it; then it
-//! goes from the chunks and from the lines of the inboxes, then from the segments; then the note goes. How a segment is
-//! written without some of its messages is in [`super::rewrite`].
+//! Permanent deletion of content. An erasure is recorded first, so that a crash cannot leave it
+//! half done. The archiver then removes the content from the chunks and inbox rows, then from the
+//! segments, and deletes the record last.
 //!
-//! A segment is rewritten under its next revision, since others' messages lie in it too; one of which nothing is left
-//! is deleted. How an accepted erasure survives a crash is in [`super::requests`]. ([ADR
+//! A segment also holds messages that stay, so it is rewritten under a new revision
+//! ([`super::rewrite`]). A segment without remaining content is deleted. [`super::requests`]
+//! describes how an accepted erasure survives a crash. ([ADR
 //! 12](../../../../docs/adr/0012-erasure.md), [ADR
 //! 25](../../../../docs/adr/0025-erasure-and-dedupe-by-store-time.md))
 
@@ -24,20 +25,20 @@ use crate::codec::record::Record;
 use crate::codec::{DecodeError, cold};
 use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError, Update};
 
-/// What is rewritten in one transaction.
+/// Rewritten chunk bytes after which a transaction ends. Bounds the memory of one transaction.
 const TRANSACTION_BYTES: usize = 2 << 20;
 
-/// Why something is erased.
+/// Why content is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The operator requested the erasure: no file may keep any byte of the content.
     Asked,
-    /// Its time is over. The pages it leaves are used again.
+    /// The retention period has ended. The freed pages are reused, not overwritten at once.
     Expired,
 }
 
 impl Reason {
-    /// Notes that files may hold the content that was just removed from the rows.
+    /// Marks that files may hold the content that was just removed from the rows.
     fn mark(self, update: &mut Update<'_>) -> Result<(), TablesError> {
         match self {
             Reason::Asked => update.mark_erased_pages(),
@@ -47,7 +48,8 @@ impl Reason {
 }
 
 impl Erasure {
-    /// Whether the content of this message goes. What the server itself said stays: it tells who came and went.
+    /// Returns whether this erasure removes the content of the message. System notices stay,
+    /// because they record who joined and left.
     pub(super) fn takes(&self, seq: Seq, record: &Record<'_>) -> bool {
         seq <= self.through
             && !matches!(record.content_type, ContentType::System | ContentType::Erased)
@@ -56,6 +58,8 @@ impl Erasure {
 }
 
 impl Archivist {
+    /// Erases the requested content from rows, segments, log files and freed pages. Continues past
+    /// damage and reports the first error at the end.
     pub async fn erase(
         &self,
         erase: Erase,
@@ -77,13 +81,13 @@ impl Archivist {
         let request = ErasureRequest { conversation: only, sender: sender.clone(), through: erase.through };
         let (key, request) = self.accept(request, &*progress).await?;
         self.checkpoint().await?;
-        // What is damaged must not keep the rest from being erased.
+        // Damage in one conversation must not block the erasure of the others.
         let mut first_failure = self.search(key, &request, &*progress).await?;
-        // Also what an earlier one of the same kind left to do.
+        // Include unfinished earlier erasures with the same sender and scope.
         let mut erasures = self.unfinished_erasures().await?;
         erasures.retain(|noted| noted.sender == sender && only.is_none_or(|id| id == noted.conversation));
         let mut report = EraseReport { conversations: erasures.len() as u64, ..EraseReport::default() };
-        // First all that is here: the object store may not answer.
+        // Erase in the tables first, because the object archive may be unavailable.
         for erasure in &erasures {
             match self.erase_here(erasure, Reason::Asked).await {
                 Ok(messages) => report.messages += messages,
@@ -104,7 +108,7 @@ impl Archivist {
                     first_failure.get_or_insert(error);
                 }
                 Err(ArchiveError::Stopped) => return Err(ArchiveError::Stopped),
-                // The remaining erasures need the same object store. Files are still cleaned up.
+                // The remaining erasures need the same object archive. Files are still cleaned up.
                 Err(error) => {
                     first_failure.get_or_insert(error);
                     break;
@@ -122,9 +126,9 @@ impl Archivist {
         self.blocking(move || Ok(tables.current()?.snapshot()?.erasures()?)).await
     }
 
-    /// Finds the conversations with content to erase, and the first damage. A conversation that cannot
-    /// be searched counts as one with content, so that its note keeps the erasure pending. One that was
-    /// erased before stays out.
+    /// Finds the conversations with content to erase, and the first damage. A conversation that
+    /// cannot be searched counts as having content, so that its record keeps the erasure pending. A
+    /// conversation that is already erased is omitted.
     pub(super) async fn find(
         &self,
         request: &ErasureRequest,
@@ -148,8 +152,9 @@ impl Archivist {
                 Ok(found) => erasures.extend(found),
                 Err(error) if is_damage(&error) => {
                     tracing::error!(conversation = %id, %error, "conversation is damaged; its erasure stays pending");
-                    // The note must not cover messages that are sent later. With an unreadable head no
-                    // message can be sent, so the note covers the whole conversation.
+                    // The record must not cover messages that are sent later. If the head is
+                    // unreadable, no message can be sent, so the record covers the whole
+                    // conversation.
                     let head = self.head(id).await.unwrap_or(Seq::MAX);
                     let through = request.through.map_or(head, |through| through.min(head));
                     erasures.push(Erasure { conversation: id, sender: unsearched, through });
@@ -163,7 +168,8 @@ impl Archivist {
         Ok((erasures, first_damage))
     }
 
-    /// Does all of it, also where some was done before, and takes the note away.
+    /// Erases the content and deletes the record. Idempotent, so it also finishes a partial
+    /// erasure.
     pub(super) async fn erase_one(&self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
         let report = self.erase_content(erasure, Reason::Asked).await?;
         let (tables, done) = (Arc::clone(&self.tables), erasure.clone());
@@ -177,8 +183,8 @@ impl Archivist {
         Ok(report)
     }
 
-    /// First what is here, which goes also while the object store does not answer. A damaged segment is told of when
-    /// all else is done.
+    /// Erases in the tables first, which works without the object archive, then in the segments.
+    /// Reports a damaged segment after all others are done.
     pub(super) async fn erase_content(
         &self,
         erasure: &Erasure,
@@ -205,14 +211,15 @@ impl Archivist {
                 done => done?,
             }
         }
-        // Objects of an attempt that was interrupted hold what is erased now.
+        // Objects of an interrupted attempt may hold the erased content.
         if self.vault.is_some() && (had_segments || reason == Reason::Asked) {
             self.sweep(Some(id), &bluetick_core::ports::NoProgress).await?;
         }
         first_damage.map_or(Ok(report), Err)
     }
 
-    /// What is in the tables, which needs nobody else. Returns how many messages went.
+    /// Erases in the tables only, without the object archive. Returns the number of erased
+    /// messages.
     pub(super) async fn erase_here(&self, erasure: &Erasure, reason: Reason) -> Result<u64, ArchiveError> {
         let (tables, here) = (Arc::clone(&self.tables), erasure.clone());
         self.blocking(move || Ok(erase_in_tables(&tables, &here, reason)?)).await
@@ -239,7 +246,7 @@ impl Archivist {
         let old = self.name(key, &row);
         let tables = Arc::clone(&self.tables);
         if left == 0 {
-            // Nothing is needed from the object, so it does not matter whether it can be read.
+            // The segment keeps no content, so its object is not read and may be damaged.
             self.blocking(move || {
                 let erased = stubs.iter().map(|stub| stub.chunk.stubs.records().map(cold::erased).collect());
                 let erased: Vec<Vec<Vec<u8>>> = erased.collect::<Result<_, _>>().map_err(in_chunks)?;
@@ -248,7 +255,8 @@ impl Archivist {
             .await?;
             report.segments_deleted += 1;
         } else {
-            // What cannot be read cannot be kept either: erasing is not to wait for a repair that may never come.
+            // Treat unreadable content as lost: an erasure must not wait for a repair that may
+            // never happen.
             let object = match vault.segment(&old).await {
                 Ok(object) => object,
                 Err(VaultError::Missing { .. } | VaultError::Damaged { .. }) => bytes::Bytes::new(),
@@ -285,7 +293,7 @@ pub(super) fn in_chunks(error: DecodeError) -> TablesError {
     TablesError::Damaged { table: "chunks", error }
 }
 
-/// How many messages of a segment go, and how many keep a content.
+/// The number of messages in a segment to erase, and the number that keep their content.
 struct Look {
     taken: u64,
     left: u64,
@@ -321,8 +329,8 @@ fn raise_names(tables: &Tables, id: ConversationId) -> Result<u32, TablesError> 
     Ok(revision)
 }
 
-/// Rewrites the chunks whose content is here, and the lines of the inboxes. Returns the number of erased
-/// messages. A damaged chunk stays as it is; the error names it after all other chunks are rewritten.
+/// Rewrites the hot chunks and the inbox rows. Returns the number of erased messages. Skips a
+/// damaged chunk and returns its error after all other chunks are rewritten.
 fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result<u64, TablesError> {
     let id = erasure.conversation;
     let engine = tables.writing()?;
@@ -343,13 +351,14 @@ fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result
     }
     let mut update = engine.update()?;
     if erasure.sender.is_none() && first_damage.is_none() {
-        // There is nothing left that would be worth an object.
+        // No content up to this seq is left to archive.
         let mut progress = update.progress(id)?;
         progress.moved_through = progress.moved_through.max(erasure.through);
         update.put_progress(id, &progress)?;
     }
     let previews = update.change_previews(id, erasure.through, |record| {
-        // Only the newest message is looked at, and it is one of those up to the end of what is erased.
+        // `change_previews` passes only messages up to `erasure.through`, so any seq in that range
+        // works here.
         match erasure.takes(Seq::ZERO, &Record::decode(record)?) {
             true => cold::erased(record).map(Some),
             false => Ok(None),
@@ -362,8 +371,8 @@ fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result
     first_damage.map_or(Ok(erased), |error| Err(in_chunks(error)))
 }
 
-/// Rewrites as many chunks as one transaction takes. Returns the number of erased messages, and the seq
-/// from which to continue.
+/// Rewrites as many chunks as one transaction takes. Returns the number of erased messages, and the
+/// seq from which to continue.
 fn rewrite_some(
     engine: &Engine,
     start: Seq,
@@ -397,7 +406,8 @@ fn rewrite_some(
     Ok((count, next))
 }
 
-/// The chunk without the content that the erasure takes, and how many messages that is. `None`: none.
+/// Returns the chunk without the erased content, and the number of erased messages. Returns `None`
+/// if the erasure affects no message of the chunk.
 fn rewrite_chunk(
     first: Seq,
     stored: &[u8],

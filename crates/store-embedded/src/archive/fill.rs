@@ -1,4 +1,4 @@
-//! Giving the messages of a page their content from the archive.
+//! Fills in the content of archived messages on a page of history.
 
 use std::sync::{Arc, PoisonError};
 
@@ -13,24 +13,28 @@ use crate::codec::record::Record;
 use crate::read::Draft;
 use crate::tables::{ColdCell, TablesError};
 
-/// What came of a page.
+/// The result of filling a page.
 pub enum Filled {
     Page(Page),
-    /// An object was not there any more: the rows may say something else by now.
+    /// An object was missing or the rows changed: read the rows again.
     LookAgain,
 }
 
 const NO_ARCHIVE: &str = "these messages are in an archive, and the settings name none (archive.engine)";
 
-/// Segments whose damage was told of.
+/// Upper bound on the remembered segments whose damage is logged. When it is reached, the set is
+/// cleared and damage is logged again.
 const TOLD_AT_MOST: usize = 10_000;
 
 type Fetched = Result<Arc<Frame>, VaultError>;
 
 impl Archivist {
-    /// Each frame is fetched once, all side by side. What is damaged or gone is served without its content, as `lost`;
-    /// where the object store does not answer, the page ends before. An object that is not what a row says may be so
-    /// because the row says something else by now: then the rows are looked at again, unless it is the `final_look`.
+    /// Fetches each block once, all in parallel, and fills in the content. Messages whose content
+    /// is damaged or missing become `lost`. If the object archive is unavailable, the page ends
+    /// before the first unavailable message.
+    ///
+    /// An object may differ from its row because the row has changed since. Then this returns
+    /// [`Filled::LookAgain`], or an error if `final_look` is set.
     pub async fn fill(&self, mut draft: Draft, final_look: bool) -> Result<Filled, StoreError> {
         let frames = self.fetch(&draft).await;
         let frame_of = |cell: &ColdCell, message: &Message| {
@@ -96,12 +100,12 @@ impl Archivist {
         join_all(fetches).await
     }
 
-    /// Whether the rows say something else by now.
+    /// Returns whether the rows no longer refer to these locations.
     async fn have_moved(
         &self,
         mut places: Vec<(ConversationId, Seq, ColdPlace)>,
     ) -> Result<bool, StoreError> {
-        // One message of each chunk is enough.
+        // One message of each chunk suffices.
         places.dedup_by_key(|(id, _, place)| (*id, *place));
         let tables = Arc::clone(&self.tables);
         let looked = tokio::task::spawn_blocking(move || {
@@ -122,7 +126,8 @@ impl Archivist {
         Ok(looked.await.map_err(|error| StoreError::Failed(error.to_string()))??)
     }
 
-    /// The frame is what was written, and yet it is looked at whether it holds this very message.
+    /// Fills in the content after checking that the record is this message. The block's checksum
+    /// alone does not prove that.
     fn put_content(&self, message: &mut Message, cell: &ColdCell, frame: &Frame) {
         let record = frame.record(cell.index).map(Record::decode);
         let Some(Ok(record)) = record else { return lose(message) };
@@ -139,7 +144,7 @@ impl Archivist {
 }
 
 impl Archivist {
-    /// Once for each segment: whoever scrolls through it would fill the log.
+    /// Logs damage once for each segment, so that scrolling through it does not flood the log.
     fn tell_of_damage(&self, name: &SegmentName, what: &dyn std::fmt::Display) {
         let mut told = self.state.told_damaged.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() >= TOLD_AT_MOST {

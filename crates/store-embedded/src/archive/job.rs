@@ -1,4 +1,5 @@
-//! What several jobs need: walking through all conversations, and one segment with the rows that refer to it.
+//! Helpers shared by several jobs: iterating over all conversations, and reading a segment with the
+//! rows that refer to it.
 
 use std::sync::Arc;
 
@@ -13,10 +14,11 @@ use crate::codec::chunk::{Fingerprint, Fingerprinter, Header};
 use crate::codec::cold::ColdChunk;
 use crate::tables::{ChunkKey, Engine, TablesError};
 
-/// Conversations that are taken down at a time.
+/// Conversations that are read from the tables at a time. Bounds the length of a snapshot and the
+/// memory.
 const BATCH: usize = 1_000;
 
-/// Walks through all conversations without holding a snapshot meanwhile.
+/// An iteration over all conversations that holds no snapshot between two batches.
 pub struct Walk {
     pub total: u64,
     pub done: u64,
@@ -26,7 +28,7 @@ pub struct Walk {
 }
 
 impl Archivist {
-    /// Through all conversations, or through one.
+    /// Starts an iteration over all conversations, or over one.
     pub(super) async fn walk(&self, only: Option<ConversationId>) -> Result<Walk, ArchiveError> {
         if let Some(id) = only {
             return Ok(Walk { total: 1, done: 0, after: None, batch: vec![id].into_iter(), only: true });
@@ -66,7 +68,7 @@ impl Archivist {
     }
 }
 
-/// A chunk whose content lies in a segment.
+/// An archived chunk, as stored in the tables.
 pub struct Stub {
     pub first: Seq,
     pub bytes: Vec<u8>,
@@ -80,7 +82,7 @@ impl Stub {
     }
 }
 
-/// The chunks that refer to a segment, oldest first.
+/// Returns the chunks that refer to a segment, oldest first.
 pub fn stubs_of(engine: &Engine, key: ChunkKey, row: &SegmentRow) -> Result<Vec<Stub>, TablesError> {
     let mut stubs = Vec::new();
     engine.snapshot()?.chunks(key.conversation, key.first, |first, bytes| {
@@ -98,7 +100,7 @@ pub fn stubs_of(engine: &Engine, key: ChunkKey, row: &SegmentRow) -> Result<Vec<
     Ok(stubs)
 }
 
-/// The record of each message of `stub`, from the segment it lies in; an error where the two do not agree.
+/// Returns the records of a chunk from its segment. Errors if the segment and the chunk disagree.
 pub fn records_of<'o>(
     stub: &Stub,
     opened: &'o Opened,
@@ -109,7 +111,7 @@ pub fn records_of<'o>(
     records_in(stub, frame, hasher)
 }
 
-/// The same, from the frame.
+/// Like [`records_of`], from the block that contains the chunk.
 pub fn records_in<'f>(
     stub: &Stub,
     frame: &'f Frame,
@@ -134,7 +136,7 @@ pub fn damaged(name: &SegmentName, why: impl std::fmt::Display) -> ArchiveError 
     ArchiveError::Damaged(format!("{name}: {why}"))
 }
 
-/// The rows are not what they were when the job read them.
+/// Error: the rows changed after the job read them.
 pub fn moved_meanwhile(key: ChunkKey) -> ArchiveError {
     let text = format!("{} was changed by somebody else from seq {} on", key.conversation, key.first);
     StoreError::Failed(text).into()

@@ -1,13 +1,16 @@
-//! The cold tier of this store. Whole chunks move: their records into a sealed segment in the object store, and in the
-//! tables a chunk without content takes their place ([`crate::codec::cold`]).
+//! The archiver: moves old messages to the object archive and back. It moves whole chunks. Their
+//! records go into a sealed segment, and a chunk without content replaces each of them in the
+//! tables ([`crate::codec::cold`]).
 //!
-//! What every job keeps to:
-//! - **An object is whole and durable before a row refers to it**, and no row refers to it before it was read back.
-//! - **Rows are flipped in one transaction a segment, and only if they still are what was packed.** Everything before the
-//!   flip can be done again; what it leaves in the object store is an orphan, which [`sweep`] finds.
+//! Invariants of every job:
+//! - **An object is complete and durable before a row refers to it.** The archiver reads it back
+//!   and compares it first.
+//! - **One transaction flips all rows of a segment, if they are unchanged since packing.** All work
+//!   before the flip can be repeated. An interrupted job may leave an orphan object, which
+//!   [`sweep`] deletes.
 //! - **An object is deleted only after no row refers to it.**
 //!
-//! Only the tables are touched: messages that are still in memory are young.
+//! Jobs change only the tables. Messages that are still only in memory are too new to archive.
 
 mod erase;
 mod fill;
@@ -39,7 +42,7 @@ use crate::lock::DataLock;
 use crate::memory::Rooms;
 use crate::tables::{Identity, Tables, TablesError};
 
-/// Where a job stands; tests stop it there.
+/// A point between two steps of a job. Tests stop a job there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArchiveStep {
     BeforePut,
@@ -48,29 +51,32 @@ pub enum ArchiveStep {
     AfterFlip,
     BeforeDelete,
     AfterDelete,
-    /// An erasure request is durable, and its search has not begun.
+    /// The erasure request is durable, and its search has not begun.
     ErasureAccepted,
-    /// The notes of an erasure are durable.
+    /// The erasure records of all conversations are durable.
     ErasureSearched,
-    /// No row and no object holds erased content; files may.
+    /// No row and no object holds erased content. Files may still hold it.
     ErasureDone,
-    /// No file of the log holds erased content.
+    /// No log file holds erased content.
     LogScrubbed,
     /// No page of the tables holds erased content.
     TablesRewritten,
 }
 
-/// Called at each step; `false` ends the job there, as a crash would.
+/// Called at each step. If it returns `false`, the job ends there, as in a crash.
 pub type OnArchiveStep = Arc<dyn Fn(ArchiveStep) -> bool + Send + Sync>;
 
-/// What nobody refers to is looked for at the first run, and then once a day.
+/// Interval between two searches for orphans of the whole store. The first run after a start also
+/// searches.
 const SWEEP_EVERY: Duration = Duration::from_secs(24 * 3600);
-/// How long a job that runs is waited for when the store closes.
+/// Upper bound on how long [`Archivist::stop`] waits for the running job.
 const STOPPING_PATIENCE: Duration = Duration::from_secs(3);
+/// Interval at which [`Archivist::stop`] checks whether detached steps have ended.
 const STOPPING_LOOKS: Duration = Duration::from_millis(10);
-/// How long a job waits for the messages to be in the tables.
+/// Upper bound on how long a job waits for a checkpoint or a log scrub. After it, the job fails.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Runs the archive jobs of one store, one job at a time.
 pub struct Archivist {
     pub tables: Arc<Tables>,
     pub rooms: Arc<Rooms>,
@@ -81,30 +87,33 @@ pub struct Archivist {
     pub identity: Identity,
     pub clock: Arc<dyn Clock>,
     pub on_step: OnArchiveStep,
-    /// Held by each step: nobody else may open the directory while one still writes.
+    /// Cloned into each blocking step, so that no other process opens the data directory while a
+    /// step still writes.
     pub lock: Arc<DataLock>,
     pub state: ArchivistState,
 }
 
-/// What an archivist remembers while it is awake.
+/// The in-memory state of the archiver.
 #[derive(Default)]
 pub struct ArchivistState {
-    /// Held by the one job that runs.
+    /// Held by the running job.
     job: tokio::sync::Mutex<()>,
     stopping: Arc<AtomicBool>,
-    /// Held by each step that goes on by itself when its job is dropped. While one does, no other job begins: it could
-    /// take an object for an orphan to which that step is about to refer.
+    /// Cloned into each step that continues after its job is dropped. No other job begins while a
+    /// clone exists: it could delete an object as an orphan while that step commits a reference to
+    /// it.
     steps: Arc<()>,
     moved_messages: AtomicU64,
     moved_segments: AtomicU64,
     runs: AtomicU64,
     failed_runs: AtomicU64,
     last: Mutex<Last>,
+    /// Segments whose damage is already logged.
     told_damaged: Mutex<HashSet<SegmentName>>,
 }
 
 impl ArchivistState {
-    /// With what the tables remember.
+    /// Creates the state with the last run that the tables record.
     pub fn after(run: Option<LastRun>) -> ArchivistState {
         ArchivistState { last: Mutex::new(Last { run, swept: None }), ..ArchivistState::default() }
     }
@@ -122,7 +131,7 @@ impl From<TablesError> for ArchiveError {
     }
 }
 
-/// What a failure of the object store means for a job.
+/// Maps an error of the object archive to the error of a job.
 fn in_vault(error: VaultError) -> ArchiveError {
     match error {
         VaultError::Missing { .. } | VaultError::Damaged { .. } => ArchiveError::Damaged(error.to_string()),
@@ -135,7 +144,8 @@ impl Archivist {
         self.vault.as_ref().ok_or(ArchiveError::Off)
     }
 
-    /// The turn of one job, until it is dropped.
+    /// Starts a job, which lasts until the guard is dropped. Errors with `Busy` if another job or a
+    /// detached step of an earlier job runs, and with `Stopped` during shutdown.
     pub(crate) fn begin(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, ArchiveError> {
         if self.state.stopping.load(Ordering::Relaxed) {
             return Err(ArchiveError::Stopped);
@@ -144,7 +154,7 @@ impl Archivist {
         if self.has_steps_under_way() { Err(ArchiveError::Busy) } else { Ok(job) }
     }
 
-    /// Becomes true when jobs are to end.
+    /// Returns the flag that is true once jobs must end.
     pub(crate) fn stopping(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.state.stopping)
     }
@@ -157,7 +167,7 @@ impl Archivist {
         self.state.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asked between the steps of a job.
+    /// Called between the steps of a job. Errors with `Stopped` if the job must end.
     fn go_on(&self, step: ArchiveStep) -> Result<(), ArchiveError> {
         self.must_not_stop()?;
         if (self.on_step)(step) { Ok(()) } else { Err(ArchiveError::Stopped) }
@@ -167,8 +177,8 @@ impl Archivist {
         if self.state.stopping.load(Ordering::Relaxed) { Err(ArchiveError::Stopped) } else { Ok(()) }
     }
 
-    /// No job begins any more, and the one that runs comes to an end soon. One that waits for the object store is not
-    /// waited for: wherever it stops, nothing is lost.
+    /// Prevents new jobs and waits up to `STOPPING_PATIENCE` for the running one. A job that still
+    /// waits for the object archive is cut off. It loses nothing at any step.
     pub async fn stop(&self) {
         self.state.stopping.store(true, Ordering::Relaxed);
         let at_rest = async {
@@ -231,7 +241,7 @@ impl Archivist {
         self.state.runs.fetch_add(1, Ordering::Relaxed);
         let outcome = self.run_in_turn(&request, &*progress).await;
         match &outcome {
-            // It was remembered on the way; or nothing was to be done, and nothing was.
+            // `run_in_turn` recorded a complete run. With `Off` the run did nothing.
             Ok(_) | Err(ArchiveError::Off) => {}
             Err(ArchiveError::Stopped) => self.remember(None).await,
             Err(error) => {
@@ -242,7 +252,7 @@ impl Archivist {
         outcome
     }
 
-    /// That it ran, also for whoever looks after a restart.
+    /// Records the run in memory and in the tables, so that its status survives a restart.
     async fn remember(&self, paused: Option<String>) {
         let run = LastRun { at: self.clock.now(), paused };
         self.last().run = Some(run.clone());
@@ -258,8 +268,8 @@ impl Archivist {
         }
     }
 
-    /// Fails where rows refer to segments and the settings name another place than the one they were put into. Asked
-    /// before anything is put or swept.
+    /// Errors if rows refer to segments but the configured object archive is not the one that holds
+    /// them. Called before any put or sweep.
     pub(crate) async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
         let Some(vault) = &self.vault else { return Ok(()) };
         let tables = Arc::clone(&self.tables);
@@ -298,7 +308,7 @@ impl Archivist {
                 report.orphans_swept = self.sweep(request.only, progress).await?;
             }
         }
-        // Before, so that the tables do not grow again after they were measured.
+        // Record the run before compaction, so that the tables do not grow after they are measured.
         self.remember(None).await;
         report.hot_file_bytes_after = self.give_space_back(progress).await?;
         report.took = started.elapsed();
@@ -318,7 +328,8 @@ impl Archivist {
         found.map(drop).ok_or(ArchiveError::NoSuchConversation)
     }
 
-    /// Waits until no file of the log holds anything of what was written before.
+    /// Waits until no log file holds anything that was written before the call. Errors after
+    /// [`CHECKPOINT_PATIENCE`].
     async fn scrub_log(&self) -> Result<(), ArchiveError> {
         let handover = Arc::clone(&self.handover);
         let number = handover.want_scrub();
@@ -329,7 +340,8 @@ impl Archivist {
         .await
     }
 
-    /// Waits until all that was acknowledged before is in the tables.
+    /// Waits until everything acknowledged before the call is in the tables. Errors after
+    /// [`CHECKPOINT_PATIENCE`].
     pub(crate) async fn checkpoint(&self) -> Result<(), ArchiveError> {
         let handover = Arc::clone(&self.handover);
         let number = handover.want();
@@ -340,8 +352,8 @@ impl Archivist {
         .await
     }
 
-    /// Runs what reads or writes the disk where it holds nobody up. Once begun it comes to its end, whatever becomes of
-    /// the job.
+    /// Runs disk work on a blocking thread. Once started, the work runs to its end even if the job
+    /// is dropped.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, ArchiveError> + Send + 'static,
@@ -365,7 +377,8 @@ impl Archivist {
         self.to_its_end(async move { vault.delete(&name).await }).await
     }
 
-    /// A request that is given up may still be carried out, later than the next one; so it is not given up.
+    /// Runs a request to its end, even if the job is dropped. An abandoned request could still take
+    /// effect after the next one.
     async fn to_its_end(
         &self,
         request: impl Future<Output = Result<(), VaultError>> + Send + 'static,
@@ -394,13 +407,13 @@ async fn blocking<T: Send + 'static>(
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        // The process ends before the step began.
+        // The runtime shut down before the step began.
         Err(error) if error.is_cancelled() => Err(ArchiveError::Stopped),
         Err(error) => Err(StoreError::Failed(error.to_string()).into()),
     }
 }
 
-/// Something that lies there is not what was written, as opposed to not being within reach.
+/// Returns whether stored data differs from what was written, as opposed to being unavailable.
 fn is_damage(error: &ArchiveError) -> bool {
     matches!(error, ArchiveError::Damaged(_) | ArchiveError::Store(StoreError::Damaged(_)))
 }

@@ -1,4 +1,4 @@
-//! Moving what is old enough: plan a segment, seal it, put it, flip its rows.
+//! Moves old messages to the archive: plan a segment, seal it, put it, flip its rows.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,24 +17,28 @@ use crate::codec::cold::{self, ColdPlace};
 use crate::codec::record::Record;
 use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError, end_of};
 
-/// A segment is closed early when its messages are large.
+/// Raw bytes at which a segment is closed before it has all its messages. Bounds the memory for one
+/// segment.
 const SEGMENT_RAW_BYTES: usize = 8 << 20;
-/// How often a conversation may be written to while it is moved, before it is left for the next run.
+/// Attempts to move a conversation that is written at the same time. After them, the next run tries
+/// again.
 const ATTEMPTS: u32 = 3;
+/// Upper bound on one sleep of [`Pace`], so that a slow rate does not delay shutdown.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What counts as old.
+/// Which messages are old enough to move.
 #[derive(Clone, Copy)]
 pub struct Rules {
-    /// Whatever was received before.
+    /// Messages received before this time are old.
     pub before: Timestamp,
     pub now: Timestamp,
     pub segment_messages: u64,
-    /// What does not fill a segment goes when its first message is older than this; `None`: at once.
+    /// A segment that is not full moves when its first message was received before this time.
+    /// `None`: at once.
     pub partial_before: Option<Timestamp>,
 }
 
-/// Chunks that make one segment.
+/// The chunks of one segment to be sealed.
 struct Planned {
     key: ChunkKey,
     last: Seq,
@@ -42,13 +46,13 @@ struct Planned {
     chunks: Vec<HotChunk>,
 }
 
-/// A segment, and what its chunks become.
+/// A sealed segment, and the archived form of its chunks.
 struct Packed {
     planned: Planned,
     name: SegmentName,
     row: SegmentRow,
     object: bytes::Bytes,
-    /// For each chunk, what takes its place.
+    /// For each chunk, the rows that replace it.
     cold: Vec<cold::Parts>,
 }
 
@@ -88,7 +92,7 @@ impl Archivist {
         }
     }
 
-    /// A conversation that was brought back may go again.
+    /// Allows a restored conversation to be archived again.
     async fn release(&self, id: ConversationId) -> Result<(), ArchiveError> {
         let tables = Arc::clone(&self.tables);
         self.blocking(move || {
@@ -105,7 +109,8 @@ impl Archivist {
         .await
     }
 
-    /// Returns whether anything of it moved. A conversation with a damaged row is left alone, and told of.
+    /// Moves all segments of a conversation that are due. Returns whether anything moved. Logs and
+    /// skips a conversation with a damaged row.
     async fn move_conversation(
         &self,
         id: ConversationId,
@@ -138,7 +143,8 @@ impl Archivist {
             let (tables, on_step) = (Arc::clone(&self.tables), Arc::clone(&self.on_step));
             let flipped = self.blocking(move || flip(&tables, &packed, || on_step(ArchiveStep::BeforeFlip)));
             if !flipped.await? {
-                // Somebody wrote there meanwhile, so its last chunk has grown.
+                // A message was written to the last chunk at the same time. Delete the object and
+                // plan again.
                 self.delete(name).await?;
                 overtaken += 1;
                 if overtaken == ATTEMPTS {
@@ -163,7 +169,7 @@ impl Archivist {
     }
 }
 
-/// The next chunks of the conversation that are old enough, if they make a segment.
+/// Returns the next chunks of the conversation that are old enough, if they make a segment.
 fn plan(engine: &Engine, id: ConversationId, rules: Rules) -> Result<Option<Planned>, TablesError> {
     let snapshot = engine.snapshot()?;
     let progress = snapshot.progress(id)?;
@@ -171,14 +177,14 @@ fn plan(engine: &Engine, id: ConversationId, rules: Rules) -> Result<Option<Plan
         return Ok(None);
     }
     let (mut chunks, mut messages, mut bytes) = (Vec::new(), 0, 0);
-    // How many of them are surely old, and whether nothing can join them any more.
+    // The number of chunks known to be old, and whether the segment is closed.
     let (mut old, mut closed) = (0, false);
     snapshot.chunks(id, progress.moved_through.next(), |first, chunk| {
         let header = Header::read(chunk)?;
         if first.plus(header.count as u64) <= progress.moved_through.next() {
             return Ok(true);
         }
-        // What lies between two runs is not skipped: a segment is one run.
+        // A segment holds consecutive seqs, so it cannot extend across an archived chunk.
         if header.is_cold() {
             closed = closed || !chunks.is_empty();
             return Ok(chunks.is_empty());
@@ -213,16 +219,18 @@ fn plan(engine: &Engine, id: ConversationId, rules: Rules) -> Result<Option<Plan
     Ok(Some(Planned { key, last, revision: progress.revision(), chunks }))
 }
 
-/// What is known of how old a chunk is.
+/// The age of a chunk, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
     Old,
     Young,
-    /// A clock that was ahead received it. It is as old as the next one that is not `Ahead`.
+    /// The server clock was ahead when it received the last messages. The chunk counts as old if
+    /// the next chunk that is not `Ahead` is old.
     Ahead,
 }
 
-/// The header has a bound that never goes back. Where a clock that was ahead set it, the messages themselves decide.
+/// Determines the age from the header's `newest_received_at`, which never decreases. If that is in
+/// the future, because the clock was ahead, the times of the messages decide.
 fn age_of(header: &Header<'_>, rules: Rules) -> Result<Age, DecodeError> {
     if header.newest_received_at <= rules.now {
         return Ok(if header.newest_received_at < rules.before { Age::Old } else { Age::Young });
@@ -238,7 +246,7 @@ fn age_of(header: &Header<'_>, rules: Rules) -> Result<Age, DecodeError> {
     Ok(age)
 }
 
-/// When the first of them was received, but for those that a clock was ahead for.
+/// Returns the `received_at` of the first message that is not in the future.
 fn oldest(chunks: &[HotChunk], now: Timestamp) -> Result<Option<Timestamp>, DecodeError> {
     for chunk in chunks {
         let unpacked = chunk::unpack(&Header::read(&chunk.bytes)?)?;
@@ -284,13 +292,13 @@ fn pack(planned: Planned, store: [u8; 8], hasher: &Fingerprinter) -> Result<Pack
     Ok(Packed { planned, name, row, object: sealed.bytes, cold })
 }
 
-/// A sealed segment, and where in it each chunk lies.
+/// A sealed segment, and the location of each chunk in it.
 pub struct Laid {
     pub sealed: Sealed,
     pub places: Vec<ColdPlace>,
 }
 
-/// Puts whole chunks, given by their records, together into frames and these into a segment.
+/// Packs whole chunks into blocks, and the blocks into a segment.
 pub fn lay_out(name: &SegmentName, chunks: &[Vec<&[u8]>]) -> Laid {
     let mut frames: Vec<Vec<&[u8]>> = Vec::new();
     let mut within = Vec::with_capacity(chunks.len());
@@ -321,7 +329,8 @@ pub fn lay_out(name: &SegmentName, chunks: &[Vec<&[u8]>]) -> Laid {
     Laid { sealed, places }
 }
 
-/// In one transaction, and only if each chunk still is what was packed; otherwise `false`.
+/// Replaces the chunks in one transaction. Returns `false` without a change if a chunk differs from
+/// what was packed.
 fn flip(tables: &Tables, packed: &Packed, go_on: impl Fn() -> bool) -> Result<bool, ArchiveError> {
     let key = packed.planned.key;
     let engine = tables.writing()?;
@@ -345,7 +354,7 @@ fn flip(tables: &Tables, packed: &Packed, go_on: impl Fn() -> bool) -> Result<bo
     Ok(true)
 }
 
-/// Holds a job back, so that live traffic does not feel it.
+/// Rate limit of a job, in messages per second, to protect live traffic. Zero means no limit.
 struct Pace {
     messages_per_second: u64,
     started: Instant,
@@ -357,7 +366,8 @@ impl Pace {
         Pace { messages_per_second, started: Instant::now(), moved: 0 }
     }
 
-    /// What was not used for a while is not made up for later, but for a second's worth.
+    /// Counts moved messages. Unused time accumulates up to one second, which bounds the burst
+    /// after a pause.
     fn count(&mut self, messages: u64) {
         let used = Duration::from_secs_f64(self.moved as f64 / self.messages_per_second.max(1) as f64);
         let unused = self.started.elapsed().saturating_sub(used);
@@ -365,7 +375,8 @@ impl Pace {
         self.moved += messages;
     }
 
-    /// How long to wait before looking again; a store that closes is not held up by a slow pace.
+    /// Returns how long to sleep before checking again, or `None` if the rate allows to continue.
+    /// At most [`LONGEST_PAUSE`], so that shutdown is not delayed.
     fn pause(&self) -> Option<Duration> {
         if self.messages_per_second == 0 {
             return None;

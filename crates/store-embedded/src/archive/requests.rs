@@ -1,13 +1,13 @@
 //! Accepted erasures, from the durable request to the last byte in a file.
 //!
-//! Between acceptance and completion, one of three rows always records the remaining work, so that
-//! a killed process resumes after its next start:
+//! From acceptance to completion, at least one of three rows records the remaining work. A killed
+//! process therefore resumes after its next start:
 //!
 //! 1. the *request*, written before the erasure is acknowledged;
-//! 2. one *note* for each conversation that has something to erase; a transaction replaces the
-//!    request by its notes;
-//! 3. the *mark* that files may still hold erased content. The transaction that writes the notes
-//!    sets it, and it is cleared when the log was scrubbed and the tables were rewritten.
+//! 2. one *erasure record* for each conversation with content to erase; one transaction replaces
+//!    the request by these records;
+//! 3. the *mark* that files may still hold erased content. The same transaction sets it. The
+//!    archiver clears it after scrubbing the log and rewriting the tables.
 
 use std::sync::Arc;
 
@@ -47,15 +47,16 @@ impl Archivist {
             Ok((key, conversations))
         });
         let (key, conversations) = noted.await?;
-        // The first report acknowledges the erasure, so it must follow the commit.
+        // The first progress report acknowledges the erasure, so it must follow the commit.
         let total = if request.conversation.is_some() { 1 } else { conversations };
         progress.advanced(Stage::Erasing, 0, total);
         self.go_on(ArchiveStep::ErasureAccepted)?;
         Ok((key, request))
     }
 
-    /// Searches the tables, and replaces the request by its notes. All content to erase must be in
-    /// the tables. Returns the error of the first conversation that could not be searched.
+    /// Searches the tables, and replaces the request by its erasure records. All content to erase
+    /// must be in the tables. Returns the error of the first conversation that could not be
+    /// searched.
     pub(super) async fn search(
         &self,
         key: RequestKey,
@@ -83,13 +84,13 @@ impl Archivist {
         Ok(first_damage)
     }
 
-    /// Resumes accepted erasures, up to the steps that need the object store.
+    /// Resumes accepted erasures, up to the steps that need the object archive.
     pub(super) async fn resume_erasures(&self, progress: &dyn Progress) -> Result<Resumed, ArchiveError> {
         let tables = Arc::clone(&self.tables);
         let requests = self.blocking(move || Ok(tables.current()?.snapshot()?.erasure_requests()?)).await?;
         let mut resumed = Resumed { messages: 0, has_work: !requests.is_empty() };
         for (key, request) in requests {
-            // A conversation that cannot be searched is in the log already.
+            // `find` has already logged each conversation that cannot be searched.
             self.search(key, &request, progress).await?;
         }
         for erasure in self.unfinished_erasures().await? {
@@ -117,7 +118,7 @@ impl Archivist {
         for erasure in self.unfinished_erasures().await? {
             match self.erase_one(&erasure).await {
                 Ok(erased) => messages += erased.messages,
-                // The note stays, and the failure must not block the other erasures.
+                // Keep the record. One failure must not block the other erasures.
                 Err(error) if is_damage(&error) => cannot_finish(&erasure, &error),
                 Err(error) => return Err(error),
             }
@@ -125,7 +126,7 @@ impl Archivist {
         Ok(messages)
     }
 
-    /// The newest message that is durable, in memory or in the tables.
+    /// Returns the newest durable seq, from memory or from the tables.
     pub(super) async fn head(&self, id: ConversationId) -> Result<Seq, ArchiveError> {
         if let Some(room) = self.rooms.get(id) {
             let state = room.state();

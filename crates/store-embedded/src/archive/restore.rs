@@ -1,4 +1,4 @@
-//! Bringing a conversation back to the hot store, or all of them.
+//! Restores one conversation or all of them from the archive to the hot store.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,10 +13,12 @@ use crate::codec::archive::{Progress as Way, SegmentRow};
 use crate::codec::chunk::{Entry, Packer};
 use crate::tables::{ChunkKey, Tables, TablesError, Update};
 
-/// Segments that are taken down at a time.
+/// Segments that are read from the tables at a time.
 const BATCH: usize = 256;
 
 impl Archivist {
+    /// Restores all segments of `only`, or of every conversation. Restored conversations stay hot
+    /// until a run names them. Continues past a damaged segment and reports it at the end.
     pub async fn restore(
         &self,
         only: Option<ConversationId>,
@@ -31,7 +33,7 @@ impl Archivist {
         self.must_be_in_place().await?;
         let total = self.segments_of(only).await?;
         let mut report = RestoreReport::default();
-        // One damaged segment must not keep the others away.
+        // One damaged segment must not block the others.
         let (mut after, mut done, mut damaged, mut first_damage) = (None, 0, 0_u64, None);
         loop {
             let tables = Arc::clone(&self.tables);
@@ -67,7 +69,7 @@ impl Archivist {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of segments to restore.
     async fn segments_of(&self, only: Option<ConversationId>) -> Result<u64, ArchiveError> {
         let tables = Arc::clone(&self.tables);
         self.blocking(move || {
@@ -80,7 +82,7 @@ impl Archivist {
         .await
     }
 
-    /// For one that is wholly hot already.
+    /// Marks a conversation without archived segments as kept hot.
     async fn keep_hot(&self, id: ConversationId) -> Result<(), ArchiveError> {
         let tables = Arc::clone(&self.tables);
         self.blocking(move || {
@@ -113,7 +115,7 @@ impl Archivist {
     }
 }
 
-/// What came back all the same, and what did not.
+/// Error: some segments were restored and some were not.
 fn partly(report: &RestoreReport, damaged: u64, first: ArchiveError) -> ArchiveError {
     let first = match first {
         ArchiveError::Damaged(why) => why,
@@ -125,13 +127,13 @@ fn partly(report: &RestoreReport, damaged: u64, first: ArchiveError) -> ArchiveE
     ))
 }
 
-/// No run takes it away again until one names it.
+/// Marks the conversation so that no run archives it again until a run names it.
 fn mark_kept_hot(update: &mut Update<'_>, id: ConversationId) -> Result<(), TablesError> {
     let way = update.progress(id)?;
     update.put_progress(id, &Way { kept_hot: true, moved_through: Default::default(), ..way })
 }
 
-/// Puts the chunks back with these records, and forgets the segment.
+/// Stores these records in the chunks of a segment and deletes the segment row.
 pub fn drop_segment<R: AsRef<[u8]>>(
     tables: &Tables,
     key: ChunkKey,
@@ -141,7 +143,8 @@ pub fn drop_segment<R: AsRef<[u8]>>(
     put_back(tables, key, stubs, records, |_, _| Ok(()))
 }
 
-/// With what else is to be written about the conversation in the same transaction.
+/// Replaces archived chunks by hot ones and deletes the segment row, in one transaction. `also`
+/// adds writes to it. Errors if a chunk has changed since it was read.
 fn put_back<R: AsRef<[u8]>>(
     tables: &Tables,
     key: ChunkKey,

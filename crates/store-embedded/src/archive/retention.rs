@@ -1,4 +1,4 @@
-//! Erasing what is past its retention, chunk by chunk.
+//! Erases messages past their retention, chunk by chunk.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::codec::record::Record;
 use crate::tables::{Engine, TablesError};
 
 impl Archivist {
-    /// Returns how many messages were erased.
+    /// Erases expired messages of one conversation or of all. Returns the number of erased
+    /// messages. Errors if the object archive is unavailable, after erasing in the tables.
     pub(super) async fn expire(
         &self,
         only: Option<ConversationId>,
@@ -29,11 +30,11 @@ impl Archivist {
         while let Some(id) = self.next(&mut walk).await? {
             match self.expire_one(id, before, now, unavailable.is_none()).await {
                 Ok(messages) => erased += messages,
-                // The others go all the same.
+                // One damaged conversation must not block the others.
                 Err(error) if is_damage(&error) => {
                     tracing::error!(conversation = %id, %error, "what is past its retention cannot be erased");
                 }
-                // What is here goes all the same, without asking again and again.
+                // Continue in the tables only, and do not ask the object archive again.
                 Err(error @ ArchiveError::Unavailable(_)) => {
                     unavailable.get_or_insert(error);
                 }
@@ -77,7 +78,7 @@ impl Archivist {
     }
 }
 
-/// Up to where a conversation is past its retention and not erased yet.
+/// Returns the last seq that is past its retention and not yet erased.
 fn expired(
     engine: &Engine,
     id: ConversationId,
@@ -90,15 +91,16 @@ fn expired(
     snapshot.chunks(id, done.next(), |first, bytes| {
         let header = Header::read(bytes)?;
         if !is_expired(&header, before, now)? {
-            // In a quiet conversation a chunk fills for years: what is at its beginning does not wait for its end.
+            // In a quiet conversation a chunk fills for years, so expire its first messages without
+            // waiting for the last.
             let old = if header.is_cold() { 0 } else { old_ones(&header, before)? };
             let end = first.plus(old).previous();
             through = through.max((old > 0 && end > done).then_some(end));
             return Ok(false);
         }
-        // The chunk at the border may have grown since.
+        // The chunk that contains `done` may have grown since.
         let end = first.plus(header.count as u64).previous();
-        // A segment goes as a whole: rewriting it for each chunk would cost more than it holds.
+        // Expire a segment only as a whole: rewriting it for each chunk costs too much.
         let is_border = !header.is_cold() || ColdChunk::read(&header)?.place.last == end;
         through = through.max((is_border && end > done).then_some(end));
         Ok(true)
@@ -106,7 +108,7 @@ fn expired(
     Ok(through)
 }
 
-/// How many messages at the beginning of a chunk are past their retention.
+/// Returns the number of expired messages at the start of a chunk.
 fn old_ones(header: &Header<'_>, before: Timestamp) -> Result<u64, DecodeError> {
     let mut old = 0;
     for record in chunk::unpack(header)?.records() {
@@ -118,8 +120,9 @@ fn old_ones(header: &Header<'_>, before: Timestamp) -> Result<u64, DecodeError> 
     Ok(old)
 }
 
-/// The header's bound never goes back. Where a clock that was ahead set it, each message has to be old by itself: what
-/// is erased does not come back.
+/// Returns whether a whole chunk is expired. The header's `newest_received_at` never decreases. If
+/// it is in the future, because the clock was ahead, every message must be old by itself: an
+/// erasure cannot be undone.
 fn is_expired(header: &Header<'_>, before: Timestamp, now: Timestamp) -> Result<bool, DecodeError> {
     if header.newest_received_at <= now {
         return Ok(header.newest_received_at < before);

@@ -1,4 +1,5 @@
-//! A segment without the content of some of its messages. What of a damaged one can still be read is kept.
+//! Rewrites a segment without the content of some messages. Keeps all readable content of a damaged
+//! segment.
 
 use bluetick_archive::{FrameRef, SegmentName, segment};
 use bluetick_core::ports::ArchiveError;
@@ -14,18 +15,18 @@ use crate::codec::record::Record;
 use crate::codec::{DecodeError, cold};
 use crate::tables::{ChunkKey, HotChunk, Tables, TablesError};
 
-/// A segment under its next name, and what its chunks become.
+/// A segment under its next revision, and the new form of its chunks.
 pub struct Rewritten {
     pub object: Bytes,
     row: SegmentRow,
-    /// Each chunk as it is, and as it becomes.
+    /// Each chunk as stored, and the rows that replace it.
     chunks: Vec<(HotChunk, cold::Parts)>,
 }
 
-/// What could be read of a chunk's messages.
+/// The readable part of a chunk's messages.
 pub enum Salvaged {
     Whole(Vec<Vec<u8>>),
-    /// Nothing but what the rows keep.
+    /// Only the records without content that the rows keep.
     Lost(Vec<(Vec<u8>, u64)>),
 }
 
@@ -38,7 +39,8 @@ impl Salvaged {
     }
 }
 
-/// The records of a chunk from its frame, if that is whole and holds what the rows say.
+/// Reads the records of a chunk from its block. They are lost if the block is damaged or differs
+/// from the rows.
 pub fn salvage(stub: &Stub, object: &[u8], hasher: &Fingerprinter) -> Salvaged {
     let FrameRef { offset, length, .. } = stub.chunk.place.frame;
     let range =
@@ -52,6 +54,8 @@ pub fn salvage(stub: &Stub, object: &[u8], hasher: &Fingerprinter) -> Salvaged {
     }
 }
 
+/// Builds the segment without the erased content. Changes neither the tables nor the object
+/// archive.
 pub fn rewrite(
     name: &SegmentName,
     row: SegmentRow,
@@ -60,7 +64,7 @@ pub fn rewrite(
     erasure: &Erasure,
     hasher: &Fingerprinter,
 ) -> Result<Rewritten, TablesError> {
-    // Each chunk as records for the segment, and as what stays of them in the rows.
+    // For each chunk: the records for the segment, and the records without content for the rows.
     let (mut records, mut kept) = (Vec::with_capacity(stubs.len()), Vec::with_capacity(stubs.len()));
     for (stub, salvaged) in stubs.iter().zip(salvaged) {
         let (chunk_records, chunk_kept) =
@@ -85,10 +89,12 @@ pub fn rewrite(
     Ok(Rewritten { object: laid.sealed.bytes, row, chunks })
 }
 
-/// What the rows keep of a chunk: each record without its content, and a hash of that.
+/// The part of a chunk that the rows keep: each record without its content, and the hash of that
+/// content.
 type Kept = Vec<(Vec<u8>, u64)>;
 
-/// What is lost keeps the hash of what it was, so that it is never taken for an empty message.
+/// Returns the new records of a chunk and the part that the rows keep. Lost content keeps its old
+/// hash, so that it is never mistaken for an empty message.
 fn changed(
     first: Seq,
     salvaged: &Salvaged,
@@ -118,7 +124,7 @@ fn changed(
     Ok((records, kept))
 }
 
-/// The record as it is, or what an erasure leaves of it.
+/// Returns the record unchanged, or its erased form if the erasure affects it.
 pub fn without_content(seq: Seq, record: &[u8], erasure: &Erasure) -> Result<Vec<u8>, DecodeError> {
     match erasure.takes(seq, &Record::decode(record)?) {
         true => cold::erased(record),
@@ -126,7 +132,8 @@ pub fn without_content(seq: Seq, record: &[u8], erasure: &Erasure) -> Result<Vec
     }
 }
 
-/// In one transaction, and only if each chunk still is what was read.
+/// Replaces the chunks and the segment row in one transaction. Errors if a chunk has changed since
+/// it was read.
 pub fn flip(tables: &Tables, key: ChunkKey, rewritten: &Rewritten) -> Result<(), ArchiveError> {
     let engine = tables.writing()?;
     let mut update = engine.update()?;

@@ -1,4 +1,4 @@
-//! Giving the space back that moved messages took, and leaving nothing of what was erased in a file.
+//! Returns the disk space of moved messages, and removes erased content from all files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,20 +9,25 @@ use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use super::{ArchiveStep, Archivist};
 use crate::tables::{Space, TablesError};
 
-/// Tables are written anew when this much of them is free, and at least that part of the file.
+/// Minimum of free bytes in the tables for a compaction. Below it, a rewrite costs more than it
+/// returns.
 const COMPACT_FROM_BYTES: u64 = 1 << 20;
+/// Minimum of free space for a compaction, as a divisor of the file size. 4 means a quarter of the
+/// file.
 const COMPACT_FROM_PART: u64 = 4;
-/// How often a job tries to clean up files before it reports remaining erased content. Continuous
+/// Attempts to clean up files before the job reports that erased content remains. Continuous
 /// readers block the swap of the tables, and a full disk blocks a new log file.
 const CLEANING_ATTEMPTS: u32 = 3;
 
-/// A disk without space for the copy does not get more by trying again at once.
+/// Returns whether a retry may help. It does not help during shutdown, or on a disk without space
+/// for the copy.
 fn is_worth_a_retry(error: &ArchiveError) -> bool {
     !matches!(error, ArchiveError::Stopped | ArchiveError::Store(StoreError::ReadOnly(_)))
 }
 
 impl Archivist {
-    /// Returns how many bytes the tables take then.
+    /// Cleans up erased content, and compacts the tables if they have enough free space. Returns
+    /// the size of their file.
     pub(super) async fn give_space_back(&self, progress: &dyn Progress) -> Result<u64, ArchiveError> {
         self.clean_up(progress).await?;
         let space = self.space().await?;
@@ -33,7 +38,7 @@ impl Archivist {
         }
         match self.compact(progress).await {
             Ok(()) => {}
-            // The failure costs only disk space; the next run retries.
+            // A failed compaction costs only disk space. The next run retries.
             Err(error) => {
                 tracing::warn!(%error, "table compaction failed; the next archive run retries it");
             }
@@ -41,9 +46,9 @@ impl Archivist {
         Ok(self.space().await?.file_bytes)
     }
 
-    /// Scrubs the log and rewrites the tables if either may hold erased content, whatever
-    /// `archive.compact` says. When it returns without an error, no file of the data directory
-    /// holds it. After an error the mark stays, so that the next run or the next start tries again.
+    /// Scrubs the log and rewrites the tables if either may hold erased content, regardless of
+    /// `archive.compact`. After success, no file of the data directory holds erased content. After
+    /// an error the mark stays, so that the next run or the next start tries again.
     pub(super) async fn clean_up(&self, progress: &dyn Progress) -> Result<(), ArchiveError> {
         if !self.has_erased_pages().await? {
             return Ok(());

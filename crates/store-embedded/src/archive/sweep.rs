@@ -1,4 +1,4 @@
-//! Deleting objects that no row refers to: what an interrupted job left, and what was brought back.
+//! Deletes orphans: objects that no row refers to, left by interrupted jobs.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::tables::ChunkKey;
 const BATCH: usize = 1_000;
 
 impl Archivist {
-    /// Returns how many were deleted. Runs within a job, so nobody puts objects meanwhile.
+    /// Deletes the orphans of one conversation or of the whole store, and returns their number.
+    /// Must run within a job, so that no other job puts objects at the same time.
     pub(super) async fn sweep(
         &self,
         only: Option<ConversationId>,
@@ -35,7 +36,8 @@ impl Archivist {
                 if let Some(wanted) = row
                     && !self.is_there(&wanted).await?
                 {
-                    // Rows from a backup: what they name was rewritten since, and this may be all that is left of it.
+                    // The rows are from a backup, and the segment they name was rewritten since.
+                    // This object may be the only copy left.
                     tracing::error!(segment = %name, %wanted, "an object is kept because the one that is wanted is not there");
                     continue;
                 }
@@ -47,7 +49,7 @@ impl Archivist {
             progress.advanced(Stage::Sweeping, looked_at, looked_at);
         }
         if only.is_none() {
-            // Puts that were cut off leave what no list shows.
+            // Interrupted uploads leave data that no listing shows.
             swept += vault.sweep_unfinished(self.identity.tag.0).await.map_err(in_vault)?;
             self.last().swept = Some(std::time::Instant::now());
         }
@@ -64,7 +66,8 @@ impl Archivist {
         Ok(false)
     }
 
-    /// Those that no row refers to, and for each what the row of their place refers to instead.
+    /// Returns the objects that no row refers to. With each, the object that the row with its first
+    /// seq refers to instead.
     async fn orphans(
         &self,
         mut names: Vec<SegmentName>,

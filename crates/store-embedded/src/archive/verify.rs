@@ -1,4 +1,4 @@
-//! Reading every segment, and comparing it with the rows that refer to it.
+//! Reads every segment and compares it with the rows that refer to it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::codec::chunk::Header;
 use crate::codec::cold::ColdChunk;
 use crate::tables::{ChunkKey, Engine, TablesError};
 
-/// Segments that are taken down at a time.
+/// Segments that are read from the tables at a time.
 const BATCH: usize = 256;
 
 impl Archivist {
@@ -52,7 +52,7 @@ impl Archivist {
         Ok(report)
     }
 
-    /// A sentence when something is wrong. An object store that does not answer ends the job.
+    /// Returns a description of the problem, if any. Errors if the object archive is unavailable.
     async fn verify_segment(&self, key: ChunkKey, row: SegmentRow) -> Result<Option<String>, ArchiveError> {
         let name = self.name(key, &row);
         let bytes = match self.vault()?.segment(&name).await.map_err(super::in_vault) {
@@ -88,7 +88,7 @@ impl Archivist {
         .await
     }
 
-    /// Rows that refer to a segment that is not known.
+    /// Describes the chunks that refer to an unknown segment.
     async fn verify_references(&self) -> Result<Vec<String>, ArchiveError> {
         let mut problems = Vec::new();
         let mut walk = self.walk(None).await?;

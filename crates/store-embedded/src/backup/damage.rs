@@ -1,24 +1,25 @@
-//! Rows of a backup that were damaged when it was made, and what a look through the restored store finds because of them.
-//! Everything else it finds is new, and no reason to start on it.
+//! Tracks rows that were already damaged when the backup was made. The check of the restored store
+//! accepts findings that these rows explain. Any other finding is new damage and fails the restore.
 
 use std::collections::HashSet;
 
 use crate::check::{Finding, first_conversation, row_problem};
 use crate::codec::{DecodeError, rows};
 
+/// The damaged rows of a backup.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     pub rows: u64,
-    /// Those that have a damaged row, as findings spell them.
+    /// Conversations with a damaged row, in the spelling of [`Finding::conversation_id`].
     conversations: HashSet<String>,
-    /// A row that is of no one conversation.
+    /// Whether a damaged row belongs to no single conversation.
     elsewhere: bool,
-    /// A key was damaged, so the row may have been of any conversation.
+    /// Whether a key was damaged, so that its row may belong to any conversation.
     anywhere: bool,
 }
 
 impl Damage {
-    /// Looks at a row that is about to be restored.
+    /// Checks a row before it is restored.
     pub fn look(&mut self, table: &str, key: &[u8], row: &[u8]) {
         let Some(problem) = row_problem(table, key, row) else { return };
         self.rows += 1;
@@ -41,10 +42,10 @@ impl Damage {
         }
     }
 
-    /// Whether a finding is no more than what such rows come to.
+    /// Returns whether the damaged rows explain a finding.
     pub fn explains(&self, finding: &Finding) -> bool {
         match &finding.conversation_id {
-            // The log and the pages are not rows.
+            // Findings in files concern the log or the pages, not rows.
             _ if finding.file.is_some() => false,
             _ if self.anywhere => true,
             Some(conversation) => self.conversations.contains(conversation),

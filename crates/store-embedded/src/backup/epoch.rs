@@ -1,16 +1,18 @@
-//! The epoch after a restore.
+//! The epoch of a restored store.
 
 use bluetick_core::Epoch;
 use bluetick_core::ports::Random;
 use bluetick_core::time::Clock;
 
-/// How many bits of an epoch are random. Two restores in one second collide once in two million.
+/// Number of random bits at the end of an epoch. Two restores in the same second collide once in
+/// two million.
 const RANDOM_BITS: u32 = 21;
-/// Clients read an epoch as a JSON number, which is exact up to here.
+/// Upper bound on an epoch. Clients read it as a JSON number, which is exact up to here.
 const MAX_EPOCH: u64 = (1 << 53) - 1;
 
-/// An epoch above `before` that differs from those of other restores of the same store: the current
-/// second, followed by random bits. `None` if no epoch is left.
+/// Returns an epoch above `before` that differs from those of other restores of the same store: the
+/// current second, followed by random bits. If `before` is ahead of the clock, random bits are
+/// added to `before + 1`. Returns `None` if no epoch is left.
 pub fn epoch_after(before: Epoch, clock: &dyn Clock, random: &dyn Random) -> Option<Epoch> {
     let seconds = u64::try_from(clock.now().millis() / 1000).unwrap_or_default();
     let base = seconds.checked_mul(1 << RANDOM_BITS)?.max(before.get().checked_add(1)?);

@@ -1,23 +1,27 @@
-//! What a backup consists of.
+//! The manifest of a backup: its parts and their checksums.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// Under which name it lies beside the parts.
+/// File name of the manifest, next to the parts.
 pub const MANIFEST: &str = "MANIFEST.json";
+/// Identifies the file as a manifest.
 const FORMAT: &str = "bluetick backup";
+/// Format version of the manifest. Raise it when older programs cannot restore the backup.
 const VERSION: u32 = 1;
 
+/// The content of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartKind {
     Log,
     Rows,
-    /// A secret.
+    /// A secret key file.
     Key,
 }
 
+/// One file of a backup besides the manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     pub name: String,
@@ -31,7 +35,7 @@ impl Part {
         Part { name, kind, bytes: bytes.len() as u64, sha256: sha256(bytes) }
     }
 
-    /// Why these are not the bytes that were written.
+    /// Returns why these bytes differ from the written part, or `None` if they match.
     pub fn problem_with(&self, bytes: &[u8]) -> Option<String> {
         if bytes.len() as u64 != self.bytes {
             return Some(format!("it has {} bytes instead of {}", bytes.len(), self.bytes));
@@ -40,28 +44,29 @@ impl Part {
     }
 }
 
+/// The content of `MANIFEST.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: String,
     pub version: u32,
-    /// Which bluetick wrote it.
+    /// The version of bluetick that wrote the backup.
     pub program: String,
     /// Milliseconds since the Unix epoch.
     pub made_at: i64,
     pub store: String,
     pub epoch: u64,
-    /// The position of the tables, and the last batch of the log.
+    /// The batch number of the tables. `through` is the last batch of the log.
     pub checkpoint: u64,
     pub through: u64,
     pub accounts: u64,
     pub conversations: u64,
     pub messages: u64,
     pub archived_messages: u64,
-    /// Where the content of archived messages lies, in words. It is not in the backup.
+    /// Human-readable location of the object archive. The backup does not include archived content.
     pub archive: String,
     pub damaged_rows: u64,
     pub parts: Vec<Part>,
-    /// Of everything above.
+    /// Checksum of all other fields, in hex.
     pub sha256: String,
 }
 
@@ -73,7 +78,7 @@ pub enum ManifestError {
     TooNew(u32),
 }
 
-/// What every version has.
+/// The fields that every version has.
 #[derive(Deserialize)]
 struct Kind {
     format: String,

@@ -1,14 +1,17 @@
-//! A copy of everything there is at one moment, in another place; and a data directory made of such a copy.
+//! Backup of a whole store as a consistent snapshot, and restore into a new data directory.
 //!
-//! The moment is the end of the log when it is copied: rows of one snapshot of the tables, and the log after the position they
-//! stand for, which is what a start after a crash works with too. Writers go on meanwhile.
+//! A backup holds the rows of one snapshot of the tables, and the log after the position of that
+//! snapshot. Its state is the end of the log at the time of the copy. Recovery after a crash works
+//! with the same two parts. Writers continue during a backup.
 //!
 //! ```text
-//! log-000001.part …    batches after the position, as they lie on the disk
+//! log-000001.part …    batches after the position, as stored on disk
 //! rows-000001.part …   every row of every table
-//! token.key admin.key  where keys go along
-//! MANIFEST.json        what the parts are, with their checksums. Written last: without it there is no backup
+//! token.key admin.key  if keys are included
+//! MANIFEST.json        the parts and their checksums; written last
 //! ```
+//!
+//! Without `MANIFEST.json` the files are no backup.
 
 mod damage;
 mod declare;
@@ -24,10 +27,11 @@ pub use declare::{DeclareError, PutBack};
 pub use manifest::{MANIFEST, Manifest, ManifestError, Part, PartKind};
 pub use restore::{RESTORING, RestoreError, RestoreParts, Restored, restore};
 
-/// The files of a data directory that are secrets: with them anybody can act as anybody.
+/// The secret files of a data directory. They allow signing tokens for any user and acting as the
+/// operator.
 pub const KEY_FILES: [&str; 2] = ["token.key", "admin.key"];
 
-/// What a failure of the place means for a backup.
+/// Maps an error of the backup destination to the error of a backup.
 fn at_place(error: VaultError) -> ArchiveError {
     match error {
         VaultError::Settings(why) => ArchiveError::Refused(why),

@@ -1,21 +1,29 @@
-//! The bytes of a part: rows or batches, compressed together.
+//! The encoding of a part: rows or batches, compressed together.
 //!
 //! ```text
-//! version u8 | raw length u64 | zstd of: rows: (0, table) or (1, key, row) …    log: batch …     each with its length in front
+//! version u8 | raw length u64 | zstd of:
+//!   rows: (0, table) or (1, key, row) …
+//!   log:  batch …
 //! ```
+//!
+//! Each table name, key, row and batch starts with its length.
 
 use crate::codec::{DecodeError, Reader, put_bytes};
 
+/// Format version of a part.
 const VERSION: u8 = 1;
+/// zstd level of a part.
 const COMPRESSION_LEVEL: i32 = 1;
-/// A part is closed when it has as much.
+/// Raw bytes at which a part is closed. Bounds the memory for one part.
 const PART_RAW_BYTES: usize = 8 << 20;
-/// A guard against a damaged length.
+/// Upper bound on the raw length in a part, in bytes, so that a damaged length cannot exhaust
+/// memory.
 const MAX_RAW_BYTES: u64 = 1 << 30;
+// Tags of the entries of a rows part.
 const TABLE: u8 = 0;
 const ROW: u8 = 1;
 
-/// Something that becomes a part.
+/// A part under construction.
 #[derive(Default)]
 pub struct Pack {
     raw: Vec<u8>,
@@ -46,7 +54,7 @@ impl Pack {
         self.raw.is_empty()
     }
 
-    /// What was gathered, and an empty one to go on with.
+    /// Compresses the collected entries into a part, and starts an empty one.
     pub fn take(&mut self) -> Vec<u8> {
         let raw = std::mem::take(self).raw;
         let mut part = vec![VERSION];
@@ -57,7 +65,7 @@ impl Pack {
     }
 }
 
-/// What is in a part, before it is taken apart.
+/// Decompresses a part. Errors if its version is unknown or its length is wrong.
 pub fn unpack(part: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut reader = Reader(part);
     match reader.u8()? {
@@ -73,7 +81,7 @@ pub fn unpack(part: &[u8]) -> Result<Vec<u8>, DecodeError> {
     raw.ok().filter(|raw| raw.len() == length).ok_or(DecodeError::Malformed("a compressed part"))
 }
 
-/// Gives each row to `visit`: table, key, row.
+/// Passes the table, key and row of each row to `visit`.
 pub fn rows<E: From<DecodeError>>(
     raw: &[u8],
     mut visit: impl FnMut(&str, &[u8], &[u8]) -> Result<(), E>,
@@ -93,7 +101,7 @@ pub fn rows<E: From<DecodeError>>(
     Ok(())
 }
 
-/// The batches of a part.
+/// Returns the batches of a part.
 pub fn batches(raw: &[u8]) -> Result<Vec<Vec<u8>>, DecodeError> {
     let (mut reader, mut all) = (Reader(raw), Vec::new());
     while !reader.is_empty() {

@@ -1,8 +1,9 @@
-//! Making a data directory of a backup.
+//! Restores a backup into a new data directory.
 //!
-//! Everything is built below `restoring` in the new directory, which is locked, and looked through there; then it is moved to
-//! its places, and `restoring` goes last. While it is there, no server starts on the directory. A restore that fails takes
-//! it away again; one that is killed leaves it.
+//! The restore locks the directory, builds everything below `restoring` in it, and checks the
+//! result there. Then it moves the files to their final paths and deletes `restoring` last. While
+//! `restoring` exists, no server starts on the directory. A failed restore deletes it, except after
+//! failed checks. A killed restore leaves it.
 
 use std::fs;
 use std::io;
@@ -27,7 +28,7 @@ use crate::lock::{self, DataLock, LockError};
 use crate::log::{self, BatchNumber, LogError, StoreTag};
 use crate::tables::{TablesError, fill};
 
-/// Where a restore builds; there until it is done.
+/// The subdirectory in which a restore builds. It exists until the restore is complete.
 pub const RESTORING: &str = "restoring";
 
 #[derive(Debug, Error)]
@@ -62,9 +63,10 @@ pub enum RestoreError {
     Stopped,
 }
 
+/// The inputs of a restore.
 pub struct RestoreParts {
     pub depot: Depot,
-    /// Made where it is not there.
+    /// Created if missing. Must be empty otherwise.
     pub data_dir: PathBuf,
     pub segment_bytes: u64,
     pub clock: Arc<dyn Clock>,
@@ -72,15 +74,17 @@ pub struct RestoreParts {
     pub progress: Arc<dyn Progress>,
 }
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Clone, Debug)]
 pub struct Restored {
     pub manifest: Manifest,
-    /// What clients will be told. They drop what they keep, since it is another one.
+    /// The new epoch of the store. Clients see that it changed and drop their caches.
     pub epoch: Epoch,
     pub with_keys: bool,
 }
 
+/// Restores a backup into a missing or empty directory. On an error, deletes what it built, except
+/// after [`RestoreError::NotSound`] or once files are at their final paths.
 pub async fn restore(parts: RestoreParts) -> Result<Restored, RestoreError> {
     let manifest = read_manifest(&parts.depot).await?;
     let made = Handle::current();
@@ -108,13 +112,13 @@ impl Restore {
         let was_there = make_empty(data_dir)?;
         let lock = DataLock::acquire(data_dir);
         let lock = lock.map_err(|error| RestoreError::Lock { directory: data_dir.clone(), error })?;
-        // Once more, since somebody may have begun in it until it was locked.
+        // Check again: another process may have used the directory before it was locked.
         look_empty(data_dir)?;
         let building = data_dir.join(RESTORING);
         match self.build(&building) {
             Ok((epoch, with_keys)) => Ok(Restored { epoch, with_keys, manifest: self.manifest }),
             Err(error) => {
-                // What was built is of no use, unless somebody wants to know what is wrong with it.
+                // Delete the useless result, but keep an unsound one for diagnosis.
                 if !matches!(error, RestoreError::NotSound(_)) && self.is_not_in_place() {
                     clear_away(data_dir, was_there);
                 }
@@ -143,7 +147,7 @@ impl Restore {
         ["log", "tables"].iter().all(|name| !self.parts.data_dir.join(name).exists())
     }
 
-    /// Other than any that clients may have been told, also by another restore of the same backup.
+    /// Returns an epoch that no client has seen, not even from another restore of the same backup.
     fn next_epoch(&self) -> Result<Epoch, RestoreError> {
         let before = Epoch::new(self.manifest.epoch);
         let next = epoch_after(before, &*self.parts.clock, &*self.parts.random);
@@ -183,7 +187,8 @@ impl Restore {
         self.parts.progress.advanced(Stage::Copying, done, self.manifest.bytes());
     }
 
-    /// Says which rows were damaged when they were copied.
+    /// Fills the tables. Returns the rows that were already damaged when they were copied. Errors
+    /// if their number differs from the manifest.
     fn make_tables(&self, directory: &Path, epoch: Epoch) -> Result<Damage, RestoreError> {
         let mut damage = Damage::default();
         fill::<RestoreError>(
@@ -205,7 +210,7 @@ impl Restore {
             },
             |engine| engine.set_epoch(epoch),
         )?;
-        // The files in it are synced; that they are in it is not.
+        // `fill` synced the files. Sync their directory entries too.
         sync(directory)?;
         if damage.rows == self.manifest.damaged_rows {
             return Ok(damage);
@@ -258,13 +263,14 @@ impl Restore {
         write().map_err(at(&path))
     }
 
-    /// What a start would find out, and more: before anybody can start on it.
+    /// Checks the restored store more thoroughly than a start does, before a server can start on
+    /// it.
     fn look_through(&self, building: &Path, damage: &Damage) -> Result<(), RestoreError> {
         let report = check::check(CheckParts {
             data_dir: building.to_owned(),
             progress: Arc::clone(&self.parts.progress),
         })?;
-        // What was as damaged when the backup was made was told then.
+        // The backup already reported rows that were damaged when it was made.
         match report.findings.iter().find(|finding| !damage.explains(finding)) {
             Some(finding) => Err(RestoreError::NotSound(finding.to_string())),
             None => Ok(()),
@@ -286,7 +292,7 @@ impl Restore {
     }
 }
 
-/// Why a row could not be put.
+/// Why a row could not be restored.
 enum RowError {
     Tables(TablesError),
     Decode(DecodeError),
@@ -307,7 +313,7 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> RestoreError {
     move |error| RestoreError::Io { path, error }
 }
 
-/// Whether the directory was there; it is now, and empty.
+/// Ensures that the directory exists and is empty. Returns whether it already existed.
 fn make_empty(directory: &Path) -> Result<bool, RestoreError> {
     match look_empty(directory) {
         Ok(()) => Ok(true),
@@ -319,7 +325,8 @@ fn make_empty(directory: &Path) -> Result<bool, RestoreError> {
     }
 }
 
-/// A lock that nobody holds is nothing.
+/// Errors unless the directory is empty. Ignores a lock file, which an earlier process may have
+/// left.
 fn look_empty(directory: &Path) -> Result<(), RestoreError> {
     if directory.join(RESTORING).exists() {
         return Err(RestoreError::Interrupted(directory.to_owned()));
@@ -332,8 +339,8 @@ fn look_empty(directory: &Path) -> Result<(), RestoreError> {
     Ok(())
 }
 
-/// Leaves things as they were found, so that the command can be given again. What cannot be removed is named by the
-/// next attempt.
+/// Removes the partial restore, so that the command can be repeated. Ignores errors: the next
+/// attempt reports what is left.
 fn clear_away(data_dir: &Path, was_there: bool) {
     let _left = fs::remove_dir_all(data_dir.join(RESTORING));
     let _left = fs::remove_file(data_dir.join(lock::NAME));
@@ -342,7 +349,7 @@ fn clear_away(data_dir: &Path, was_there: bool) {
     }
 }
 
-/// Messages and keys lie here: nobody else may look.
+/// Creates a directory that only its owner can access, because it will hold messages and keys.
 fn make_private(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)

@@ -1,4 +1,4 @@
-//! Making a backup.
+//! Writes a backup.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,12 @@ use crate::log::{self, BatchNumber, LogError, Spares, StoreTag};
 use crate::store::EmbeddedStore;
 use crate::tables::{Snapshot, Tables, verified};
 
-/// Parts that may wait for the place to take them.
+/// Parts that may wait for upload. Bounds the memory of a backup.
 const PARTS_AHEAD: usize = 1;
-/// How often the walk over the rows asks whether it is to stop, and tells how far it is.
+/// Number of rows between two progress reports and checks for shutdown.
 const ROWS_BETWEEN_LOOKS: u64 = 1_000;
 
+/// Reads the store on a blocking thread and sends finished parts to the uploader.
 struct Source {
     tables: Arc<Tables>,
     spares: Arc<Spares>,
@@ -37,7 +38,7 @@ struct Source {
     parts: mpsc::Sender<(PartKind, Bytes)>,
 }
 
-/// What was copied.
+/// Totals of the copied data.
 #[derive(Default)]
 struct Copied {
     checkpoint: BatchNumber,
@@ -59,6 +60,9 @@ impl From<LogError> for ArchiveError {
 }
 
 impl EmbeddedStore {
+    /// Writes a backup to an empty destination, reads every part back, and writes the manifest
+    /// last. Runs as an archive job. An error before that leaves no manifest, so the files are no
+    /// backup.
     pub(crate) async fn make_backup(
         &self,
         backup: Backup,
@@ -67,7 +71,8 @@ impl EmbeddedStore {
         let started = Instant::now();
         let depot = self.depot_for(&backup).await?;
         let _job = self.archivist.begin()?;
-        // What is in the tables need not be copied from the log. Where they cannot be written, the log has it.
+        // A checkpoint first reduces the log to copy. If the tables cannot be written, the log
+        // still has everything.
         if let Err(error) = self.archivist.checkpoint().await {
             tracing::warn!(%error, "a backup goes without a checkpoint before it, and copies more of the log");
         }
@@ -88,7 +93,7 @@ impl EmbeddedStore {
             let part = Part::of(name_of(kind, &parts), kind, &bytes);
             put = depot.put(&part.name, &bytes).await.map_err(at_place);
             if put.is_err() {
-                // Whoever copies finds nobody to give the next part to.
+                // Closing the channel stops the copying thread at its next part.
                 receiver.close();
                 break;
             }
@@ -101,7 +106,7 @@ impl EmbeddedStore {
         if backup.keys.unwrap_or(depot.is_directory()) {
             self.put_keys(&depot, &mut parts).await?;
         }
-        // Those that come from the settings are not there to be copied.
+        // Keys from the settings have no file to copy.
         let with_keys = parts.iter().any(|part| part.kind == PartKind::Key);
         self.read_back(&depot, &parts, &*progress).await?;
         let archive = self.archivist.vault.as_ref().map_or_else(String::new, |vault| vault.place());
@@ -143,7 +148,8 @@ impl EmbeddedStore {
         })
     }
 
-    /// The place, if there is nothing in it.
+    /// Opens the destination. Refuses one that is not empty, a relative path, and a path in the
+    /// data directory.
     async fn depot_for(&self, backup: &Backup) -> Result<Depot, ArchiveError> {
         let place: DepotPlace = backup.to.parse().map_err(ArchiveError::Refused)?;
         if let DepotPlace::Directory(directory) = &place {
@@ -173,7 +179,7 @@ impl EmbeddedStore {
         for name in KEY_FILES {
             let bytes = match std::fs::read(self.data_dir.join(name)) {
                 Ok(bytes) => Bytes::from(bytes),
-                // It comes from the settings.
+                // This key comes from the settings.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(StoreError::Failed(format!("{name}: {error}")).into()),
             };
@@ -214,7 +220,7 @@ fn name_of(kind: PartKind, before: &[Part]) -> String {
     format!("{kind}-{number:06}.part")
 }
 
-/// Whether a path, which need not exist yet, lies in a directory or is it.
+/// Returns whether `path` equals `directory` or is inside it. `path` need not exist.
 fn lies_in(path: &Path, directory: &Path) -> bool {
     let Ok(directory) = directory.canonicalize() else { return false };
     let known = path.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
@@ -223,7 +229,7 @@ fn lies_in(path: &Path, directory: &Path) -> bool {
 
 impl Source {
     fn copy(self) -> Result<Copied, ArchiveError> {
-        // Before the position is read: what lies after it stays.
+        // Hold the log segments before reading the position, so that no batch after it is deleted.
         let held = self.spares.hold();
         let engine = self.tables.current()?;
         let space = engine.space()?;
@@ -270,7 +276,8 @@ impl Source {
         Ok(copied)
     }
 
-    /// Batches after the position; and what they bring that the rows do not have.
+    /// Copies the batches after the position. Counts messages, conversations and accounts that are
+    /// not in the rows.
     fn copy_log(&self, snapshot: &Snapshot<'_>, copied: &mut Copied) -> Result<(), ArchiveError> {
         let mut pack = Pack::default();
         let (mut founded, mut joined) = (HashSet::new(), HashSet::new());
@@ -312,7 +319,7 @@ impl Source {
         if pack.is_empty() {
             return Ok(());
         }
-        // Nobody takes it where the one before could not be put; the reason is told there.
+        // The receiver is closed if an earlier part failed. The uploader reports that error.
         self.parts.blocking_send((kind, Bytes::from(pack.take()))).map_err(|_| ArchiveError::Stopped)
     }
 }

@@ -1,13 +1,14 @@
-//! One thing that is wrong, and where.
+//! One problem in a store, and its location.
 
 use std::fmt;
 
 use bluetick_core::{ConversationId, Seq};
 use serde::Serialize;
 
+/// One problem in a store, and its location.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Below the data directory.
+    /// Path relative to the data directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +68,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// All of them counted, the first ones kept.
+/// Counts all findings and keeps the first `KEPT` of them.
 #[derive(Debug, Default)]
 pub struct Findings {
     kept: Vec<Finding>,
@@ -75,6 +76,7 @@ pub struct Findings {
 }
 
 impl Findings {
+    /// Upper bound on the kept findings, so that a badly damaged store cannot exhaust memory.
     const KEPT: usize = 1_000;
 
     pub fn add(&mut self, finding: Finding) {

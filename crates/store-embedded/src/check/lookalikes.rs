@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bluetick_core::{Skeleton, UserId};
 
+/// Groups of look-alike user ids.
 #[derive(Default)]
 pub struct Lookalikes {
     /// The first id with each skeleton.
     first: HashMap<Skeleton, UserId>,
+    /// The other ids of each group, by its first id.
     groups: BTreeMap<UserId, BTreeSet<UserId>>,
 }
 
@@ -28,7 +30,7 @@ impl Lookalikes {
         }
     }
 
-    /// Groups of two names or more, each sorted.
+    /// Returns the groups of two or more names, each sorted.
     pub fn into_groups(self) -> Vec<Vec<String>> {
         let whole = |(first, mut others): (UserId, BTreeSet<UserId>)| {
             others.insert(first);

@@ -1,9 +1,10 @@
-//! Looking through a store that nobody uses: every frame of the log, every page and row of the tables, and whether they
-//! agree. Nothing is changed and nothing is mended.
+//! Checks a store that no server uses: every batch of the log, every page and row of the tables,
+//! and whether they agree. It changes and repairs nothing.
 //!
-//! What follows from a conversation (inbox, order, pending) is compared where the tables are all there is to say about it. A
-//! conversation that the log after the tables' position speaks of is written again by the next start, with all its rows, so
-//! of those only what becomes durable together is compared: places, members, heads.
+//! Rows derived from a conversation (inbox, order, pending) are checked only if the log after the
+//! tables' position does not mention it. Otherwise the next start rewrites those rows. For a
+//! mentioned conversation, only data that becomes durable together is compared: seqs, members,
+//! heads.
 
 mod finding;
 mod lookalikes;
@@ -28,12 +29,13 @@ use crate::lock::{DataLock, LockError};
 use crate::log::{self, BatchNumber, LogFinding};
 use crate::tables::{Tables, TablesError, pages};
 
+/// The inputs of a check.
 pub struct CheckParts {
     pub data_dir: PathBuf,
     pub progress: Arc<dyn Progress>,
 }
 
-/// Why a store could not be looked through.
+/// Why a store could not be checked.
 #[derive(Debug, Error)]
 pub enum CheckError {
     #[error("{}: {error}", directory.display())]
@@ -48,7 +50,7 @@ pub enum CheckError {
     Tables(TablesError),
 }
 
-/// What was looked at, and what is wrong with it.
+/// The totals and the findings of a check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
     pub segments: u64,
@@ -58,18 +60,20 @@ pub struct CheckReport {
     pub rows: u64,
     pub conversations: u64,
     pub messages: u64,
-    /// Of these, those whose content lies in the archive.
+    /// The part of `messages` whose content is in the archive.
     pub archived_messages: u64,
     pub accounts: u64,
-    /// Groups of names among users, profiles and members that a reader cannot tell apart. A notice,
-    /// and no finding.
+    /// Groups of names among users, profiles and members that a reader cannot tell apart. They are
+    /// a notice, not a finding.
     pub lookalikes: Vec<Vec<String>>,
-    /// The first thousand.
+    /// The first thousand findings. `finding_count` counts all.
     pub findings: Vec<Finding>,
     pub finding_count: u64,
     pub took: Duration,
 }
 
+/// Checks the store in a data directory. Holds its lock for reading. Errors only if the check
+/// cannot run; damage is a finding.
 pub fn check(parts: CheckParts) -> Result<CheckReport, CheckError> {
     let started = Instant::now();
     let CheckParts { data_dir, progress } = parts;
@@ -102,7 +106,7 @@ impl Check {
     fn whole(&mut self, tables: &Path, log: &Path) -> Result<(), CheckError> {
         self.progress.advanced(Stage::Checking, 0, 0);
         if !self.pages(&tables.join("data.mdb"))? {
-            // The engine cannot be trusted with such a file. The log can still be read.
+            // The engine could crash on damaged pages. The log can still be checked.
             return self.log_alone(log);
         }
         let opened = match Tables::open_sound(tables) {
@@ -143,7 +147,7 @@ impl Check {
             Ok(true) if log::look_for_segments(log).is_ok_and(|any| !any) => {
                 self.findings.add(Finding::file("log".to_owned(), 0, "the log is gone"));
             }
-            // The check of the rows reports its damaged key.
+            // The check of the rows reports the damaged key.
             Ok(_) | Err(TablesError::Damaged { .. }) => {}
             Err(error) => return Err(CheckError::Tables(error)),
         }
@@ -164,7 +168,7 @@ impl Check {
         self.report.has_torn_end = count.has_torn_end;
         let unsettled = replay.end(&mut self.findings);
         let names_are_current = match engine.names_are_current() {
-            // The damaged key is a finding of its own.
+            // The check of the rows reports the damaged key.
             Err(TablesError::Damaged { .. }) => false,
             known => known.map_err(CheckError::Tables)?,
         };
@@ -190,7 +194,7 @@ impl Check {
         Ok(())
     }
 
-    /// Whether the engine may open the file.
+    /// Checks the pages. Returns whether the engine can open the file safely.
     fn pages(&mut self, path: &Path) -> Result<bool, CheckError> {
         let before = self.findings.count();
         let file = self.relative(path);
@@ -209,10 +213,10 @@ impl Check {
         Ok(self.findings.count() == before)
     }
 
-    /// Where the tables cannot be used: whether the log is what was written, as far as it can be told without them.
+    /// Checks the log without the tables, if those cannot be used.
     fn log_alone(&mut self, log: &Path) -> Result<(), CheckError> {
         let mut wrong = Vec::new();
-        // Which batches the tables have is not known; missing ones at the beginning are no finding then.
+        // The position of the tables is unknown, so missing batches at the start are no finding.
         let looked = log::look(
             log,
             None,

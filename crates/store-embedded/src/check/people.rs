@@ -1,4 +1,4 @@
-//! Every row by itself, and those that stand for something elsewhere: does that exist?
+//! Checks each row by itself, and that the rows it refers to exist.
 
 use bluetick_core::ports::ColdCount;
 use bluetick_core::{ConversationId, Person, UserId};
@@ -12,11 +12,13 @@ use crate::codec::{chunk, rows};
 use crate::tables::{TablesError, verified};
 
 impl Look<'_> {
+    /// Checks all rows of all tables.
     pub fn all_rows(&mut self) -> Result<(), TablesError> {
-        // The last one whose row was looked for, and whether it is there: rows of one conversation lie side by side.
+        // The conversation of the previous row, and whether it exists. Rows of one conversation are
+        // adjacent.
         let mut last: Option<(ConversationId, bool)> = None;
-        // The user of the previous inbox row: rows of one inbox are adjacent, and every member has
-        // one.
+        // The user of the previous inbox row. Rows of one user are adjacent, and every member has
+        // an inbox or unlisted row.
         let mut last_member: Option<UserId> = None;
         let snapshot = self.snapshot;
         snapshot.rows(|table, key, stored| {
@@ -68,7 +70,7 @@ impl Look<'_> {
         })
     }
 
-    /// Reports damage that prevented a check as a finding.
+    /// Turns damage that prevented a check into a finding.
     pub(super) fn or_told(&mut self, looked: Result<(), TablesError>) -> Result<(), TablesError> {
         match looked {
             Err(TablesError::Damaged { table, error }) => {
@@ -79,7 +81,7 @@ impl Look<'_> {
         }
     }
 
-    /// Whether a message or a member is of a conversation that exists.
+    /// Checks that the conversation of a chunk or a member exists.
     fn belongs(
         &mut self,
         table: &'static str,
@@ -91,7 +93,7 @@ impl Look<'_> {
             return Ok(());
         };
         if last.is_none_or(|(known, _)| known != id) {
-            // One that is damaged is there.
+            // A damaged conversation row exists.
             let is_there = !matches!(self.snapshot.conversation(id), Ok(None));
             *last = Some((id, is_there));
         }
@@ -102,7 +104,8 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// A line of an inbox, or a pending row: its user is a member, and a line has its place in the order.
+    /// Checks an inbox, unlisted or pending row: its user is a member, and an inbox row has an
+    /// `order` row.
     fn line(&mut self, table: &'static str, key: &[u8], line: Option<&[u8]>) -> Result<(), TablesError> {
         let Ok(id) = rows::key_conversation(key) else { return Ok(()) };
         if self.unsettled.heads.contains_key(&id) {
@@ -126,6 +129,7 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// Checks that an `order` row has an inbox row with the same position.
     fn place(&mut self, key: &[u8]) -> Result<(), TablesError> {
         let Ok(place) = rows::read_place(key) else { return Ok(()) };
         if self.unsettled.heads.contains_key(&place.id) {
@@ -146,6 +150,7 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// Checks that the search terms and skeletons of an account are in `names`.
     fn account(&mut self, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
         self.report.accounts += 1;
         let Ok(user) = rows::read_user_row(key, row) else { return Ok(()) };
@@ -158,7 +163,7 @@ impl Look<'_> {
                 self.findings.add(Finding::row("users", user.id.as_str(), what));
             }
         }
-        // An older version made the table; the next start makes it again.
+        // If an older version built the index, the next start rebuilds it.
         for key in rows::skeleton_keys(&user.id) {
             if self.names_are_current && !self.snapshot.has_name(&key)? {
                 let what = "the look-alike index has no entry for this user";
@@ -168,6 +173,7 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// Checks that the account of a `names` row has this term or skeleton.
     fn name(&mut self, key: &[u8]) -> Result<(), TablesError> {
         let Ok((_, user)) = rows::read_name_key(key) else { return Ok(()) };
         if self.unsettled.users.contains(&user) {
@@ -188,7 +194,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// A segment that no message refers to would be kept for ever.
+    /// Checks that a chunk refers to the segment. Otherwise the segment would be kept forever.
     fn segment(&mut self, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
         let (Ok(id), Ok(first)) = (first_conversation(key), rows::chunk_first_seq(key)) else {
             return Ok(());
@@ -221,6 +227,7 @@ impl Look<'_> {
         Ok(())
     }
 
+    /// Checks the stored number of archived messages against the counted one.
     pub fn cold_count(&mut self, said: Result<ColdCount, TablesError>) -> Result<(), TablesError> {
         match said {
             Ok(said) if said.messages == self.report.archived_messages => Ok(()),
@@ -240,7 +247,7 @@ impl Look<'_> {
     }
 }
 
-/// The user in a key that begins with one, and with the length of its name.
+/// Returns the user in a key that starts with the length of the user id and the id.
 fn user_of(key: &[u8]) -> Option<UserId> {
     let user = rows::key_user(key).ok()?;
     let (length, name) = user.split_first()?;

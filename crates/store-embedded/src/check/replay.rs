@@ -1,4 +1,5 @@
-//! What the log says after the position of the tables: does it follow from them? What a start would refuse is told.
+//! Checks the log after the position of the tables: whether each event follows from the tables and
+//! the events before it. Reports events that a start would refuse.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,9 +13,10 @@ use crate::codec::{DecodeError, Reader};
 use crate::log::Frame;
 use crate::tables::Snapshot;
 
+/// The state of the conversations and users that the log has mentioned so far.
 pub struct Replay<'a> {
     snapshot: &'a Snapshot<'a>,
-    /// The newest place of each conversation that was met; `None` where there is no such conversation.
+    /// The newest seq of each mentioned conversation. `None` if the conversation does not exist.
     heads: HashMap<ConversationId, Option<Seq>>,
     users: HashSet<UserId>,
     /// Members and owners of profiles, who need not have an account.
@@ -22,7 +24,7 @@ pub struct Replay<'a> {
     findings: Vec<Finding>,
 }
 
-/// Whose rows the next start writes again.
+/// The conversations and users whose rows the next start rewrites.
 #[derive(Default)]
 pub struct Unsettled {
     pub heads: HashMap<ConversationId, Option<Seq>>,
@@ -78,7 +80,7 @@ impl<'a> Replay<'a> {
                 decoded.sender_id().map_err(|error| wrong(error.to_string()))?;
                 match self.head(conversation) {
                     None => Err(wrong("there is no such conversation".to_owned())),
-                    // The tables have it.
+                    // The tables already hold this message.
                     Some(head) if seq <= head => Ok(()),
                     Some(head) if seq == head.next() => {
                         self.heads.insert(conversation, Some(seq));

@@ -1,5 +1,5 @@
-//! Each conversation as a whole: places without gaps, ids as the headers say, where members stand, and the rows that follow
-//! from it.
+//! Checks each conversation as a whole: contiguous seqs, fingerprints, read states, and the rows
+//! derived from it.
 
 use bluetick_core::inbox::Shelf;
 use bluetick_core::ports::{Progress, Stage};
@@ -15,14 +15,16 @@ use crate::codec::record::{self, Record};
 use crate::codec::rows::{self, StoredConversation};
 use crate::tables::{ChunkKey, Snapshot, TablesError};
 
+/// Number of rows between two progress reports.
 const ROWS_BETWEEN_WORDS: u64 = 1_000;
 
+/// The state of the row and conversation checks.
 pub struct Look<'a> {
     pub snapshot: &'a Snapshot<'a>,
     pub fingerprinter: Fingerprinter,
     pub lookalikes: &'a mut Lookalikes,
     pub unsettled: &'a Unsettled,
-    /// Whether this version of the program made the rows of `names`.
+    /// Whether this version of the program built the rows of `names`.
     pub names_are_current: bool,
     pub findings: &'a mut Findings,
     pub report: &'a mut CheckReport,
@@ -30,12 +32,12 @@ pub struct Look<'a> {
     pub total: u64,
 }
 
-/// What the chunks of one conversation come to.
+/// Totals over the chunks of one conversation.
 struct Chunks {
     next: Seq,
     notices: u64,
     newest: Timestamp,
-    /// Whether all of them could be read.
+    /// Whether all headers are readable.
     whole: bool,
     last_record: Option<Vec<u8>>,
     last_is_cold: bool,
@@ -233,7 +235,7 @@ impl Look<'_> {
         self.findings.add(Finding::row("members", format!("{id} {}", member.user), what).of(id));
     }
 
-    /// Inbox, order and pending of one member.
+    /// Checks the inbox and pending rows of one member.
     fn lines(
         &mut self,
         id: ConversationId,
@@ -248,7 +250,7 @@ impl Look<'_> {
         let (head, last_at) = (stored.conversation.head, stored.conversation.last_at);
         let owed = standing.pending_after(member.joined_seq, head);
         let noted = pending.map(rows::read_pending);
-        // One that cannot be read was told with the rows.
+        // The check of the rows has already reported an unreadable row.
         if !matches!(noted, Some(Err(_))) && noted.and_then(Result::ok) != owed {
             self.findings.add(told("pending", "what is pending is not what the member has yet to get"));
         }

@@ -1,4 +1,4 @@
-//! One row by itself: does it say what was written?
+//! Checks that a single row decodes to what was written.
 
 use bluetick_core::ConversationId;
 
@@ -75,7 +75,7 @@ pub fn first_conversation(key: &[u8]) -> Result<ConversationId, DecodeError> {
     id.ok_or(DecodeError::Malformed("a conversation id"))
 }
 
-/// A key as a person can look for it.
+/// Formats a key so that a person can search for it.
 pub fn key_text(table: &str, key: &[u8]) -> String {
     let hex = || key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let user_of = |user: &[u8]| String::from_utf8_lossy(user.get(1..).unwrap_or_default()).into_owned();

@@ -1,4 +1,4 @@
-//! Rows about the archive: which segments there are, how far each conversation has come, and what is to be erased.
+//! Rows of the archiver: the segments, the progress of each conversation, and the erasures.
 
 use bluetick_core::ports::ColdCount;
 use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
@@ -6,15 +6,16 @@ use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
 use super::rows::{seal, unseal};
 use super::{DecodeError, Reader, put_bytes, put_varint};
 
-/// One object that rows refer to. Its key is that of a chunk: conversation and first place.
+/// One archive object that chunks refer to. Its key has the form of a chunk key: conversation and
+/// first seq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentRow {
     pub last: Seq,
     pub revision: u32,
     pub messages: u64,
-    /// The size of the object.
+    /// Size of the object, in bytes.
     pub bytes: u64,
-    /// Before compression.
+    /// Size before compression, in bytes.
     pub raw_bytes: u64,
 }
 
@@ -45,17 +46,18 @@ impl SegmentRow {
     }
 }
 
-/// How far a conversation has come on its way to the archive. One without a row has not begun.
+/// The archiving progress of a conversation. A conversation without a row has the default progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Nothing up to here has its content in the hot store, but for what was brought back.
+    /// Archive runs skip chunks up to this seq, because their content is archived or erased. A
+    /// restore resets it to zero.
     pub moved_through: Seq,
-    /// Everything up to here is past its retention and erased.
+    /// All messages up to this seq are past their retention and erased.
     pub expired_through: Seq,
-    /// It was brought back to stay.
+    /// The conversation was restored and stays in the hot store until a run names it.
     pub kept_hot: bool,
-    /// Raised whenever a name could come to mean something else: a request that was given up may still be carried out,
-    /// and must not meet an object that somebody refers to.
+    /// Raised whenever an object name could be reused for other content. An abandoned request may
+    /// still take effect later and must not overwrite or delete an object that rows refer to.
     pub names_raised: u32,
 }
 
@@ -69,7 +71,7 @@ impl Progress {
         })
     }
 
-    /// The revision of objects that are put from now on.
+    /// Returns the revision of objects that are put from now on.
     pub fn revision(&self) -> u32 {
         self.names_raised + 1
     }
@@ -81,7 +83,7 @@ impl Progress {
             expired_through: Seq::new(reader.varint()?),
             kept_hot: reader.u8()? != 0,
             names_raised: match read_small(&mut reader)? {
-                // There is no revision after it, and nobody has raised names so often.
+                // This value has no next revision, and no store reaches it.
                 u32::MAX => return Err(DecodeError::Malformed("a number")),
                 raised => raised,
             },
@@ -89,11 +91,11 @@ impl Progress {
     }
 }
 
-/// Something that is being erased: written before anything is, and taken away after everything was.
+/// An erasure in progress. Written before the first deletion and deleted after the last one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Erasure {
     pub conversation: ConversationId,
-    /// Only what this user wrote.
+    /// Erase only the messages of this user. `None`: of all users.
     pub sender: Option<UserId>,
     pub through: Seq,
 }
@@ -125,15 +127,15 @@ impl Erasure {
     }
 }
 
-/// An erasure as an operator asked for it: written before it is acknowledged, and replaced by one
-/// [`Erasure`] for each conversation that has something to erase.
+/// An erasure as the operator requested it. It is durable before the erasure is acknowledged. The
+/// search replaces it by one [`Erasure`] for each conversation with content to erase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErasureRequest {
     /// `None`: every conversation.
     pub conversation: Option<ConversationId>,
     /// `None`: every sender.
     pub sender: Option<UserId>,
-    /// `None`: up to the head that the search finds.
+    /// `None`: up to the head at the time of the search.
     pub through: Option<Seq>,
 }
 
@@ -161,7 +163,7 @@ impl ErasureRequest {
         };
         let sender = match reader.str()? {
             "" => None,
-            // Earlier versions accepted ids that today's rules refuse.
+            // Earlier versions accepted ids that the current rules refuse.
             name => Some(UserId::from_stored(name).map_err(|_| DecodeError::Malformed("a user id"))?),
         };
         let has_through = reader.u8()? != 0;
@@ -170,7 +172,7 @@ impl ErasureRequest {
     }
 }
 
-/// When the archive ran last, and why it stopped before its end, if it did.
+/// The time of the last archive run, and the reason if it stopped early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastRun {
     pub at: Timestamp,
@@ -181,7 +183,7 @@ impl LastRun {
     pub fn encode(&self) -> Vec<u8> {
         seal(|out| {
             out.extend_from_slice(&self.at.millis().to_le_bytes());
-            // No reason is empty.
+            // An empty string encodes `None`, because no reason is empty.
             put_bytes(out, self.paused.as_deref().unwrap_or_default().as_bytes());
         })
     }

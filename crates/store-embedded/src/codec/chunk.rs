@@ -1,16 +1,16 @@
 //! A chunk: up to 64 consecutive messages of one conversation, compressed together.
 //!
-//! The header carries a fingerprint of every message's id, outside the compressed part: whether a message_id was
-//! used before is answered from headers alone, for ever, at four bytes a message. Header and body have a checksum each,
-//! so that looking at a header does not read the body.
+//! The header holds a fingerprint of every message id outside the compressed part. Deduplication
+//! therefore finds candidates of any age from headers alone, at four bytes per message. Header and
+//! body have separate checksums, so reading a header does not read the body.
 //!
 //! ```text
-//! version u8 | count u8 | packing u8 | 0 u8 | header checksum u32 | body checksum u32 | raw length u32
-//! newest received_at i64 | notices before u64 | fingerprint u32 × count | (length varint, record) × count, plain or in
-//! zstd
+//! version u8 | count u8 | packing u8 | 0 u8 | header checksum u32 | body checksum u32
+//! raw length u32 | newest received_at i64 | notices before u64 | fingerprint u32 × count
+//! (length varint, record) × count, plain or in zstd
 //! ```
 //!
-//! The same header stands before a chunk whose content lies in the archive ([`super::cold`]).
+//! A chunk whose content is in the archive has the same header ([`super::cold`]).
 
 use std::cell::RefCell;
 use std::hash::Hasher;
@@ -20,36 +20,44 @@ use siphasher::sip::SipHasher13;
 
 use super::{DecodeError, KEYED_VERSION, Reader, UNKEYED_VERSION, put_varint};
 
+/// Length of the header without the fingerprints, in bytes.
 const HEADER_BYTES: usize = 32;
+/// zstd level for hot chunks. A low level, because chunks are often rewritten.
 const COMPRESSION_LEVEL: i32 = 1;
+// Packings of a chunk's body. They are stored, so their values must never change.
 const PLAIN: u8 = 0;
 const ZSTD: u8 = 1;
-/// The content lies in the archive.
+/// The content is in the archive.
 pub(super) const COLD: u8 = 2;
-/// A handful of short messages gains little from compression, and is written again soon when the next ones join it.
+/// Chunks below this many raw bytes are stored uncompressed. They gain little, and the next
+/// messages soon rewrite them.
 const PLAIN_BELOW_BYTES: usize = 768;
-/// A guard against a damaged length; 64 messages of 64 KiB and their records fit with room to spare.
+/// Upper bound on the raw length in a header, so that a damaged length cannot exhaust memory. 64
+/// messages of 64 KiB and their records fit easily.
 const MAX_RAW_BYTES: usize = 64 << 20;
 
-/// How many messages one chunk may hold.
+/// Upper bound on the messages of one chunk.
 pub const CAPACITY: usize = 64;
-/// A chunk with fewer is opened again and filled up; one with as many or more is left alone.
+/// A checkpoint rewrites the last chunk and fills it up if it holds fewer messages than this. A
+/// fuller chunk stays unchanged, and new messages start the next one.
 pub const MERGE_BELOW: usize = 32;
 
-/// 32 bits of a keyed hash of (sender, message id). Equal ids have equal fingerprints; the reverse must be checked.
+/// 32 bits of a keyed hash of (sender, message id). Equal ids have equal fingerprints. Different
+/// ids may collide, so callers compare the ids on a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub u32);
 
 impl Fingerprint {
-    /// Notices have no id that a client could repeat.
+    /// The fingerprint of a notice, which has no id that a client could resend.
     pub const NONE: Fingerprint = Fingerprint(0);
 }
 
-/// Makes fingerprints. The key is the store's own, so that nobody outside can aim for collisions.
+/// Computes fingerprints with a key of this store, so that clients cannot construct collisions.
 #[derive(Clone, Copy)]
 pub struct Fingerprinter(pub [u8; 16]);
 
 impl Fingerprinter {
+    /// Returns the fingerprint of a message id. It never equals [`Fingerprint::NONE`].
     pub fn of(&self, sender: &str, message_id: &MessageId) -> Fingerprint {
         let mut hasher = SipHasher13::new_with_key(&self.0);
         hasher.write(sender.as_bytes());
@@ -67,7 +75,8 @@ impl Fingerprinter {
         Fingerprint(((hash >> 32) as u32).max(1))
     }
 
-    /// Tells whether a message that is sent again has the content of one that lies in the archive.
+    /// Returns a hash of the content. It shows whether a resent message equals one whose content is
+    /// in the archive.
     pub fn of_content(&self, content: &str) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.0);
         hasher.write(b"content");
@@ -76,13 +85,15 @@ impl Fingerprinter {
     }
 }
 
+/// The verified header of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
     pub count: usize,
-    /// No message in this chunk or before it was received later. So it never goes back, even when a clock did.
+    /// No message in this chunk or before it was received later. It never decreases, even if the
+    /// clock went back.
     pub newest_received_at: Timestamp,
-    /// How many notices the conversation has before this chunk. They have no fingerprint, so that those in it can be
-    /// counted without opening it.
+    /// The number of notices in the conversation before this chunk. Notices in the chunk itself
+    /// have no fingerprint, so [`Header::notices_through`] counts them without unpacking.
     pub notices_before: u64,
     pub(super) packing: u8,
     body_checksum: u32,
@@ -92,7 +103,7 @@ pub struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Reads and verifies the header; the body is verified when it is unpacked.
+    /// Reads and verifies the header. Unpacking verifies the body.
     pub fn read(chunk: &'a [u8]) -> Result<Header<'a>, DecodeError> {
         let mut reader = Reader(chunk);
         let version = reader.u8()?;
@@ -128,12 +139,12 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Whether its content lies in the archive.
+    /// Returns whether the content is in the archive.
     pub fn is_cold(&self) -> bool {
         self.packing == COLD
     }
 
-    /// The body, if it is what was written.
+    /// Returns the body. Errors if its checksum does not match.
     pub(super) fn checked_body(&self) -> Result<&'a [u8], DecodeError> {
         match crc32fast::hash(self.body) == self.body_checksum {
             true => Ok(self.body),
@@ -141,7 +152,8 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// How many notices the conversation has up to the message at `index` of this chunk.
+    /// Returns the number of notices in the conversation up to the message at `index` of this
+    /// chunk.
     pub fn notices_through(&self, index: usize) -> u64 {
         let here = self.fingerprints().take(index + 1).filter(|print| *print == Fingerprint::NONE);
         self.notices_before + here.count() as u64
@@ -153,22 +165,23 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The count in a chunk's header, unverified: enough to decide whether to open it.
+/// Returns the count in the header, unverified. Enough to decide whether to unpack the chunk.
 pub fn count_of(chunk: &[u8]) -> usize {
     chunk.get(1).copied().map_or(0, usize::from)
 }
 
-/// How many bytes its records have before compression.
+/// Returns the number of record bytes before compression.
 pub fn raw_length(header: &Header<'_>) -> usize {
     header.raw_bytes
 }
 
-/// Whether a chunk's content lies in the archive, unverified like the count: enough to leave it alone.
+/// Returns whether the content of a chunk is in the archive, from its unverified header. Enough to
+/// decide whether to skip the chunk.
 pub fn is_cold(chunk: &[u8]) -> bool {
     chunk.get(2) == Some(&COLD)
 }
 
-/// Of everything in the header but this checksum itself.
+/// Computes the checksum over the whole header except the checksum itself.
 fn header_checksum(header: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&header[..4]);
@@ -176,7 +189,7 @@ fn header_checksum(header: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The records of a chunk, unpacked.
+/// The unpacked records of a chunk.
 #[derive(Debug, Default)]
 pub struct Unpacked {
     raw: Vec<u8>,
@@ -202,7 +215,8 @@ thread_local! {
         RefCell::new(zstd::bulk::Decompressor::new().expect("a decompressor needs memory only"));
 }
 
-/// The records of a chunk whose content is here.
+/// Unpacks the records of a chunk whose content is in the hot store. Errors if the chunk is damaged
+/// or archived.
 pub fn unpack(header: &Header<'_>) -> Result<Unpacked, DecodeError> {
     let body = header.checked_body()?;
     let raw = match header.packing {
@@ -226,7 +240,7 @@ pub(super) fn decompress(bytes: &[u8], raw_bytes: usize) -> Result<Vec<u8>, Deco
     raw.map_err(|_| DecodeError::Malformed("a compressed chunk"))
 }
 
-/// Where in `raw`, of which `reader` reads the rest, the next record lies.
+/// Returns the range of the next record in `raw`. `reader` must read the end of `raw`.
 pub(super) fn next_record(
     raw: &[u8],
     reader: &mut Reader<'_>,
@@ -236,13 +250,13 @@ pub(super) fn next_record(
     Ok(end - record.len()..end)
 }
 
-/// Packs chunks one after the other, with buffers that live as long as it does.
+/// Packs chunks and reuses its buffers.
 pub struct Packer {
     zstd: zstd::bulk::Compressor<'static>,
     raw: Vec<u8>,
 }
 
-/// What a message brings into its chunk.
+/// One message of a chunk.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     pub record: &'a [u8],
@@ -257,7 +271,8 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// Appends one chunk to `out`. `newest` is at least the `received_at` of every message up to the last of these.
+    /// Appends one chunk to `out`. `newest` is at least the `received_at` of every message up to
+    /// the last entry. Panics unless `entries` has 1 to 64 elements.
     pub fn pack(&mut self, entries: &[Entry<'_>], newest: Timestamp, notices_before: u64, out: &mut Vec<u8>) {
         assert!((1..=CAPACITY).contains(&entries.len()), "a chunk holds 1 to 64 messages");
         self.raw.clear();
@@ -275,7 +290,7 @@ impl Packer {
     }
 }
 
-/// What a header says besides the fingerprints.
+/// The header fields besides the fingerprints.
 pub(super) struct Facts {
     pub packing: u8,
     pub raw_bytes: usize,
@@ -283,7 +298,7 @@ pub(super) struct Facts {
     pub notices_before: u64,
 }
 
-/// Writes the header, lets `put_body` write the body behind it, and adds the checksums.
+/// Writes the header, calls `put_body` to append the body, and fills in the checksums.
 pub(super) fn put_chunk(
     out: &mut Vec<u8>,
     prints: impl ExactSizeIterator<Item = Fingerprint>,

@@ -1,12 +1,15 @@
-//! A chunk whose content lies in the archive: everything else of its messages, and where the content is.
+//! A chunk whose content is in the archive: all other data of its messages, and a reference to the
+//! content.
 //!
-//! It stands where the chunk stood, under the same key and with the same header: ids are recognised, notices are counted
-//! and places are dense as before. The body:
+//! It replaces the hot chunk under the same key and with the same header. Deduplication, notice
+//! counts and contiguous seqs work as before. The body:
 //!
 //! ```text
-//! segment first, last, revision (varints) | frame offset, length, raw length (varints), checksum u32
-//! index of the first message in the frame (varint)
-//! zstd of: (length varint, record without content) × count, then a hash of each content u64 × count
+//! segment first, last, revision (varints)
+//! block offset, length, raw length (varints), checksum u32
+//! index of the first message in the block (varint)
+//! zstd of: (length varint, record without content) × count,
+//!   then a hash of each content u64 × count
 //! ```
 
 use bluetick_archive::{FrameRef, SegmentName};
@@ -16,16 +19,16 @@ use super::chunk::{self, COLD, Facts, Fingerprint, Fingerprinter, Header, Unpack
 use super::record::Record;
 use super::{DecodeError, Reader, put_varint};
 
-/// Where a chunk's content lies.
+/// Where in the archive the content of a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdPlace {
-    /// The segment holds the places from here …
+    /// The first seq of the segment.
     pub first: Seq,
-    /// … to here.
+    /// The last seq of the segment.
     pub last: Seq,
     pub revision: u32,
     pub frame: FrameRef,
-    /// Where in the frame the chunk's first message is.
+    /// The index of the chunk's first message in the block.
     pub index: u32,
 }
 
@@ -35,7 +38,7 @@ impl ColdPlace {
     }
 }
 
-/// What is left of a chunk in the hot store.
+/// The part of an archived chunk that stays in the hot store.
 #[derive(Debug)]
 pub struct ColdChunk {
     pub place: ColdPlace,
@@ -64,7 +67,7 @@ impl ColdChunk {
         Ok(ColdChunk { place, stubs: Unpacked::new(raw, records), hashes })
     }
 
-    /// The record without its content, and a hash of the content.
+    /// Returns a record without its content, and the hash of the content.
     pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
         Some((self.stubs.get(index)?, *self.hashes.get(index)?))
     }
@@ -91,14 +94,14 @@ fn read_place(reader: &mut Reader<'_>) -> Result<ColdPlace, DecodeError> {
     })
 }
 
-/// A record as it stays in the hot store, and the hash of the content that leaves it.
+/// Returns the part of a record that stays in the hot store, and the hash of its content.
 pub fn stub_of(record: &[u8], hasher: &Fingerprinter) -> Result<(Vec<u8>, u64), DecodeError> {
     let decoded = Record::decode(record)?;
     let kept = record.len() - decoded.content.len();
     Ok((record[..kept].to_vec(), hasher.of_content(decoded.content)))
 }
 
-/// What the message at `record` leaves behind when its content is deleted for good.
+/// Returns the record that replaces `record` when its content is erased.
 pub fn erased(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let decoded = Record::decode(record)?;
     let mut out = Vec::with_capacity(record.len() - decoded.content.len());
@@ -106,14 +109,15 @@ pub fn erased(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
     Ok(out)
 }
 
-/// The largest row that shares a page of the table engine with others; a larger one takes pages of its own.
+/// The largest row, in bytes, that shares an LMDB page with others. A larger row occupies whole
+/// pages of its own.
 const SHARED_PAGE_BYTES: usize = 2_000;
 
-/// Chunks, each with its first place.
+/// Chunks with their first seqs.
 pub type Parts = Vec<(Seq, Vec<u8>)>;
 
-/// What stays of the chunk that `header` heads: one chunk, or several where one would waste most of a page. With each,
-/// its first place.
+/// Builds the archived form of the chunk with this header. Returns one chunk, or several if a
+/// single row would waste most of a page. Panics unless `stubs` has one entry for each message.
 pub fn pack(first: Seq, header: &Header<'_>, place: &ColdPlace, stubs: &[(Vec<u8>, u64)]) -> Parts {
     let prints: Vec<Fingerprint> = header.fingerprints().collect();
     assert_eq!(prints.len(), stubs.len(), "each message leaves something behind");
@@ -123,7 +127,7 @@ pub fn pack(first: Seq, header: &Header<'_>, place: &ColdPlace, stubs: &[(Vec<u8
     parts
 }
 
-/// Some messages of a chunk, one after the other.
+/// A run of consecutive messages of a chunk.
 struct Part<'a> {
     first: Seq,
     place: ColdPlace,
@@ -179,7 +183,7 @@ impl Part<'_> {
             put_varint(out, place.frame.raw_length.into());
             out.extend_from_slice(&place.frame.checksum.to_le_bytes());
             put_varint(out, place.index.into());
-            // Written once and kept for long: worth the time.
+            // The row is written once and kept for long, so a slow level pays off.
             let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL).expect("a compressor needs memory only");
             chunk::compress(&mut zstd, &raw, out);
         });
@@ -187,6 +191,7 @@ impl Part<'_> {
     }
 }
 
+/// zstd level for the records of archived chunks.
 const STUB_LEVEL: i32 = 9;
 
 #[cfg(test)]
@@ -242,7 +247,7 @@ mod tests {
     #[test]
     fn what_would_waste_a_page_is_cut_and_every_message_keeps_its_place() {
         let records: Vec<Vec<u8>> = (0..64).map(|number| record(number * 7_919, "words")).collect();
-        // Names that do not compress, and every fifth message a notice.
+        // Incompressible bytes, and every fifth message is a notice.
         let mut dice = 1u64;
         let stubs: Vec<(Vec<u8>, u64)> = records
             .iter()

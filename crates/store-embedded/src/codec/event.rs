@@ -1,6 +1,7 @@
-//! What the log says, one event after the other inside a batch.
+//! The events of the log, several in each batch.
 //!
-//! Events are facts, never requests: replaying one asks no question and is harmless when its effect is there already.
+//! An event records a fact, never a request. Replay needs no decision, and replaying an event whose
+//! effect already exists is harmless.
 
 use bluetick_core::members::MembershipChange;
 use bluetick_core::ports::Append;
@@ -11,6 +12,7 @@ use bluetick_core::{
 
 use super::{DecodeError, Reader, put_bytes, put_signed, put_varint, record, varint_length};
 
+// Event kinds in the log. They are stored, so their values must never change.
 const MESSAGE: u8 = 1;
 const FOUNDED: u8 = 2;
 const JOINED: u8 = 3;
@@ -20,6 +22,7 @@ const MARKED: u8 = 6;
 const PREFERRED: u8 = 7;
 const PROFILE: u8 = 8;
 
+/// One decoded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     Message {
@@ -36,7 +39,8 @@ pub enum Event<'a> {
         change: MembershipChange,
     },
     User(User),
-    /// A member stands here, at least. Replies are not events of their own: they follow from the message.
+    /// A member's read state is at least this. A reply has no `Marked` event: its read state
+    /// follows from the message.
     Marked {
         seat: Seat,
         standing: Standing,
@@ -51,7 +55,8 @@ pub enum Event<'a> {
     },
 }
 
-/// Somebody's membership: whoever leaves and comes back has another one, to which nothing said before applies.
+/// Identifies one membership. A user who leaves and rejoins gets another `joined_seq`, so events of
+/// the old membership do not apply to the new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
     pub conversation: ConversationId,
@@ -59,7 +64,7 @@ pub struct Seat {
     pub joined_seq: Seq,
 }
 
-/// Writes a message event and returns where in `out` its record lies.
+/// Writes a message event. Returns the range of its record in `out`.
 pub fn put_message(
     out: &mut Vec<u8>,
     conversation: ConversationId,
@@ -72,7 +77,7 @@ pub fn put_message(
     start..out.len()
 }
 
-/// The same for a message that is sent, whose record is written in its place.
+/// Like [`put_message`], for a new message. Encodes the record directly into `out`.
 pub fn put_append(out: &mut Vec<u8>, append: &Append, seq: Seq) -> std::ops::Range<usize> {
     let length = record::length_of(append);
     put_message_head(out, append.conversation, seq, length);
@@ -122,7 +127,7 @@ pub fn put_user(out: &mut Vec<u8>, user: &User) {
     put_event(out, USER, &body);
 }
 
-/// The preferences in `standing` are not written; they have an event of their own.
+/// Writes a read state. Does not write the preferences in `standing`, which have their own event.
 pub fn put_marked(out: &mut Vec<u8>, seat: &Seat, standing: &Standing) {
     let mut body = seat_bytes(seat);
     super::rows::put_progress(&mut body, standing);
@@ -160,7 +165,7 @@ fn put_event(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
     put_bytes(out, body);
 }
 
-/// Reads the next event; `None` at the end of the batch.
+/// Reads the next event. Returns `None` at the end of the batch.
 pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, DecodeError> {
     if reader.is_empty() {
         return Ok(None);

@@ -1,6 +1,8 @@
-//! Bytes at rest: small, versioned, checked. What each thing *means* is decided elsewhere.
+//! Encodes and decodes stored bytes: compact, versioned and checksummed. This module does not
+//! interpret them.
 //!
-//! Integers are LEB128 varints, signed ones zigzagged; strings and byte strings carry their length in front.
+//! Integers are LEB128 varints, signed ones zigzag-encoded. Strings and byte strings start with
+//! their length.
 
 pub mod archive;
 pub mod chunk;
@@ -12,9 +14,9 @@ pub mod rows;
 
 use thiserror::Error;
 
-/// The version of rows and chunks that are stored with a checksum of their key (`tables/table.rs`).
+/// Version of rows and chunks that are stored with a checksum of their key (`tables/table.rs`).
 pub const KEYED_VERSION: u8 = 3;
-/// The version of those that are not. Stores that an older program wrote have them.
+/// Version of rows and chunks without a key checksum. Older programs wrote them.
 pub const UNKEYED_VERSION: u8 = 2;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub const fn signed_length(value: i64) -> usize {
     varint_length(zigzag(value))
 }
 
-/// How many bytes [`put_bytes`] writes for so many.
+/// Returns the number of bytes that [`put_bytes`] writes for a string of `count` bytes.
 pub const fn bytes_length(count: usize) -> usize {
     varint_length(count as u64) + count
 }
@@ -67,7 +69,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads from the front of a slice.
+/// Reads values from the front of a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -135,7 +137,7 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 pub mod testing {
-    /// Bytes as hex words of four bytes, for snapshots that a person can compare.
+    /// Formats bytes as hex words of four bytes, so that a person can compare snapshots.
     pub fn hex(bytes: &[u8]) -> String {
         let words =
             bytes.chunks(4).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect::<String>());

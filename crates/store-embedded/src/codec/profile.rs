@@ -1,16 +1,18 @@
-//! What is kept of a user besides an account: the same bytes in the log and in a row.
+//! User data besides the account, with the same encoding in the log and in a row.
 
 use bluetick_core::{Profile, Revocations, Timestamp, TokenFacts, TokenPrint};
 
 use super::event::put_timestamp;
 use super::{DecodeError, Reader, put_varint};
 
-/// The first byte of a profile: what it holds.
+/// Bit of the first byte: the user hides its presence.
 const HIDES_PRESENCE: u8 = 1;
-/// Void tokens follow, and it is said whether the two moments before them are there.
+/// Bit of the first byte: revoked tokens follow, and a byte before each of the two times says
+/// whether it is present.
 const HAS_REVOCATIONS: u8 = 2;
 
-/// A profile without void tokens is written as it was before there were any.
+/// Writes a profile. A profile without revoked tokens keeps the encoding from before revocation
+/// existed.
 pub fn put_profile(out: &mut Vec<u8>, profile: &Profile) {
     let hides = if profile.hides_presence { HIDES_PRESENCE } else { 0 };
     let revocations = &profile.revocations;

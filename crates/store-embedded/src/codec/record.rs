@@ -1,7 +1,7 @@
-//! One message as bytes: the same in the log, in memory and inside a chunk.
+//! The encoding of one message, the same in the log, in memory and in a chunk.
 //!
-//! Its conversation and seq are not in it, since its place says them; nor is the receiver of a direct message,
-//! which follows from the members.
+//! It omits the conversation and the seq, which its location implies. It also omits the receiver of
+//! a direct message, which follows from the members.
 
 use std::sync::Arc;
 
@@ -11,13 +11,16 @@ use bluetick_core::{ContentType, MessageId, Timestamp, UserId};
 
 use super::{DecodeError, Reader, bytes_length, put_bytes, put_signed, signed_length};
 
+/// Tag of a UUID message id. Any other value is the length of a text id, in bytes.
 const UUID: u8 = 0;
+// Tags of content types. They are stored, so their values must never change.
 const TEXT: u8 = 0;
 const SYSTEM: u8 = 1;
 const OTHER: u8 = 2;
 const ERASED: u8 = 3;
 
-/// What a record says. Borrowed from the bytes it was read from, so that looking costs no allocation.
+/// A decoded record. It borrows from its bytes, so decoding copies no text except the message id
+/// and an unusual content type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     pub received_at: Timestamp,
@@ -80,7 +83,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// How many bytes [`encode_append`] will write.
+/// Returns the number of bytes that [`encode_append`] writes.
 pub fn length_of(append: &Append) -> usize {
     let (received_at, timestamp) = (append.received_at.millis(), append.timestamp.millis());
     let sender = append.sender.as_str().len();
@@ -96,7 +99,7 @@ pub fn length_of(append: &Append) -> usize {
     times + bytes_length(sender) + 1 + id + content_type + append.content.len()
 }
 
-/// The record of a message that is sent.
+/// Encodes the record of a new message.
 pub fn encode_append(out: &mut Vec<u8>, append: &Append) {
     encode(
         out,
@@ -109,7 +112,7 @@ pub fn encode_append(out: &mut Vec<u8>, append: &Append) {
     );
 }
 
-/// As [`Record::encode`], for parts that are not together in one place.
+/// Like [`Record::encode`], for fields that are not in a [`Record`].
 pub fn encode(
     out: &mut Vec<u8>,
     received_at: Timestamp,
@@ -144,7 +147,7 @@ pub fn encode(
     out.extend_from_slice(content.as_bytes());
 }
 
-/// The record with its content cut to what an inbox shows.
+/// Returns the record with its content cut to the inbox preview.
 pub fn cut(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let decoded = Record::decode(record)?;
     let shown = preview_of(&decoded.content_type, decoded.content);

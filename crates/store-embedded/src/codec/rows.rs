@@ -1,7 +1,8 @@
 //! Rows of the derived tables, and their keys.
 //!
-//! A key sorts the way its table is read. A value starts with its format version and ends with a checksum, because
-//! the table engine has none of its own. A table adds a checksum of the key when it stores the value.
+//! Keys sort in the order in which their table is read. A row starts with its format version and
+//! ends with a checksum, because LMDB has none. The table adds a checksum of the key when it stores
+//! the row.
 
 use bluetick_core::inbox::{InboxPlace, Shelf};
 use bluetick_core::people::name_terms;
@@ -22,6 +23,7 @@ pub fn seal(body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
+/// Verifies the checksum and version of a row, and returns a reader of its body.
 pub fn unseal(row: &[u8]) -> Result<Reader<'_>, DecodeError> {
     let (body, checksum) = row.split_last_chunk::<4>().ok_or(DecodeError::Short)?;
     if crc32fast::hash(body) != u32::from_le_bytes(*checksum) {
@@ -34,7 +36,7 @@ pub fn unseal(row: &[u8]) -> Result<Reader<'_>, DecodeError> {
     }
 }
 
-/// (conversation, first seq): a conversation's chunks lie side by side, oldest first.
+/// (conversation, first seq): the chunks of a conversation are adjacent, oldest first.
 pub fn chunk_key(conversation: ConversationId, first_seq: Seq) -> [u8; 24] {
     let mut key = [0; 24];
     key[..16].copy_from_slice(conversation.as_bytes());
@@ -47,12 +49,12 @@ pub fn chunk_first_seq(key: &[u8]) -> Result<Seq, DecodeError> {
     Ok(Seq::new(u64::from_be_bytes(*seq)))
 }
 
-/// (conversation, user): the members of a conversation lie side by side.
+/// (conversation, user): the members of a conversation are adjacent.
 pub fn member_key(conversation: ConversationId, user: &UserId) -> Vec<u8> {
     [conversation.as_bytes(), user.as_str().as_bytes()].concat()
 }
 
-/// What the keys of one user start with. The length in front keeps "al" apart from "alice".
+/// Returns the common prefix of one user's keys. The leading length separates "al" from "alice".
 pub fn user_prefix(user: &UserId) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + user.as_str().len() + 25);
     key.push(u8::try_from(user.as_str().len()).expect("a user id has at most 128 bytes"));
@@ -60,19 +62,19 @@ pub fn user_prefix(user: &UserId) -> Vec<u8> {
     key
 }
 
-/// (user, conversation): a user's rows lie side by side.
+/// (user, conversation): the rows of a user are adjacent.
 pub fn inbox_key(user: &UserId, conversation: ConversationId) -> Vec<u8> {
     let mut key = user_prefix(user);
     key.extend_from_slice(conversation.as_bytes());
     key
 }
 
-/// (user, shelf, latest first, conversation): a user's inbox lies in the order it is read.
+/// (user, shelf, latest first, conversation): the keys of a user sort in inbox order.
 pub fn order_key(user: &UserId, place: &InboxPlace) -> Vec<u8> {
     order_key_in(&user_prefix(user), place)
 }
 
-/// The same, after the part of the key that names the user.
+/// Like [`order_key`], with the user part of the key already encoded.
 pub fn order_key_in(user: &[u8], place: &InboxPlace) -> Vec<u8> {
     let mut key = Vec::with_capacity(user.len() + 25);
     key.extend_from_slice(user);
@@ -80,25 +82,26 @@ pub fn order_key_in(user: &[u8], place: &InboxPlace) -> Vec<u8> {
     key
 }
 
-/// The part of an inbox or pending key that names the user.
+/// Returns the user part of an inbox or pending key.
 pub fn key_user(key: &[u8]) -> Result<&[u8], DecodeError> {
     key.split_last_chunk::<16>().map(|(user, _)| user).ok_or(DecodeError::Short)
 }
 
-/// (term, user) for each term somebody is found by: whoever is found by one beginning lies side by side. No term holds
-/// the zero between the two.
+/// (term, user) for each search term of a person: all matches of a prefix are adjacent. A zero byte
+/// separates the two; no term contains one.
 pub fn name_keys(person: &Person) -> Vec<Vec<u8>> {
     let id = person.id.as_str();
     let terms = name_terms(&person.id, person.display_name.as_deref());
     terms.iter().map(|term| [term.as_bytes(), &[0], id.as_bytes()].concat()).collect()
 }
 
-/// What the keys of ids that look alike begin with, in the same table. No term begins with a control character.
+/// Returns the common prefix of the skeleton keys in `names`. It starts with a control character,
+/// which no search term does.
 pub fn skeleton_prefix(name: &Skeleton) -> Vec<u8> {
     format!("\u{1}{}\0", name.key()).into_bytes()
 }
 
-/// (skeleton, user) for each skeleton of the id, by which [`skeleton_prefix`] finds a user.
+/// (skeleton, user) for each skeleton of the id. [`skeleton_prefix`] finds these keys.
 pub fn skeleton_keys(user: &UserId) -> Vec<Vec<u8>> {
     let key = |skeleton| [&skeleton_prefix(&skeleton), user.as_str().as_bytes()].concat();
     Skeleton::all(user.as_str()).into_iter().map(key).collect()
@@ -112,13 +115,13 @@ pub fn read_name_key(key: &[u8]) -> Result<(&str, UserId), DecodeError> {
 
 fn put_place(key: &mut Vec<u8>, place: &InboxPlace) {
     key.push(shelf_code(place.shelf));
-    // Signed order as unsigned order, and the latest first.
+    // Maps signed order to unsigned order, then inverts it to put the latest first.
     let descending = !(place.last_at.millis().cast_unsigned() ^ (1 << 63));
     key.extend_from_slice(&descending.to_be_bytes());
     key.extend_from_slice(place.id.as_bytes());
 }
 
-/// Reads a key of the order back; the user is known.
+/// Reads the position from an `order` key. Ignores the user part.
 pub fn read_place(key: &[u8]) -> Result<InboxPlace, DecodeError> {
     let (_, place) = key.split_last_chunk::<25>().ok_or(DecodeError::Short)?;
     let mut reader = Reader(place);
@@ -143,13 +146,13 @@ fn read_shelf(code: u8) -> Result<Shelf, DecodeError> {
         .ok_or(DecodeError::Unknown { what: "shelf", value: code.into() })
 }
 
-/// The conversation at the end of an inbox or pending key.
+/// Returns the conversation at the end of an inbox or pending key.
 pub fn key_conversation(key: &[u8]) -> Result<ConversationId, DecodeError> {
     let (_, id) = key.split_last_chunk::<16>().ok_or(DecodeError::Short)?;
     super::event::read_conversation_id(&mut Reader(id))
 }
 
-/// What never changes about a conversation.
+/// Writes the immutable facts of a conversation.
 pub fn put_facts(out: &mut Vec<u8>, conversation: &Conversation) {
     put_timestamp(out, conversation.created_at);
     put_bytes(out, conversation.created_by.as_str().as_bytes());
@@ -162,7 +165,8 @@ pub fn put_facts(out: &mut Vec<u8>, conversation: &Conversation) {
     }
 }
 
-/// The conversation as it was on its first day; head and last activity are for the caller to set.
+/// Reads the immutable facts of a conversation. The head is zero and `last_at` is the creation time
+/// until the caller sets them.
 pub fn read_facts(reader: &mut Reader<'_>, id: ConversationId) -> Result<Conversation, DecodeError> {
     let created_at = Timestamp::from_millis(reader.signed()?);
     let created_by = super::event::read_user_id(reader)?;
@@ -173,13 +177,13 @@ pub fn read_facts(reader: &mut Reader<'_>, id: ConversationId) -> Result<Convers
     Ok(Conversation { id, title, created_by, created_at, head: Seq::ZERO, last_at: created_at })
 }
 
-/// A conversation, and what only the store needs to know of it.
+/// A conversation with the fields that only the store needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredConversation {
     pub conversation: Conversation,
-    /// No message in it was received later. Differs from `last_at` when a clock went back.
+    /// No message in it was received later. Differs from `last_at` if the clock went back.
     pub newest_at: Timestamp,
-    /// How many of its messages are notices.
+    /// The number of notices among its messages.
     pub notices: u64,
 }
 
@@ -217,7 +221,7 @@ pub fn read_membership(reader: &mut Reader<'_>, user: UserId) -> Result<Member, 
     Ok(Member { user, role, joined_seq: Seq::new(reader.varint()?) })
 }
 
-/// How far somebody has come, without what it set.
+/// Writes a read state without the preferences.
 pub fn put_progress(out: &mut Vec<u8>, standing: &Standing) {
     let Standing { delivered, read, shown_read, acknowledged, sent, preferences: _ } = standing;
     for seq in [delivered, read, shown_read, acknowledged, sent] {
@@ -250,7 +254,7 @@ pub fn read_preferences(bits: u8) -> Result<Preferences, DecodeError> {
     Ok(Preferences { muted: bit(0), pinned: bit(1), archived: bit(2), hides_reads: bit(3) })
 }
 
-/// A member and where it stands, in one row: whatever moves it is one write.
+/// Encodes a member with its read state in one row, so that a receipt costs one write.
 pub fn member_row(member: &Member, standing: &Standing) -> Vec<u8> {
     seal(|out| {
         put_membership(out, member);
@@ -261,7 +265,7 @@ pub fn member_row(member: &Member, standing: &Standing) -> Vec<u8> {
     })
 }
 
-/// `key` is the whole key of the row.
+/// Reads a member row. `key` is the whole key of the row.
 pub fn read_member(key: &[u8], row: &[u8]) -> Result<(Member, Standing), DecodeError> {
     let user = key.get(16..).and_then(|user| std::str::from_utf8(user).ok());
     let user = user
@@ -282,7 +286,8 @@ pub fn profile_row(profile: &Profile) -> Vec<u8> {
     seal(|out| put_profile(out, profile))
 }
 
-/// The last place before what is pending. Written when something is, and not again while that stays the first.
+/// Encodes a pending row: the seq before the first undelivered message. The row stays the same
+/// while that message stays undelivered.
 pub fn pending_row(after: Seq) -> Vec<u8> {
     seal(|out| put_varint(out, after.get()))
 }
@@ -319,19 +324,19 @@ pub fn user_row(user: &User) -> Vec<u8> {
     seal(|out| put_user(out, user))
 }
 
-/// A row of the users, with its key.
+/// Reads an account row. `key` is the whole key of the row.
 pub fn read_user_row(key: &[u8], row: &[u8]) -> Result<User, DecodeError> {
     let id = std::str::from_utf8(key).ok().and_then(|id| UserId::from_stored(id).ok());
     read_user(&mut unseal(row)?, id.ok_or(DecodeError::Malformed("a user's key"))?)
 }
 
-/// One line of somebody's inbox: where it is in the order, and the newest message, cut to its preview.
+/// One inbox row: its position in the order, and the newest message, cut to its preview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxRow<'a> {
     pub last_seq: Seq,
     pub last_at: Timestamp,
     pub shelf: Shelf,
-    /// A [`Record`](super::record::Record); empty while there is no message.
+    /// A [`Record`](super::record::Record). Empty if the conversation has no message.
     pub record: &'a [u8],
 }
 

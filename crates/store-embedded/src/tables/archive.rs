@@ -1,4 +1,5 @@
-//! What the archive reads and writes here: chunks on their way out and back, and its own rows.
+//! Table access for the archiver: moving chunks to the archive and back, and the archiver's own
+//! rows.
 
 use std::ops::Bound;
 
@@ -13,18 +14,18 @@ use super::{
 use crate::codec::archive::{Erasure, ErasureRequest, LastRun, Progress, SegmentRow, count_row, read_count};
 use crate::codec::{DecodeError, chunk, rows};
 
-/// Which accepted request.
+/// The key of an accepted erasure request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestKey(Vec<u8>);
 
-/// A chunk as it is stored.
+/// A chunk and its stored bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotChunk {
     pub first: Seq,
     pub bytes: Vec<u8>,
 }
 
-/// Which chunk.
+/// The key of a chunk or of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkKey {
     pub conversation: ConversationId,
@@ -32,14 +33,15 @@ pub struct ChunkKey {
 }
 
 impl Snapshot<'_> {
-    /// Gives conversations above `after` to `visit`, in the order of their ids, until it answers `false`.
+    /// Passes each conversation above `after` to `visit`, in id order, until `visit` returns
+    /// `false`.
     pub fn conversations(
         &self,
         after: Option<ConversationId>,
         mut visit: impl FnMut(ConversationId) -> bool,
     ) -> Result<(), TablesError> {
         let after = after.map(|after| *after.as_bytes());
-        // The engine refuses an empty key.
+        // LMDB rejects an empty key.
         let start = after.as_ref().map_or(Bound::Unbounded, |after| Bound::Excluded(&after[..]));
         for found in self.tables.conversations.scan(&self.txn, start, End::OfTable)? {
             let (key, _) = found?;
@@ -56,8 +58,8 @@ impl Snapshot<'_> {
         self.tables.conversations.len(&self.txn)
     }
 
-    /// Gives the chunks of a conversation from the one that may hold `from` on to `visit`, oldest first, until it
-    /// answers `false`.
+    /// Passes the chunks of a conversation to `visit`, oldest first, until `visit` returns `false`.
+    /// Starts at the chunk that may contain `from`.
     pub fn chunks(
         &self,
         id: ConversationId,
@@ -82,7 +84,7 @@ impl Snapshot<'_> {
         row.map_or(Ok(Progress::default()), Progress::read).map_err(in_table("progress"))
     }
 
-    /// How many conversations were brought back to stay.
+    /// Returns the number of conversations that were restored and must stay in the hot store.
     pub fn kept_hot(&self) -> Result<u64, TablesError> {
         let mut kept = 0;
         for found in self.tables.progress.scan(&self.txn, Bound::Unbounded, End::OfTable)? {
@@ -96,7 +98,7 @@ impl Snapshot<'_> {
         row.map(SegmentRow::read).transpose().map_err(in_table("segments"))
     }
 
-    /// The next `limit` segments behind `after`, of one conversation or of all.
+    /// Returns up to `limit` segments above `after`, of one conversation or of all.
     pub fn segments(
         &self,
         only: Option<ConversationId>,
@@ -135,8 +137,8 @@ impl Snapshot<'_> {
         Ok(all)
     }
 
-    /// Erasures that were accepted and not searched for yet, the oldest first. A damaged request is
-    /// logged and left out, so that it does not stop the others.
+    /// Returns the accepted erasure requests whose conversations are not yet searched, oldest
+    /// first. Logs and skips a damaged request, so that it does not block the others.
     pub fn erasure_requests(&self) -> Result<Vec<(RequestKey, ErasureRequest)>, TablesError> {
         let mut all = Vec::new();
         for found in self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)? {
@@ -149,22 +151,22 @@ impl Snapshot<'_> {
         Ok(all)
     }
 
-    /// How many erasures are accepted and not finished. Cleaning files up counts as one where
-    /// nothing else is left.
+    /// Returns the number of accepted erasures that are unfinished. Pending file cleanup counts as
+    /// one if nothing else is left.
     pub fn unfinished_erasures(&self) -> Result<u64, TablesError> {
         let requests = self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)?;
         let noted = requests.collect::<Result<Vec<_>, _>>()?.len() + self.erasures()?.len();
         Ok((noted as u64).max(self.has_erased_pages()?.into()))
     }
 
-    /// Whether pages that were freed may still hold what was erased.
+    /// Returns whether freed pages may still hold erased content.
     pub fn has_erased_pages(&self) -> Result<bool, TablesError> {
         Ok(self.tables.meta.get(&self.txn, ERASED_PAGES_KEY)?.is_some())
     }
 }
 
 impl Update<'_> {
-    /// The chunk as it is now.
+    /// Returns the chunk as this transaction sees it.
     pub fn chunk(&self, key: ChunkKey) -> Result<Option<&[u8]>, TablesError> {
         self.tables.chunks.get(&self.txn, &rows::chunk_key(key.conversation, key.first))
     }
@@ -178,7 +180,8 @@ impl Update<'_> {
         self.put(self.tables.progress, id.as_bytes(), &progress.encode())
     }
 
-    /// New objects of the conversation get names that none had before. Returns their revision.
+    /// Raises the revision of the conversation's object names, so that new objects get unused
+    /// names. Returns the new revision.
     pub fn raise_names(&mut self, id: ConversationId) -> Result<u32, TablesError> {
         let mut progress = self.progress(id)?;
         progress.names_raised = progress.names_raised.saturating_add(1);
@@ -186,7 +189,8 @@ impl Update<'_> {
         Ok(progress.revision())
     }
 
-    /// Puts a segment, or takes it away, and counts it.
+    /// Stores a segment row, or deletes it if `row` is `None`, and updates the archive totals.
+    /// Deleting it also raises the revision of the conversation's object names.
     pub fn set_segment(&mut self, key: ChunkKey, row: Option<&SegmentRow>) -> Result<(), TablesError> {
         let stored = rows::chunk_key(key.conversation, key.first);
         let before = self.tables.segments.get(&self.txn, &stored)?;
@@ -215,7 +219,7 @@ impl Update<'_> {
         row.map_or(Ok(ColdCount::default()), read_count).map_err(in_table("meta"))
     }
 
-    /// One that goes further and is not finished stays.
+    /// Records an erasure, unless an unfinished erasure with the same key reaches a higher seq.
     pub fn put_erasure(&mut self, erasure: &Erasure) -> Result<(), TablesError> {
         match self.goes_further(erasure)? {
             true => Ok(()),
@@ -223,7 +227,7 @@ impl Update<'_> {
         }
     }
 
-    /// The request is kept from here on, until it is [deleted](Update::delete_erasure_request).
+    /// Stores the request under the next number. It stays until [`Update::delete_erasure_request`].
     pub fn put_erasure_request(&mut self, request: &ErasureRequest) -> Result<RequestKey, TablesError> {
         let last = self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)?.last().transpose()?;
         let last = last.and_then(|(key, _)| key.last_chunk().copied()).map_or(0, u64::from_be_bytes);
@@ -237,6 +241,7 @@ impl Update<'_> {
         Ok(())
     }
 
+    /// Deletes the record of an erasure, unless the record reaches a higher seq than `erasure`.
     pub fn delete_erasure(&mut self, erasure: &Erasure) -> Result<(), TablesError> {
         if !self.goes_further(erasure)? {
             self.tables.erasures.delete(&mut self.txn, &erasure.key())?;
@@ -244,7 +249,7 @@ impl Update<'_> {
         Ok(())
     }
 
-    /// Whether what is noted under the same key takes more than this one.
+    /// Returns whether the recorded erasure with the same key reaches a higher seq.
     fn goes_further(&self, erasure: &Erasure) -> Result<bool, TablesError> {
         let key = erasure.key();
         let noted = self.tables.erasures.get(&self.txn, &key)?;
@@ -252,13 +257,14 @@ impl Update<'_> {
         Ok(noted.is_some_and(|noted| noted.through > erasure.through))
     }
 
-    /// Marks that files may hold erased content. The mark is in the tables, because it must survive
-    /// a restart.
+    /// Marks that files may hold erased content. The mark is a row, because it must survive a
+    /// restart.
     pub fn mark_erased_pages(&mut self) -> Result<(), TablesError> {
         self.put(self.tables.meta, ERASED_PAGES_KEY, &[1])
     }
 
-    /// Files may hold content that is past its retention, for the next erasure to know.
+    /// Marks that files may hold content past its retention. The next erasure then rewrites the
+    /// files.
     pub fn mark_expired_pages(&mut self) -> Result<(), TablesError> {
         self.put(self.tables.meta, EXPIRED_PAGES_KEY, &[1])
     }
@@ -267,7 +273,7 @@ impl Update<'_> {
         Ok(self.tables.meta.get(&self.txn, EXPIRED_PAGES_KEY)?.is_some())
     }
 
-    /// Clears both marks: no file holds such content any more.
+    /// Clears both marks. Call it only when no file holds erased or expired content.
     pub fn clear_marks_of_pages(&mut self) -> Result<(), TablesError> {
         self.tables.meta.delete(&mut self.txn, ERASED_PAGES_KEY)?;
         self.tables.meta.delete(&mut self.txn, EXPIRED_PAGES_KEY)?;
@@ -278,8 +284,8 @@ impl Update<'_> {
         self.put(self.tables.meta, LAST_RUN_KEY, &run.encode())
     }
 
-    /// Lets `change` give the newest message in each member's inbox another form, where it is one of those up to
-    /// `through`. It answers `None` for what stays. Returns how many changed.
+    /// Replaces the preview in each member's inbox row whose newest message is at most `through`.
+    /// `change` returns the new record, or `None` to keep it. Returns the number of changed rows.
     pub fn change_previews(
         &mut self,
         id: ConversationId,
@@ -292,7 +298,8 @@ impl Update<'_> {
             let (member, _) = rows::read_member(key, row).map_err(in_table("members"))?;
             let key = rows::inbox_key(&member.user, id);
             let Some(row) = self.tables.inbox.peek(&self.txn, &key)? else { continue };
-            // One that is damaged is made again from the message.
+            // Skip a damaged inbox row: the next change of the conversation rebuilds it from the
+            // message.
             let Ok(line) = rows::read_inbox(row) else { continue };
             if line.last_seq > through || line.record.is_empty() {
                 continue;
@@ -322,7 +329,7 @@ impl Engine {
     }
 }
 
-/// How many messages a stored chunk holds, as its header says.
+/// Returns the last seq of a stored chunk, from its first seq and the count in its header.
 pub fn end_of(first: Seq, bytes: &[u8]) -> Result<Seq, DecodeError> {
     Ok(first.plus(chunk::Header::read(bytes)?.count as u64).previous())
 }

@@ -1,6 +1,11 @@
-//! Giving space back: LMDB reuses the pages that were freed and never returns them, so the tables are written anew, row by
-//! row, beside the old ones, and take their place. Readers go on meanwhile; writers wait; whatever happens, one of the
-//! two files is there, whole. (The engine's own copy takes pages as they are, with what was deleted from them.)
+//! Compaction: returns free pages to the file system. LMDB reuses freed pages but never shrinks its
+//! file.
+//!
+//! [`Tables::compact`] copies every row into a second file and renames it over the first. Readers
+//! continue during the copy; writers wait. After a crash at any point, one complete file exists.
+//!
+//! LMDB's own copy function is not used, because it copies pages together with deleted bytes in
+//! them.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,24 +17,28 @@ use heed::PutFlags;
 
 use super::{Engine, Tables, TablesError};
 
-/// What the tables take on the disk.
+/// Disk usage of the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     pub file_bytes: u64,
-    /// Of these, what is free for reuse.
+    /// The part of `file_bytes` that is free for reuse.
     pub free_bytes: u64,
 }
 
+/// The name of LMDB's data file.
 const DATA: &str = "data.mdb";
+/// The directory for the copy, inside the tables directory. Opening the tables deletes it.
 const COPY: &str = "compacted";
-/// What the copy keeps in memory before it is written.
+/// Bytes written to the copy per transaction. Bounds the memory for uncommitted pages.
 const TRANSACTION_BYTES: usize = 8 << 20;
-/// Bytes that a rewrite leaves free for new messages. With less, sends are refused while it runs.
+/// Free bytes that a compaction leaves for the log. With less, the store refuses messages while the
+/// compaction runs.
 const SPACE_LEFT_TO_LOG: u64 = 4 << 20;
-/// How long new readers wait at most while those that are under way come to their end, and how long they are left alone
-/// before it is tried again.
+/// Upper bound on one attempt to become the only user of the engine. New readers wait that long.
 const MOMENT: Duration = Duration::from_millis(5);
+/// Pause between two attempts. Readers run during the pause.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Upper bound on all attempts. After it, compaction gives up and keeps the old file.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Engine {
@@ -41,7 +50,7 @@ impl Engine {
 }
 
 impl Tables {
-    /// Rewrites the tables. Blocks writers until it ends, or until `must_stop` returns true. Errors with
+    /// Rewrites the tables. Blocks writers until it ends or `must_stop` returns true. Errors with
     /// [`TablesError::NoSpace`] before it writes anything if the disk cannot hold both copies.
     pub fn compact(&self, must_stop: &dyn Fn() -> bool) -> Result<(), TablesError> {
         let turn = self.turn();
@@ -59,7 +68,8 @@ impl Tables {
         swapped
     }
 
-    /// The copy needs as much as the used pages of the old file. The rest is left to the log.
+    /// Checks that the disk has space for the used pages of the old file and for
+    /// [`SPACE_LEFT_TO_LOG`].
     fn must_have_space(&self) -> Result<(), TablesError> {
         let space = self.current()?.space()?;
         let needed = space.file_bytes - space.free_bytes + SPACE_LEFT_TO_LOG;
@@ -72,8 +82,8 @@ impl Tables {
         }
     }
 
-    /// Nobody may use the old file then. It is looked for such a moment again and again, a short while each time:
-    /// whoever reads may wait for somebody who waits for the tables.
+    /// Replaces the old file when no reader uses it. Makes many short attempts instead of one long
+    /// wait. A reader that holds the engine may itself wait for a thread that waits for the tables.
     fn swap(&self, copy: &Path, must_stop: &dyn Fn() -> bool) -> Result<(), TablesError> {
         let started = Instant::now();
         while started.elapsed() < PATIENCE && !must_stop() {
@@ -81,25 +91,25 @@ impl Tables {
             if let Some(engine) = alone(&mut slot) {
                 engine.env.prepare_for_closing().wait();
                 let swapped = put_in_place(copy, &self.directory);
-                // Should it fail, the next one to read or write opens it.
+                // If opening fails here, the next reader or writer opens the engine.
                 *slot = Engine::open_for_reading_at_least(&self.directory).map(Arc::new).ok();
                 return swapped.map_err(|error| TablesError::Io { path: copy.to_owned(), error });
             }
             drop(slot);
             std::thread::sleep(PAUSE);
         }
-        // The old file stays, and it is tried again another time.
+        // Keep the old file. A later compaction tries again.
         let error = io::Error::other("the tables are read all the time");
         Err(TablesError::Io { path: copy.to_owned(), error })
     }
 
-    /// What an interrupted [`Tables::compact`] left.
+    /// Removes the copy that an interrupted [`Tables::compact`] left.
     pub(super) fn remove_leftovers(directory: &Path) {
         remove(&directory.join(COPY));
     }
 }
 
-/// In one go over each table, in the order of its keys, so that its pages are full.
+/// Copies each table in key order, so that its pages are full.
 fn write_copy(engine: &Engine, copy: &Path, must_stop: &dyn Fn() -> bool) -> Result<(), TablesError> {
     let at_copy = |error| TablesError::Io { path: copy.to_owned(), error };
     fs::create_dir(copy).map_err(at_copy)?;
@@ -129,7 +139,8 @@ fn write_copy(engine: &Engine, copy: &Path, must_stop: &dyn Fn() -> bool) -> Res
     Ok(())
 }
 
-/// The engine, if everybody else lets go of it within a moment.
+/// Takes the engine out of `slot` if all other users drop it within [`MOMENT`]. Otherwise leaves it
+/// there and returns `None`.
 fn alone(slot: &mut Option<Arc<Engine>>) -> Option<Engine> {
     let started = Instant::now();
     let mut engine = slot.take()?;
@@ -146,6 +157,7 @@ fn alone(slot: &mut Option<Arc<Engine>>) -> Option<Engine> {
     }
 }
 
+/// Syncs the copy, renames it over the old file and syncs the directory.
 fn put_in_place(copy: &Path, directory: &Path) -> io::Result<()> {
     let data = copy.join(DATA);
     File::open(&data)?.sync_all()?;

@@ -1,4 +1,4 @@
-//! Every row of every table as it is, out of one set of tables and into another.
+//! Copies stored rows unchanged between two sets of tables, for backup, restore and checks.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use heed::{PutFlags, RwTxn};
 use super::table::verified;
 use super::{Engine, Snapshot, Table, TablesError};
 
-/// What is put before it becomes durable.
+/// Bytes written per transaction. Bounds the memory for uncommitted pages.
 const TRANSACTION_BYTES: usize = 8 << 20;
 
 impl Snapshot<'_> {
-    /// Gives each row as it is stored to `visit`, table by table, in the order of the keys.
+    /// Passes each stored row to `visit`, unverified, table by table in key order.
     pub fn rows<E: From<TablesError>>(
         &self,
         mut visit: impl FnMut(&'static str, &[u8], &[u8]) -> Result<(), E>,
@@ -28,12 +28,12 @@ impl Snapshot<'_> {
 }
 
 impl Snapshot<'_> {
-    /// Whether there is a row of `unlisted` under this key.
+    /// Returns whether `unlisted` has a sound row with this key.
     pub fn is_unlisted(&self, key: &[u8]) -> Result<bool, TablesError> {
         Ok(self.tables.unlisted.peek(&self.txn, key)?.is_some())
     }
 
-    /// Gives every conversation whose key is sound to `visit`.
+    /// Passes every conversation whose key is sound to `visit`.
     pub fn sound_conversations(
         &self,
         mut visit: impl FnMut(ConversationId) -> Result<(), TablesError>,
@@ -48,7 +48,7 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    /// Whether there is a line of the order with this key.
+    /// Returns whether `order` has a sound row with this key.
     pub fn has_order(&self, key: &[u8]) -> Result<bool, TablesError> {
         Ok(self.tables.order.peek(&self.txn, key)?.is_some())
     }
@@ -57,12 +57,13 @@ impl Snapshot<'_> {
         Ok(self.tables.names.peek(&self.txn, key)?.is_some())
     }
 
-    /// The stored bytes of an inbox row.
+    /// Returns the inbox row with this key. Returns `None` if it is missing or its key is damaged.
     pub fn line_at(&self, key: &[u8]) -> Result<Option<&[u8]>, TablesError> {
         self.tables.inbox.peek(&self.txn, key)
     }
 
-    /// The stored bytes of a pending row, whose key is that of the inbox row.
+    /// Returns the pending row with this key, which is also the key of the inbox row. Returns
+    /// `None` if it is missing or its key is damaged.
     pub fn pending_at(&self, key: &[u8]) -> Result<Option<&[u8]>, TablesError> {
         self.tables.pending.peek(&self.txn, key)
     }
@@ -76,17 +77,18 @@ impl Snapshot<'_> {
     }
 }
 
-/// Tables that are being filled.
+/// New tables that [`fill`] is writing.
 pub struct Filling<'e> {
     engine: &'e Engine,
     txn: Option<RwTxn<'e>>,
     bytes: usize,
-    /// The table that rows go to now.
+    /// The table of the previous row.
     current: Option<(&'static str, Table)>,
 }
 
 impl Filling<'_> {
-    /// Tables come one after the other, and rows in the order of their keys.
+    /// Appends a stored row. Rows must arrive table by table, in key order. Errors if the table is
+    /// unknown or the order is wrong.
     pub fn put(&mut self, table: &str, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
         let to = match self.current {
             Some((name, to)) if name == table => to,
@@ -115,8 +117,8 @@ impl Filling<'_> {
     }
 }
 
-/// Makes tables in a directory that is there and empty, lets `work` fill them, and lets `last` say what else has to be
-/// written. Durable when it returns.
+/// Creates tables in an existing empty directory. `work` writes the rows and `last` writes the
+/// final changes. The tables are durable when this returns.
 pub fn fill<E: From<TablesError>>(
     directory: &Path,
     work: impl FnOnce(&mut Filling<'_>) -> Result<(), E>,

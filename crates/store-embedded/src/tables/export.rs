@@ -1,4 +1,4 @@
-//! Reading everybody, in the order of their ids.
+//! Reads all users, in id order.
 
 use std::ops::Bound;
 
@@ -9,7 +9,7 @@ use super::{Snapshot, TablesError, in_table};
 use crate::codec::{DecodeError, rows};
 
 impl Snapshot<'_> {
-    /// The next `limit` accounts above `after`.
+    /// Returns up to `limit` accounts above `after`.
     pub fn users_after(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<User>, TablesError> {
         let mut users = Vec::new();
         for found in self.tables.users.scan(&self.txn, above(after), End::OfTable)?.take(limit) {
@@ -19,7 +19,7 @@ impl Snapshot<'_> {
         Ok(users)
     }
 
-    /// The next `limit` profiles above `after`, whether or not there is an account.
+    /// Returns up to `limit` profiles above `after`, with or without an account.
     pub fn profiles_after(
         &self,
         after: Option<&UserId>,
@@ -44,6 +44,6 @@ impl Snapshot<'_> {
 }
 
 fn above(after: Option<&UserId>) -> Bound<&[u8]> {
-    // The engine refuses an empty key.
+    // LMDB rejects an empty key.
     after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.as_str().as_bytes()))
 }

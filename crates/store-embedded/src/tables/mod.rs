@@ -1,24 +1,29 @@
-//! The derived tables, in LMDB. They hold what the log said up to the last checkpoint, sorted for reading.
+//! The derived tables, in LMDB: the state of the log at the last checkpoint, sorted for reading.
 //!
-//! Nothing here is the truth before its checkpoint is complete: until then the log says the same again.
+//! The tables become authoritative only when a checkpoint commits. Until then the log still holds
+//! the same events, and recovery replays them.
 //!
-//! Each row is stored with a checksum of its key ([`table`]); `meta` alone has fixed keys instead.
+//! Each row is stored with a checksum of its key ([`table`]). `meta` has a fixed set of keys
+//! instead.
 //!
 //! | table | key | row |
 //! |---|---|---|
-//! | `conversations` | conversation | what never changes, head, latest activity |
+//! | `conversations` | conversation | immutable facts, head, latest activity |
 //! | `chunks` | conversation, first seq | up to 64 messages |
-//! | `members` | conversation, user | role, joining, and where the member stands: delivered, read, preferences |
-//! | `inbox` | user, conversation | the newest message, cut; where the line is in the order. Never moves |
-//! | `order` | user, shelf, latest first, conversation | nothing: the order alone. Made again from `inbox` when it is gone |
-//! | `unlisted` | user, conversation | nothing: the user's inbox does not list it yet, since it is a direct conversation without messages |
-//! | `pending` | user, conversation | the last place before what no device has acknowledged |
-//! | `users`, `profiles` | user | account; presence |
-//! | `names` | what a user is found by, or its skeleton; user | nothing. Made again from `users` where it was never made |
-//! | `segments` | conversation, first seq | an object of the archive that chunks refer to |
-//! | `progress` | conversation | how far it has come on its way to the archive |
-//! | `erasures` | conversation, sender | what is being erased |
-//! | `meta` | name | identity, position in the log, how much lies in the archive, accepted erasures, the dedupe clock |
+//! | `members` | conversation, user | role, joined seq, read state, preferences |
+//! | `inbox` | user, conversation | preview of the newest message, position in the order |
+//! | `order` | user, shelf, latest first, conversation | empty; rebuilt from `inbox` |
+//! | `unlisted` | user, conversation | empty; a direct conversation without messages |
+//! | `pending` | user, conversation | the seq before the first unacknowledged message |
+//! | `users`, `profiles` | user | account; presence and revoked tokens |
+//! | `names` | search term or skeleton, user | empty; rebuilt from `users` when outdated |
+//! | `segments` | conversation, first seq | an archive object that chunks refer to |
+//! | `progress` | conversation | archiving progress of the conversation |
+//! | `erasures` | conversation, sender | an erasure in progress |
+//! | `meta` | name | identity, log position, archive totals, erasure requests, dedupe clock |
+//!
+//! The key of an inbox row never changes. `unlisted` holds direct conversations that another user
+//! created and that have no messages; the inbox does not list them.
 
 mod archive;
 mod compact;
@@ -62,10 +67,11 @@ use crate::codec::{DecodeError, Reader, rows};
 use crate::dedupe::DedupeRow;
 use crate::log::{BatchNumber, StoreTag};
 
-/// Raised when the bytes in the tables change their meaning.
+/// Format version of the tables. Raise it when stored bytes change their meaning; otherwise older
+/// programs misread them.
 pub const FORMAT_VERSION: u32 = 4;
-/// The oldest version whose tables this program reads. Opening a store raises it to [`FORMAT_VERSION`], since programs
-/// that know less would take a row with a checksum of its key for a damaged one.
+/// The oldest format version this program reads. Opening a store raises its version to
+/// [`FORMAT_VERSION`], because an older program would report a row with a key checksum as damaged.
 const OLDEST_VERSION: u32 = 2;
 
 #[derive(Debug, Error)]
@@ -111,7 +117,8 @@ pub enum TablesError {
 }
 
 impl TablesError {
-    /// The engine has shut itself off (it failed to write its root page) and serves nobody until it is opened again.
+    /// Returns whether the engine must be reopened: it failed to write its root page and refuses
+    /// every request, or it is closed.
     pub fn needs_reopening(&self) -> bool {
         matches!(self, TablesError::Engine(heed::Error::Mdb(heed::MdbError::Panic)) | TablesError::Closed)
     }
@@ -134,7 +141,7 @@ impl From<TablesError> for StoreError {
             | TablesError::Truncated { .. }
             | TablesError::DamagedList { .. }
             | TablesError::Orphaned { .. } => StoreError::Damaged(error.to_string()),
-            // It is opened again as soon as the disk lets it.
+            // Transient: the store reopens the engine once the disk allows it.
             other if other.needs_reopening() || other.is_of_a_read_only_disk() => {
                 StoreError::NoAnswer(other.to_string())
             }
@@ -144,17 +151,17 @@ impl From<TablesError> for StoreError {
     }
 }
 
-/// The tables, which can be closed and opened again under everybody who uses them.
+/// The tables. [`Tables::reopen`] and compaction replace the engine while other threads use it.
 pub struct Tables {
     directory: PathBuf,
     engine: RwLock<Option<Arc<Engine>>>,
-    /// Held by whoever writes, for as long as the engine must stay the same one.
+    /// The write lock. While a writer holds it, no other thread replaces the engine.
     writing: Mutex<()>,
     edition: AtomicU64,
 }
 
-/// Changes whenever something may have been written that is no mere addition, such as an erasure. As long as it stays
-/// the same, so does every message.
+/// Version of the stored messages. It changes whenever a write may have altered a message, for
+/// example an erasure. While it is unchanged, no stored message changes; messages may be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edition(u64);
 
@@ -165,10 +172,11 @@ impl Edition {
     }
 }
 
-/// The right to write. While somebody has it, the engine is not replaced.
+/// The exclusive right to write. The engine is not replaced while a `Writing` exists.
 pub struct Writing<'t> {
     engine: Arc<Engine>,
-    /// Raised at the end: then whoever read before it knows less than the tables.
+    /// Incremented on drop, so that readers detect that their earlier reads may be outdated. `None`
+    /// for a writer that only adds messages.
     edition: Option<&'t AtomicU64>,
     _turn: MutexGuard<'t, ()>,
 }
@@ -189,10 +197,13 @@ impl std::ops::Deref for Writing<'_> {
     }
 }
 
-/// How long [`Tables::reopen`] waits for reads that are under way.
+/// Upper bound on how long [`Tables::reopen`] waits for running reads to end. New reads block
+/// during this wait.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Tables {
+    /// Opens the tables for writing. Removes the copy of an interrupted compaction, and checks the
+    /// pages of a small file first.
     pub fn open(directory: &Path) -> Result<Tables, TablesError> {
         Tables::remove_leftovers(directory);
         pages::look_at_start(directory)?;
@@ -201,15 +212,16 @@ impl Tables {
         Ok(Tables { directory, engine, writing: Mutex::new(()), edition: AtomicU64::new(0) })
     }
 
-    /// As [`Tables::open`], for a caller that has looked at the pages already and only reads. Works on a file system that is
-    /// mounted read-only.
+    /// Opens the tables for a caller that has already checked the pages and only reads. Works on a
+    /// read-only file system.
     pub fn open_sound(directory: &Path) -> Result<Tables, TablesError> {
         let engine = RwLock::new(Some(Arc::new(Engine::open_for_reading_at_least(directory)?)));
         let directory = directory.to_owned();
         Ok(Tables { directory, engine, writing: Mutex::new(()), edition: AtomicU64::new(0) })
     }
 
-    /// What to read with. Held for one read, never longer.
+    /// Returns the engine to read with. Hold it for one read only: a held engine delays compaction
+    /// and [`Tables::reopen`].
     pub fn current(&self) -> Result<Arc<Engine>, TablesError> {
         let engine = self.engine.read().expect("nobody panics while holding the engine").clone();
         match engine {
@@ -218,7 +230,7 @@ impl Tables {
         }
     }
 
-    /// After it could not be opened again at once.
+    /// Opens the engine after an earlier attempt to reopen it failed.
     fn open_again(&self) -> Result<Arc<Engine>, TablesError> {
         let mut slot = self.engine.write().expect("nobody panics while holding the engine");
         if slot.is_none() {
@@ -227,8 +239,8 @@ impl Tables {
         slot.clone().ok_or(TablesError::Closed)
     }
 
-    /// The engine, open for writing. One that is only read from, since the disk could not be written to when it was opened,
-    /// is opened again if that has changed.
+    /// Returns an engine that can write. If the current engine is read-only, because the disk was
+    /// read-only when it opened, this reopens it. Errors while the disk is still read-only.
     fn writable(&self, _turn: &MutexGuard<'_, ()>) -> Result<Arc<Engine>, TablesError> {
         let engine = self.current()?;
         if !engine.is_read_only {
@@ -236,7 +248,7 @@ impl Tables {
         }
         drop(engine);
         let lock = self.directory.join("lock.mdb");
-        // Before readers are held up for it.
+        // Detect a read-only disk before `replace` blocks readers.
         OpenOptions::new().write(true).open(&lock).map_err(|error| TablesError::Io { path: lock, error })?;
         let engine = self.replace()?;
         match engine.is_read_only {
@@ -245,36 +257,41 @@ impl Tables {
         }
     }
 
-    /// What to write with, when it is one's turn. Held for one change by the archive.
+    /// Waits for the write lock and returns the engine to write with. The archiver holds it for one
+    /// change. Raises the [`Edition`] on drop.
     pub fn writing(&self) -> Result<Writing<'_>, TablesError> {
         let turn = self.turn();
         Ok(Writing { engine: self.writable(&turn)?, edition: Some(&self.edition), _turn: turn })
     }
 
-    /// The same for one checkpoint, which adds and changes no message that is there.
+    /// Like [`Tables::writing`], for a checkpoint. A checkpoint alters no stored message, so the
+    /// [`Edition`] stays the same.
     pub fn adding(&self) -> Result<Writing<'_>, TablesError> {
         let turn = self.turn();
         Ok(Writing { engine: self.writable(&turn)?, edition: None, _turn: turn })
     }
 
-    /// Asked before reading: what is read then belongs to this edition, or to the next.
+    /// Returns the current edition. Call it before reading: the data read then belongs to this
+    /// edition or to a later one.
     pub fn edition(&self) -> Edition {
         Edition(self.edition.load(Ordering::Acquire))
     }
 
-    /// Nobody else writes meanwhile. What a writer that panicked left was never committed.
+    /// Takes the write lock. Ignores poisoning, because the open transaction of a writer that
+    /// panicked is never committed.
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the engine and opens it again: the way out when it has shut itself off. On a disk that cannot be written to, it
-    /// serves readers until that can be.
+    /// Closes the engine and opens it again, to recover an engine that has shut itself off. On a
+    /// read-only disk the new engine only serves reads.
     pub fn reopen(&self) -> Result<(), TablesError> {
         let _turn = self.turn();
         self.replace().map(drop)
     }
 
-    /// Only by whoever has the turn.
+    /// Replaces the engine. The caller holds the write lock ([`Tables::turn`]). Blocks new readers
+    /// until the new engine is open.
     fn replace(&self) -> Result<Arc<Engine>, TablesError> {
         let mut slot = self.engine.write().expect("nobody panics while holding the engine");
         if let Some(engine) = slot.take() {
@@ -288,7 +305,7 @@ impl Tables {
     }
 }
 
-/// Every table there is.
+/// The names of all tables. Opening fails if the file has a table with any other name.
 const NAMES: [&str; 14] = [
     "meta",
     "conversations",
@@ -306,7 +323,8 @@ const NAMES: [&str; 14] = [
     "erasures",
 ];
 
-/// Decodes the rows of `meta` that a reader would meet late. Errors where one is damaged.
+/// Decodes the rows of `meta` that are otherwise read late, and returns an error if one is damaged.
+/// Accepts every other row unread.
 pub fn read_meta(key: &[u8], row: &[u8]) -> Result<(), DecodeError> {
     match key {
         DEDUPE_CLOCK_KEY => DedupeRow::read(row).map(drop),
@@ -316,15 +334,17 @@ pub fn read_meta(key: &[u8], row: &[u8]) -> Result<(), DecodeError> {
     }
 }
 
+/// Returns whether this program knows the key of a `meta` row.
 pub fn is_meta_key(key: &[u8]) -> bool {
     let is_request =
         || key.strip_prefix(ERASURE_REQUEST_PREFIX).is_some_and(|number| number.len() == size_of::<u64>());
     META_KEYS.contains(&key) || is_request()
 }
 
+/// One open LMDB environment and its tables.
 pub struct Engine {
     env: Env<WithoutTls>,
-    /// Opened on a disk that cannot be written to.
+    /// Whether the engine was opened on a read-only disk.
     is_read_only: bool,
     meta: Table,
     conversations: Table,
@@ -342,6 +362,7 @@ pub struct Engine {
     erasures: Table,
 }
 
+/// The number of rows and the page bytes of one table.
 #[derive(Clone, Copy, Debug)]
 pub struct Footprint {
     pub table: &'static str,
@@ -349,7 +370,7 @@ pub struct Footprint {
     pub bytes: u64,
 }
 
-/// What makes this store this one.
+/// Identifies this store and its current epoch.
 #[derive(Clone, Copy)]
 pub struct Identity {
     pub tag: StoreTag,
@@ -357,27 +378,33 @@ pub struct Identity {
     pub epoch: Epoch,
 }
 
+// Keys of `meta`. They are stored, so a renamed key loses its row.
 const IDENTITY_KEY: &[u8] = b"identity";
-/// Version, tag, key of fingerprints, epoch.
+/// Length of the identity row without its checksum: version, tag, fingerprint key, epoch.
 const IDENTITY_BYTES: usize = 4 + 8 + 16 + 8;
+/// Length of the checkpoint row without its checksum: a batch number.
 const CHECKPOINT_BYTES: usize = 8;
 const CHECKPOINT_KEY: &[u8] = b"checkpoint";
 const LOG_STARTED_KEY: &[u8] = b"log started";
 const NAMES_MADE_KEY: &[u8] = b"names made";
-/// How the rows of `names` are made: raised when that changes. Skeletons also depend on Unicode's data.
+/// Version of the way `names` rows are built, including the version of the Unicode skeleton data.
+/// Raise the first number when [`rows::name_keys`] or [`rows::skeleton_keys`] changes; otherwise
+/// old rows stay.
 const NAMES_MADE: [u8; 4] = {
     let [major, minor, patch] = SKELETON_VERSION;
     [2, major, minor, patch]
 };
 const COLD_COUNT_KEY: &[u8] = b"cold count";
 const DEDUPE_CLOCK_KEY: &[u8] = b"dedupe clock";
+/// Present while freed pages or log files may hold erased content.
 const ERASED_PAGES_KEY: &[u8] = b"erased pages";
+/// Present while freed pages or log files may hold content past its retention.
 const EXPIRED_PAGES_KEY: &[u8] = b"expired pages";
 const LAST_RUN_KEY: &[u8] = b"last run";
-/// Followed by a number of eight bytes, big endian: requests come back in the order in which they
-/// were accepted.
+/// Prefix of the key of an erasure request. An eight-byte big-endian number follows, so a scan
+/// returns requests in the order in which they were accepted.
 const ERASURE_REQUEST_PREFIX: &[u8] = b"erasure request ";
-/// Every other key of `meta`. A key that is neither is damaged.
+/// All other keys of `meta`. Any key that is neither listed here nor an erasure request is damaged.
 const META_KEYS: [&[u8]; 9] = [
     IDENTITY_KEY,
     CHECKPOINT_KEY,
@@ -391,8 +418,9 @@ const META_KEYS: [&[u8]; 9] = [
 ];
 
 impl Engine {
-    /// Builds the index of search terms and skeletons in a store of an older version. One pass over
-    /// all users, in one transaction: about a second for 200,000 of them.
+    /// Rebuilds `names` (search terms and skeletons) if another version of the program built it.
+    /// Reads all users in one transaction, about a second for 200,000 users. Logs and skips damaged
+    /// accounts.
     pub fn mend_names(&self) -> Result<(), TablesError> {
         if self.names_are_current()? {
             return Ok(());
@@ -420,13 +448,14 @@ impl Engine {
         Ok(txn.commit()?)
     }
 
-    /// Whether this version of the program built the rows of `names`.
+    /// Returns whether this version of the program built the rows of `names`.
     pub fn names_are_current(&self) -> Result<bool, TablesError> {
         let txn = self.env.read_txn()?;
         Ok(self.meta.get(&txn, NAMES_MADE_KEY)? == Some(&NAMES_MADE))
     }
 
-    /// Makes the order of all inboxes again from their rows, unless it is whole. Returns whether it had to.
+    /// Rebuilds the order of all inboxes from the inbox rows if the two tables differ in length.
+    /// Returns whether it rebuilt. Logs and skips damaged inbox rows.
     pub fn mend_order(&self) -> Result<bool, TablesError> {
         let mut txn = self.env.write_txn()?;
         if self.order.len(&txn)? == self.inbox.len(&txn)? {
@@ -436,7 +465,7 @@ impl Engine {
         let mut keys = Vec::new();
         for found in self.inbox.iter(&txn)? {
             let (key, row) = found?;
-            // One that cannot be read comes back when its conversation changes.
+            // The next change of the conversation rewrites a damaged inbox row.
             match verified(key, row).and_then(|row| order_key_of(key, row)) {
                 Ok(key) => keys.push(key),
                 Err(error) => {
@@ -452,7 +481,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// `None` for a store that was just made.
+    /// Returns the identity of the store, or `None` for a new store without one.
     pub fn identity(&self) -> Result<Option<Identity>, TablesError> {
         let txn = self.env.read_txn()?;
         let Some(row) = self.meta.get(&txn, IDENTITY_KEY)? else { return Ok(None) };
@@ -483,12 +512,13 @@ impl Engine {
             row.get(version.len()..IDENTITY_BYTES).ok_or(DecodeError::Short).map_err(in_table("meta"))?;
         let row = [&version, kept].concat();
         self.meta.put(&mut txn, IDENTITY_KEY, &summed(&row))?;
-        // Earlier versions deleted content without this mark, so the next erasure rewrites the tables.
+        // Earlier versions deleted content without setting this mark, so force the next erasure to
+        // rewrite the tables.
         self.meta.put(&mut txn, EXPIRED_PAGES_KEY, &[1])?;
         Ok(txn.commit()?)
     }
 
-    /// Another epoch for the same store.
+    /// Sets another epoch and keeps the rest of the identity. Errors if the store has no identity.
     pub fn set_epoch(&self, epoch: Epoch) -> Result<(), TablesError> {
         let mut txn = self.env.write_txn()?;
         let row = self.meta.get(&txn, IDENTITY_KEY)?.ok_or(DecodeError::Short).map_err(in_table("meta"))?;
@@ -499,7 +529,8 @@ impl Engine {
         Ok(txn.commit()?)
     }
 
-    /// From now on a store without a log is one that has lost it.
+    /// Records that the log exists. From then on, a store without log files counts as having lost
+    /// its log.
     pub fn set_log_started(&self) -> Result<(), TablesError> {
         let mut txn = self.env.write_txn()?;
         self.meta.put(&mut txn, LOG_STARTED_KEY, &[1])?;
@@ -511,20 +542,20 @@ impl Engine {
         Ok(self.meta.get(&txn, LOG_STARTED_KEY)?.is_some())
     }
 
-    /// Everything up to this batch is in the tables.
+    /// Returns the last batch whose effects are in the tables.
     pub fn checkpoint(&self) -> Result<BatchNumber, TablesError> {
         self.snapshot()?.checkpoint()
     }
 
-    /// How long the store was open, and what it received when. `None` in a store that has made no
-    /// checkpoint yet.
+    /// Returns the stored dedupe clock: how long the store was open, and what it received when.
+    /// `None` if no checkpoint has stored one yet.
     pub fn dedupe_clock(&self) -> Result<Option<DedupeRow>, TablesError> {
         let txn = self.env.read_txn()?;
         let row = self.meta.get(&txn, DEDUPE_CLOCK_KEY)?;
         row.map(DedupeRow::read).transpose().map_err(in_table("meta"))
     }
 
-    /// Every table, by its name.
+    /// Returns all tables with their names.
     fn tables(&self) -> [(&'static str, Table); 14] {
         [
             ("meta", self.meta),
@@ -544,7 +575,7 @@ impl Engine {
         ]
     }
 
-    /// How many rows each table has, and how many bytes its pages take.
+    /// Returns the number of rows and the page bytes of each table except `meta`.
     pub fn footprint(&self) -> Result<Vec<Footprint>, TablesError> {
         let txn = self.env.read_txn()?;
         let measure = |(name, table): (&'static str, Table)| {
@@ -568,12 +599,14 @@ impl Engine {
     }
 }
 
-/// A row of `meta` with a checksum behind it. Programs from before there was one read what is in front of it.
+/// Appends a checksum to a `meta` row. Programs from before this checksum read only the bytes in
+/// front of it.
 fn summed(row: &[u8]) -> Vec<u8> {
     [row, &crc32fast::hash(row).to_le_bytes()].concat()
 }
 
-/// The first `bytes` of such a row. One that is no longer than that is from before.
+/// Returns the first `bytes` of a row that [`summed`] wrote. A row of exactly that length is from
+/// an older program and has no checksum. Errors if the row is shorter or its checksum is wrong.
 fn unsummed(row: &[u8], bytes: usize) -> Result<&[u8], DecodeError> {
     let (front, sum) = row.split_at_checked(bytes).ok_or(DecodeError::Short)?;
     match sum.is_empty() || sum == crc32fast::hash(front).to_le_bytes() {
@@ -584,7 +617,7 @@ fn unsummed(row: &[u8], bytes: usize) -> Result<&[u8], DecodeError> {
 
 fn read_identity(row: &[u8]) -> Result<Identity, TablesError> {
     let version = Reader(row).u32().map_err(in_table("meta"))?;
-    // Asked first: a newer one may have another form.
+    // Check the version before the row: a newer version may have another layout.
     let front = unsummed(row, IDENTITY_BYTES);
     if version > FORMAT_VERSION && (front.is_ok() || row.len() != IDENTITY_BYTES + 4) {
         return Err(TablesError::TooNew { found: version });
@@ -604,7 +637,7 @@ fn read_identity(row: &[u8]) -> Result<Identity, TablesError> {
     read().map_err(in_table("meta"))
 }
 
-/// Where an inbox row puts its conversation: the user part of its key, then the place.
+/// Returns the `order` key of an inbox row: the user part of its key, then its position.
 fn order_key_of(key: &[u8], row: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let id = rows::key_conversation(key)?;
     let place = rows::read_inbox(row)?.place(id);

@@ -1,4 +1,4 @@
-//! Opening the engine: as it is meant to be, or for readers alone where the disk cannot be written to.
+//! Opens the LMDB engine: for writing, or for reading only on a read-only disk.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,13 +9,17 @@ use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls};
 use super::pages::look_at_start;
 use super::{Engine, IDENTITY_KEY, Identity, LOG_STARTED_KEY, Table, TablesError, read_identity};
 
-/// Address space, not disk: the file grows as it is filled.
+/// Size of the memory map, in bytes. It reserves address space, not disk space: the file grows with
+/// its content. It bounds the size of the tables.
 const MAP_BYTES: usize = 1 << 40;
-/// Where address space is short (`ulimit -v`, valgrind) there is less of it, and no less than this.
+/// The smallest map to fall back to when address space is limited (`ulimit -v`, valgrind). Opening
+/// fails below it.
 const LEAST_MAP_BYTES: usize = 1 << 34;
+/// Upper bound on concurrent read transactions. Further reads fail.
 const MAX_READERS: u32 = 2048;
 
 impl Engine {
+    /// Opens the engine for writing and creates missing tables.
     pub(super) fn open(directory: &Path) -> Result<Engine, TablesError> {
         let env = Engine::env(directory, EnvFlags::NO_READ_AHEAD)?;
         let mut txn = env.write_txn()?;
@@ -25,7 +29,7 @@ impl Engine {
         Ok(tables)
     }
 
-    /// For readers alone where the disk cannot be written to.
+    /// Opens the engine for writing, or for reading only on a read-only disk.
     pub(super) fn open_for_reading_at_least(directory: &Path) -> Result<Engine, TablesError> {
         match Engine::open(directory) {
             Err(error) if error.is_of_a_read_only_disk() => Engine::open_read_only(directory),
@@ -33,15 +37,15 @@ impl Engine {
         }
     }
 
-    /// Opens tables for reading. Errors with [`TablesError::NeedsUpgrade`] where an earlier version, which
-    /// had fewer tables, wrote them.
+    /// Opens the engine for reading only. Errors with [`TablesError::NeedsUpgrade`] if an earlier
+    /// version with fewer tables wrote the file.
     pub(super) fn open_read_only(directory: &Path) -> Result<Engine, TablesError> {
         let env = Engine::env(directory, EnvFlags::NO_READ_AHEAD | EnvFlags::READ_ONLY)?;
         let txn = env.read_txn()?;
         check_names(&env, &txn)?;
         let found = |name| env.open_database(&txn, Some(name))?.ok_or(TablesError::NeedsUpgrade);
         let tables = Engine::with(found, &env, true)?;
-        // Otherwise the handles are dropped with the transaction.
+        // Without this commit, LMDB closes the table handles with the transaction.
         txn.commit()?;
         Ok(tables)
     }
@@ -72,7 +76,7 @@ impl Engine {
         })
     }
 
-    /// Maps the file of the tables, as large as the address space allows.
+    /// Maps the data file. Halves the size of the map until the address space suffices.
     pub(super) fn env(directory: &Path, flags: EnvFlags) -> Result<Env<WithoutTls>, TablesError> {
         let mut map_bytes = MAP_BYTES;
         let env = loop {
@@ -94,13 +98,14 @@ impl Engine {
     fn map(directory: &Path, map_bytes: usize, flags: EnvFlags) -> Result<Env<WithoutTls>, heed::Error> {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(map_bytes).max_dbs(16).max_readers(MAX_READERS);
-        // SAFETY: one flag changes how the kernel reads ahead and nothing else: pages are read at random, and without it a
-        // cold page of history costs hundreds of kilobytes. The second forbids writes. The third
-        // disables the engine's own lock; callers use it only with the second, while this process
-        // holds the lock of the data directory.
+        // SAFETY: `NO_READ_AHEAD` only changes how the kernel reads ahead. Page reads are random,
+        // and with read-ahead a cold page of history costs hundreds of kilobytes. `READ_ONLY`
+        // forbids writes. `NO_LOCK` disables LMDB's own lock; callers use it only with `READ_ONLY`,
+        // while this process holds the lock of the data directory.
         unsafe { options.flags(flags) };
-        // SAFETY: the data directory is locked by this process (see lock.rs) and opened once in it, so nobody changes
-        // or shortens the mapped file while it is in use. It is opened again only after it was closed.
+        // SAFETY: this process holds the lock of the data directory (see lock.rs) and opens the
+        // file once. No other code changes or truncates the mapped file. This process reopens the
+        // file only after closing it.
         unsafe { options.open(directory) }
     }
 }
@@ -112,8 +117,8 @@ pub struct Marks {
     pub log_started: bool,
 }
 
-/// Reads the marks of tables that no process writes to, and leaves no lock file behind. Missing
-/// tables have no marks.
+/// Reads the marks of tables that no process writes to. Leaves no lock file behind. Returns empty
+/// marks if the tables are missing.
 pub fn marks(directory: &Path) -> Result<Marks, TablesError> {
     if !directory.join("data.mdb").is_file() {
         return Ok(Marks::default());
@@ -129,7 +134,8 @@ pub fn marks(directory: &Path) -> Result<Marks, TablesError> {
     Ok(Marks { identity, log_started: meta.get(&txn, LOG_STARTED_KEY)?.is_some() })
 }
 
-/// Refuses unknown table names: opening would recreate a table with a damaged name, empty.
+/// Refuses unknown table names. Otherwise opening would create an empty table in place of one whose
+/// name is damaged.
 fn check_names(env: &Env<WithoutTls>, txn: &RoTxn<'_>) -> Result<(), TablesError> {
     let Some(names) = env.open_database::<Bytes, DecodeIgnore>(txn, None)? else { return Ok(()) };
     for found in names.iter(txn)? {
@@ -138,7 +144,7 @@ fn check_names(env: &Env<WithoutTls>, txn: &RoTxn<'_>) -> Result<(), TablesError
         if super::NAMES.iter().any(|known| known.as_bytes() == name) {
             continue;
         }
-        // A newer program may have more tables.
+        // A newer version may have more tables. `read_identity` then reports the version.
         if let Some(meta) = env.open_database::<Bytes, Bytes>(txn, Some("meta"))?
             && let Some(identity) = meta.get(txn, IDENTITY_KEY)?
         {
@@ -149,12 +155,13 @@ fn check_names(env: &Env<WithoutTls>, txn: &RoTxn<'_>) -> Result<(), TablesError
     Ok(())
 }
 
-/// The kernel lacks memory to give, valgrind calls the request invalid.
+/// Returns whether the map failed for lack of address space. Linux reports `ENOMEM`, valgrind
+/// `EINVAL`.
 fn is_out_of_space(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::InvalidInput)
 }
 
-/// A file that lost its end would be noticed by a crash in the middle of a read. Better now.
+/// Refuses a truncated file. Without this check, a read beyond its end would crash the process.
 fn check_length(env: &Env<WithoutTls>, directory: &Path) -> Result<(), TablesError> {
     let path = directory.join("data.mdb");
     let found = match path.metadata() {

@@ -1,4 +1,4 @@
-//! Reading the tables at one moment.
+//! Reads from one consistent snapshot of the tables.
 
 use std::ops::{Bound, RangeInclusive};
 
@@ -15,30 +15,30 @@ use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, Reader, chunk, rows};
 use crate::log::BatchNumber;
 
-/// What is at one place.
+/// The stored record at one seq.
 pub struct Cell<'a> {
-    /// Without its content where that lies in the archive.
+    /// Without its content if that is in the archive.
     pub record: &'a [u8],
     pub cold: Option<ColdCell>,
 }
 
-/// Where the content of a message lies.
+/// Where in the archive the content of a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdCell {
     pub place: ColdPlace,
-    /// In the frame.
+    /// The index of the message in the block.
     pub index: usize,
     pub content_hash: u64,
 }
 
-/// The tables at one moment.
+/// A read transaction over all tables.
 pub struct Snapshot<'t> {
     pub(super) tables: &'t Engine,
     pub(super) txn: RoTxn<'t, WithoutTls>,
 }
 
 impl Snapshot<'_> {
-    /// Everything up to this batch is in the tables.
+    /// Returns the last batch whose effects are in the tables.
     pub fn checkpoint(&self) -> Result<BatchNumber, TablesError> {
         let Some(row) = self.tables.meta.get(&self.txn, super::CHECKPOINT_KEY)? else {
             return Ok(BatchNumber::NONE);
@@ -56,7 +56,8 @@ impl Snapshot<'_> {
         Ok(self.tables.conversations.get(&self.txn, id.as_bytes())?.is_some())
     }
 
-    /// Whether there are messages or members of a conversation that itself is not there: its row was lost.
+    /// Returns whether messages or members of the conversation exist. Called for a conversation
+    /// without a row, it detects a lost row.
     pub fn is_orphaned(&self, id: ConversationId) -> Result<bool, TablesError> {
         let chunk = self.tables.chunks.scan_prefix(&self.txn, id.as_bytes())?.next().transpose()?;
         let member = self.tables.members.scan_prefix(&self.txn, id.as_bytes())?.next().transpose()?;
@@ -73,7 +74,7 @@ impl Snapshot<'_> {
         row.map(|row| rows::read_member(&key, row)).transpose().map_err(in_table("members"))
     }
 
-    /// All members, and in the same order where each stands.
+    /// Returns all members, and their read states in the same order.
     pub fn members(&self, id: ConversationId) -> Result<(Members, Vec<Standing>), TablesError> {
         let (mut members, mut standings) = (Vec::new(), Vec::new());
         for found in self.tables.members.scan_prefix(&self.txn, id.as_bytes())? {
@@ -82,7 +83,7 @@ impl Snapshot<'_> {
             members.push(member);
             standings.push(standing);
         }
-        // The keys are in the order of the users already, each once.
+        // The keys are already sorted by user and unique.
         Ok((Members::from_unsorted(members), standings))
     }
 
@@ -92,8 +93,9 @@ impl Snapshot<'_> {
         row.map(|row| rows::read_user_row(key, row)).transpose().map_err(in_table("users"))
     }
 
-    /// Gives whoever is found by a term that begins so to `visit`, with that term, in the order of the terms, until it
-    /// answers `false`. Somebody may come more than once, and may be no such user any more.
+    /// Passes each search term that starts with `prefix` and its user to `visit`, in term order,
+    /// until `visit` returns `false`. A user may appear several times, and may no longer match or
+    /// exist.
     pub fn names(
         &self,
         prefix: &NamePrefix,
@@ -108,7 +110,7 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    /// Whether a user has an id with this skeleton.
+    /// Returns whether a user has an id with this skeleton.
     pub fn holds(&self, name: &Skeleton) -> Result<bool, TablesError> {
         let prefix = rows::skeleton_prefix(name);
         let mut held = self.tables.names.scan_prefix(&self.txn, &prefix)?;
@@ -121,7 +123,8 @@ impl Snapshot<'_> {
         row.map(read).transpose().map_err(in_table("profiles"))
     }
 
-    /// Gives the places of the user's inbox behind `after` to `visit`, in order, until it answers `false`.
+    /// Passes the positions of the user's inbox after `after` to `visit`, in order, until `visit`
+    /// returns `false`.
     pub fn order(
         &self,
         user: &UserId,
@@ -138,7 +141,7 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    /// Whether the user is a member of a conversation, listed in its inbox or not.
+    /// Returns whether the user is a member of any conversation, listed in the inbox or not.
     pub fn is_member(&self, user: &UserId) -> Result<bool, TablesError> {
         let prefix = rows::user_prefix(user);
         for table in [self.tables.order, self.tables.unlisted] {
@@ -149,7 +152,8 @@ impl Snapshot<'_> {
         Ok(false)
     }
 
-    /// Every conversation of which the user has something pending, and the last place before it.
+    /// Returns each conversation with undelivered messages for the user, and the seq before the
+    /// first of them.
     pub fn pending(&self, user: &UserId) -> Result<Vec<(ConversationId, Seq)>, TablesError> {
         let mut all = Vec::new();
         for found in self.tables.pending.scan_prefix(&self.txn, &rows::user_prefix(user))? {
@@ -160,7 +164,7 @@ impl Snapshot<'_> {
         Ok(all)
     }
 
-    /// Whether there are at most so many of [`Snapshot::pending`].
+    /// Returns whether [`Snapshot::pending`] has at most `most` entries.
     pub fn pending_is_at_most(&self, user: &UserId, most: usize) -> Result<bool, TablesError> {
         let mut count = 0;
         for found in self.tables.pending.scan_prefix(&self.txn, &rows::user_prefix(user))?.take(most + 1) {
@@ -170,7 +174,7 @@ impl Snapshot<'_> {
         Ok(count <= most)
     }
 
-    /// How many notices there are up to `seq`, which is in a chunk.
+    /// Returns the number of notices up to `seq`. A chunk must contain `seq`.
     pub fn notices_through(&self, id: ConversationId, seq: Seq) -> Result<u64, TablesError> {
         let key = rows::chunk_key(id, seq);
         let mut below = self.tables.chunks.scan_back(&self.txn, &key, id.as_bytes())?;
@@ -183,7 +187,7 @@ impl Snapshot<'_> {
         count().map_err(in_table("chunks"))
     }
 
-    /// The record at `seq`, without its content where that lies in the archive.
+    /// Returns the record at `seq`, without its content if that is in the archive.
     pub fn record(&self, id: ConversationId, seq: Seq) -> Result<Option<Vec<u8>>, TablesError> {
         let mut record = None;
         self.cells(id, seq..=seq, |_, cell| {
@@ -193,12 +197,13 @@ impl Snapshot<'_> {
         Ok(record)
     }
 
-    /// The stored bytes of somebody's inbox row.
+    /// Returns the stored bytes of a user's inbox row.
     pub fn inbox_row(&self, user: &UserId, id: ConversationId) -> Result<Option<Vec<u8>>, TablesError> {
         Ok(self.tables.inbox.get(&self.txn, &rows::inbox_key(user, id))?.map(<[u8]>::to_vec))
     }
 
-    /// Gives what is at each place of `range` to `visit`, oldest first.
+    /// Passes the record at each seq of `range` to `visit`, oldest first. Skips seqs that no chunk
+    /// contains.
     pub fn cells(
         &self,
         id: ConversationId,
@@ -238,7 +243,7 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    /// Gives chunk headers to `visit`, newest first, until it answers `false`.
+    /// Passes chunk headers to `visit`, newest first, until `visit` returns `false`.
     pub fn headers_backwards(
         &self,
         id: ConversationId,

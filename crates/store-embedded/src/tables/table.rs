@@ -1,15 +1,17 @@
-//! One table. Its reads never take a damaged key for the absence of a row.
+//! One table whose reads never mistake a damaged key for a missing row.
 //!
-//! The engine has no checksums, and a row is found by comparing keys, so a flipped bit in a key hides the row. Two rules
-//! make that an error instead of an answer:
+//! LMDB has no checksums and finds a row by comparing keys, so a flipped bit in a key hides the
+//! row. Two rules turn that into an error:
 //!
 //! 1. A stored row ends with a checksum of its key. A row found under another key is damaged.
-//! 2. Absence is verified. A look-up that finds nothing, and a scan at the ends of its range, verify the entries on both
-//!    sides of the bound. One wrong comparison in a search ends beside the damaged key of a leaf; a damaged key of a branch
-//!    leads to a leaf whose entries lie on the wrong side of the bound.
+//! 2. Absence is verified. A lookup that finds nothing verifies the entries on both sides of the
+//!    key. A scan verifies the entries at both ends of its range.
 //!
-//! Rows that an older program wrote have no checksum of their key. They stay readable while their own checksum holds
-//! ([`is_sound_without_key`]), and get one of their key at their next write.
+//! Rule 2 works because a wrong comparison in a leaf ends next to the damaged key. A damaged key in
+//! a branch leads to a leaf whose entries are on the wrong side of the bound.
+//!
+//! Rows of older programs have no key checksum. They stay readable while their own checksum matches
+//! ([`is_sound_without_key`]). The next write adds the key checksum.
 
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -26,22 +28,24 @@ type Rows = Database<Bytes, Bytes>;
 type Entry<'txn> = (&'txn [u8], &'txn [u8]);
 
 const META: &str = "meta";
+/// Length of the key checksum (CRC-32) at the end of a stored row, in bytes.
 const KEY_CHECKSUM_BYTES: usize = 4;
 
+/// A named LMDB database whose rows carry key checksums.
 #[derive(Clone, Copy)]
 pub struct Table {
     name: &'static str,
     rows: Rows,
 }
 
-/// Whether the row, as it is stored, ends with a checksum of its key.
+/// Returns whether the stored row ends with a checksum of its key.
 fn is_keyed(row: &[u8]) -> bool {
     row.first() == Some(&KEYED_VERSION)
 }
 
-/// Whether the row is sound as an older program wrote it: empty, or with its own checksum. Without
-/// this check, damage to the length of a key would pass as such a row, since it moves the start of
-/// the row.
+/// Returns whether the row is sound in the format of an older program: empty, or with a matching
+/// checksum of its own. Damage to the length of a key moves the start of the row. Without this
+/// check it would pass as a row of an older program.
 fn is_sound_without_key(row: &[u8]) -> bool {
     match row.first() {
         None => true,
@@ -50,18 +54,19 @@ fn is_sound_without_key(row: &[u8]) -> bool {
     }
 }
 
-/// A row as it is stored in any table but `meta`. A row without content gets a version, to hold the checksum.
+/// Returns the row in the form in which every table except `meta` stores it. An empty row gets a
+/// version byte, which marks that a key checksum follows.
 pub fn stored<'r>(key: &[u8], row: &'r [u8]) -> Cow<'r, [u8]> {
     let checksum = crc32fast::hash(key).to_le_bytes();
     match row {
         [] => Cow::Owned([&[KEYED_VERSION][..], &checksum].concat()),
         row if is_keyed(row) => Cow::Owned([row, &checksum].concat()),
-        // Written by an older program, and passed on as it is.
+        // An older program wrote this row. Store it unchanged.
         row => Cow::Borrowed(row),
     }
 }
 
-/// The row as it was before [`stored`], if it was stored under this key.
+/// Reverses [`stored`]. Errors if the row was stored under another key or is damaged.
 pub fn verified<'r>(key: &[u8], stored: &'r [u8]) -> Result<&'r [u8], DecodeError> {
     if !is_keyed(stored) {
         return if is_sound_without_key(stored) { Ok(stored) } else { Err(DecodeError::Checksum) };
@@ -82,8 +87,8 @@ impl Table {
         TablesError::Damaged { table: self.name, error }
     }
 
-    /// The row of an entry, if it was stored under this key. The rows of `meta` have fixed names instead of checksums of
-    /// their keys.
+    /// Returns the row of an entry. Errors if it was stored under another key. The rows of `meta`
+    /// have known keys instead of key checksums.
     fn verified<'r>(&self, key: &[u8], row: &'r [u8]) -> Result<&'r [u8], TablesError> {
         let verified = match self.name {
             META if super::is_meta_key(key) => Ok(row),
@@ -93,7 +98,8 @@ impl Table {
         verified.map_err(|error| self.damaged(error))
     }
 
-    /// The row under `key`. Errors where the row is not the one of this key, or where its absence cannot be trusted.
+    /// Returns the row under `key`. Errors if the row belongs to another key, or if its absence
+    /// cannot be verified.
     pub fn get<'txn>(&self, txn: &'txn RoTxn<'_>, key: &[u8]) -> Result<Option<&'txn [u8]>, TablesError> {
         match self.rows.get(txn, key)? {
             Some(row) => self.verified(key, row).map(Some),
@@ -101,14 +107,15 @@ impl Table {
         }
     }
 
-    /// As [`Table::get`], without a second look where there is nothing: for writers that make the row again anyway, and for
-    /// a check that looks at every key by itself.
+    /// Returns the row under `key`, and `None` if it is missing or damaged. Does not verify
+    /// absence. For writers that rewrite the row anyway, and for checks that verify each key
+    /// separately.
     pub fn peek<'txn>(&self, txn: &'txn RoTxn<'_>, key: &[u8]) -> Result<Option<&'txn [u8]>, TablesError> {
         let Some(row) = self.rows.get(txn, key)? else { return Ok(None) };
         Ok(verified(key, row).ok())
     }
 
-    /// Nothing between the entries beside `key`, which are sound.
+    /// Verifies that `key` is missing: the entries on both sides of it are sound and in order.
     fn verify_absence(&self, txn: &RoTxn<'_>, key: &[u8]) -> Result<(), TablesError> {
         if self.name == META {
             return self.verify_names(txn);
@@ -119,7 +126,7 @@ impl Table {
         self.verify_beside(below, |found| found < key)
     }
 
-    /// All of `meta`, which has few rows.
+    /// Verifies all keys of `meta`, which has few rows.
     fn verify_names(&self, txn: &RoTxn<'_>) -> Result<(), TablesError> {
         for found in self.rows.iter(txn)? {
             let (key, row) = found?;
@@ -140,7 +147,8 @@ impl Table {
         self.verified(key, row).map(drop)
     }
 
-    /// The rows from `start` on while `end` includes them, in the order of their keys.
+    /// Returns the rows from `start` while `end` includes them, in key order. Verifies the entry
+    /// before `start`.
     pub fn scan<'txn, 'k>(
         &self,
         txn: &'txn RoTxn<'_>,
@@ -167,7 +175,7 @@ impl Table {
         Ok(Scan { table: *self, entries, end, before, last: None })
     }
 
-    /// All rows whose key begins with `prefix`.
+    /// Returns all rows whose key starts with `prefix`, in key order.
     pub fn scan_prefix<'txn, 'k>(
         &self,
         txn: &'txn RoTxn<'_>,
@@ -176,7 +184,8 @@ impl Table {
         self.scan(txn, Bound::Included(prefix), End::Prefix(prefix))
     }
 
-    /// The rows from `start` down while their key begins with `prefix`, the highest key first.
+    /// Returns the rows from `start` downwards while their key starts with `prefix`, highest key
+    /// first. Verifies the entry above `start`.
     pub fn scan_back<'txn, 'k>(
         &self,
         txn: &'txn RoTxn<'_>,
@@ -211,12 +220,12 @@ impl Table {
         self.rows.stat(txn)
     }
 
-    /// Every row as it is stored, unverified: for copies and checks.
+    /// Returns every stored row, unverified. For copies and checks.
     pub fn iter<'txn>(&self, txn: &'txn RoTxn<'_>) -> heed::Result<RoIter<'txn, Bytes, Bytes>> {
         self.rows.iter(txn)
     }
 
-    /// Puts a row that [`Table::iter`] gave.
+    /// Stores a row exactly as [`Table::iter`] returned it.
     pub fn put_with_flags(
         &self,
         txn: &mut RwTxn<'_>,
@@ -228,7 +237,7 @@ impl Table {
     }
 }
 
-/// Where a scan ends. The first entry beyond it is verified too.
+/// The end of a scan. The scan also verifies the first entry beyond it.
 #[derive(Clone, Copy)]
 pub enum End<'k> {
     OfTable,
@@ -246,12 +255,12 @@ impl End<'_> {
     }
 }
 
-/// Rows in the order of their keys, each verified.
+/// Verified rows in key order.
 pub struct Scan<'txn, 'k> {
     table: Table,
     entries: RoRange<'txn, Bytes, Bytes>,
     end: End<'k>,
-    /// The bound that the first entry lies behind, and whether it may be the bound itself.
+    /// The start bound, checked against the first entry, and whether that entry may equal it.
     before: Option<(Vec<u8>, bool)>,
     last: Option<&'txn [u8]>,
 }
@@ -279,7 +288,7 @@ impl<'txn> Iterator for Scan<'txn, '_> {
     }
 }
 
-/// Rows against the order of their keys, each verified.
+/// Verified rows in reverse key order.
 pub struct ScanBack<'txn, 'k> {
     table: Table,
     entries: RoRevRange<'txn, Bytes, Bytes>,

@@ -1,4 +1,4 @@
-//! Keys that are not those the rows were written under, and rows from before keys had checksums.
+//! Rows found under a wrong key, and rows from before key checksums existed.
 
 use bluetick_core::{Epoch, Seq, UserId};
 use heed::PutFlags;
@@ -19,7 +19,7 @@ fn user(name: &str) -> UserId {
     name.parse().unwrap()
 }
 
-/// Puts bytes as they are.
+/// Stores bytes without a key checksum.
 fn put_raw(tables: &Engine, table: Table, key: &[u8], row: &[u8]) {
     let mut txn = tables.env.write_txn().unwrap();
     table.put_with_flags(&mut txn, PutFlags::empty(), key, row).unwrap();
@@ -68,7 +68,7 @@ fn opening_an_older_store_raises_its_format_and_keeps_its_identity() {
     assert_eq!((read.tag, read.epoch), (identity.tag, identity.epoch));
 }
 
-/// The engine compares keys alone, so this is what a flipped bit in one looks like.
+/// LMDB only compares keys, so a flipped bit in a key looks like this.
 #[test]
 fn row_under_wrong_key_is_damage_for_lookups_of_either_key_and_for_scans() {
     let (_directory, tables) = tables();
@@ -112,8 +112,8 @@ fn a_table_with_an_unknown_name_is_refused_instead_of_made_again() {
     assert!(matches!(&refused, TablesError::DamagedList { name } if name == "ordes"), "{refused}");
 }
 
-/// Damage to the length of a key moves the start of the row: it begins with a byte of the key or of
-/// the row itself.
+/// Damage to the length of a key moves the start of the row. The row then starts with a byte of the
+/// key, or too late.
 #[test]
 fn row_that_starts_at_another_byte_is_damage_also_beside_a_lookup() {
     let (_directory, tables) = tables();

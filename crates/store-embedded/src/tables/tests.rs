@@ -14,7 +14,7 @@ fn tables() -> (TempDir, Engine) {
     (directory, tables)
 }
 
-/// Chunks of the given sizes, whose records are their seqs as text.
+/// Writes chunks of the given sizes, whose records are their seqs as text.
 fn fill(tables: &Engine, id: ConversationId, sizes: &[u64]) {
     let mut update = tables.update().unwrap();
     let mut first = 1;
@@ -154,7 +154,7 @@ fn an_order_that_is_gone_is_made_again_from_the_rows() {
             is_listed: true,
         };
         update.put_inbox(&change).unwrap();
-        // Moved once more: the old place must not stay behind.
+        // Change the position again: the old `order` row must not stay.
         update
             .put_inbox(&InboxChange { last_at: Timestamp::from_millis(i64::from(number)), ..change })
             .unwrap();
@@ -250,7 +250,7 @@ fn what_people_are_found_by_is_made_again_where_it_was_never_made() {
     assert_eq!(found(), ["alice u1"]);
 }
 
-/// Makes the tables say that they have another format version.
+/// Sets the format version in the identity row.
 pub(crate) fn pretend_version(directory: &Path, version: u32) {
     let engine = Engine::open(directory).unwrap();
     let mut txn = engine.env.write_txn().unwrap();

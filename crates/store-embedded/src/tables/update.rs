@@ -1,4 +1,4 @@
-//! Writing the tables, in transactions that are durable as a whole.
+//! Writes the tables in atomic, durable transactions.
 
 use std::rc::Rc;
 
@@ -13,21 +13,21 @@ use crate::codec::{DecodeError, chunk, record, rows};
 use crate::dedupe::DedupeRow;
 use crate::log::BatchNumber;
 
-/// What becomes of the rows a user has about one conversation.
+/// The new state of one user's rows about one conversation.
 pub struct InboxChange {
-    /// Of the inbox row, which is that of the pending row too.
+    /// The key of the inbox row and of the pending row.
     pub key: Vec<u8>,
     pub head: Seq,
     pub last_at: Timestamp,
     pub shelf: Shelf,
-    /// The newest message, cut; `None` when it is in the tables already.
+    /// The newest message, cut to its preview. `None` if the tables already hold it.
     pub record: Option<Rc<[u8]>>,
     pub pending_after: Option<Seq>,
     /// Whether the user's inbox lists the conversation.
     pub is_listed: bool,
 }
 
-/// Changes that become durable together.
+/// A write transaction over all tables.
 pub struct Update<'t> {
     pub(super) tables: &'t Engine,
     pub(super) txn: RwTxn<'t>,
@@ -35,7 +35,7 @@ pub struct Update<'t> {
 }
 
 impl Update<'_> {
-    /// How much was put so far.
+    /// Returns the number of key and row bytes written so far.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -55,7 +55,7 @@ impl Update<'_> {
         self.put(self.tables.members, &rows::member_key(id, &member.user), &row)
     }
 
-    /// With all that is kept of the member by its name.
+    /// Deletes a member and its rows in `inbox`, `order`, `unlisted` and `pending`.
     pub fn delete_member(&mut self, id: ConversationId, user: &UserId) -> Result<(), TablesError> {
         self.tables.members.delete(&mut self.txn, &rows::member_key(id, user))?;
         let key = rows::inbox_key(user, id);
@@ -85,7 +85,7 @@ impl Update<'_> {
         Ok(Some((rows::chunk_first_seq(key).map_err(in_table("chunks"))?, bytes)))
     }
 
-    /// Writes what is kept by user, as far as it is not there already: a row that stays the same costs no write.
+    /// Writes the inbox, order and pending rows of one user. Skips rows that are already the same.
     pub fn put_inbox(&mut self, change: &InboxChange) -> Result<(), TablesError> {
         let InboxChange { key, head, last_at, shelf, pending_after, .. } = change;
         if !change.is_listed {
@@ -93,7 +93,8 @@ impl Update<'_> {
         }
         let id = rows::key_conversation(key).map_err(in_table("inbox"))?;
         let stored = self.tables.inbox.peek(&self.txn, key)?;
-        // A line is derived: where it is damaged, it is made again. Its old place in the order stays until the next start.
+        // An inbox row is derived, so a damaged one is rewritten. Its old `order` row stays until
+        // the next start rebuilds the order.
         let before =
             stored.and_then(|row| rows::read_inbox(row).inspect_err(|error| damaged_line(id, error)).ok());
         let record = match (&change.record, &before) {
@@ -133,13 +134,13 @@ impl Update<'_> {
         Ok(())
     }
 
-    /// The newest message as an inbox shows it, from its chunk.
+    /// Returns the record of the newest message, cut to its preview, from its chunk.
     fn preview_at(&self, id: ConversationId, head: Seq) -> Result<Vec<u8>, TablesError> {
         let Some((first, bytes)) = self.last_chunk(id)? else { return Ok(Vec::new()) };
         let read = || {
             let header = chunk::Header::read(bytes)?;
             let index = usize::try_from(head.distance_from(first)).unwrap_or(usize::MAX);
-            // An inbox does without the words of a message that lies in the archive.
+            // A preview does without the content of an archived message.
             let records = match header.is_cold() {
                 true => ColdChunk::read(&header)?.stubs,
                 false => chunk::unpack(&header)?,
@@ -152,7 +153,7 @@ impl Update<'_> {
     pub fn put_user(&mut self, user: &User) -> Result<(), TablesError> {
         let key = user.id.as_str().as_bytes();
         let before = self.tables.users.peek(&self.txn, key)?;
-        // One that cannot be read leaves its names behind; a search passes over them.
+        // The search terms of an unreadable account stay behind. Searches skip them.
         let before = before.and_then(|row| rows::read_user_row(key, row).ok());
         let names = before.map_or_else(Vec::new, |before| rows::name_keys(&Person::from(&before)));
         for name in names {
@@ -184,7 +185,7 @@ impl Update<'_> {
         table.put(&mut self.txn, key, row)
     }
 
-    /// Durable when it returns.
+    /// Commits the transaction. The changes are durable when this returns.
     pub fn commit(self) -> Result<(), TablesError> {
         Ok(self.txn.commit()?)
     }

@@ -1,4 +1,4 @@
-//! The border between backlog and live, in every order in which things can happen at it.
+//! Tests the transition from backlog to live under different orders of events.
 
 use bluetick_core::ports::Appended;
 use bluetick_core::{ContentType, Message, Timestamp};
@@ -44,7 +44,7 @@ fn behind(after: u64, head: u64) -> Behind {
     Behind { conversation: chat(), after: Seq::new(after), head: Seq::new(head), unacknowledged: false }
 }
 
-/// A session, and what it was sent.
+/// A session and the frames it was sent.
 struct Device {
     outbox: Outbox,
     catch_up: CatchUp,
@@ -55,7 +55,7 @@ impl Device {
         Device { outbox: Outbox::new(1 << 20, Gauge::default()), catch_up: CatchUp::new() }
     }
 
-    /// The fan-out has a message.
+    /// The fan-out delivers a message.
     fn arrives(&self, seq: u64, mine: bool) {
         let kept = mine.then(|| Kept::Ack(ack(seq, false)));
         let watching = self.catch_up.is_watching();
@@ -65,7 +65,7 @@ impl Device {
         }
     }
 
-    /// The fan-out has the notice that the user has left.
+    /// The fan-out delivers the notice that the user has left.
     fn leaves(&self, seq: u64) {
         let notice = Frame::from(encode_message(&message(seq, false)));
         let kept = Kept::Farewell(notice.clone());
@@ -87,8 +87,9 @@ impl Device {
         self.catch_up.finish(&self.outbox);
     }
 
-    /// As `a5` for an ack, `m5` for a message, `d5` for the ack of a duplicate, `b5-9` for a backlog frame, `gone`
-    /// for a group one is not in, `.` for the end.
+    /// The received frames in short form: `a5` for an ack, `m5` for a message, `d5` for the ack of
+    /// a duplicate, `b5-9` for a backlog frame, `gone` for a group the user is not in, `.` for
+    /// `caught_up`.
     fn heard(&self) -> Vec<String> {
         let frames = self.outbox.taken();
         frames.iter().map(|frame| short(frame.text())).collect()
@@ -128,7 +129,7 @@ fn other_conversations_are_live_once_it_is_known_what_is_missing() {
     let elsewhere = ConversationId::group([2; 15]);
     assert!(!device.catch_up.arrive(elsewhere, Seq::new(9), None));
     let missing = device.begin(&[behind(1, 3)], &[]);
-    // Of what came before that, the first unseen is where it goes on.
+    // A message that arrived earlier becomes a backlog that starts directly below it.
     let noted = Missing { conversation: elsewhere, after: Seq::new(8), head: Seq::new(9) };
     assert_eq!(missing[1], noted);
     assert!(device.catch_up.arrive(ConversationId::group([3; 15]), Seq::new(5), None));
@@ -142,7 +143,7 @@ fn what_the_fan_out_was_late_with_is_not_sent_to_a_device_that_says_it_has_it() 
     let position = Position { conversation: chat(), seq: Seq::new(5) };
     let missing = device.begin(&[], &[position]);
     assert_eq!(missing, [Missing { conversation: chat(), after: Seq::new(5), head: Seq::new(6) }]);
-    // A position that nobody can be at hides nothing of what comes.
+    // A claimed position above the head does not suppress new messages.
     let device = Device::new();
     device.arrives(5, false);
     let forged = Position { conversation: chat(), seq: Seq::new(500) };
@@ -156,7 +157,7 @@ fn a_long_backlog_is_cut_says_where_to_go_on_and_goes_on_live_above() {
     device.arrives(10, true);
     let poured = device.pour(&page(Seq::ZERO, 9, 3, |_| false), &[], 3);
     assert_eq!((poured.pushed, poured.then), (3, Then::Live));
-    // The store has shown these already, and reports them only now.
+    // Seq 10 is covered by the backlog frame, so its second report is suppressed. Seq 11 is live.
     device.arrives(10, false);
     device.arrives(11, false);
     device.finish();
@@ -196,7 +197,7 @@ fn the_ack_of_a_resend_where_nothing_is_missing_goes_out_when_that_is_known() {
     assert_eq!(device.heard(), ["d2", "."]);
 }
 
-/// Seen under load: the ack of a new message was quicker than that of the resend before it.
+/// Seen under load: the ack of a new message overtook the ack of an earlier resend.
 #[test]
 fn what_arrives_before_it_is_known_what_is_missing_lets_no_ack_of_a_resend_pass() {
     let device = Device::new();
@@ -265,7 +266,7 @@ fn a_device_that_is_past_a_leaving_does_not_hear_of_it_again() {
     let gone = Missed { behind: Vec::new(), gone: vec![chat()] };
     let position = Position { conversation: chat(), seq: Seq::new(7) };
     let device = Device::new();
-    // Its user left by 4, came back, was there for 7 and left again.
+    // The user left at seq 4, rejoined, was a member at seq 7 and left again.
     device.leaves(4);
     assert_eq!(device.catch_up.begin(&device.outbox, &gone, &[position]), []);
     device.leaves(4);
@@ -275,7 +276,7 @@ fn a_device_that_is_past_a_leaving_does_not_hear_of_it_again() {
     device.arrives(9, false);
     assert_eq!(device.heard(), [".", "m8", "m9"]);
     assert_eq!(device.catch_up.held_frames(), 0);
-    // Whoever says that it is at a place which does not exist yet hears of what comes all the same.
+    // A claimed position above the head does not suppress new messages.
     let forged = Position { conversation: chat(), seq: Seq::new(500) };
     let device = Device::new();
     device.catch_up.begin(&device.outbox, &gone, &[forged]);
@@ -285,7 +286,7 @@ fn a_device_that_is_past_a_leaving_does_not_hear_of_it_again() {
     assert_eq!(device.heard(), ["m9", ".", "m10"]);
 }
 
-/// A generator of one's own, so that a seed tells the whole story.
+/// A random generator without other state, so that the seed determines the whole run.
 struct Dice(u64);
 
 impl Dice {
@@ -295,12 +296,12 @@ impl Dice {
     }
 }
 
-/// A store that shows a message before it reports it, a fan-out that is behind with its reports, and a device that
-/// catches up and sends at the same time.
+/// A store that returns messages before it reports them, a fan-out that lags behind the reports,
+/// and a device that catches up and sends concurrently.
 struct Simulation {
     device: Device,
     dice: Dice,
-    /// From the first on: whether it is the device's own.
+    /// For each seq from 1 on: whether the device sent the message.
     mine: Vec<bool>,
     reported: usize,
     fanned_out: usize,
@@ -325,7 +326,7 @@ impl Simulation {
 
     fn anything(&mut self) {
         match self.dice.roll(6) {
-            // After a while nobody writes, so that it ends.
+            // Stop sending at some point, so that the run ends.
             0 | 1 if self.mine.len() < 40 => {
                 let mine = self.dice.roll(2) == 0;
                 let id = message(self.head() + 1, mine).message_id;
@@ -351,7 +352,8 @@ impl Simulation {
         }
     }
 
-    /// Returns the world at its end and what the device heard, with at most `most` messages in the backlog.
+    /// Returns the final state and the frames the device received, with at most `most` messages in
+    /// the backlog.
     fn run(seed: u64, most: usize) -> (Simulation, Vec<String>) {
         let before = 5;
         let mut world = Simulation {

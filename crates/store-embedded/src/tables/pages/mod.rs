@@ -1,7 +1,9 @@
-//! Looking at the pages of the tables' file, without the engine. The engine trusts what it finds: a page that points
-//! beyond the end of the file ends the process instead of the read. Here every page that is reached from the root is looked at
-//! first: its number, its bounds, the order of its keys, how many there are, and that nothing is used twice or both used
-//! and free. What the rows say is none of this file's business; they have checksums of their own.
+//! Checks the pages of the LMDB file without the LMDB engine.
+//!
+//! The engine trusts its file: a page number beyond the end of the file crashes the process. This
+//! module walks every page that the root reaches and checks its number, its bounds and the order of
+//! its keys. It also checks the page and entry counts, and that each page is used once or free,
+//! never both. It does not check the content of rows, which have their own checksums.
 
 mod page;
 
@@ -16,24 +18,26 @@ use self::page::{
 };
 use super::TablesError;
 
-/// A file up to this size is looked at whenever the store opens. A larger one takes too long: `bluetick check` does it.
+/// Largest file, in bytes, that is checked at every start. A larger file would delay the start too
+/// much; `bluetick check` checks it.
 const LOOK_AT_START_BYTES: u64 = 256 << 20;
 
-/// Something that is not as the engine writes it.
+/// A deviation from what the engine writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageFinding {
     pub offset: u64,
     pub what: String,
 }
 
-/// What was looked at.
+/// The number of pages that the check reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCount {
     pub used: u64,
     pub free: u64,
 }
 
-/// Before the engine opens the file: the first thing that is wrong with it, if it is small enough to look.
+/// Checks a file of at most [`LOOK_AT_START_BYTES`] before the engine opens it. Errors with the
+/// first finding. Accepts a missing or larger file.
 pub(super) fn look_at_start(directory: &Path) -> Result<(), TablesError> {
     let path = directory.join("data.mdb");
     let io = |error| TablesError::Io { path: path.clone(), error };
@@ -55,34 +59,35 @@ pub(super) fn look_at_start(directory: &Path) -> Result<(), TablesError> {
     }
 }
 
-/// Tells what is wrong with the file, for as long as `tell` answers `true`.
+/// Checks the file and passes each finding to `tell`, until `tell` returns `false`.
 pub fn look(path: &Path, tell: &mut dyn FnMut(PageFinding) -> bool) -> io::Result<PageCount> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
     if length == 0 {
-        // The engine makes one of it.
+        // The engine initializes an empty file.
         return Ok(PageCount::default());
     }
-    // Pages are met in any order, so that the kernel had better know.
+    // Pages are read in random order, so ask the kernel to load the file ahead.
     let _advice = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::WillNeed);
     let mut look =
         Look { file, length, page_bytes: 0, last_page: 0, seen: Vec::new(), used: 0, tell, stopped: false };
     look.whole()
 }
 
+/// One run of the check.
 struct Look<'a> {
     file: File,
     length: u64,
     page_bytes: usize,
     last_page: u64,
-    /// A bit for each page that something refers to.
+    /// One bit for each page that is referenced or free.
     seen: Vec<u64>,
     used: u64,
     tell: &'a mut dyn FnMut(PageFinding) -> bool,
     stopped: bool,
 }
 
-/// What the leaves of a tree may hold.
+/// What the leaves of a tree hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
     Rows,
@@ -98,7 +103,7 @@ struct Counted {
     entries: u64,
 }
 
-/// What a tree was found to hold besides rows.
+/// The table roots and free page lists found in a tree.
 #[derive(Default)]
 struct Found {
     tables: Vec<(String, u64, Tree)>,
@@ -141,7 +146,8 @@ impl Look<'_> {
         Ok(PageCount { used, free: self.used - used })
     }
 
-    /// The newer one of the two roots, if both are sound: the engine takes either by its number alone.
+    /// Returns the newer of the two root pages. Returns `None` if either is damaged, because the
+    /// engine picks one by its transaction number alone.
     fn metas(&mut self) -> io::Result<Option<Meta>> {
         let Some(first) = self.bytes(0, HEADER_BYTES + META_BYTES)? else {
             self.say(0, "it is too short to hold tables");
@@ -169,7 +175,7 @@ impl Look<'_> {
                 && meta.page_bytes == page_bytes
                 && meta.main.flags == 0
                 && meta.free.flags == WHOLE_NUMBER_KEYS
-                // They are written in turn.
+                // Transactions write the two root pages alternately.
                 && (meta.transaction == 0 || meta.transaction % 2 == number);
             if !sound {
                 self.say(offset, "one of its two roots is damaged");
@@ -197,7 +203,8 @@ impl Look<'_> {
         page.saturating_mul(self.page_bytes as u64)
     }
 
-    /// Whether these pages are there and nothing else has them.
+    /// Marks these pages as used. Returns `false` if one of them is outside the file or already
+    /// marked.
     fn mark(&mut self, first: u64, count: u64) -> bool {
         if count == 0 || first > self.last_page || count > self.last_page - first + 1 {
             return false;
@@ -214,10 +221,11 @@ impl Look<'_> {
         true
     }
 
+    /// Checks all pages of one tree, then its page and entry counts.
     fn tree(&mut self, name: &str, tree: Tree, leaves: Leaves, found: &mut Found) -> io::Result<()> {
         let mut counted = Counted::default();
         if tree.root != NO_PAGE {
-            // Pages yet to be looked at, with who refers to them, how deep they are and which keys they may hold.
+            // Pages still to check: page, referring page, depth, and the bounds of its keys.
             type Bound = Option<Vec<u8>>;
             let mut waiting: Vec<(u64, u64, u16, Bound, Bound)> = vec![(tree.root, 0, 1, None, None)];
             while let Some((page, referrer, depth, from, to)) = waiting.pop() {
@@ -322,7 +330,8 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// How many pages a large row takes, and what is on them where that is wanted.
+    /// Checks and marks the pages of a row that is too large for a leaf. Returns their number, and
+    /// their content if `wanted`. Returns `None` if they are damaged or not the row's own.
     fn overflow(
         &mut self,
         first: u64,
@@ -350,7 +359,7 @@ impl Look<'_> {
         Ok(data.map(|data| (pages, data)))
     }
 
-    /// A page that is free and used would be written over.
+    /// Checks a list of free pages. The engine would overwrite a page that is both free and used.
     fn free_pages(&mut self, offset: u64, listed: &[u8]) {
         let count = u64_at(listed, 0);
         let pages = listed.get(8..).unwrap_or_default().chunks_exact(8).map(|page| u64_at(page, 0));
@@ -358,7 +367,7 @@ impl Look<'_> {
             return self.say(offset, "the list of free pages is shorter than it says");
         }
         for page in pages.take(usize::try_from(count).unwrap_or(usize::MAX)) {
-            // A page at the end may be free and not in the file.
+            // Every free page must be within the file.
             if page > self.last_page {
                 self.say(offset, format!("page {page} is said to be free, and is not there"));
             } else if !self.mark(page, 1) {

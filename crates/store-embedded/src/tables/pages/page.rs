@@ -1,18 +1,28 @@
-//! The bytes of one page, as the engine lays them out.
+//! The layout of one LMDB page. All offsets and sizes are in bytes, and must match LMDB's `mdb.c`.
 
+/// Marks an LMDB root page.
 pub const MAGIC: u32 = 0xBEEF_C0DE;
+/// Accepted versions of the LMDB file format.
 pub const VERSIONS: [u32; 2] = [1, 999];
+/// Length of a page header.
 pub const HEADER_BYTES: usize = 16;
+/// Length of a node header.
 pub const NODE_BYTES: usize = 8;
+/// Length of a tree record.
 pub const TREE_BYTES: usize = 48;
+/// Length of the body of a root page.
 pub const META_BYTES: usize = 24 + 2 * TREE_BYTES + 16;
+/// The root page number of an empty tree.
 pub const NO_PAGE: u64 = u64::MAX;
+// Page flags.
 pub const BRANCH: u16 = 0x01;
 pub const LEAF: u16 = 0x02;
 pub const OVERFLOW: u16 = 0x04;
 pub const META: u16 = 0x08;
+// Node flags.
 pub const IN_OVERFLOW: u16 = 0x01;
 pub const IS_TREE: u16 = 0x02;
+/// Tree flag: the keys are integers in native byte order.
 pub const WHOLE_NUMBER_KEYS: u16 = 0x08;
 
 /// The record of one tree: a table, the list of tables, or the list of free pages.
@@ -27,6 +37,7 @@ pub struct Tree {
     pub root: u64,
 }
 
+/// A root page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     pub page_bytes: u32,
@@ -76,9 +87,10 @@ impl Meta {
     }
 }
 
+/// One entry of a page.
 pub struct Node<'a> {
     pub key: &'a [u8],
-    /// In a leaf: the row, or where it continues.
+    /// In a leaf: the row, or the number of its first overflow page.
     pub data: &'a [u8],
     pub data_bytes: usize,
     pub flags: u16,
@@ -91,7 +103,8 @@ impl Node<'_> {
     }
 }
 
-/// What is on a page; `None` where something lies outside of it.
+/// Returns the entries of a page. Returns `None` if an entry exceeds the page, or if the page has
+/// too few entries.
 pub fn nodes_of(page: &[u8]) -> Option<Vec<Node<'_>>> {
     let is_leaf = u16_at(page, 10) == LEAF;
     let (lower, upper) = (usize::from(u16_at(page, 12)), usize::from(u16_at(page, 14)));
@@ -121,7 +134,8 @@ pub fn nodes_of(page: &[u8]) -> Option<Vec<Node<'_>>> {
     (nodes.len() >= enough).then_some(nodes)
 }
 
-/// Whether the keys of a page go up, and stay between those of the pages beside it.
+/// Returns whether the keys of a page are ascending and within `from` (inclusive) and `to`
+/// (exclusive).
 pub fn in_order(
     nodes: &[Node<'_>],
     from: Option<&[u8]>,
@@ -133,7 +147,7 @@ pub fn in_order(
         true => u64_at(one, 0) < u64_at(other, 0),
         false => one < other,
     };
-    // The first key of a branch is left out.
+    // LMDB leaves the first key of a branch empty.
     let keys = nodes.iter().map(|node| node.key).skip(usize::from(!is_leaf));
     let mut last: Option<&[u8]> = None;
     for key in keys {

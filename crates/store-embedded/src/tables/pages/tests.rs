@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use super::*;
 use crate::tables::fill;
 
-/// Tables of several levels, with rows that need pages of their own and pages that were freed.
+/// Tables with several levels, overflow pages and freed pages.
 fn tables() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let key = |number: u32| format!("key-{number:08}");
@@ -55,7 +55,7 @@ fn sound_tables_are_sound() {
     assert!(look_at_start(directory.path()).is_ok());
 }
 
-/// What of the file the walk reads: a flip anywhere there is told, or leaves every row where it was.
+/// A flipped bit either yields a finding or changes only the content of a row.
 #[test]
 fn a_flipped_bit_is_told_or_changes_a_row_only_never_which_pages_there_are() {
     let directory = tables();
@@ -70,7 +70,7 @@ fn a_flipped_bit_is_told_or_changes_a_row_only_never_which_pages_there_are() {
         let mut byte = [0];
         file.read_exact_at(&mut byte, offset).unwrap();
         file.write_all_at(&[byte[0] ^ 1 << bit], offset).unwrap();
-        // It must come to an end, whatever is there, and not panic.
+        // The check must end without a panic.
         if let Some(first) = findings(&path).first() {
             told += 1;
             let kind: String = first.what.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -94,7 +94,8 @@ fn a_root_that_is_damaged_in_any_bit_that_matters_is_told() {
         bytes
     };
     let newer = (0..2).max_by_key(|number| Meta::read(&page(*number)).transaction).unwrap();
-    // Magic, version; then both trees, the last page, the transaction. Between them: where and how large the map was.
+    // Magic and version, then both trees, the last page and the transaction. The bytes between hold
+    // the address and size of the map, which the check ignores.
     let start = HEADER_BYTES + 24;
     for at in (HEADER_BYTES..HEADER_BYTES + 8).chain(start + 4..start + 2 * TREE_BYTES + 16) {
         for bit in 0..8 {
