@@ -1,5 +1,5 @@
-//! A place for whole objects under plain names, each written once: where a backup goes. A directory, or a bucket with the
-//! region, endpoint and keys that the archive would use.
+//! A backup destination: whole objects under plain names, each written once. It is a directory, or
+//! a bucket with the region, endpoint and credentials of the archive.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -15,10 +15,11 @@ use crate::engine::{self, Engine};
 use crate::fetch::{Remote, was_not_new};
 use crate::{ArchiveSettings, VaultError};
 
-/// An object of several megabytes over a slow line takes longer than a page somebody waits for.
+/// Minimum timeout of one request. With a shorter one, a large backup object fails over a slow
+/// network.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where a depot is, as people write it: a directory, or `s3://bucket/prefix`.
+/// The location of a backup destination: a directory, or `s3://bucket/prefix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DepotPlace {
     Directory(PathBuf),
@@ -53,15 +54,16 @@ impl fmt::Display for DepotPlace {
     }
 }
 
-/// Whole objects under plain names.
+/// A backup destination.
 pub struct Depot {
     remote: Remote,
     place: DepotPlace,
 }
 
 impl Depot {
-    /// `settings` say which region and endpoint a bucket has; their bucket and prefix are not looked at. A directory is
-    /// made where `make` says so.
+    /// Opens the destination. A bucket uses the region, endpoint and timeout of `settings`, and
+    /// ignores their bucket and prefix. A missing directory is created if `make` is set, else it is
+    /// an error.
     pub fn open(place: &DepotPlace, settings: &ArchiveSettings, make: bool) -> Result<Depot, VaultError> {
         let engine = match place {
             DepotPlace::Directory(root) => open_directory(root, make)?,
@@ -75,11 +77,13 @@ impl Depot {
         &self.place
     }
 
+    /// Returns whether the destination is a directory.
     pub fn is_directory(&self) -> bool {
         matches!(self.place, DepotPlace::Directory(_))
     }
 
-    /// Whether it is a directory into which more than its owner may look. One that was made here is not.
+    /// Returns whether the destination is a directory that group or others can access. A directory
+    /// created by [`Depot::open`] is not.
     pub fn is_open_to_others(&self) -> bool {
         use std::os::unix::fs::PermissionsExt;
         match &self.place {
@@ -90,10 +94,10 @@ impl Depot {
         }
     }
 
-    /// Whether nothing at all is there.
+    /// Returns whether the destination holds no object and no file.
     pub async fn is_empty(&self) -> Result<bool, VaultError> {
         if let DepotPlace::Directory(root) = &self.place {
-            // Also what an object store would not show.
+            // List the directory itself: the object store hides some files.
             let mut entries =
                 std::fs::read_dir(root).map_err(|error| self.remote.unavailable(&error.to_string()))?;
             return Ok(entries.next().is_none());
@@ -104,7 +108,8 @@ impl Depot {
         Ok(first.map_err(|error| self.remote.failed(&error))?.is_none())
     }
 
-    /// Writes an object that is not there yet; durable when it returns. A file is for its owner's eyes alone.
+    /// Writes an object that does not exist yet; it is durable on return. Succeeds if the same
+    /// bytes exist, and fails if others do. A file is readable by its owner only.
     pub async fn put(&self, name: &str, bytes: &Bytes) -> Result<(), VaultError> {
         if self.is_directory() {
             let (file, bytes) = (name.to_owned(), bytes.clone());
@@ -114,10 +119,10 @@ impl Depot {
         match self.remote.write(&path, bytes, PutMode::Create).await? {
             Ok(()) => {}
             Err(error) if was_not_new(&error) => match self.remote.whole(&path, name).await {
-                // The answer to an earlier attempt was lost on its way.
+                // An earlier attempt succeeded, but its response was lost.
                 Ok(there) if there == *bytes => {}
                 Ok(_) => return Err(self.remote.unavailable(&format!("{name} is there already"))),
-                // The store knows no such condition.
+                // The object store does not support put-if-absent.
                 Err(VaultError::Missing { .. }) => {
                     let written = self.remote.write(&path, bytes, PutMode::Overwrite).await?;
                     written.map_err(|error| self.remote.failed(&error))?;
@@ -129,13 +134,14 @@ impl Depot {
         Ok(())
     }
 
-    /// A whole object.
+    /// Reads a whole object.
     pub async fn get(&self, name: &str) -> Result<Bytes, VaultError> {
         self.remote.whole(&self.remote.path(name), name).await
     }
 }
 
-/// Under another name first, so that nobody takes half of it for the whole.
+/// Writes a file under a temporary name and then links it, so that a reader never sees a partial
+/// file.
 fn put_file(root: &FilePath, name: &str, bytes: &[u8]) -> io::Result<u64> {
     use std::os::unix::fs::OpenOptionsExt;
     let (draft, path) = (root.join(format!(".{name}.new")), root.join(name));
@@ -143,11 +149,11 @@ fn put_file(root: &FilePath, name: &str, bytes: &[u8]) -> io::Result<u64> {
         std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    // A link and no renaming: that would take the place of one that is there.
+    // A hard link fails if the name exists; a rename would replace the existing file.
     let linked = std::fs::hard_link(&draft, &path);
     std::fs::remove_file(&draft)?;
     match linked {
-        // As much as to say that an earlier attempt got there.
+        // An earlier attempt has written the same bytes.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && std::fs::read(&path)? == bytes => {}
         other => other.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?,
     }
@@ -155,6 +161,7 @@ fn put_file(root: &FilePath, name: &str, bytes: &[u8]) -> io::Result<u64> {
     Ok(0)
 }
 
+/// Opens a directory as an object store.
 fn open_directory(root: &FilePath, make: bool) -> Result<Engine, VaultError> {
     let wrong = |why: &str| VaultError::Settings(format!("{} cannot be used: {why}", root.display()));
     if !make && !root.is_dir() {
@@ -163,6 +170,7 @@ fn open_directory(root: &FilePath, make: bool) -> Result<Engine, VaultError> {
     engine::open_directory(root).map_err(|why| wrong(&why))
 }
 
+/// Opens a bucket with the connection settings of the archive.
 fn open_bucket(bucket: &str, prefix: &str, settings: &ArchiveSettings) -> Result<Engine, VaultError> {
     let settings = ArchiveSettings {
         engine: crate::ArchiveEngine::S3,

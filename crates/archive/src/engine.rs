@@ -1,4 +1,4 @@
-//! The object stores that can be set: a directory, or an S3 bucket. What is done with them belongs to the vault.
+//! Opens the configured object store: a directory, or an S3 bucket.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,21 +10,23 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use crate::{ArchiveEngine, ArchiveSettings, VaultError};
 
-/// An object store, and what there is to say of it.
+/// An object store with its location.
 pub(crate) struct Engine {
     pub objects: Arc<dyn ObjectStore>,
-    /// In words, without secrets.
+    /// Description of the location, without secrets.
     pub place: String,
     pub prefix: String,
-    /// Where a directory has its root.
+    /// Root of a directory; `None` for S3.
     pub directory: Option<PathBuf>,
-    /// Added to an error that could come of it.
+    /// Hint for the operator, appended to errors.
     pub hint: &'static str,
 }
 
+/// Hint for errors of an S3 store that found no credentials.
 const NO_KEY: &str = " (AWS_ACCESS_KEY_ID is not set and there is no credentials file, so that the machine's own role was asked for)";
 
-/// `variable` is the environment.
+/// Opens the configured object store; `None` if the archive is off. `variable` reads environment
+/// variables.
 pub(crate) fn open(
     settings: &ArchiveSettings,
     data_dir: &Path,
@@ -49,12 +51,12 @@ fn directory(root: &Path) -> Result<Engine, VaultError> {
     })
 }
 
-/// Made where it is not there; otherwise, why it cannot be used.
+/// Opens a directory and creates it if needed. The error is the reason why it cannot be used.
 pub(crate) fn open_directory(root: &Path) -> Result<Engine, String> {
     make_directory(root).map_err(|error| error.to_string())?;
     let root = root.canonicalize().map_err(|error| error.to_string())?;
     let objects = LocalFileSystem::new_with_prefix(&root).map_err(|error| crate::error::in_words(&error))?;
-    // Directories of conversations that were emptied go with their last object.
+    // `with_automatic_cleanup` removes the directory of a conversation with its last object.
     let objects = objects.with_fsync(true).with_automatic_cleanup(true);
     Ok(Engine {
         objects: Arc::new(objects),
@@ -65,7 +67,7 @@ pub(crate) fn open_directory(root: &Path) -> Result<Engine, String> {
     })
 }
 
-/// Made so that nobody else can read what people wrote; one that is there is left as it is.
+/// Creates a directory that only its owner can access. Keeps the permissions of an existing one.
 fn make_directory(root: &Path) -> std::io::Result<()> {
     if root.is_dir() {
         return Ok(());
@@ -74,14 +76,14 @@ fn make_directory(root: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(root)?;
-    // So that the directory is still there after a power loss, when the objects in it are.
+    // Sync the parent, so that the new directory survives a power loss.
     match root.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
         _ => Ok(()),
     }
 }
 
-/// Makes what was added to or taken from a directory last.
+/// Syncs a directory, so that created and deleted entries survive a power loss.
 pub(crate) fn sync_directory(directory: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::fs::File::open(directory)?.sync_all()?;
@@ -90,8 +92,9 @@ pub(crate) fn sync_directory(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What may come from the environment: who we are, and how the bucket encrypts. Where we go is said by the settings
-/// alone, so that a variable meant for another program cannot send messages elsewhere.
+/// Environment variables that configure S3: credentials and who pays for requests. The bucket and
+/// endpoint come from the settings only, so that a variable for another program cannot redirect
+/// messages.
 const FROM_ENVIRONMENT: [(&str, AmazonS3ConfigKey); 12] = [
     ("AWS_ACCESS_KEY_ID", AmazonS3ConfigKey::AccessKeyId),
     ("AWS_SECRET_ACCESS_KEY", AmazonS3ConfigKey::SecretAccessKey),
@@ -107,21 +110,23 @@ const FROM_ENVIRONMENT: [(&str, AmazonS3ConfigKey); 12] = [
     ("AWS_REQUEST_PAYER", AmazonS3ConfigKey::RequestPayer),
 ];
 
+/// Opens an S3 bucket. Credentials come from environment variables, else from the credentials file,
+/// else from the role of the machine.
 fn s3(settings: &ArchiveSettings, variable: &dyn Fn(&str) -> Option<String>) -> Result<Engine, VaultError> {
-    // The one crypto library of the whole binary. Whoever was first has chosen the same.
+    // All parts of the binary use ring, so an earlier installation is the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let timeout = settings.timeout();
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&settings.bucket)
         .with_region(&settings.region)
-        // Whoever asks has a deadline of its own, around all attempts.
+        // `Remote` applies a timeout around all attempts of a request.
         .with_client_options(
             ClientOptions::new()
                 .with_timeout_disabled()
                 .with_connect_timeout(timeout.min(Duration::from_secs(5))),
         )
         .with_retry(retries(timeout))
-        // One object at a time is a plain DELETE, which every server knows.
+        // Use a plain DELETE per object, which every S3 server supports.
         .with_disable_bulk_delete(true);
     let mut has_identity = false;
     for (name, key) in FROM_ENVIRONMENT {
@@ -167,7 +172,7 @@ fn s3(settings: &ArchiveSettings, variable: &dyn Fn(&str) -> Option<String>) -> 
     })
 }
 
-/// A few, soon after one another: somebody waits for a page.
+/// Few retries with short backoff, because a reader waits for the page.
 fn retries(timeout: Duration) -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {

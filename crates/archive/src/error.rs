@@ -1,4 +1,4 @@
-//! What can go wrong with an object, and how the object store's own errors are told: in few words, without secrets.
+//! Errors of the object archive. Errors of the object store are shortened and stripped of secrets.
 
 use std::error::Error as StdError;
 
@@ -6,41 +6,43 @@ use object_store::Error as ObjectError;
 use object_store::client::HttpError;
 use thiserror::Error;
 
-/// Only [`Missing`](VaultError::Missing) and [`Damaged`](VaultError::Damaged) say something about the object; after any
-/// other the same call may work later.
+/// An error of the object archive. Only [`Missing`](VaultError::Missing) and
+/// [`Damaged`](VaultError::Damaged) are about the object; after the others a retry may succeed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum VaultError {
-    /// The object store answered, and has no such object.
+    /// The object store answered that the object does not exist.
     #[error("segment {name} is not there")]
     Missing { name: String },
-    /// It was fetched, and is not what was put.
+    /// The fetched bytes are not the bytes that were put.
     #[error("segment {name} is damaged: {why}")]
     Damaged { name: String, why: String },
-    /// The object store is down, slow, full, or refuses.
+    /// The object store is down, slow or full, or refuses the request.
     #[error("{0}")]
     Unavailable(String),
-    /// A sentence that names the key.
+    /// A setting is invalid. The message names the setting.
     #[error("{0}")]
     Settings(String),
 }
 
-/// The last link of the chain of causes, which says what really happened.
+/// Returns the root cause of an error.
 fn root_of(error: &ObjectError) -> &(dyn StdError + 'static) {
     chain(error).last().expect("a chain has its first link")
 }
 
+/// Iterates over an error and its causes.
 fn chain(error: &ObjectError) -> impl Iterator<Item = &(dyn StdError + 'static)> {
     let first: &(dyn StdError + 'static) = error;
     std::iter::successors(Some(first), |link| (*link).source())
 }
 
-/// Whether no answer came at all, as opposed to one that was not liked.
+/// Returns whether the request failed before any response arrived.
 pub(crate) fn is_transport(error: &ObjectError) -> bool {
     chain(error).any(|link| link.is::<HttpError>())
 }
 
-/// What an HTTP answer was, such as `(403, "403 Forbidden (InvalidAccessKeyId)")`. Never its whole body: S3 repeats the
-/// signed request there, session token included.
+/// Extracts status and S3 error code of an HTTP response, such as `(403, "403 Forbidden
+/// (InvalidAccessKeyId)")`. Never includes the body: S3 repeats the signed request there, session
+/// token included.
 fn http_answer(text: &str) -> Option<(u16, String)> {
     let (_, rest) = text.split_once("status code: ")?;
     let (status, body) = rest.split_once(':').unwrap_or((rest, ""));
@@ -51,7 +53,7 @@ fn http_answer(text: &str) -> Option<(u16, String)> {
     })
 }
 
-/// The error code S3 names in its answer.
+/// Extracts the S3 error code of a response body.
 fn code_in(body: &str) -> Option<&str> {
     let (_, rest) = body.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
@@ -60,19 +62,21 @@ fn code_in(body: &str) -> Option<&str> {
     is_code.then_some(code)
 }
 
+/// Returns the HTTP status of an error, if it has one.
 pub(crate) fn status_of(error: &ObjectError) -> Option<u16> {
     http_answer(&root_of(error).to_string()).map(|(status, _)| status)
 }
 
-/// Whether a "not found" is about the object. A bucket that is not there, or a server that is no S3, answers 404 too; the
-/// one is a setting, the other a loss.
+/// Returns whether a "not found" error is about the object. A missing bucket or a server that is
+/// not S3 also answers 404: that is a wrong setting, not a lost object.
 pub(crate) fn is_of_the_object(not_found: &ObjectError) -> bool {
     let text = root_of(not_found).to_string();
     http_answer(&text).is_none() || code_in(&text) == Some("NoSuchKey")
 }
 
-/// The error in few words.
+/// Describes an error briefly, without the response body.
 pub(crate) fn in_words(error: &ObjectError) -> String {
+    /// Maximum length of a message, in bytes.
     const MAX_BYTES: usize = 200;
     let text = root_of(error).to_string();
     if let Some((_, words)) = http_answer(&text) {
@@ -81,7 +85,7 @@ pub(crate) fn in_words(error: &ObjectError) -> String {
     if let Some(code) = code_in(&text) {
         return format!("it answered {code}");
     }
-    // Whatever else an answer brought stays where it is.
+    // Cut at the first tag: the rest may be a response body with secrets.
     let plain = text.split('<').next().unwrap_or_default();
     plain[..plain.floor_char_boundary(MAX_BYTES)].trim().to_owned()
 }

@@ -1,4 +1,5 @@
-//! One request to the object store: bounded in time, and its failure sorted into what lasts and what passes.
+//! Requests to the object store: applies a timeout, and classifies errors as permanent or
+//! temporary.
 
 use std::ops::Range;
 use std::path::Path as FilePath;
@@ -12,13 +13,13 @@ use crate::engine::Engine;
 use crate::error::{in_words, is_of_the_object, is_transport, status_of};
 use crate::{FrameRef, VaultError};
 
-/// An object store with a deadline.
+/// An object store with a timeout per request.
 pub(crate) struct Remote {
     engine: Engine,
     timeout: Duration,
 }
 
-/// An object store's own answer, before it is sorted.
+/// The result of the object store, before classification.
 type Answer<T> = Result<T, ObjectError>;
 
 impl Remote {
@@ -34,13 +35,13 @@ impl Remote {
         &*self.engine.objects
     }
 
-    /// Where something is kept that has this key below the prefix.
+    /// Returns the path of a key below the prefix.
     pub(crate) fn path(&self, key: &str) -> Path {
         let prefix = &self.engine.prefix;
         if prefix.is_empty() { Path::from(key) } else { Path::from(format!("{prefix}/{key}")) }
     }
 
-    /// Waits for one request and its retries together.
+    /// Runs one request within the timeout, its retries included.
     pub(crate) async fn ask<T>(&self, request: impl Future<Output = T>) -> Result<T, VaultError> {
         self.ask_for(self.timeout, request).await
     }
@@ -50,12 +51,13 @@ impl Remote {
         answer.map_err(|_| self.unavailable(&format!("no answer within {} s", self.timeout.as_secs_f64())))
     }
 
-    /// One frame's bytes, as many as there are.
+    /// Reads the bytes of one block. Sends a second request if the first does not answer within
+    /// half of the timeout. Returns `Damaged` if the object is too short.
     pub(crate) async fn range(&self, path: &Path, name: &str, frame: &FrameRef) -> Result<Bytes, VaultError> {
         let end = frame.offset.saturating_add(frame.length.into());
         let answer = match tokio::time::timeout(self.timeout / 2, self.read(path, frame.offset..end)).await {
             Ok(answer) => answer,
-            // A connection can fall silent where the next one would not, and somebody waits for the page.
+            // A single connection can stall while a new one works, and a reader waits for the page.
             Err(_) => self.ask_for(self.timeout / 2, self.read(path, frame.offset..end)).await?,
         };
         let bytes = answer.map_err(|error| self.sorted(&error, name))?;
@@ -71,7 +73,8 @@ impl Remote {
             Ok(bytes) => return Ok(bytes),
             Err(error) => error,
         };
-        // Every store has its own words for a range beyond the end; all know how long the object is.
+        // Object stores report a range beyond the end with different errors, so compare the length
+        // of the object.
         let is_other = matches!(error, ObjectError::Generic { .. }) && !is_transport(&error);
         if is_other && self.objects().head(path).await.is_ok_and(|meta| meta.size < range.end) {
             return Ok(Bytes::new());
@@ -79,12 +82,13 @@ impl Remote {
         Err(error)
     }
 
-    /// A whole object, however long it is.
+    /// Reads a whole object of any length.
     pub(crate) async fn whole(&self, path: &Path, name: &str) -> Result<Bytes, VaultError> {
         let request = async { self.objects().get_opts(path, GetOptions::default()).await?.bytes().await };
         self.ask(request).await?.map_err(|error| self.sorted(&error, name))
     }
 
+    /// Puts an object. The outer error is a timeout; the inner result is not classified.
     pub(crate) async fn write(
         &self,
         path: &Path,
@@ -95,7 +99,8 @@ impl Remote {
         self.ask(async { put.await.map(drop) }).await
     }
 
-    /// Does with the files what the object store does not; elsewhere there is nothing to do.
+    /// Runs file operations that the object store does not offer, on a blocking thread. Returns 0
+    /// without running them if the object store is not a directory.
     pub(crate) async fn on_directory(
         &self,
         work: impl FnOnce(&FilePath) -> std::io::Result<u64> + Send + 'static,
@@ -106,7 +111,8 @@ impl Remote {
         done.map_err(|error| self.unavailable(&error.to_string()))
     }
 
-    /// Where no object is looked for, none can be missing; a store that says so lacks the place itself.
+    /// Classifies an error of a request that does not read an object. A "not found" then means that
+    /// the location is missing, so it becomes `Unavailable`.
     pub(crate) fn failed(&self, error: &ObjectError) -> VaultError {
         match self.sorted(error, "") {
             VaultError::Missing { .. } => self.unavailable(&in_words(error)),
@@ -114,11 +120,11 @@ impl Remote {
         }
     }
 
-    /// What a failure means for the object.
+    /// Classifies an error of a request for an object.
     pub(crate) fn sorted(&self, error: &ObjectError, name: &str) -> VaultError {
         match error {
             ObjectError::NotFound { .. } if !is_of_the_object(error) => self.unavailable(&in_words(error)),
-            // A volume that is not mounted has lost nothing.
+            // An unmounted volume has lost nothing.
             ObjectError::NotFound { .. }
                 if self.engine.directory.as_ref().is_some_and(|root| !root.is_dir()) =>
             {
@@ -129,14 +135,17 @@ impl Remote {
         }
     }
 
+    /// Builds an `Unavailable` error that names the location.
     pub(crate) fn unavailable(&self, why: &str) -> VaultError {
         let Engine { place, hint, .. } = &self.engine;
         VaultError::Unavailable(format!("{place}: {why}{hint}"))
     }
 }
 
-/// Whether the store said that something is there already, or that it knows no such condition.
+/// Returns whether a conditional put failed because the object exists or the store does not support
+/// the condition.
 pub(crate) fn was_not_new(error: &ObjectError) -> bool {
+    /// HTTP status of an S3 server that does not support the condition.
     const NOT_IMPLEMENTED: u16 = 501;
     matches!(
         error,

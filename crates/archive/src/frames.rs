@@ -1,4 +1,4 @@
-//! Frames in memory: a cache bounded by bytes, and fetches under way that later readers join.
+//! The block cache: bounded in bytes, and it lets concurrent readers share a fetch in progress.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,14 @@ use crate::{FrameRef, SegmentName, VaultError};
 
 type Key = (SegmentName, FrameRef);
 type Answer = Result<Arc<Frame>, VaultError>;
+/// A fetch in progress.
 type Flight = BoxFuture<'static, Answer>;
 
-/// A frame weighs what it takes in memory, its entry included.
+/// Weighs a block by its memory, including its cache entry.
 #[derive(Clone)]
 struct Bytes;
 
+/// Estimated overhead of a cache entry, in bytes. If it is too small, the cache exceeds its bound.
 const ENTRY_BYTES: usize = 2 * size_of::<Key>();
 
 impl Weighter<Key, Arc<Frame>> for Bytes {
@@ -27,22 +29,26 @@ impl Weighter<Key, Arc<Frame>> for Bytes {
     }
 }
 
-/// How much a shard holds at least, so that a large frame still fits one.
+/// Minimum capacity of a shard, in bytes. A block larger than its shard is never cached.
 const SHARD_BYTES: u64 = 8 << 20;
+/// Maximum number of shards. More shards reduce lock contention.
 const MAX_SHARDS: u64 = 16;
-/// About what a frame takes.
+/// Typical size of a block, in bytes. Used only to estimate the number of entries.
 const TYPICAL_BYTES: u64 = 32 << 10;
 
+/// The block cache.
 pub(crate) struct Frames {
     shared: Arc<Held>,
 }
 
+/// The state that fetches in progress share with the cache.
 struct Held {
     cache: Cache<Key, Arc<Frame>, Bytes>,
-    /// Fetches under way, each with a number of its own. Weak: one that nobody waits for any more is gone.
+    /// Fetches in progress. The references are weak, so that a fetch without readers is dropped.
     flights: Mutex<Flights>,
 }
 
+/// Fetches in progress by block. The number tells a fetch from a later one of the same block.
 #[derive(Default)]
 struct Flights {
     under_way: HashMap<Key, (u64, WeakShared<Flight>)>,
@@ -50,6 +56,8 @@ struct Flights {
 }
 
 impl Frames {
+    /// Creates a cache of `capacity_bytes`. A capacity of 0 caches nothing, but readers still share
+    /// fetches.
     pub(crate) fn new(capacity_bytes: u64) -> Frames {
         let options = OptionsBuilder::new()
             .weight_capacity(capacity_bytes)
@@ -64,7 +72,8 @@ impl Frames {
         Frames { shared: Arc::new(Held { cache, flights: Mutex::default() }) }
     }
 
-    /// The frame, and whether it came from memory or a fetch that was under way. Otherwise `fetch` brings it.
+    /// Returns the block, and whether it came from the cache or a fetch in progress. Otherwise runs
+    /// `fetch`. The fetch ends early only if all its readers drop their futures.
     pub(crate) async fn get(
         &self,
         name: SegmentName,
@@ -83,7 +92,8 @@ impl Frames {
         (flight.await, joined)
     }
 
-    /// Drops what is in memory of a segment. What is being fetched of it still reaches those who wait, and is not kept.
+    /// Evicts all blocks of a segment. A fetch in progress still reaches its readers, but its
+    /// result is not cached.
     pub(crate) fn forget(&self, name: &SegmentName) {
         let mut flights = self.shared.flights();
         flights.under_way.retain(|(of, _), _| of != name);
@@ -96,6 +106,7 @@ impl Frames {
     }
 }
 
+/// How a reader gets a block: from the cache, from a fetch in progress, or from its own fetch.
 enum Boarded {
     Landed(Arc<Frame>),
     Joined(Shared<Flight>),
@@ -107,9 +118,10 @@ impl Held {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Joins or starts the fetch of a block, under the lock.
     fn board(self: &Arc<Self>, key: Key, fetch: impl Future<Output = Answer> + Send + 'static) -> Boarded {
         let mut flights = self.flights();
-        // It may have landed between the look into the cache and this one.
+        // The fetch may have finished since the caller checked the cache.
         if let Some(frame) = self.cache.get(&key) {
             return Boarded::Landed(frame);
         }
@@ -132,7 +144,7 @@ impl Held {
     }
 }
 
-/// A flight's own entry among those under way, taken back when it ends, also when all who waited went away.
+/// The entry of a fetch in progress. Dropping it removes the entry, also if all readers have gone.
 struct Seat {
     held: Arc<Held>,
     key: Key,
@@ -140,7 +152,7 @@ struct Seat {
 }
 
 impl Seat {
-    /// Keeps what was fetched, unless the segment was forgotten meanwhile.
+    /// Caches the result, unless the segment was evicted during the fetch.
     fn land(&self, answer: &Answer) {
         let mut flights = self.held.flights();
         if self.is_listed(&flights) {
@@ -151,6 +163,7 @@ impl Seat {
         }
     }
 
+    /// Returns whether this fetch is still registered.
     fn is_listed(&self, flights: &Flights) -> bool {
         flights.under_way.get(&self.key).is_some_and(|(number, _)| *number == self.number)
     }

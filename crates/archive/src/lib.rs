@@ -1,7 +1,9 @@
-//! Where old messages lie: sealed segments in a directory or an S3 bucket, read a part at a time.
+//! The object archive: sealed segments of old messages in a directory or an S3 bucket, read one
+//! block at a time.
 //!
-//! [`segment`] knows the bytes, [`Vault`] knows where they are kept and what of them is in memory. Which messages are
-//! old, which rows refer to them and what is an orphan belongs to the store; what a record says, too.
+//! [`segment`] defines the byte format. [`Vault`] stores the objects and caches their blocks. The
+//! store decides which messages are old, which rows refer to them, and what is an orphan; it also
+//! defines the content of a record.
 
 mod depot;
 mod engine;
@@ -24,5 +26,5 @@ pub use segment::{FRAME_MESSAGES, FRAME_RAW_BYTES, FrameRef};
 pub use settings::{ArchiveEngine, ArchiveSettings};
 pub use vault::{Put, Vault, VaultCounters};
 
-/// For tests that bring their own object store, such as one that fails.
+/// Re-exported for tests that pass their own object store, such as one that fails.
 pub use object_store;

@@ -1,8 +1,9 @@
-//! The object that says whose archive a place is. Without it, a wrong bucket or a directory that is not mounted looks
-//! like an archive that has lost everything, and takes new segments as gladly as the right one.
+//! The marker object that identifies the archive of a store. Without it, a wrong bucket or an
+//! unmounted directory would look like an archive that lost everything, and would accept new
+//! segments.
 //!
-//! It is made before the first segment of a store and stays when the last one goes. What is in it is for people: that
-//! it is there is what counts.
+//! The marker is created before the first segment of a store and never deleted. Only its existence
+//! matters; its text is for operators.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -18,20 +19,21 @@ use crate::staging::settle_put;
 
 type Store = [u8; 8];
 
-/// Which stores' markers this process has seen.
+/// The stores whose markers this process has seen.
 #[derive(Default)]
 pub(crate) struct Markers {
     seen: Mutex<HashSet<Store>>,
 }
 
-/// What it is called, beside the conversations of its store.
+/// Name of the marker, next to the conversations of its store.
 pub(crate) const FILE: &str = "ARCHIVE.txt";
 
-/// Its key below the prefix.
+/// Returns the key of the marker, below the prefix.
 pub(crate) fn key(store: Store) -> String {
     format!("{}/{FILE}", StoreText(store))
 }
 
+/// Returns the text of the marker.
 fn text(store: Store) -> String {
     format!(
         "Bluetick keeps the old messages of a chat server here: those of the store {}.\n\
@@ -42,7 +44,8 @@ fn text(store: Store) -> String {
 }
 
 impl Markers {
-    /// Fails where a store has put nothing yet, and where it is another place than the one it has put into.
+    /// Fails unless the marker of the store exists. It is missing if the store has put nothing yet,
+    /// or if this is another location.
     pub(crate) async fn must_be_there(&self, remote: &Remote, store: Store) -> Result<(), VaultError> {
         let key = key(store);
         match remote.whole(&remote.path(&key), &key).await {
@@ -59,10 +62,12 @@ impl Markers {
         }
     }
 
-    /// Before a segment is put.
+    /// Creates the marker if needed. Call it before a segment is put. Fails if a known marker is
+    /// gone from a directory.
     pub(crate) async fn make(&self, remote: &Remote, store: Store) -> Result<(), VaultError> {
         if self.seen.lock().unwrap_or_else(PoisonError::into_inner).contains(&store) {
-            // A bucket stays the same one while the process runs. A directory may not: looking costs little there.
+            // A bucket cannot change while the process runs. A directory can be unmounted, and
+            // checking it is cheap.
             return match remote.engine().directory {
                 Some(_) => self.must_be_there(remote, store).await,
                 None => Ok(()),
@@ -74,11 +79,11 @@ impl Markers {
             Err(error) if was_not_new(&error) => self.settle(remote, store, &path, &bytes).await?,
             Err(error) => return Err(remote.failed(&error)),
         }
-        // Segments are believed to be here for as long as it can be read.
+        // Read it back: segments count as present only while the marker is readable.
         self.must_be_there(remote, store).await
     }
 
-    /// It is there already, or the object store knows no condition.
+    /// Handles a marker that exists, or an object store without put-if-absent.
     async fn settle(
         &self,
         remote: &Remote,
@@ -88,7 +93,7 @@ impl Markers {
     ) -> Result<(), VaultError> {
         match remote.whole(path, &key(store)).await {
             Ok(_) => {
-                // Whoever put it may have died before it would outlast a power loss.
+                // The process that wrote it may have crashed before the fsync.
                 let path = path.clone();
                 remote.on_directory(move |root| settle_put(root, path.as_ref())).await.map(drop)
             }
@@ -100,7 +105,8 @@ impl Markers {
         }
     }
 
-    /// A segment that is missing where the archive is was lost. Elsewhere it is still where it was put.
+    /// Checks a `Missing` error against the marker. If the marker exists, the segment is lost. If
+    /// not, this is another location, and the error becomes `Unavailable`.
     pub(crate) async fn judge<T>(
         &self,
         remote: &Remote,

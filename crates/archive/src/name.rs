@@ -1,4 +1,4 @@
-//! The name of a segment, from which its key in the object store follows.
+//! Segment names, and the object keys derived from them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 use bluetick_core::{ConversationId, Seq};
 use thiserror::Error;
 
-/// Names one object, for ever: what is in it follows from the name. Messages never change; an erasure makes the next
-/// revision.
+/// The name of one segment. It identifies the content permanently: messages are immutable, and an
+/// erasure creates the next revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SegmentName {
-    /// Which store wrote it, so that several can share a place.
+    /// The store that wrote the segment. Several stores can share one location.
     pub store: [u8; 8],
     pub conversation: ConversationId,
     pub first: Seq,
@@ -19,13 +19,13 @@ pub struct SegmentName {
 }
 
 impl SegmentName {
-    /// How many messages it holds.
+    /// Returns the number of messages in the segment.
     pub fn count(&self) -> u64 {
         self.last.next().distance_from(self.first)
     }
 }
 
-/// How a store is spelled in keys.
+/// The form of a store id in keys.
 pub(crate) struct StoreText(pub [u8; 8]);
 
 impl fmt::Display for StoreText {
@@ -41,6 +41,7 @@ impl fmt::Display for SegmentName {
     }
 }
 
+/// The text is not a segment name.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("not the name of a segment")]
 pub struct InvalidSegmentName;
@@ -48,7 +49,7 @@ pub struct InvalidSegmentName;
 impl FromStr for SegmentName {
     type Err = InvalidSegmentName;
 
-    /// Takes the one spelling that [`Display`](fmt::Display) gives, and nothing else.
+    /// Accepts only the exact form that [`Display`](fmt::Display) produces.
     fn from_str(text: &str) -> Result<SegmentName, InvalidSegmentName> {
         let name = parse(text).ok_or(InvalidSegmentName)?;
         let holds_some = Seq::FIRST <= name.first && name.first <= name.last && name.last <= Seq::MAX;
@@ -56,7 +57,7 @@ impl FromStr for SegmentName {
     }
 }
 
-/// Reads generously; the caller compares the spelling.
+/// Parses leniently. The caller compares the result with the text.
 fn parse(text: &str) -> Option<SegmentName> {
     let mut parts = text.split('/');
     let store = u64::from_str_radix(parts.next()?, 16).ok()?.to_be_bytes();

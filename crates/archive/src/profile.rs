@@ -1,8 +1,8 @@
-//! Keys from the credentials file that Amazon's own tools write.
+//! Reads credentials from the AWS credentials file.
 
 use std::path::PathBuf;
 
-/// Not `Debug`: it holds a secret.
+/// Credentials of one profile. Not `Debug`, because it holds a secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Profile {
     pub access_key_id: String,
@@ -10,7 +10,8 @@ pub(crate) struct Profile {
     pub session_token: Option<String>,
 }
 
-/// Of the profile that `AWS_PROFILE` names; `None` where there is no such file or profile, or it holds no keys.
+/// Reads the profile that `AWS_PROFILE` names, or `default`. Returns `None` if the file or profile
+/// does not exist, or it lacks a key.
 pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Option<Profile> {
     let file = variable("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from);
     let file = file.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".aws/credentials")))?;
@@ -18,6 +19,7 @@ pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Option<Profile>
     parse(&text, &variable("AWS_PROFILE").unwrap_or_else(|| "default".to_owned()))
 }
 
+/// Parses the file and returns the profile `wanted`; `None` if it lacks a key.
 fn parse(text: &str, wanted: &str) -> Option<Profile> {
     let mut profile = Profile::default();
     let mut is_wanted = false;

@@ -1,11 +1,11 @@
-//! Section `[archive]`: where old messages go, when, and how fast.
+//! The settings section `[archive]`: destination, schedule and speed of the archive.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Where segments are kept.
+/// The kind of archive destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArchiveEngine {
@@ -15,44 +15,47 @@ pub enum ArchiveEngine {
     S3,
 }
 
-/// Section `[archive]`. Keys of the object store are no settings: they come from the environment
-/// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), a web identity, or the machine's own role.
+/// Settings of the archive. S3 credentials are not settings. They come from the environment
+/// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), a web identity, the AWS
+/// credentials file, or the role of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArchiveSettings {
     pub engine: ArchiveEngine,
-    /// For `directory`: where; `archive` in the data directory when not given. A relative one is below the data
-    /// directory.
+    /// For `directory`: the path. A relative one is below the data directory; the default is
+    /// `archive`.
     pub directory: Option<PathBuf>,
-    /// For `s3`: the bucket. It has to exist.
+    /// For `s3`: the bucket. It must exist.
     pub bucket: String,
     pub region: String,
-    /// An S3 server other than Amazon's, with its scheme; `http://` is taken at its word.
+    /// URL of an S3 server other than AWS, with its scheme. `http://` disables TLS.
     pub endpoint: Option<String>,
-    /// What every key in the bucket starts with.
+    /// Prefix of every key in the bucket.
     pub prefix: String,
-    /// How long one request may take, its retries included.
+    /// Timeout of one request to the object store, retries included.
     pub timeout_seconds: u64,
-    /// How long ago a message was received before it moves.
+    /// Age at which a message moves to the archive, measured from its receipt.
     pub age_seconds: u64,
-    /// What is too little for a segment waits until its oldest message is this much past the age.
+    /// Extra age at which messages move even if they do not fill a segment.
     pub patience_seconds: u64,
-    /// How many messages make a segment.
+    /// Number of messages in a full segment.
     pub segment_messages: u64,
-    /// How many messages move in a second at most; 0: as fast as it goes.
+    /// Maximum number of messages moved per second; 0 disables the limit.
     pub messages_per_second: u64,
-    /// How often a run starts by itself; 0: only by command.
+    /// Interval of scheduled runs; 0 disables them.
     pub every_seconds: u64,
-    /// Runs start by themselves only in this part of the day (UTC), such as "02:00-05:00". Read by whoever starts them.
+    /// Daily time window (UTC) in which scheduled runs start, such as "02:00-05:00". This crate
+    /// does not parse it; the scheduler does.
     pub between: Option<String>,
-    /// How long after it was received a message's content is erased; 0: never.
+    /// Age at which the content of a message is erased, measured from its receipt; 0 disables it.
     pub retention_seconds: u64,
-    /// How many bytes of archived messages stay in memory for the next reader.
+    /// Size of the block cache.
     pub cache_bytes: u64,
-    /// A run that moved much gives the space back to the file system.
+    /// Whether a run compacts the tables when much of their file is free.
     pub compact: bool,
 }
 
+/// One day in seconds.
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 impl Default for ArchiveSettings {
@@ -79,15 +82,17 @@ impl Default for ArchiveSettings {
 }
 
 impl ArchiveSettings {
-    /// A whole segment is in memory when it is sealed, checked and brought back.
+    /// Upper bound on `segment_messages`. A whole segment is in memory when it is sealed, checked
+    /// or restored, so a larger bound can exhaust memory.
     pub const MAX_SEGMENT_MESSAGES: u64 = 100_000;
+    /// Upper bound on `timeout_seconds`. A stalled request holds up its job for that long.
     const MAX_TIMEOUT_SECONDS: u64 = 600;
 
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_seconds)
     }
 
-    /// What is wrong with the settings, in a sentence.
+    /// Returns a sentence about the first invalid setting; `None` if all are valid.
     pub fn problem(&self) -> Option<String> {
         let wrong = |sentence: &str| Some(sentence.to_owned());
         if self.timeout_seconds == 0 || self.timeout_seconds > ArchiveSettings::MAX_TIMEOUT_SECONDS {

@@ -1,14 +1,16 @@
-//! An object store that does not answer is left alone for a moment at a time: whoever wants something of it is told at
-//! once, and nobody queues up behind those who wait.
+//! A circuit breaker for the object store. After a failure, requests fail fast for a pause, so that
+//! readers do not queue up behind a timeout.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::VaultError;
 
-/// Somebody has waited this long: others need not find out by themselves.
+/// Time without an answer after which other requests fail fast. If it is too short, a slow object
+/// store is treated as down.
 const NO_ANSWER: Duration = Duration::from_secs(2);
 
+/// The circuit breaker.
 pub(crate) struct Silence {
     pause: Duration,
     state: Mutex<State>,
@@ -16,17 +18,21 @@ pub(crate) struct Silence {
 
 #[derive(Default)]
 struct State {
-    /// It is asked again then, by one.
+    /// End of the pause. Then one request probes the object store.
     until: Option<Instant>,
+    /// The outage has been logged.
     told: bool,
 }
 
 impl Silence {
-    /// With no pause at all, everybody asks.
+    /// Creates a circuit breaker. A pause of zero disables it.
     pub fn new(pause: Duration) -> Silence {
         Silence { pause, state: Mutex::default() }
     }
 
+    /// Runs a request, or fails with `Unavailable` during a pause. A request that takes longer than
+    /// `NO_ANSWER` starts a pause for others and still returns its own result. `Missing` and
+    /// `Damaged` count as answers.
     pub async fn ask<T>(
         &self,
         question: impl Future<Output = Result<T, VaultError>>,
@@ -54,6 +60,8 @@ impl Silence {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether a request may run. After a pause, starts the next pause and admits one
+    /// probe.
     fn may_ask(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state();
@@ -67,6 +75,7 @@ impl Silence {
         }
     }
 
+    /// Starts a pause. Logs the first failure of an outage.
     fn fell_silent(&self, why: &str) {
         let mut state = self.state();
         state.until = Some(Instant::now() + self.pause);
@@ -75,6 +84,7 @@ impl Silence {
         }
     }
 
+    /// Ends the pause. Logs the end of an outage.
     fn answered(&self) {
         let mut state = self.state();
         state.until = None;

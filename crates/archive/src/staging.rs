@@ -1,7 +1,8 @@
-//! What the object store over a directory leaves to us: files of puts that were cut off, and deletions that last.
+//! File operations that the directory object store lacks: deleting temporary files of interrupted
+//! puts, and syncing puts and deletions.
 //!
-//! A put writes a file beside the object, `<name>#<digits>`, and renames it. A crash in between leaves that file, with
-//! the text of messages in it, and no list shows it.
+//! A put writes a temporary file `<name>#<digits>` next to the object and renames it. A crash in
+//! between leaves that file, with message content in it, and no list shows it.
 
 use std::io;
 use std::path::Path;
@@ -10,13 +11,13 @@ use crate::SegmentName;
 use crate::engine::sync_directory;
 use crate::marker;
 
-/// Fails where the directory is gone, such as a volume that is not mounted. A put would make it anew, and a list would
-/// find it empty.
+/// Fails if the directory does not exist, such as on an unmounted volume. Without this check, a put
+/// would create it, and a list would find it empty.
 pub(crate) fn is_there(root: &Path) -> io::Result<u64> {
     if root.is_dir() { Ok(0) } else { Err(io::Error::new(io::ErrorKind::NotFound, "it is not there")) }
 }
 
-/// Makes an object that is there outlast a power loss, with the directories on the way to it.
+/// Syncs an existing object and its parent directories, so that it survives a power loss.
 pub(crate) fn settle_put(root: &Path, object: &str) -> io::Result<u64> {
     let object = root.join(object);
     std::fs::File::open(&object)?.sync_all()?;
@@ -26,20 +27,20 @@ pub(crate) fn settle_put(root: &Path, object: &str) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Makes the deletion of an object last through a power loss, and takes what earlier puts of it left.
+/// Syncs the deletion of an object, and deletes temporary files of earlier puts of it.
 pub(crate) fn settle_deletion(root: &Path, object: &str) -> io::Result<u64> {
     let object = root.join(object);
     let mut swept = 0;
     if let (Some(directory), Some(name)) = (object.parent(), object.file_name()) {
         swept = sweep_files(directory, &|file| staged_for(file) == name.to_str())?;
     }
-    // A directory that went with its last object is gone from the one above it.
+    // The directory of the object may be gone too; then sync the nearest one that exists.
     let nearest = object.ancestors().skip(1).find(|ancestor| ancestor.is_dir());
     nearest.map_or(Ok(()), sync_directory)?;
     Ok(swept)
 }
 
-/// Takes all that puts left below one store's directory.
+/// Deletes all temporary files of puts below one store's directory and returns their number.
 pub(crate) fn sweep(root: &Path, below: &str) -> io::Result<u64> {
     let store = root.join(below);
     let mut swept = sweep_files(&store, &|file| staged_for(file) == Some(marker::FILE))?;
@@ -57,13 +58,14 @@ pub(crate) fn sweep(root: &Path, below: &str) -> io::Result<u64> {
     Ok(swept)
 }
 
-/// The name of the object a file was staged for.
+/// Returns the name of the object that a temporary file belongs to.
 fn staged_for(file: &str) -> Option<&str> {
     let (name, number) = file.split_once('#')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then_some(name)
 }
 
+/// Deletes the files of a directory that `is_ours` selects, syncs it, and returns their number.
 fn sweep_files(directory: &Path, is_ours: &dyn Fn(&str) -> bool) -> io::Result<u64> {
     let mut swept = 0;
     for entry in entries(directory)? {
@@ -79,7 +81,7 @@ fn sweep_files(directory: &Path, is_ours: &dyn Fn(&str) -> bool) -> io::Result<u
     Ok(swept)
 }
 
-/// What is in a directory; nothing where there is none.
+/// Lists a directory; empty if it does not exist.
 fn entries(directory: &Path) -> io::Result<impl Iterator<Item = io::Result<std::fs::DirEntry>>> {
     match std::fs::read_dir(directory) {
         Ok(entries) => Ok(Some(entries).into_iter().flatten()),

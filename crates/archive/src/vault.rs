@@ -1,4 +1,4 @@
-//! The place where segments are kept, as the rest of Bluetick sees it: put, read a part, list, delete.
+//! The object archive as the stores use it: put, read a block, list, delete.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -20,13 +20,15 @@ use crate::segment::{Frame, decode_frame};
 use crate::silence::Silence;
 use crate::{ArchiveSettings, FrameRef, SegmentName, VaultError};
 
-/// Where segments are kept, with what of them is in memory. A clone is the same vault.
+/// The object archive, with its block cache. Clones share one archive.
 #[derive(Clone)]
 pub struct Vault(Arc<Inner>);
 
-/// How long a store that does not answer readers is left alone.
+/// Time for which readers fail fast after the object store did not answer. If it is too short,
+/// every reader waits for a timeout; if it is too long, recovery is noticed late.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The state that all clones share.
 struct Inner {
     remote: Remote,
     frames: Frames,
@@ -35,31 +37,32 @@ struct Inner {
     silence: Silence,
 }
 
-/// What became of a [`put`](Vault::put).
+/// The result of a [`put`](Vault::put).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
+    /// The object did not exist.
     New,
-    /// The same bytes, from a run that was interrupted.
+    /// The same bytes existed already, from an interrupted run.
     AlreadyThere,
-    /// Others, to which no row referred.
+    /// Other bytes existed, to which no row referred.
     Replaced,
 }
 
-/// What happened since the start.
+/// Counters since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VaultCounters {
     /// Calls of [`Vault::frame`].
     pub frame_reads: u64,
-    /// Those that were answered from memory, or shared a fetch that was under way.
+    /// Calls that were answered from the cache, or joined a fetch in progress.
     pub from_memory: u64,
-    /// Reads from the object store, of a frame or a whole segment.
+    /// Reads from the object store, of a block or a whole segment.
     pub fetches: u64,
     pub fetched_bytes: u64,
-    /// Fetches that got no answer, or none of use.
+    /// Fetches without an answer, or with an unusable one.
     pub failed_fetches: u64,
     /// Fetches that found the object missing or damaged.
     pub damaged: u64,
-    /// Names below a store's own prefix that are no segment's.
+    /// Objects below a store's prefix whose name is not a segment name.
     pub foreign_names: u64,
 }
 
@@ -78,16 +81,17 @@ fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
+/// Upper bound on one request of an archive created with [`Vault::over`].
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Vault {
-    /// As the settings say; `None` when the archive is off. The object store is not asked: one that is down now may be
-    /// up when it is needed.
+    /// Opens the archive from the settings. Returns `None` if it is off. Does not contact an S3
+    /// server, so an outage does not prevent the start.
     pub fn open(settings: &ArchiveSettings, data_dir: &FilePath) -> Result<Option<Vault>, VaultError> {
         Vault::open_with_environment(settings, data_dir, &|name| std::env::var(name).ok())
     }
 
-    /// As [`open`](Vault::open), with keys from elsewhere than the process's own environment.
+    /// As [`open`](Vault::open), with environment variables from `variable`.
     pub fn open_with_environment(
         settings: &ArchiveSettings,
         data_dir: &FilePath,
@@ -97,7 +101,8 @@ impl Vault {
         Ok(engine.map(|engine| Vault::with(engine, settings.timeout(), settings.cache_bytes, PAUSE)))
     }
 
-    /// Over any object store, such as one that fails.
+    /// Creates an archive over any object store, such as one that fails. It does not fail fast
+    /// after errors.
     pub fn over(objects: Arc<dyn ObjectStore>, prefix: &str, cache_bytes: u64) -> Vault {
         let place = format!("object store {objects}");
         let engine = Engine { objects, place, prefix: prefix.to_owned(), directory: None, hint: "" };
@@ -110,20 +115,21 @@ impl Vault {
         Vault(Arc::new(Inner { remote, frames, markers, counts, silence }))
     }
 
-    /// In words, without secrets: "directory /x", "s3 bucket/prefix at http://…".
+    /// Describes the location without secrets: "directory /x", "s3 bucket/prefix at http://…".
     pub fn place(&self) -> String {
         self.0.remote.engine().place.clone()
     }
 
-    /// Fails unless this is the place that the store has put segments into. Whoever has rows that refer to some asks
-    /// before a job: in another place all of them would be missing, and new ones would be lost later.
+    /// Fails unless this location holds the archive of the store. Call it before a job if rows
+    /// refer to segments: in a wrong location every segment would look missing, and new segments
+    /// would be lost later.
     pub async fn must_hold(&self, store: [u8; 8]) -> Result<(), VaultError> {
         self.0.markers.must_be_there(&self.0.remote, store).await
     }
 
-    /// Puts if absent. Where the same bytes are there already, that is fine; where others are, they are replaced:
-    /// callers put only what no row refers to yet. The object is read back and compared, so that `Ok` means it is whole
-    /// and durable.
+    /// Puts a segment if absent. Accepts existing equal bytes, and replaces other bytes: callers
+    /// put only segments that no row refers to yet. Reads the object back and compares it, so that
+    /// `Ok` means complete and durable.
     pub async fn put(&self, name: &SegmentName, bytes: Bytes) -> Result<Put, VaultError> {
         let text = name.to_string();
         let path = self.0.remote.path(&text);
@@ -139,7 +145,7 @@ impl Vault {
         }
         let result = match self.0.remote.whole(&path, &text).await {
             Ok(there) if there == bytes => {
-                // Whoever put it may have died before it would outlast a power loss.
+                // The process that wrote it may have crashed before the fsync.
                 self.0
                     .remote
                     .on_directory(move |root| crate::staging::settle_put(root, path.as_ref()))
@@ -147,7 +153,8 @@ impl Vault {
                 return Ok(Put::AlreadyThere);
             }
             Ok(_) => Put::Replaced,
-            // The store knows no condition, or somebody deleted it in between.
+            // The object store does not support put-if-absent, or the object was deleted in
+            // between.
             Err(VaultError::Missing { .. }) => Put::New,
             Err(error) => return Err(error),
         };
@@ -161,8 +168,8 @@ impl Vault {
         Ok(result)
     }
 
-    /// One frame. Kept in memory, within bounds; those who ask at the same time share one fetch and its failure, which
-    /// is not kept.
+    /// Reads one block through the bounded cache. Concurrent readers share one fetch and its error;
+    /// errors are not cached.
     pub async fn frame(&self, name: &SegmentName, frame: FrameRef) -> Result<Arc<Frame>, VaultError> {
         let counts = &self.0.counts;
         add(&counts.frame_reads, 1);
@@ -174,7 +181,7 @@ impl Vault {
         answer
     }
 
-    /// A whole object, as it is: [`segment::open`](crate::segment::open) checks it.
+    /// Reads a whole object without checking it: use [`segment::open`](crate::segment::open).
     pub async fn segment(&self, name: &SegmentName) -> Result<Bytes, VaultError> {
         let text = name.to_string();
         let fetched = self.0.remote.whole(&self.0.remote.path(&text), &text).await;
@@ -183,7 +190,7 @@ impl Vault {
         fetched
     }
 
-    /// Deletes for good, from memory too. One that is not there is fine.
+    /// Deletes an object and its cached blocks. Succeeds if the object does not exist.
     pub async fn delete(&self, name: &SegmentName) -> Result<(), VaultError> {
         let text = name.to_string();
         let path = self.0.remote.path(&text);
@@ -194,7 +201,8 @@ impl Vault {
             Ok(()) | Err(VaultError::Missing { .. }) => {}
             Err(error) => return Err(error),
         }
-        // After the object, so that nobody can fetch it again in between.
+        // Evict after the delete, so that no reader can fetch and cache the object again in
+        // between.
         self.0.frames.forget(name);
         self.0
             .remote
@@ -203,8 +211,8 @@ impl Vault {
             .map(drop)
     }
 
-    /// Everything below one store's own prefix, or one conversation of it, with its size. Names that are not ours are
-    /// passed over: counted, never touched.
+    /// Lists all segments of a store, or of one of its conversations, with their sizes. Other
+    /// objects are counted and skipped.
     pub fn list(
         &self,
         store: [u8; 8],
@@ -244,8 +252,8 @@ impl Vault {
         named.boxed()
     }
 
-    /// Deletes what puts that were cut off left below a store's own prefix, which no list shows. Only while this store
-    /// puts nothing. Returns how many there were.
+    /// Deletes temporary files of interrupted puts below a store's prefix, which no list shows, and
+    /// returns their number. Call it only while this store puts nothing.
     pub async fn sweep_unfinished(&self, store: [u8; 8]) -> Result<u64, VaultError> {
         let below = self.0.remote.path(&StoreText(store).to_string());
         self.0.remote.on_directory(move |root| crate::staging::sweep(root, below.as_ref())).await
@@ -267,6 +275,7 @@ impl Vault {
 }
 
 impl Inner {
+    /// Parses the path of an object; `None` if it is not a segment.
     fn name_of(&self, path: &Path) -> Option<SegmentName> {
         let prefix = &self.remote.engine().prefix;
         let text = path.as_ref();
@@ -274,16 +283,19 @@ impl Inner {
         below.parse().ok()
     }
 
+    /// Reads an object back and fails unless it equals `bytes`.
     async fn compare(&self, path: &Path, name: &str, bytes: &Bytes) -> Result<(), VaultError> {
         match self.remote.whole(path, name).await {
             Ok(there) if there == *bytes => Ok(()),
-            // Nothing refers to it yet, so that nothing is lost: the put has failed, and can be done again.
+            // No row refers to the object yet, so nothing is lost. The put has failed and can be
+            // retried.
             Ok(_) => Err(self.remote.unavailable("what was put came back otherwise")),
             Err(VaultError::Missing { .. }) => Err(self.remote.unavailable("what was put is not there")),
             Err(error) => Err(error),
         }
     }
 
+    /// Fetches and decodes one block.
     async fn fetch_frame(&self, name: &SegmentName, frame: &FrameRef) -> Result<Arc<Frame>, VaultError> {
         let text = name.to_string();
         let fetched = self.remote.range(&self.remote.path(&text), &text, frame).await;
@@ -294,6 +306,7 @@ impl Inner {
         decoded.map(Arc::new).map_err(|why| VaultError::Damaged { name: text, why: why.to_string() })
     }
 
+    /// Updates the counters after a fetch.
     fn count(&self, fetched: &Result<Bytes, VaultError>) {
         add(&self.counts.fetches, 1);
         match fetched {

@@ -1,4 +1,4 @@
-//! What every handler may reach. Each is given this and takes from it only what it names.
+//! The shared state of all request handlers and WebSocket sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,7 @@ use crate::limits::{Addresses, Budgets, PasswordDesk};
 use crate::metrics::Metrics;
 use crate::settings::{LimitSettings, ServerSettings};
 
+/// Everything that handlers use. Built once at start and shared through an `Arc`.
 pub(crate) struct App {
     pub settings: ServerSettings,
     pub limits: LimitSettings,
@@ -48,20 +49,21 @@ pub(crate) struct App {
     pub whereabouts: Whereabouts,
     pub metrics: Arc<Metrics>,
     pub lifecycle: Lifecycle,
-    /// Pages of backlogs that are in memory at a time, over all connections.
+    /// Bounds the backlog pages in memory during catch-up, over all connections.
     pub backlog_pages: Semaphore,
+    /// API documents, served as static bytes.
     pub documents: Documents,
 }
 
 impl App {
-    /// For a request that came without a name of its own.
+    /// Generates an id for a request that carries none.
     pub fn next_request_id(&self) -> String {
         let number = self.request_ids.fetch_add(1, Ordering::Relaxed);
         format!("{:x}-{number:x}", self.clock.now().millis())
     }
 }
 
-/// Made once at the start, served as they are.
+/// API documents, serialized once at start.
 pub(crate) struct Documents {
     pub openapi: Bytes,
     pub websocket: Bytes,

@@ -1,5 +1,5 @@
-//! The life of the server, as everything in it sees it: running, then no longer ready, then finishing what was
-//! accepted, then closing.
+//! The lifecycle of the server: running, leaving, draining, closing. Tracks accepted work and open
+//! WebSockets, so that the shutdown can wait for them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,37 +11,44 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::problem::Problem;
 
+/// A phase of the graceful shutdown, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Running,
-    /// Whoever asks is told to send work elsewhere; what comes all the same is done.
+    /// Readiness is false, so that load balancers stop routing here. The server still accepts work.
     Leaving,
-    /// What was accepted is finished, new work is refused.
+    /// The server finishes accepted work and refuses new work.
     Draining,
-    /// All accepted work is done and announced: connections flush what they have and close.
+    /// Accepted work is done and published, or the drain timeout has passed. Connections flush
+    /// their outboxes and close.
     Closing,
 }
 
+/// The current phase and the trackers that the shutdown waits for.
 pub(crate) struct Lifecycle {
     phase: watch::Sender<Phase>,
-    /// The phase is [`Phase::Closing`] or later, for those who ask all the time.
+    /// Copy of `phase >= Phase::Closing`, for hot loops: an atomic read is cheaper than the watch
+    /// channel.
     closing: AtomicBool,
+    /// Tasks handed to the listener.
     newcomers: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
+    /// Accepted work that is not finished.
     work: TaskTracker,
-    /// WebSockets, from before their handshake is answered until they are closed.
+    /// Open WebSockets, from before the handshake response until they are closed.
     pub sockets: TaskTracker,
-    /// Clients that were told when to come back.
+    /// Number of clients that got a reconnect delay.
     sent_away: AtomicU64,
 }
 
-/// WebSockets and calls on their way to the door, which owns all connections. At most one for each place there, which
-/// each of them keeps.
+/// Tasks on their way to the listener, which owns all connections. Each task holds the permit of
+/// its connection, which bounds their number.
 pub(crate) type Newcomers = mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
 
-/// Sooner, the next server may not listen yet.
+/// Minimum reconnect delay. With a shorter one, clients can reconnect before the next server
+/// listens.
 const FIRST_RETURN: Duration = Duration::from_millis(500);
 
-/// Held while something is being written on a client's behalf.
+/// Marks accepted work as unfinished until it is dropped.
 pub(crate) struct Work(#[expect(dead_code, reason = "held for its drop")] TaskTrackerToken);
 
 impl Lifecycle {
@@ -58,16 +65,17 @@ impl Lifecycle {
         (lifecycle, arriving)
     }
 
-    /// Hands to the door what outlives the connection it came in on: a WebSocket, or a call that changes something.
-    /// Forgotten when the door is gone.
+    /// Hands a task to the listener that outlives its connection: a WebSocket, or a call that
+    /// writes. Drops the task if the listener has ended.
     pub fn attend(&self, newcomer: BoxFuture<'static, ()>) {
         let _ = self.newcomers.send(newcomer);
     }
 
-    /// When the next client is to come back: each in the middle of the widest gap that is left, more or less, so that
-    /// any number of them is spread more evenly than by chance.
+    /// Returns the reconnect delay for the next client, between `FIRST_RETURN` and `latest`.
+    /// Successive delays form a low-discrepancy sequence, which spreads clients more evenly than
+    /// random delays.
     pub fn next_return(&self, latest: Duration) -> Duration {
-        /// The golden section of the circle: its multiples never crowd.
+        /// 2⁶⁴ divided by the golden ratio. Its multiples modulo 2⁶⁴ are evenly spread.
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         let turn = self.sent_away.fetch_add(1, Ordering::Relaxed).wrapping_mul(STEP);
         let share = (turn >> 32) as f64 / f64::from(u32::MAX);
@@ -90,30 +98,33 @@ impl Lifecycle {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// The token is taken before the phase is read, so that whoever finds it before `Draining` here is waited for.
+    /// Registers accepted work. Returns `draining` from [`Phase::Draining`] on. Takes the token
+    /// before it reads the phase, so that the shutdown waits for all work that was admitted.
     pub fn begin_work(&self) -> Result<Work, Problem> {
         let token = self.work.token();
         if self.is_draining() { Err(Problem::draining()) } else { Ok(Work(token)) }
     }
 
+    /// Enters a phase and notifies all watchers.
     pub fn enter(&self, phase: Phase) {
         self.closing.store(phase >= Phase::Closing, Ordering::Release);
         self.phase.send_replace(phase);
     }
 
-    /// Returns when no accepted work is left. Only after [`Phase::Draining`] was entered.
+    /// Waits until no accepted work is left. Call it only after [`Phase::Draining`] was entered.
     pub async fn work_done(&self) {
         self.work.close();
         self.work.wait().await;
     }
 
+    /// Waits until all WebSockets are closed.
     pub async fn sockets_closed(&self) {
         self.sockets.close();
         self.sockets.wait().await;
     }
 }
 
-/// Returns when the server has come to `wanted`, or has gone.
+/// Waits until the server has reached `wanted`, or is gone.
 pub(crate) async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }

@@ -1,9 +1,10 @@
-//! Whether a token that was signed for somebody is still good: it may have been revoked.
+//! The revocation check: whether a token with a valid signature has been revoked.
 //!
-//! What is void is asked of the store once and then held. Where this node is the only one, what it holds stays true until
-//! it hears of a revocation, since all of them pass through it. In a fleet it holds for [`FRESH_MS`], and while the store does
-//! not answer, for [`STALE_MS`]; then nobody is let in on it. Open connections are not asked about again: they are closed when
-//! the revocation is heard of.
+//! The check reads the revocations of a user from the store and caches them. On a single node the
+//! cache is exact, because every revocation passes through this node and evicts the entry. In a
+//! fleet an entry is valid for [`FRESH_MS`], or for [`STALE_MS`] while the store does not answer.
+//! After that, the check refuses the token. Open connections are not checked again: the hub closes
+//! them when it receives the revocation.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -19,16 +20,20 @@ use bluetick_wire::ErrorCode;
 
 use crate::problem::Problem;
 
-/// In a fleet: how long what was read counts without asking again.
+/// In a fleet, age up to which a cached entry is used without asking the store, in milliseconds.
+/// Bounds how long a revoked token can still be admitted if the revocation event is lost.
 const FRESH_MS: i64 = 10_000;
-/// In a fleet: how long it counts where the store does not answer.
+/// In a fleet, age up to which a cached entry is used while the store does not answer, in
+/// milliseconds. A longer time admits revoked tokens for longer; a shorter one refuses users
+/// sooner.
 const STALE_MS: i64 = 60_000;
 
+/// The revocation check, with its cache.
 pub(crate) struct Gate {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     known: Arc<KnownRevocations>,
-    /// Nobody else writes to the store.
+    /// This node is the only writer of the store.
     is_alone: bool,
 }
 
@@ -42,25 +47,28 @@ impl Gate {
         Gate { store, clock, known, is_alone }
     }
 
-    /// Lets the holder of a good token in, unless it was revoked. Where that cannot be told, nobody is let in.
+    /// Returns an error if the token was revoked, or if the revocations can be neither read nor
+    /// found in the cache.
     pub async fn admit(&self, claims: &Claims) -> Result<(), Problem> {
         let void = self.revocations(&claims.user).await?;
         if void.voids(&claims.token) { Err(revoked()) } else { Ok(()) }
     }
 
-    /// When a token for this user that is made now is to say that it was issued.
+    /// Returns the issue time for a new token of this user, which no earlier revocation covers.
     pub async fn issue_at(&self, user: &UserId) -> Result<Timestamp, Problem> {
         Ok(self.revocations(user).await?.issue_at(self.clock.now()))
     }
 
-    /// Makes tokens of the user void. When this returns, nobody comes in with them at this node, and connections that did
-    /// are being closed; other nodes hear of it.
+    /// Revokes tokens of the user. On return, this node refuses them and is closing connections
+    /// that used them. Other nodes receive the revocation as an event.
     pub async fn revoke(&self, user: &UserId, what: Revoked) -> Result<(), StoreError> {
         let revoke = Some(Revoke { what, at: self.clock.now() });
         self.store.update_profile(ProfileUpdate { revoke, ..ProfileUpdate::of(user.clone()) }).await?;
         Ok(())
     }
 
+    /// Returns the revocations of a user, from the cache if it is fresh enough, else from the
+    /// store.
     async fn revocations(&self, user: &UserId) -> Result<Revocations, Problem> {
         let now = self.clock.now();
         let held = match self.known.find(user) {
@@ -72,7 +80,8 @@ impl Gate {
             match self.store.profile(user).await {
                 Ok(profile) => {
                     let known = Known { void: profile.revocations, asked_at: now };
-                    // Otherwise something was revoked while it was read, and what was read may be from before.
+                    // `None` means that a revocation arrived during the read, so the result may be
+                    // outdated. Read again.
                     if let Some(known) = self.known.keep(user, known, turn) {
                         return Ok(known.void);
                     }
@@ -90,6 +99,7 @@ fn revoked() -> Problem {
     Problem::new(ErrorCode::TokenRevoked, "the token was revoked; log in again")
 }
 
+/// The error for a token whose revocations cannot be read.
 fn unknown(error: StoreError) -> Problem {
     if matches!(error, StoreError::Closing) {
         return Problem::draining();
@@ -100,6 +110,7 @@ fn unknown(error: StoreError) -> Problem {
     Problem { retry_after, ..Problem::new(ErrorCode::StoreUnavailable, message) }
 }
 
+/// A cached entry. `asked_at` is the time before the read.
 #[derive(Clone)]
 struct Known {
     void: Revocations,
@@ -107,29 +118,33 @@ struct Known {
 }
 
 impl Known {
-    /// A clock that was set back makes nothing young.
+    /// Returns whether the entry is younger than `millis`. An entry from the future counts as old,
+    /// because the clock was set back.
     fn is_younger_than(&self, millis: i64, now: Timestamp) -> bool {
         self.asked_at <= now && now < self.asked_at.plus_millis(millis)
     }
 }
 
-/// What was read of users' revocations.
+/// A bounded, sharded cache of revocations per user.
 #[derive(Default)]
 pub(crate) struct KnownRevocations {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
 }
 
+/// Number of shards. Each has its own lock.
 const SHARDS: usize = 16;
-/// In each generation of a shard: 65,536 users altogether.
+/// Maximum number of users in one generation of one shard. With two generations and 16 shards the
+/// cache holds 65,536 users.
 const USERS: usize = 2_048;
 
-/// Two generations, so that a full one is forgotten whole; whoever is asked for meanwhile comes over.
+/// One shard of the cache. When the young generation is full, it replaces the old one, which is
+/// dropped whole. A hit in the old generation moves the entry to the young one.
 #[derive(Default)]
 struct Shard {
     young: HashMap<UserId, Known>,
     old: HashMap<UserId, Known>,
-    /// Counts the revocations that were heard of.
+    /// Number of revocations received for users of this shard.
     heard: u64,
 }
 
@@ -137,10 +152,11 @@ impl KnownRevocations {
     fn shard(&self, user: &UserId) -> MutexGuard<'_, Shard> {
         let hash = self.hasher.hash_one(user);
         let number = usize::try_from(hash % SHARDS as u64).expect("it is below the number of shards");
-        // Whoever panicked left maps that are whole.
+        // A panic cannot leave the maps inconsistent, so a poisoned lock is usable.
         self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the cached entry of a user, of any age.
     fn find(&self, user: &UserId) -> Option<Known> {
         let mut shard = self.shard(user);
         if let Some(known) = shard.young.get(user) {
@@ -148,18 +164,20 @@ impl KnownRevocations {
         }
         let known = shard.old.remove(user)?;
         let forgotten = shard.keep(user, known.clone());
-        // Thousands of users are freed after the lock, not under it.
+        // Free the dropped generation after releasing the lock.
         drop(shard);
         drop(forgotten);
         Some(known)
     }
 
-    /// To be taken before the store is asked.
+    /// Returns the revocation counter of the user's shard. Call it before reading the store, and
+    /// pass it to `keep`.
     fn turn(&self, user: &UserId) -> u64 {
         self.shard(user).heard
     }
 
-    /// `None` where a revocation was heard of since that turn.
+    /// Caches an entry and returns it. Returns `None` if the shard received a revocation since
+    /// `turn`.
     fn keep(&self, user: &UserId, known: Known, turn: u64) -> Option<Known> {
         let mut shard = self.shard(user);
         let forgotten = (shard.heard == turn).then(|| shard.keep(user, known.clone()))?;
@@ -168,7 +186,7 @@ impl KnownRevocations {
         Some(known)
     }
 
-    /// Tokens of the user were revoked: the store knows which.
+    /// Evicts the entry of a user whose tokens were revoked, and advances the revocation counter.
     pub fn forget(&self, user: &UserId) {
         let mut shard = self.shard(user);
         shard.heard += 1;
@@ -178,7 +196,8 @@ impl KnownRevocations {
 }
 
 impl Shard {
-    /// Returns what is forgotten for it.
+    /// Inserts an entry. Returns the dropped generation, so that the caller can free it without the
+    /// lock.
     fn keep(&mut self, user: &UserId, known: Known) -> HashMap<UserId, Known> {
         let mut forgotten = HashMap::new();
         if self.young.len() >= USERS {

@@ -1,10 +1,10 @@
 //! Bluetick's HTTP and WebSocket server.
 //!
-//! It settles who is asking and how often they may, hands what they ask to the use cases in `bluetick-core`, and
-//! carries every stored message to every connected device. Rules of conversations belong to the core, spelling for
-//! clients to `bluetick-wire`, storage to the stores, settings files and signals to the binary.
+//! It authenticates requests, applies limits, calls the use cases in `bluetick-core`, and pushes
+//! every stored message to every connected device. Conversation rules belong to the core, wire
+//! formats to `bluetick-wire`, storage to the stores, and settings files and signals to the binary.
 //!
-//! The order of making things: [`Metrics`], then the [`Hub`] (the store reports to both), then the store, then the
+//! Create the parts in this order: [`Metrics`]; the [`Hub`]; the store, which reports to both; the
 //! [`Server`].
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! What the server counts, for Prometheus. Names and units only; when to count is settled where things happen.
+//! Prometheus metrics: names, units and labels. The callers decide when to count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,10 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::limits::TurnedAway;
 
+/// A counter with one label.
 type Labelled = Family<[(&'static str, &'static str); 1], Counter>;
 
+/// All metrics of the server. Cheap to update from any thread.
 pub struct Metrics {
     registry: Registry,
     pub(crate) connections: Gauge,
@@ -43,18 +45,20 @@ pub struct Metrics {
     admin_key_failures: Labelled,
 }
 
-/// What is dropped when there is too much to do. A client finds all of it by asking.
+/// What the server drops under load. Clients recover all of it by asking.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Dropped {
-    /// A `typing` or `presence` frame that found an outbox too full, or came too often in a large group.
+    /// A `typing` or `presence` frame, dropped because an outbox was too full or a large group had
+    /// too many of them.
     Ephemeral,
     /// A `conversation` frame.
     Conversation,
-    /// Somebody's coming or going.
+    /// A presence change of a user.
     Presence,
 }
 
 impl Dropped {
+    /// All values, so that every label starts at 0.
     const ALL: [Dropped; 3] = [Dropped::Ephemeral, Dropped::Conversation, Dropped::Presence];
 
     const fn as_str(self) -> &'static str {
@@ -69,7 +73,7 @@ impl Dropped {
 /// Why an admin key was refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyFailure {
-    /// It is not the admin key.
+    /// The key is not the admin key.
     Wrong,
     /// The key is wrong, and its address has presented too many wrong keys.
     TooMany,
@@ -84,6 +88,7 @@ impl KeyFailure {
     }
 }
 
+/// Returns the label of a refused connection.
 const fn name_of(reason: TurnedAway) -> &'static str {
     match reason {
         TurnedAway::Crowded => "connections",
@@ -92,6 +97,7 @@ const fn name_of(reason: TurnedAway) -> &'static str {
 }
 
 impl Metrics {
+    /// Registers all metrics. Labels with a known set of values start at 0.
     pub fn new() -> Arc<Metrics> {
         let mut registry = Registry::with_prefix("bluetick");
         let seconds = || Histogram::new(exponential_buckets(0.000_1, 2.0, 18));
@@ -219,7 +225,7 @@ impl Metrics {
         self.stored.inc_by(messages as u64);
     }
 
-    /// A send has been answered with its place, new or found.
+    /// Records the latency of a send that was answered with its seq, new or existing.
     pub(crate) fn acknowledged(&self, took: Duration) {
         self.ack_seconds.observe(took.as_secs_f64());
     }
@@ -240,7 +246,8 @@ impl Metrics {
         self.admin_key_failures.get_or_create(&[("reason", failure.as_str())]).inc();
     }
 
-    /// The text Prometheus reads. What the archive counts is its own, and taken over as it is.
+    /// Encodes all metrics as Prometheus text. The counters of the archive and of the fleet come
+    /// from the store.
     pub(crate) fn encode(&self, archive: &ArchiveCounters, fleet: Option<&FleetCounters>) -> String {
         let mut text = String::new();
         let written = text::encode_registry(&mut text, &self.registry)
@@ -255,6 +262,7 @@ impl Metrics {
     }
 }
 
+/// Builds a registry from the counters of the archive.
 fn archive_registry(counters: &ArchiveCounters) -> Registry {
     let mut registry = Registry::with_prefix("bluetick_archive");
     for (name, help, value) in [
@@ -281,6 +289,7 @@ fn archive_registry(counters: &ArchiveCounters) -> Registry {
     registry
 }
 
+/// Builds a registry from the counters of the fleet.
 fn fleet_registry(counters: &FleetCounters) -> Registry {
     let mut registry = Registry::with_prefix("bluetick");
     let help = "1 while Redis answers";
@@ -331,7 +340,7 @@ fn fleet_registry(counters: &FleetCounters) -> Registry {
 
 impl StoreObserver for Metrics {
     fn committed(&self, report: CommitReport) {
-        // Counts and sizes stay far below 2^52, where a float is exact.
+        // Exact in an `f64`: counts and sizes stay far below 2^52.
         self.commit_messages.observe(report.messages as f64);
         self.commit_bytes.observe(report.bytes as f64);
         self.fsync_seconds.observe(report.sync.as_secs_f64());

@@ -1,4 +1,4 @@
-//! From what went wrong inside to what a client is told: a code of the one table and a sentence.
+//! Maps internal errors to API errors: an error code and a message.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,11 +8,12 @@ use bluetick_core::ports::ArchiveError;
 use bluetick_core::{Refusal, StoreError};
 use bluetick_wire::{BadInput, ErrorCode};
 
+/// An error as the client sees it, over HTTP and WebSocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub code: ErrorCode,
     pub message: Cow<'static, str>,
-    /// When trying again can succeed, where that is known.
+    /// Time after which a retry can succeed, if known.
     pub retry_after: Option<Duration>,
 }
 
@@ -41,7 +42,8 @@ impl Problem {
         Problem { code: ErrorCode::Overloaded, message: "too much is waiting already".into(), retry_after }
     }
 
-    /// Word for word the same for a conversation that is not there and for one the asker is not in.
+    /// The error for a conversation that does not exist, and for one the caller is not a member of.
+    /// It does not reveal which.
     pub fn no_such_conversation() -> Problem {
         Refusal::NotAMember.into()
     }
@@ -88,7 +90,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
         match error {
             StoreError::Refused(refusal) => refusal.into(),
-            // Why it cannot write is the operator's business and stands in /readyz.
+            // The reason is for the operator only; `/readyz` reports it.
             StoreError::ReadOnly(_) => Problem {
                 retry_after: Some(Duration::from_secs(5)),
                 ..Problem::new(ErrorCode::StoreUnavailable, "the store cannot write now")
@@ -111,7 +113,7 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// For the operator alone, who may know why.
+/// These errors go to the operator only, so the message includes the cause.
 impl From<ArchiveError> for Problem {
     fn from(error: ArchiveError) -> Problem {
         let code = match error {

@@ -1,4 +1,4 @@
-//! Putting the parts together, and taking them apart in order.
+//! Builds the server from its parts, starts its tasks and shuts it down in order.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,48 +32,50 @@ use crate::limits::{Addresses, Budgets, PasswordDesk};
 use crate::metrics::Metrics;
 use crate::settings::{LimitSettings, ServerSettings, at_most};
 
-/// Everything a server is made of. The store must have been opened with `hub` as its listener.
+/// The parts of a server. The store must have been opened with `hub` as its listener.
 pub struct ServerParts {
     pub settings: ServerSettings,
     pub limits: LimitSettings,
-    /// Whether people may make their own accounts.
+    /// Whether users may create accounts with sign-up.
     pub signup: bool,
-    /// Names that sign-up refuses.
+    /// User names that sign-up refuses.
     pub reserved_names: ReservedNames,
-    /// How long the token of a log-in is valid.
+    /// Lifetime of a token from log-in or sign-up.
     pub token_ttl: Duration,
-    /// The longest time a token can be minted for.
+    /// Maximum lifetime of a minted token.
     pub max_token_ttl: Duration,
     pub store: Arc<dyn Store>,
-    /// Where the store's old messages go. [`NoArchive`](crate::NoArchive) for a store that has no such place.
+    /// The archive of the store. Use [`NoArchive`](crate::NoArchive) for a store without one.
     pub archive: Arc<dyn Archive>,
-    /// When the archive runs by itself.
+    /// Schedule of archive runs.
     pub archive_schedule: ArchiveSchedule,
-    /// The other nodes that serve the store. [`NoFleet`](bluetick_core::ports::NoFleet) where there are none.
+    /// The other nodes that serve the same store. Use [`NoFleet`](bluetick_core::ports::NoFleet)
+    /// for a single node.
     pub fleet: Arc<dyn Fleet>,
     pub hub: Arc<Hub>,
     pub metrics: Arc<Metrics>,
     pub tokens: Arc<Tokens>,
     pub passwords: Arc<Passwords>,
     pub admin_key: Arc<AdminKey>,
-    /// Where administrative acts are written down.
+    /// The audit trail.
     pub audit: Arc<Trail>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
 }
 
-/// A server that runs. Dropping it without [`Server::drain`] cuts everything off.
+/// A running server. Dropping it without [`Server::drain`] aborts all connections and background
+/// tasks.
 pub struct Server {
     app: Arc<App>,
-    /// `None` where it does not listen.
+    /// `None` if the server does not listen on the network.
     local_addr: Option<SocketAddr>,
     side_door: SideDoor,
     certificates: Option<Arc<Certificates>>,
-    /// The supervisor of connections: the accept loop, which owns their tasks in turn.
+    /// The accept loop, which owns the tasks of all connections.
     tasks: JoinSet<()>,
     workers: Workers,
-    /// What comes round by itself and stops at any point: the schedule of the archive, whose jobs go on without it, the
-    /// look at the files of the certificate, and the count of wrong admin keys.
+    /// Periodic tasks that may be aborted at any point: the archive schedule (its jobs continue
+    /// without it), the certificate reload, and the report of omitted wrong admin keys.
     turns: JoinSet<()>,
 }
 
@@ -86,17 +88,20 @@ pub enum StartError {
     Tls(#[from] TlsError),
 }
 
-/// However many devices come back at once, this many pages of what they missed are read at a time.
+/// Maximum number of backlog pages that are read at the same time, over all connections. Bounds
+/// memory when many devices reconnect at once.
 const BACKLOG_PAGES: usize = 16;
 
-/// Wrong admin keys beyond those that are written down one by one are told as often.
+/// Interval at which the server reports wrong admin keys without an audit entry of their own.
 const FAILED_KEYS_EVERY: Duration = Duration::from_secs(60);
 
-/// A job of the archive ends soon after the store has closed.
+/// Upper bound on the wait for the archive job after the store has closed. A job that takes longer
+/// is aborted with the runtime, and the next run continues it.
 const LAST_JOB: Duration = Duration::from_secs(2);
 
 impl Server {
-    /// Starts to listen on `settings.listen`, with TLS where `settings.tls` says so.
+    /// Listens on `settings.listen`, with TLS if `settings.tls` configures it. Returns an error if
+    /// the certificate is not usable or the address cannot be bound.
     pub async fn start(parts: ServerParts) -> Result<Server, StartError> {
         let certificates = Certificates::open(&parts.settings.tls, Arc::clone(&parts.clock))?.map(Arc::new);
         let listener = listen(&parts.settings.listen).await?;
@@ -104,12 +109,14 @@ impl Server {
         Ok(Server::run(parts, Some((listener, local_addr)), certificates))
     }
 
-    /// Starts a server that nobody reaches over the network, only by [`Server::connect_in_memory`]: for programs that
-    /// embed it, and for tests that simulate the network. Must be called within a tokio runtime.
+    /// Starts a server without a network listener. Clients connect with
+    /// [`Server::connect_in_memory`]. For programs that embed the server, and for tests that
+    /// simulate the network. Panics outside a tokio runtime.
     pub fn start_without_listener(parts: ServerParts) -> Server {
         Server::run(parts, None, None)
     }
 
+    /// Starts all tasks of the server.
     fn run(
         parts: ServerParts,
         listener: Option<(TcpListener, SocketAddr)>,
@@ -138,25 +145,26 @@ impl Server {
         Server { app, local_addr, side_door, certificates, tasks, workers, turns }
     }
 
-    /// Where it listens. Panics for one that does not.
+    /// Returns the listening address. Panics if the server was started without a listener.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr.expect("only a server that was started to listen has an address")
     }
 
-    /// A connection to this server without a network: what is returned is the client's end, on which HTTP/1.1 and
-    /// WebSockets are spoken as over a socket, without TLS. To the server it comes from `from`, with the limits of that
-    /// address. Once the server drains, the other end is closed as a socket is.
+    /// Opens a connection without a network and returns the client's end. It speaks HTTP/1.1 and
+    /// WebSocket, without TLS. The limits of the address `from` apply. When the server closes its
+    /// connections, the client's end reads as closed.
     pub fn connect_in_memory(&self, from: IpAddr) -> DuplexStream {
         self.side_door.connect(from)
     }
 
-    /// The certificate that new connections are shown, in DER, and each that takes its place. `None` without TLS.
+    /// Watches the certificate of new connections, in DER. Returns `None` without TLS.
     pub fn certificate(&self) -> Option<watch::Receiver<Arc<[u8]>>> {
         self.certificates.as_ref().map(|certificates| certificates.watch())
     }
 
-    /// Reads the files of the certificate again and shows what is new in them to new connections. Those that cannot be
-    /// used are named in the log, and what was shown before stays. Written down either way.
+    /// Reads the certificate files again and uses them for new connections. If they are not usable,
+    /// it logs the reason and keeps the current certificate. It writes the outcome to the audit
+    /// trail.
     pub async fn reload_certificates(&self) {
         let Some(certificates) = self.certificates.clone() else { return };
         let read =
@@ -169,16 +177,21 @@ impl Server {
         self.app.note(Act::CertificateReload, outcome, failure).await;
     }
 
-    /// Ends the server: it is not ready any more, and after `drain_delay_seconds` nothing new is taken, what was
-    /// accepted is finished and its acks are written, clients are told to come back. `drain_seconds` later what is left
-    /// is cut off. Then the store closes, in its own time.
+    /// Shuts the server down gracefully. Readiness becomes false at once. After
+    /// `drain_delay_seconds` the server refuses new work, finishes accepted work, writes its acks
+    /// and tells clients when to reconnect. After another `drain_seconds` it aborts the rest.
+    /// Closing the store has no timeout.
     ///
-    /// The order: readiness; new work; work in flight; fan-out; listener; WebSockets and HTTP connections, each of which
-    /// says when its user was last here and, where it was the last, that the user has gone from this node; the workers
-    /// (receipts, inbox entries, presence: all at once, since what they have not told yet is found by asking); the
-    /// archive's schedule; the store, which ends the archive's job; the fan-out thread. Until the work in flight is done,
-    /// newcomers are let in to be told that there is no more. Somebody who is still catching up comes back and goes on:
-    /// the acks of its sends that wait for their places go with the connection, and a resend gets them.
+    /// The order is: readiness; new work; work in flight; fan-out; the listener; WebSockets and
+    /// HTTP connections; the workers; periodic tasks; the store, which ends the archive job; the
+    /// fan-out thread.
+    ///
+    /// The last connection of a user stores when the user was last seen and removes the user from
+    /// this node's presence. The workers (receipts, inbox entries, presence) stop without flushing,
+    /// because clients recover unpublished changes by asking. Until the work in flight is done, the
+    /// listener accepts connections and refuses their work. A device in catch-up reconnects and
+    /// continues. Acks held until the backlog reaches their seq are lost with the connection; a
+    /// resend returns them.
     pub async fn drain(mut self) {
         let app = &self.app;
         app.note(Act::ServerDrain, Outcome::Begun, None).await;
@@ -219,11 +232,13 @@ impl Server {
 }
 
 impl App {
-    /// Writes down what the process was told to do, which it does whether that can be written down or not.
+    /// Writes an audit entry for an act of the process itself. The act proceeds even if the write
+    /// fails.
     async fn note(&self, act: Act, outcome: Outcome, reason: Option<String>) {
         self.note_with(act, outcome, reason, Value::Null).await;
     }
 
+    /// Writes an audit entry with the number of omitted wrong admin keys, if any.
     async fn note_failed_keys(&self) {
         if let Some(left_out) = self.failed_keys.left_out() {
             let detail = json!({"others_left_out": left_out});
@@ -248,6 +263,7 @@ impl App {
     }
 }
 
+/// Reports omitted wrong admin keys at every `FAILED_KEYS_EVERY`. Never returns.
 async fn tell_of_failed_keys(app: Arc<App>) {
     loop {
         sleep(FAILED_KEYS_EVERY).await;
@@ -255,10 +271,12 @@ async fn tell_of_failed_keys(app: Arc<App>) {
     }
 }
 
-/// Connections that may wait to be accepted. When everybody comes back at once, the usual 1,024 are soon full, and
-/// whoever finds no place tries again a whole second later. The kernel has its own limit (`net.core.somaxconn`).
+/// Length of the kernel's queue of connections that wait for an accept. The usual 1,024 fill up
+/// when all clients reconnect at once, and a client whose connection is dropped retries only a
+/// second later. The kernel caps it at `net.core.somaxconn`.
 const ACCEPT_BACKLOG: u32 = 16_384;
 
+/// Binds the first usable address that the name resolves to. Returns the error of the last attempt.
 async fn listen(address: &str) -> io::Result<TcpListener> {
     let mut failure = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
     for address in lookup_host(address).await? {
@@ -276,6 +294,7 @@ async fn listen(address: &str) -> io::Result<TcpListener> {
     Err(failure)
 }
 
+/// Builds the shared state of the handlers.
 fn app(parts: ServerParts, hosts: Hosts, documents: Documents, lifecycle: Lifecycle) -> App {
     let limits = parts.limits;
     let rules = ChatRules {

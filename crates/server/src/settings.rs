@@ -1,5 +1,5 @@
-//! What an operator may set about the server's door and its limits. Reading files, the environment and flags
-//! belongs to the binary; what the settings mean belongs to the modules that use them.
+//! Settings of the listener and the limits. The binary reads files, environment variables and
+//! flags.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,32 +8,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::Network;
 
-/// Section `[server]`.
+/// The settings section `[server]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerSettings {
-    /// Where to listen, as `HOST:PORT`. Port 0 takes any free one.
+    /// Address to listen on, as `HOST:PORT`. Port 0 picks a free port.
     pub listen: String,
     pub tls: TlsSettings,
-    /// Web origins, such as `https://chat.example.org`, whose pages may call the API and open a WebSocket besides the
-    /// server's own.
-    /// Empty: only the same origin. Programs that send no `Origin` are not concerned.
+    /// Web origins whose pages may call the API and open a WebSocket, such as
+    /// `https://chat.example.org`. If empty, only the same origin may. Programs that send no
+    /// `Origin` are not restricted.
     pub allowed_origins: Vec<String>,
-    /// The names under which clients reach the server, such as `chat.example.org`, without a port. A server that listens
-    /// on loopback accepts these, loopback names and the hosts of `allowed_origins` as `Host`. Any other server checks
-    /// `Host` only when this list is not empty.
+    /// Host names under which clients reach the server, such as `chat.example.org`, without a port.
+    /// A server that listens on loopback accepts these, loopback names and the hosts of
+    /// `allowed_origins` as `Host`. Any other server checks `Host` only if this list is not empty.
     pub hostnames: Vec<String>,
-    /// The proxies in front of the server. The server believes `X-Forwarded-For` only from these addresses, loopback
-    /// included; limits by address use the connection's address for all other clients.
+    /// Proxies in front of the server. The server trusts `X-Forwarded-For` only from these
+    /// addresses; loopback must be listed too. For all other peers, address limits use the address
+    /// of the connection.
     pub trusted_proxies: Vec<Network>,
-    /// How long a server that is told to stop says that it is not ready and serves all the same, for load balancers
-    /// that need a moment to notice.
+    /// Time in which a stopping server reports that it is not ready and still serves. It lets load
+    /// balancers notice.
     pub drain_delay_seconds: u64,
-    /// How long a shutdown may take, after that delay, before what is left is cut off.
+    /// Upper bound on the graceful shutdown after `drain_delay_seconds`. Then the server aborts the
+    /// rest.
     pub drain_seconds: u64,
-    /// Over how long the clients of a server that shuts down are spread when they come back.
+    /// Period over which the clients of a stopping server are spread when they reconnect.
     pub return_seconds: u64,
-    /// Whether people find each other by how a name begins. Off: only by a whole user_id.
+    /// Whether users can search for others by the beginning of a name. If false, only a whole
+    /// `user_id` matches.
     pub people_search: bool,
 }
 
@@ -62,21 +65,21 @@ impl ServerSettings {
         Duration::from_secs(self.drain_seconds)
     }
 
-    /// The latest that a client is told to come back.
+    /// Returns the maximum reconnect delay.
     pub(crate) fn latest_return(&self) -> Duration {
         Duration::from_secs(self.return_seconds)
     }
 }
 
-/// Section `[server.tls]`. Without files the server speaks without TLS.
+/// The settings section `[server.tls]`. Without files the server does not use TLS.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsSettings {
-    /// A PEM file with the server's certificate, and after it those that lead to its root.
+    /// PEM file with the certificate of the server, followed by the intermediate certificates.
     pub certificate_file: Option<PathBuf>,
-    /// A PEM file with the private key of that certificate.
+    /// PEM file with the private key of that certificate.
     pub key_file: Option<PathBuf>,
-    /// How often the files are looked at, to show new connections what is new in them. 0: only when the server is told.
+    /// Interval of the check for changed files, in seconds. 0 reloads them only on request.
     pub reload_seconds: u64,
 }
 
@@ -87,85 +90,97 @@ impl Default for TlsSettings {
 }
 
 impl TlsSettings {
+    /// Returns whether either file is configured.
     pub fn is_on(&self) -> bool {
         self.certificate_file.is_some() || self.key_file.is_some()
     }
 }
 
-/// Section `[limits]`. 0 switches a limit off.
+/// The settings section `[limits]`. 0 disables a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitSettings {
-    /// The largest content of one message.
+    /// Maximum size of the content of one message.
     pub content_bytes: usize,
-    /// The largest WebSocket frame a client may send; a larger one closes the connection.
+    /// Maximum size of a WebSocket frame from a client. A larger one closes the connection.
     pub frame_bytes: usize,
-    /// The largest HTTP request body.
+    /// Maximum size of an HTTP request body.
     pub body_bytes: usize,
-    /// Messages one user may send, on average, over all connections.
+    /// Average rate of messages per user, over all connections.
     pub sends_per_second: u32,
-    /// Messages one user may send at once after a pause.
+    /// Maximum burst of messages per user.
     pub sends_burst: u32,
-    /// HTTP calls and WebSocket frames of one user together, on average.
+    /// Average rate of HTTP calls and WebSocket frames per user, counted together.
     pub requests_per_second: u32,
-    /// HTTP calls and WebSocket frames of one user at once after a pause.
+    /// Maximum burst of HTTP calls and WebSocket frames per user.
     pub requests_burst: u32,
-    /// `delivered` and `read` frames of one user, on average, over all connections.
+    /// Average rate of `delivered` and `read` frames per user, over all connections.
     pub acks_per_second: u32,
-    /// `delivered` and `read` frames of one user at once after a pause.
+    /// Maximum burst of `delivered` and `read` frames per user.
     pub acks_burst: u32,
-    /// Frames refused for their rate within ten seconds before the connection counts as a flood and is closed.
+    /// Number of rate-limited frames within ten seconds after which the server closes the
+    /// connection as a flood.
     pub flood_rejections: u32,
-    /// WebSocket connections one user may hold at a time.
+    /// Maximum number of open WebSockets per user.
     pub connections_per_user: usize,
-    /// WebSocket connections one user may open in a minute, on average, on all devices together; a quarter of them at once.
+    /// Average number of new WebSockets per user and minute, over all devices. The burst is a
+    /// quarter of it.
     pub connects_per_user_per_minute: u32,
-    /// WebSocket connections the server holds at a time; further ones are refused with 503.
+    /// Maximum number of open WebSockets. The server refuses further ones with 503.
     pub connections: usize,
-    /// Connections one address may hold at a time, whoever has them; an IPv6 network of 64 bits counts as one.
+    /// Maximum number of open connections per address, over all users. An IPv6 /64 network counts
+    /// as one address.
     pub connections_per_address: usize,
-    /// Connections one address may open, on average; four seconds' worth at once.
+    /// Average number of new connections per address and second. The burst is four seconds' worth.
     pub connects_per_address_per_second: u32,
-    /// How long a new WebSocket may wait before its hello.
+    /// Maximum time until a new WebSocket sends `hello`.
     pub hello_seconds: u64,
-    /// How often a quiet WebSocket is pinged.
+    /// Interval at which the server pings an idle WebSocket.
     pub ping_seconds: u64,
-    /// How long a WebSocket may stay silent, not even answering pings, before it is closed.
+    /// Time without any frame, pongs included, after which the server closes a WebSocket.
     pub idle_seconds: u64,
-    /// How long an HTTP request may take to send its headers, and before it a TLS handshake.
+    /// Maximum time for the TLS handshake, and for the headers of an HTTP request.
     pub headers_seconds: u64,
-    /// How long an HTTP request may take to send its body.
+    /// Maximum time for the body of an HTTP request.
     pub body_seconds: u64,
-    /// Bytes that may wait for one slow WebSocket before it is closed.
+    /// Maximum size of the outbox of a WebSocket, in bytes. The server closes a connection that
+    /// exceeds it.
     pub outbox_bytes: usize,
-    /// Messages of one conversation sent to a device that comes back; the rest it pages by itself.
+    /// Maximum number of messages per conversation in a catch-up. The device pages through the
+    /// rest.
     pub backlog_messages: usize,
-    /// Conversations of which a device that comes back is sent messages; of the rest it is told where it stands.
+    /// Maximum number of conversations whose messages a catch-up sends. For the rest, the device
+    /// gets only its position.
     pub backlog_conversations: usize,
-    /// Sends of one WebSocket that may wait for the store at a time; while that many do, it is not read from.
+    /// Maximum number of sends of a WebSocket that wait for the store. At this number, the server
+    /// stops reading from the WebSocket.
     pub in_flight_sends_per_connection: usize,
-    /// The largest group.
+    /// Maximum number of members of a group.
     pub group_members: usize,
-    /// Members that may be added in one call.
+    /// Maximum number of members that one call may add.
     pub members_per_call: usize,
-    /// Log-ins one user_id may try in a minute, whoever tries; a third of them at once.
+    /// Average number of log-in attempts per `user_id` and minute, from all addresses. The burst is
+    /// a third of it.
     pub logins_per_minute: u32,
-    /// Log-ins and sign-ups one address may try in a minute, whoever for; a third of them at once.
+    /// Average number of log-in and sign-up attempts per address and minute, for all users. The
+    /// burst is a third of it.
     pub logins_per_address_per_minute: u32,
-    /// Wrong admin keys one address may present in a minute. Above that, the server delays each wrong key by a second
-    /// and answers 429. The right key always works.
+    /// Average number of wrong admin keys per address and minute. Above it, the server compares the
+    /// keys of that address one at a time, after 250 ms each, and answers wrong keys with 429. The
+    /// right key succeeds after its pause.
     pub wrong_admin_keys_per_address_per_minute: u32,
-    /// Conversations one user may create in a day, direct ones and groups together.
+    /// Number of conversations that a user may create per day, direct and group together.
     pub conversations_per_user_per_day: u32,
-    /// Calls by which one user may put other people into groups in an hour: creating a group with members, adding
-    /// members.
+    /// Number of calls per hour in which a user adds others to groups: creating a group with
+    /// members, and adding members.
     pub group_invitations_per_user_per_hour: u32,
-    /// People one user may put into groups in an hour, over all those calls.
+    /// Number of users that a user may add to groups per hour, over all those calls.
     pub members_added_per_user_per_hour: u32,
-    /// Passwords hashed or checked at the same time; each takes about 20 MB and a core for some tens of milliseconds. By
-    /// default half as many as there are processors.
+    /// Number of passwords that are hashed or checked concurrently. Each takes about 20 MB and one
+    /// core for tens of milliseconds. The default is half of the processors.
     pub password_checks_at_once: usize,
-    /// Log-ins and sign-ups that may wait for their turn; further ones are refused with 503.
+    /// Number of log-ins and sign-ups that may wait in the password hash pool. The server refuses
+    /// further ones with 503.
     pub password_checks_waiting: usize,
 }
 
@@ -210,17 +225,18 @@ impl Default for LimitSettings {
     }
 }
 
-/// A flood of log-ins leaves the other half to everybody else.
+/// Returns half of the processors, so that a flood of log-ins leaves the other half to everything
+/// else.
 fn half_of_the_processors() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
 }
 
-/// A limit as its user needs it: 0 means that there is none.
+/// Converts a setting to a limit: 0 means unlimited.
 pub(crate) fn at_most(setting: usize) -> usize {
     if setting == 0 { usize::MAX } else { setting }
 }
 
-/// A time limit in seconds: 0 means that there is none.
+/// Converts a setting in seconds to a timeout: 0 means none.
 pub(crate) fn seconds(setting: u64) -> Option<Duration> {
     (setting > 0).then(|| Duration::from_secs(setting))
 }

@@ -1,4 +1,4 @@
-//! What a device that comes back has missed.
+//! Computes what a reconnecting device has missed.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -11,10 +11,11 @@ use crate::codec::record::Record;
 use crate::inbox::InboxReader;
 use crate::tables::{Snapshot, TablesError};
 
-/// Conversations that were active while the device was away and that it did not name; more are found in the inbox.
+/// Upper bound on the recently active conversations that are added without a position from the
+/// device. The device finds further ones in the inbox.
 const MAX_UNNAMED: usize = 1_000;
 
-/// A conversation as the user has it.
+/// A conversation from the user's point of view.
 struct Held {
     member: Member,
     standing: Standing,
@@ -22,11 +23,11 @@ struct Held {
     last_at: Timestamp,
 }
 
-/// A device that missed no more conversations than this is told at once, without a thread of its own.
+/// Up to this many changed and pending conversations, the result is read on the caller's thread.
 const LITTLE: usize = 16;
 
 impl InboxReader {
-    /// Whether a few rows tell what a device missed that names no position.
+    /// Returns whether a few rows are enough to compute what a device without positions has missed.
     pub fn is_little_behind(&self, user: &UserId) -> Result<bool, StoreError> {
         if self.recent.rooms_of(user).len() > LITTLE {
             return Ok(false);
@@ -34,7 +35,8 @@ impl InboxReader {
         Ok(self.tables.current()?.snapshot()?.pending_is_at_most(user, LITTLE)?)
     }
 
-    /// Reads the disk.
+    /// Returns the conversations in which the device is behind, the most recently active first, and
+    /// those it may no longer read. Reads the disk.
     pub fn behind(&self, user: &UserId, positions: &[Position]) -> Result<Missed, StoreError> {
         let recent = self.recent.rooms_of(user);
         let tables = self.tables.current()?;
@@ -87,7 +89,7 @@ impl InboxReader {
         Ok(Missed { behind: behind.into_iter().map(|(_, behind)| behind).collect(), gone })
     }
 
-    /// `None` when the user is not in it.
+    /// Returns `None` if the user is not a member.
     fn held(
         &self,
         snapshot: &Snapshot<'_>,
@@ -111,7 +113,7 @@ impl InboxReader {
         Ok(Some(Held { member, standing, head: stored.head, last_at: stored.last_at }))
     }
 
-    /// When the message at `seq` came in.
+    /// Returns when the message at `seq` was received.
     fn received_at(
         &self,
         snapshot: &Snapshot<'_>,
@@ -127,7 +129,8 @@ impl InboxReader {
         Ok(decoded.map_err(|error| StoreError::Damaged(error.to_string()))?.map(|record| record.received_at))
     }
 
-    /// Conversations in the tables with something later than `newest`; each shelf has its own order.
+    /// Returns the conversations in the tables that were active after `newest`. Each shelf has its
+    /// own order.
     fn active_since(
         &self,
         snapshot: &Snapshot<'_>,

@@ -1,8 +1,9 @@
-//! Turning a generation into tables.
+//! Writes a generation to the tables.
 //!
-//! Writers go on meanwhile: a room is read at the moment it is visited, so its rows may run ahead of the point in the
-//! log that the checkpoint stands for. That is harmless, since replaying what is in the tables already changes nothing.
-//! The position moves last, and only then is the log behind it given up.
+//! Writers continue meanwhile. A conversation state is read at the moment it is visited, so its
+//! rows may be ahead of the checkpoint's position in the log. That is safe, because replaying an
+//! event that the tables contain changes nothing. The position moves last, and only then are the
+//! log segments before it released.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -20,15 +21,19 @@ use crate::dedupe::DedupeClock;
 use crate::memory::{Generation, Profiles, Room, RoomState, TailMessage, Users, Written};
 use crate::tables::{Engine, InboxChange, TablesError, Update};
 
-/// One durable transaction of the table engine. Small ones leave the disk to the log in between.
+/// The size in bytes at which a transaction is committed. Small transactions let log syncs use the
+/// disk in between.
 const TRANSACTION_BYTES: usize = 2 << 20;
-/// A chunk of large messages is closed early, so that a page does not unpack megabytes.
+/// The size in bytes at which a chunk of large messages is closed, so that reading a page does not
+/// decompress megabytes.
 const CHUNK_RAW_BYTES: usize = 128 << 10;
-/// Rows by user lie far apart, so as many as possible are sorted and written in one go; this many take about 100 MB.
+/// Upper bound on the rows by user that are sorted in memory and written together; they take about
+/// 100 MB. These rows are scattered over the table, so sorting more of them saves page writes.
 const INBOX_ROWS_AT_ONCE: usize = 768 << 10;
+/// Upper bound on the profiles in one transaction.
 const PROFILES_AT_ONCE: usize = 16 << 10;
 
-/// Where a checkpoint stands; tests stop it there.
+/// The steps of a checkpoint, at which tests interrupt it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     BeforeFirstTransaction,
@@ -44,15 +49,15 @@ pub struct Checkpoint<'a> {
     pub profiles: &'a Profiles,
     pub dedupe: &'a DedupeClock,
     pub on_step: &'a (dyn Fn(Step) + Sync),
-    /// Asked before each transaction.
+    /// Called before most transactions; returns `true` to stop the checkpoint.
     pub must_stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What one room brings, read under its lock.
+/// What a checkpoint reads from one conversation state, under its lock.
 struct Visit {
     room: Arc<Room>,
     stored: StoredConversation,
-    /// Those whose rows are out of date.
+    /// The members whose rows are out of date.
     members: Vec<(Member, Standing)>,
     /// The members whose rows by user are out of date.
     inbox: Vec<StaleLine>,
@@ -62,7 +67,7 @@ struct Visit {
     written: Written,
 }
 
-/// A member's line of the inbox, as it has to be written.
+/// A member's inbox row, as it must be written.
 struct StaleLine {
     user: UserId,
     shelf: Shelf,
@@ -71,13 +76,13 @@ struct StaleLine {
 }
 
 impl Checkpoint<'_> {
-    /// Writes all of `generation`. After an error nothing is lost: what was not written is still in memory and in
-    /// the log, and the same generation can be given again.
+    /// Writes all of `generation`. After an error nothing is lost: the unwritten part is still in
+    /// memory and in the log, and the caller can retry with the same generation.
     pub fn run(&self, generation: &mut Generation) -> Result<CheckpointReport, TablesError> {
         let started = Instant::now();
         let mut messages = 0;
         (self.on_step)(Step::BeforeFirstTransaction);
-        // The tables are sorted by conversation; visiting in that order touches each page once.
+        // The tables are sorted by conversation, so this order touches each page once.
         generation.rooms.sort_unstable_by_key(|room| room.id);
         let mut packer = Packer::default();
         let mut inbox: Vec<InboxChange> = Vec::new();
@@ -119,7 +124,7 @@ impl Checkpoint<'_> {
         if (self.must_stop)() { Err(TablesError::Stopped) } else { self.tables.update() }
     }
 
-    /// All that is kept of one conversation by its own name becomes durable together.
+    /// Writes all rows keyed by the conversation. They become durable in one transaction.
     fn write_room(
         &self,
         update: &mut Update<'_>,
@@ -137,7 +142,7 @@ impl Checkpoint<'_> {
         if visit.tail.is_empty() { Ok(()) } else { self.write_chunks(update, packer, visit) }
     }
 
-    /// Adds the tail behind the last chunk, or into it while it is small.
+    /// Appends the tail after the last chunk, or merges it into that chunk while it is small.
     fn write_chunks(
         &self,
         update: &mut Update<'_>,
@@ -149,8 +154,8 @@ impl Checkpoint<'_> {
         let mut notices = visit.notices_before_tail;
         let mut before = chunk::Unpacked::default();
         let mut prints: Vec<Fingerprint> = Vec::new();
-        // The readers of a damaged chunk get an error. The checkpoint keeps the chunk and puts the tail
-        // behind it: one damaged chunk must not keep everything else out of the tables.
+        // Readers of a damaged chunk get an error. The checkpoint keeps the chunk and appends the
+        // tail after it: one damaged chunk must not block all other writes to the tables.
         let damaged = |error: &dyn Display| {
             tracing::error!(conversation = %id, %error, "the last chunk of a conversation is damaged");
         };
@@ -251,7 +256,7 @@ fn count_notices(prints: &[Fingerprint]) -> u64 {
     prints.iter().filter(|print| **print == Fingerprint::NONE).count() as u64
 }
 
-/// The records of a chunk that ends just below `next`, and their fingerprints.
+/// Returns the records and fingerprints of a chunk that must end just below `next`.
 fn open_chunk(
     bytes: &[u8],
     first: Seq,
@@ -295,7 +300,7 @@ fn stale_lines(state: &RoomState) -> Vec<StaleLine> {
         .collect()
 }
 
-/// How many of `entries` go into the next chunk.
+/// Returns how many of `entries` go into the next chunk.
 fn chunk_length(entries: &[Entry<'_>]) -> usize {
     let mut bytes = 0;
     let full = entries.iter().take(chunk::CAPACITY).position(|entry| {

@@ -1,18 +1,20 @@
 //! The dedupe window: how long the store remembers message ids, in the store's own time.
 //!
 //! The wall clock can jump, so it cannot measure the age of an id. The store counts its *life*
-//! instead: the time in which it was open, by the monotonic clock. Checkpoints persist it. The time
-//! in which the store is closed, and what passed between the last checkpoint and a crash, does not
-//! count, so ids are kept longer, never shorter.
+//! instead: the time for which it was open, by the monotonic clock. Checkpoints persist it. The
+//! time while the store is closed does not count, nor does the time between the last checkpoint and
+//! a crash. So ids are kept longer, never shorter.
 //!
-//! Chunk headers carry the time of day, so [`DedupeClock::floor`] translates: the store remembers
-//! the lowest `received_at` of each part of the window.
+//! Chunk headers contain wall-clock times, so [`DedupeClock::floor`] translates: the store
+//! remembers the lowest `received_at` of each part of the window.
 //!
 //! **Invariant:** a message that was stored less than a window of life ago has
-//! `received_at >= floor()`, whatever happened to the time of day, over crashes and restarts. A
-//! header's time is the highest `received_at` up to the end of its chunk. So no chunk that holds an
-//! id of the window, and no chunk above it, has a time below the floor: a walk from the newest
-//! header down that ends at the first time below the floor has met every id of the window.
+//! `received_at >= floor()`. This holds across wall-clock jumps, crashes and restarts.
+//!
+//! A header's time is the highest `received_at` up to the end of its chunk. So no chunk that holds
+//! an id of the window, and no chunk above it, has a time below the floor. A scan from the newest
+//! header down that ends at the first time below the floor has therefore seen every id of the
+//! window.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,16 +26,16 @@ use bluetick_core::time::Clock;
 use crate::codec::rows::{seal, unseal};
 use crate::codec::{DecodeError, put_varint};
 
-/// Into how many samples a window is divided. More make the floor rise in smaller steps.
+/// The number of samples in a window. A higher number makes the floor rise in smaller steps.
 const SAMPLES_IN_WINDOW: u64 = 32;
 
-/// One part of the store's life in which messages were stored.
+/// A part of the store's life in which messages were stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sample {
-    /// The life at the first and at the last of them, in milliseconds.
+    /// The store's life at the first and at the last message, in milliseconds.
     since_ms: u64,
     until_ms: u64,
-    /// The lowest `received_at` among them.
+    /// The lowest `received_at` of these messages.
     lowest: Timestamp,
 }
 
@@ -45,8 +47,8 @@ pub struct DedupeRow {
 }
 
 impl DedupeRow {
-    /// For a store that knows nothing of the time before: an earlier version judged ids by the time
-    /// of day, so those received after `floor` stay for a whole window.
+    /// Returns the state of a store without a persisted row. Earlier versions measured the age of
+    /// ids by the wall clock, so ids received after `floor` are kept for a whole window.
     fn starting_at(floor: Timestamp) -> DedupeRow {
         DedupeRow { life_ms: 0, samples: vec![Sample { since_ms: 0, until_ms: 0, lowest: floor }] }
     }
@@ -83,12 +85,12 @@ pub struct DedupeClock {
     window_ms: u64,
     opened_at: Duration,
     life_before_ms: u64,
-    /// The oldest first.
+    /// Oldest first.
     samples: Mutex<VecDeque<Sample>>,
 }
 
 impl DedupeClock {
-    /// Goes on from what the last checkpoint persisted; `None` in a store that has none yet.
+    /// Continues from the row of the last checkpoint. `row` is `None` if the store has none yet.
     pub fn resume(clock: Arc<dyn Clock>, window_ms: u64, row: Option<DedupeRow>) -> DedupeClock {
         let row = row.unwrap_or_else(|| DedupeRow::starting_at(before(clock.now(), window_ms)));
         let opened_at = clock.monotonic();
@@ -96,7 +98,7 @@ impl DedupeClock {
         DedupeClock { clock, window_ms, opened_at, life_before_ms: row.life_ms, samples }
     }
 
-    /// For a store whose row is damaged: every id stays for a whole window.
+    /// Starts without the row, because it is damaged. Every id is kept for a whole window.
     pub fn resume_without_row(clock: Arc<dyn Clock>, window_ms: u64) -> DedupeClock {
         let row = DedupeRow::starting_at(Timestamp::from_millis(i64::MIN));
         DedupeClock::resume(clock, window_ms, Some(row))
@@ -115,8 +117,9 @@ impl DedupeClock {
         self.life_before_ms.saturating_add(u64::try_from(open.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Records that a message is being stored. Returns the store's life in milliseconds. Must be
-    /// called before the message is durable, and again for every message that the log brings back.
+    /// Records that a message is being stored, and returns the store's life in milliseconds. Must
+    /// be called before the message is durable, and at startup for the lowest `received_at` that
+    /// recovery replayed.
     pub fn observe(&self, received_at: Timestamp) -> u64 {
         let life_ms = self.life_ms();
         let mut samples = self.samples();
@@ -133,8 +136,9 @@ impl DedupeClock {
         life_ms
     }
 
-    /// No message of the window was received before this. Never above what the time of day alone
-    /// would say, so that a window that was made longer reaches back at once.
+    /// Returns a lower bound of `received_at` for all messages of the window. The bound is at most
+    /// the wall clock minus the window, so that a longer window in the settings takes effect at
+    /// once.
     pub fn floor(&self) -> Timestamp {
         let life_ms = self.life_ms();
         let by_day = before(self.clock.now(), self.window_ms);
@@ -144,7 +148,7 @@ impl DedupeClock {
         lowest.min().map_or(by_day, |lowest| lowest.min(by_day))
     }
 
-    /// What a checkpoint persists.
+    /// Returns the row that a checkpoint persists.
     pub fn row(&self) -> DedupeRow {
         let life_ms = self.life_ms();
         let samples = self.samples();
@@ -182,7 +186,7 @@ mod tests {
     fn floor_follows_time_that_passed_and_not_the_time_of_day() {
         let clock = Arc::new(ManualClock::at(at(0)));
         let dedupe = DedupeClock::resume(Arc::clone(&clock) as _, WINDOW, None);
-        // Past what an earlier version may have stored.
+        // Advance beyond what an earlier version may have stored.
         clock.advance_millis(8 * DAY);
         dedupe.observe(at(8));
         for jump in [16, 24, 400, -30] {

@@ -1,4 +1,4 @@
-//! Writing to files in a way that tests can make fail, as a disk would.
+//! File writes and syncs with fault injection for tests.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,22 +7,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Switches that make the disk misbehave. All off unless a test turns one on.
+/// Faults to inject. All are off by default; only tests turn them on.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// Writes fail as on a full disk, after half of the bytes were written.
     pub full: AtomicBool,
-    /// A sync reports an I/O error, and nobody knows what reached the disk.
+    /// A sync returns an I/O error; it is unknown what reached the disk.
     pub sync_fails: AtomicBool,
-    /// Writes stay in a volatile cache until they are synced, as on a machine that may lose its power.
+    /// Writes stay in a volatile cache until a sync, as on a machine that may lose power.
     pub volatile: AtomicBool,
-    /// A sync says that it is done and does nothing.
+    /// A sync reports success and does nothing.
     pub lying_sync: AtomicBool,
-    /// Writes say that they are done and do nothing.
+    /// Writes report success and do nothing.
     pub lose_writes: AtomicBool,
-    /// After so many more writes and syncs the power goes: that one and all after it do nothing. 0: not to be foreseen.
+    /// The number of the write or sync, counted from now, at which the power fails. That one and
+    /// all later ones return an error. 0 disables the fault.
     pub power_left: AtomicU64,
-    /// The power has gone.
+    /// The power has failed.
     pub dark: AtomicBool,
     cache: Mutex<Vec<CachedWrite>>,
 }
@@ -43,7 +44,7 @@ impl Faults {
         self.cache().drain(..).try_for_each(|write| write.file.write_all_at(&write.bytes, write.offset))
     }
 
-    /// Counts a write or a sync down. An error once the power has gone.
+    /// Counts one write or sync. Returns an error once the power has failed.
     fn draw_power(&self) -> io::Result<()> {
         let left = self.power_left.load(Ordering::SeqCst);
         if left > 0 {
@@ -56,12 +57,14 @@ impl Faults {
         }
     }
 
-    /// The power goes: what was not synced is lost, except for those thirds of it (0 to 3) that were on their way.
+    /// Cuts the power. Of each unsynced write, this many thirds (0 to 3) of its bytes reach the
+    /// disk.
     pub fn cut_power(&self, thirds: usize) -> io::Result<()> {
         self.cut_power_but(|length| length * thirds / 3)
     }
 
-    /// The power goes: of each write that was not synced as many bytes survive as `survived` says, given its length.
+    /// Cuts the power. `survived` gets the length of each unsynced write and returns how many of
+    /// its bytes reach the disk.
     pub fn cut_power_but(&self, mut survived: impl FnMut(usize) -> usize) -> io::Result<()> {
         self.dark.store(true, Ordering::SeqCst);
         for write in self.cache().drain(..) {
@@ -88,7 +91,7 @@ impl Disk {
             if was_dark {
                 return Err(gone);
             }
-            // It was on its way when the power went.
+            // This write was in flight when the power failed.
             self.faults.cache().push(CachedWrite { file: file.try_clone()?, bytes: bytes.to_vec(), offset });
             return Err(gone);
         }
@@ -119,8 +122,8 @@ impl Disk {
         file.sync_data()
     }
 
-    /// Makes a file of `bytes` zeros whose blocks are all written: overwriting them later moves no metadata, which
-    /// halves the time of a sync.
+    /// Creates a file of `bytes` zeros with all blocks written. Overwriting them later changes no
+    /// metadata, which halves the time of a sync.
     pub fn create_zeroed(&self, path: &Path, bytes: u64) -> io::Result<File> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;

@@ -1,7 +1,8 @@
-//! Reading the whole store, for a copy of it elsewhere: everybody, every conversation with where its members stand, and
-//! every message, also those that no member can see any more.
+//! Reads the whole store for a copy elsewhere: all users, all conversations with the read states of
+//! their members, and all messages, including those that no member can see any more.
 //!
-//! Nobody writes meanwhile. That is up to the caller, who has opened the store and hands out no other way to it.
+//! The store must not be written meanwhile. The caller ensures that: it opened the store and gives
+//! no other component access to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,24 +18,24 @@ use crate::read::{Draft, page_of_all};
 use crate::store::{EmbeddedStore, LOOKS_AT_ARCHIVE, blocking};
 use crate::tables::TablesError;
 
-/// What there is to be read.
+/// What the store contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inventory {
-    /// Which store this is: other than any other, and the same for as long as it lives.
+    /// Identifies the store: unique, and constant over its life.
     pub name: String,
-    /// Goes up with every write, except for what the archive does.
+    /// Increases with every write, except for the archive's own writes.
     pub position: u64,
     pub epoch: Epoch,
     pub accounts: u64,
     pub conversations: u64,
     pub messages: u64,
-    /// Of these, those whose content lies in the archive.
+    /// The number of messages whose content is in the archive.
     pub archived: u64,
-    /// Content that somebody has asked to be deleted and that is still there.
+    /// The number of requested erasures whose content still exists.
     pub unfinished_erasures: u64,
 }
 
-/// Somebody: an account, or only what is kept of a user of the operator's own product.
+/// A user: an account, or only the profile of a user whom the operator's own product manages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
     pub id: UserId,
@@ -42,7 +43,7 @@ pub struct Exported {
     pub profile: Option<Profile>,
 }
 
-/// A conversation, and where each member stands.
+/// A conversation with the read state of each member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedRoom {
     pub conversation: Conversation,
@@ -50,9 +51,11 @@ pub struct ExportedRoom {
 }
 
 impl EmbeddedStore {
-    /// Writes what is only in the log and in memory into the tables, from which everything else here is read.
+    /// Writes the state that is only in the log and in memory to the tables, from which the other
+    /// export methods read.
     ///
-    /// Fails where the settings name another archive than the one that has its messages, all of which would seem lost.
+    /// Fails if the settings name a different archive than the one that contains the store's
+    /// messages. Otherwise the export would report all of them as lost.
     pub async fn begin_export(&self) -> Result<Inventory, StoreError> {
         self.archivist.must_be_in_place().await.map_err(in_store)?;
         self.archivist.checkpoint().await.map_err(in_store)?;
@@ -83,7 +86,8 @@ impl EmbeddedStore {
         .await
     }
 
-    /// The next ones above `after`, in the order of their ids. None: there are no more.
+    /// Returns the next users above `after`, ordered by id. An empty list means that there are no
+    /// more.
     pub async fn export_people(
         &self,
         after: Option<UserId>,
@@ -100,7 +104,7 @@ impl EmbeddedStore {
         .await
     }
 
-    /// The next ids above `after`.
+    /// Returns the next conversation ids above `after`.
     pub async fn export_ids(
         &self,
         after: Option<ConversationId>,
@@ -131,8 +135,9 @@ impl EmbeddedStore {
         .await
     }
 
-    /// The messages above `after`, oldest first, as many as fit a page; none at the head. Content comes from the archive
-    /// where it lies there; what cannot be read is `lost`, and an archive that does not answer is an error.
+    /// Returns up to one page of messages above `after`, oldest first; none at the head. Fetches
+    /// archived content. Content that cannot be read is `lost`. Fails if the archive does not
+    /// respond.
     pub async fn export_messages(
         &self,
         conversation: &Conversation,
@@ -162,7 +167,8 @@ impl EmbeddedStore {
     }
 }
 
-/// Each once, with what both lists say. A list that is full may know nothing of whom comes after its last.
+/// Merges both lists by id. A full list may lack users after its last entry, so the result ends at
+/// the lowest last entry of the full lists.
 fn merged(users: Vec<User>, profiles: Vec<(UserId, Profile)>, limit: usize) -> Vec<Exported> {
     let mut ends = Vec::new();
     if users.len() == limit {
@@ -208,7 +214,7 @@ mod tests {
     fn everybody_comes_once_and_nobody_is_skipped_where_a_list_was_cut() {
         let people = merged(vec![user("ann"), user("bob")], vec![profile("bob"), profile("zoe")], 2);
         let shown: Vec<_> = people.iter().map(|one| (one.id.as_str(), one.profile.is_some())).collect();
-        // Between bob and zoe there may be accounts that the first list had no room for.
+        // There may be accounts between bob and zoe that the first list had no space for.
         assert_eq!(shown, [("ann", false), ("bob", true)]);
         let people = merged(vec![user("ann")], vec![profile("bob")], 2);
         assert_eq!(people.len(), 2);

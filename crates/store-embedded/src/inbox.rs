@@ -1,4 +1,4 @@
-//! Reading somebody's inbox: the order from memory and tables together, then one line after the other.
+//! Reads a user's inbox: the order from memory and tables together, then each entry.
 
 use std::sync::Arc;
 
@@ -25,16 +25,16 @@ pub struct InboxReader {
 }
 
 impl InboxReader {
-    /// Reads the disk.
+    /// Returns one page of the inbox. Reads the disk.
     pub fn page(&self, request: &InboxRequest) -> Result<InboxPage, StoreError> {
         let (mut places, more) = self.places(request)?;
         let mut entries = Vec::with_capacity(places.len());
         for place in &places {
             match self.entry(place.id, &request.user) {
                 Ok(entry) if entry.is_listed_for(&request.user) => entries.push(entry),
-                // Tables of earlier versions list it although it has no messages.
+                // Tables of earlier versions list conversations without messages.
                 Ok(_) => {}
-                // Left since the order was read.
+                // The user left after the order was read.
                 Err(StoreError::Refused(Refusal::NotAMember)) => {}
                 Err(error) => return Err(error),
             }
@@ -43,9 +43,11 @@ impl InboxReader {
         Ok(InboxPage { entries, next })
     }
 
-    /// The places on the page, and whether there are more behind it. What memory knows is taken from there, all else
-    /// from the tables, which are read after it: so whatever a checkpoint moved in between is found at least once, and
-    /// left out where it was found before.
+    /// Returns the positions on the page and whether more follow.
+    ///
+    /// Positions in memory take precedence over those in the tables. The tables are read second, so
+    /// a conversation that a checkpoint moved in between is found at least once. A position in the
+    /// tables is skipped if memory already supplied the conversation.
     fn places(&self, request: &InboxRequest) -> Result<(Vec<InboxPlace>, bool), StoreError> {
         let InboxRequest { user, after, filter, limit } = request;
         let limit = limit.count();
@@ -56,11 +58,11 @@ impl InboxReader {
         places.extend(in_large.filter(wanted));
         places.sort_unstable();
         places.truncate(limit + 1);
-        // Nothing behind the last one that fits is on the page, whatever the tables have there.
+        // No position after this one is on the page, whatever the tables contain.
         let mut last = places.get(limit).copied();
         let tables = self.tables.current()?;
         tables.snapshot()?.order(user, start(request).as_ref(), |place| {
-            // Archived ones come last, so nothing that is wanted follows one that is not.
+            // Archived conversations sort last, so no wanted position follows an unwanted one.
             if !wanted(&place) || last.is_some_and(|last| place > last) {
                 return false;
             }
@@ -78,18 +80,19 @@ impl InboxReader {
         Ok((places, more))
     }
 
-    /// Whether the user is a member of a conversation, listed in its inbox or not. Memory first: a checkpoint moves
-    /// conversations from there to the tables. Reads the disk.
+    /// Returns whether the user is a member of any conversation, listed in its inbox or not. Checks
+    /// memory first, because a checkpoint moves conversations from memory to the tables. Reads the
+    /// disk.
     pub fn is_member(&self, user: &UserId) -> Result<bool, StoreError> {
         let in_memory = self.recent.rooms_of(user).iter().any(|room| room.state().member(user).is_some());
         Ok(in_memory || self.tables.current()?.snapshot()?.is_member(user)?)
     }
 
-    /// Reads the disk.
+    /// Returns the inbox entry of one conversation, or `NotAMember`. Reads the disk.
     pub fn entry(&self, id: ConversationId, user: &UserId) -> Result<InboxEntry, StoreError> {
         let outline = match self.rooms.get(id) {
             Some(room) => Outline::of(&mut room.state(), id, user),
-            // Counting a group from scratch takes long, so it stays awake.
+            // Counting a group's read states from scratch is slow, so make the group resident.
             None if id.kind() == ConversationKind::Group => {
                 Outline::of(&mut self.waker.existing(id)?.state(), id, user)
             }
@@ -101,7 +104,8 @@ impl InboxReader {
     }
 }
 
-/// Where in the order of the tables to begin: behind the cursor, or where the wanted ones begin.
+/// Returns where to start in the order of the tables: after the cursor, or at the first shelf that
+/// the filter accepts.
 fn start(request: &InboxRequest) -> Option<InboxPlace> {
     match request.filter {
         InboxFilter::Archived => request.after.max(Some(InboxPlace::end_of(Shelf::Ordinary))),
@@ -109,7 +113,8 @@ fn start(request: &InboxRequest) -> Option<InboxPlace> {
     }
 }
 
-/// What memory says of a line; the tables may have to add the newest message and how many notices are unread.
+/// The part of an inbox entry that memory supplies. The tables may have to add the newest message
+/// and the number of unread notices.
 struct Outline {
     conversation: Conversation,
     peer: Option<UserId>,
@@ -122,7 +127,7 @@ struct Outline {
 }
 
 impl Outline {
-    /// `None` for a stranger.
+    /// Returns `None` if the user is not a member.
     fn of(state: &mut RoomState, id: ConversationId, user: &UserId) -> Option<Outline> {
         let at = state.members.position(user.as_str())?;
         let conversation = state.conversation.clone()?;
@@ -154,7 +159,7 @@ impl Outline {
             Some(newest) => Some(newest.to_vec()),
             None if head == Seq::ZERO => None,
             None => {
-                // The line may be behind, or damaged; the message itself has the last word.
+                // The inbox row may be outdated or damaged; the message itself is authoritative.
                 let row = snapshot.inbox_row(user, id)?;
                 let line = row.as_deref().and_then(|row| rows::read_inbox(row).ok());
                 match line.filter(|line| line.last_seq == head && !line.record.is_empty()) {

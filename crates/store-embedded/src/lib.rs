@@ -1,14 +1,18 @@
-//! The store inside the binary: *the commit log is the store; tables are derived from it*.
+//! The embedded store: *the commit log is the store; tables are derived from it*.
 //!
 //! ```text
-//!  append ──► queue ──► committer ──► log (one write, one fdatasync a batch) ──► memory ──► listener, answer
-//!                                                                                  │
-//!  page   ◄── memory tail, then chunks ◄── tables (LMDB) ◄── checkpoint ◄── sealed generation
+//! append ──► queue ──► committer ──► log (one write, one fdatasync per batch) ──► memory
+//! memory ──► listener, then the answer
+//! memory ──► sealed generation ──► checkpoint ──► tables (LMDB)
+//! page   ◄── memory tail, then the chunks of the tables
 //! ```
 //!
-//! Where to look: [`log`] makes bytes durable, [`codec`] says what they mean, [`memory`] holds what the tables do not
-//! have yet, [`commit`] is the one thread that writes, [`checkpoint`] turns memory into [`tables`], [`recovery`] does
-//! it all again after a crash, [`archive`] moves what is old to an object store, and [`EmbeddedStore`] is the port the rest of the server sees.
+//! - [`log`] makes bytes durable, and [`codec`] defines their meaning.
+//! - [`memory`] holds the state that the tables do not contain yet.
+//! - [`commit`] runs the committer, the only thread that appends to the log.
+//! - [`checkpoint`] writes memory to the [`tables`], and [`recovery`] replays the log at a start.
+//! - [`archive`] moves old content to an object store.
+//! - [`EmbeddedStore`] implements the port that the rest of the server uses.
 
 pub mod archive;
 pub mod backup;

@@ -1,13 +1,15 @@
-//! One process per data directory.
+//! Ensures that one process at a time uses a data directory.
 //!
-//! The lock is the kernel's and goes with the process, however it ends; what the file says is for people and for the
-//! command-line tools, which ask the running server instead of opening the store behind its back.
+//! The kernel holds the lock and releases it when the process ends, however it ends. The file's
+//! content is for people and for the command-line tools, which ask the running server instead of
+//! opening the store themselves.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+/// The name of the lock file in the data directory. Older and newer versions must agree on it.
 pub const NAME: &str = "LOCK";
 
 #[derive(Debug)]
@@ -23,11 +25,11 @@ pub enum LockError {
     Io(#[from] io::Error),
 }
 
-/// Who has the directory.
+/// The process that holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     pub process: String,
-    /// Where it listens, if it serves.
+    /// The address on which the process listens, if it is a server.
     pub address: Option<String>,
 }
 
@@ -42,8 +44,8 @@ impl DataLock {
         Ok(lock)
     }
 
-    /// Keeps others out while the guard lives, without writing anything. `None` where no process has used the directory
-    /// yet: then there is nothing to lock.
+    /// Locks the directory without writing to it. Returns `None` if no process has used the
+    /// directory yet: then there is no file to lock.
     pub fn hold(directory: &Path) -> Result<Option<DataLock>, LockError> {
         let file = match File::open(directory.join(NAME)) {
             Ok(file) => file,
@@ -54,8 +56,8 @@ impl DataLock {
         Ok(Some(DataLock { file }))
     }
 
-    /// As [`DataLock::acquire`], for a process that changes nothing. On a file system that is mounted read-only it
-    /// [holds](DataLock::hold) the file as it is.
+    /// Like [`DataLock::acquire`], for a process that changes nothing. On a read-only file system
+    /// it [locks](DataLock::hold) the file without writing to it.
     pub fn acquire_for_reading(directory: &Path) -> Result<Option<DataLock>, LockError> {
         match DataLock::acquire(directory) {
             Err(LockError::Io(error)) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
@@ -65,7 +67,7 @@ impl DataLock {
         }
     }
 
-    /// Says where this process listens.
+    /// Writes this process's listening address to the lock file.
     pub fn announce(&self, address: &str) -> io::Result<()> {
         self.write(address)
     }
@@ -82,7 +84,7 @@ impl DataLock {
     }
 }
 
-/// Takes the kernel's lock. Fails with the process that holds it.
+/// Takes the kernel's lock. Fails with the holder if another process has it.
 fn lock(mut file: &File) -> Result<(), LockError> {
     match file.try_lock() {
         Ok(()) => Ok(()),

@@ -1,4 +1,4 @@
-//! Opening a data directory: lock, tables, log, threads.
+//! Opens a data directory: lock, tables, log, threads.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +33,7 @@ use crate::steps::Steps;
 use crate::tables::{Identity, Tables, TablesError};
 use crate::wake::Waker;
 
-/// How long a checkpoint that failed waits before it tries again.
+/// How long the checkpoint thread waits after a failure before it retries.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Error)]
@@ -54,7 +54,7 @@ pub enum OpenError {
     LogWithoutTables(PathBuf),
 }
 
-/// What a store is made of. [`StoreParts::new`] gives the usual ones.
+/// The components of a store. [`StoreParts::new`] supplies the defaults.
 pub struct StoreParts {
     pub settings: StoreSettings,
     pub clock: Arc<dyn Clock>,
@@ -62,7 +62,7 @@ pub struct StoreParts {
     pub listener: Option<Arc<dyn CommitListener>>,
     pub observer: Arc<dyn StoreObserver>,
     pub disk: Disk,
-    /// Where old messages go; `None` while the archive is off.
+    /// The destination of old messages; `None` while the archive is disabled.
     pub vault: Option<Arc<Vault>>,
     pub archive: ArchiveSettings,
     /// Called at each step of each checkpoint.
@@ -71,14 +71,15 @@ pub struct StoreParts {
     pub work: Work,
 }
 
-/// By whom the store's work is done.
+/// How the store's background work is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Work {
-    /// By threads of its own.
+    /// On the store's own threads.
     #[default]
     Threads,
-    /// By whoever takes the [`Steps`](crate::Steps), one at a time, so that a seed can decide what happens when.
-    /// Reads are done on the spot. The archive is not for such a store: its jobs wait for threads.
+    /// By a caller that runs the [`Steps`](crate::Steps) one at a time, so that a seed determines
+    /// the schedule. Reads run on the calling thread. The archive does not work here: its jobs wait
+    /// for threads.
     Steps,
 }
 
@@ -100,7 +101,7 @@ impl StoreParts {
     }
 }
 
-/// What an open store runs on.
+/// The components of an open store.
 pub struct Running {
     pub lock: Arc<DataLock>,
     pub tables: Arc<Tables>,
@@ -124,8 +125,8 @@ pub enum Working {
     Steps(Box<Steps>),
 }
 
-/// Joined in this order: the committer hands its last generation over, the checkpoint writes it, then nobody needs
-/// another segment.
+/// The store's threads, joined in this order. The committer hands over its last generation, the
+/// checkpoint thread writes it, and then no more segments are needed.
 pub struct Threads {
     pub committer: JoinHandle<()>,
     pub checkpoint: JoinHandle<()>,
@@ -234,7 +235,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     };
     let mut last_run = last_run(&tables)?;
     if parts.vault.is_none() {
-        // Nothing tries again while it is off.
+        // A disabled archive does not retry, so it is not paused.
         last_run = last_run.map(|run| LastRun { paused: None, ..run });
         if let Ok(ColdCount { messages: messages @ 1.., .. }) = tables.current()?.cold_count() {
             tracing::warn!(
@@ -299,7 +300,8 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     })
 }
 
-/// One that cannot be read is no reason to stay closed.
+/// Loads the report of the last archive run. If it is damaged, logs an error and returns `None`, so
+/// that the store still opens.
 fn last_run(tables: &Tables) -> Result<Option<LastRun>, TablesError> {
     match tables.current()?.last_run() {
         Err(error @ TablesError::Damaged { .. }) => {
@@ -324,7 +326,8 @@ fn dedupe_clock(tables: &Tables, parts: &StoreParts) -> Result<DedupeClock, Tabl
     }
 }
 
-/// Messages and keys lie here: nobody else may look.
+/// Creates a directory that only its owner may access, because it will hold messages and keys.
+/// Leaves an existing directory as it is.
 fn create_private(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     if directory.is_dir() {
@@ -384,7 +387,8 @@ impl Checkpointer {
         self.queue.nudge();
     }
 
-    /// Writes the generation that waits, if one does, on the caller's thread. One that fails waits again.
+    /// Writes the pending generation, if there is one, on the caller's thread. After a failure the
+    /// generation stays pending.
     pub fn step(&self) {
         let Some(mut generation) = self.handover.receive_now() else { return };
         match self.attempt(&mut generation) {
@@ -396,7 +400,8 @@ impl Checkpointer {
         }
     }
 
-    /// Tries until it works. Returns `false` when the store closes first; the log still has everything then.
+    /// Writes the generation and retries until it succeeds. Returns `false` if the store closes
+    /// first; the log still contains everything.
     fn write(&self, generation: &mut Generation) -> bool {
         loop {
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(generation)));
@@ -413,7 +418,7 @@ impl Checkpointer {
                 }
                 Err(error) => {
                     tracing::error!(%error, "a checkpoint failed; the log keeps everything, and it is tried again");
-                    // At once: nobody can read from tables that have shut themselves off.
+                    // Reopen at once: tables that have shut themselves off cannot be read.
                     if error.needs_reopening()
                         && let Err(error) = self.tables.reopen()
                     {

@@ -1,4 +1,4 @@
-//! Finding people: those the tables do not have yet, merged with those they have.
+//! Finds people: merges the users in memory with those in the tables.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::memory::{Matching, Users};
 use crate::tables::{Engine, TablesError};
 
 pub fn by_id(users: &Users, tables: &Engine, ids: &[UserId]) -> Result<Vec<Person>, TablesError> {
-    // Memory first: whoever leaves it is in the tables already.
+    // Read memory first: a user is in the tables before it is removed from memory.
     let here: Vec<_> = ids.iter().map(|id| users.get(id)).collect();
     let snapshot = tables.snapshot()?;
     let mut found = Vec::with_capacity(ids.len());

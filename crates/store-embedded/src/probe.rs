@@ -8,9 +8,10 @@ use crate::open::OpenError;
 use crate::recovery::RecoveryError;
 use crate::tables::marks;
 
-/// Fails where opening the directory would: another process uses it, a newer program wrote it, a restore was not
-/// finished, or the log and the tables do not belong together. A directory that is missing or empty is fine. Damage inside
-/// the log and the tables is not looked for: that is [`check`](crate::check::check).
+/// Fails where opening the directory would fail: another process uses it, a newer program wrote it,
+/// a restore was not finished, or the log and the tables do not belong together. Accepts a missing
+/// or empty directory. Does not look for damage inside the log and the tables; see
+/// [`check`](crate::check::check).
 pub fn probe(directory: &Path) -> Result<(), OpenError> {
     if directory.join(crate::backup::RESTORING).exists() {
         return Err(OpenError::HalfRestored(directory.to_owned()));
@@ -50,7 +51,7 @@ mod tests {
         EmbeddedStore::open(StoreParts::new(settings)).unwrap()
     }
 
-    /// Every path with its length and when it was changed.
+    /// Records every path with its length and modification time.
     fn everything(directory: &Path, found: &mut BTreeMap<std::path::PathBuf, (u64, SystemTime)>) {
         let about = fs::metadata(directory).unwrap();
         found.insert(directory.to_owned(), (about.len(), about.modified().unwrap()));

@@ -1,5 +1,5 @@
-//! Reading a page: the end of the conversation from memory, the rest from the tables. What lies in the archive is named
-//! in a [`Draft`] and filled in by [`crate::archive`].
+//! Reads a page: the tail of the conversation from memory, the rest from the tables. A [`Draft`]
+//! names the messages whose content is in the archive; [`crate::archive`] fills them in.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::codec::record::Record;
 use crate::memory::{Pages, Room};
 use crate::tables::{ColdCell, Edition, Snapshot, Tables, TablesError};
 
-/// What memory says about a page.
+/// The part of a page that memory supplies.
 pub struct Plan {
     request: PageRequest,
     first_visible: Seq,
     head: Seq,
-    /// Both people of a direct conversation; groups need no names.
+    /// Both members of a direct conversation; `None` for groups.
     pair: Option<Arc<Members>>,
-    /// Places of the window that only the tables have.
+    /// The seqs of the page that only the tables contain.
     in_tables: RangeInclusive<Seq>,
-    /// They reach up to the newest that the tables have.
+    /// Whether `in_tables` reaches up to the newest message in the tables.
     is_newest: bool,
-    /// Records of the rest, oldest first.
+    /// The records of the remaining messages, oldest first.
     tail: Vec<Bytes>,
 }
 
 impl Plan {
-    /// For a conversation that is awake.
+    /// Plans a page of a resident conversation. Refuses a reader who is not a member.
     pub fn from_room(room: &Room, request: PageRequest) -> Result<Plan, StoreError> {
         let state = room.state();
         let member = state.members.get(&request.reader).ok_or(Refusal::NotAMember)?;
@@ -46,7 +46,8 @@ impl Plan {
         Ok(Plan { request, first_visible, head, pair, in_tables, is_newest, tail })
     }
 
-    /// For one that sleeps: it is wholly in the tables.
+    /// Plans a page of an evicted conversation, which is completely in the tables. Refuses a reader
+    /// who is not a member.
     fn from_tables(snapshot: &Snapshot<'_>, request: PageRequest) -> Result<Plan, StoreError> {
         let id = request.conversation;
         let (member, _) = snapshot.member(id, &request.reader)?.ok_or(Refusal::NotAMember)?;
@@ -73,18 +74,19 @@ impl Plan {
         !self.in_tables.is_empty()
     }
 
-    /// What the tables have of the page, if it was read before.
+    /// Returns the page's messages from the tables, if the page cache has all of them.
     pub fn read_before(&self, pages: &Pages, edition: Edition) -> Option<Vec<Message>> {
         pages.get(self.request.conversation, &self.in_tables, edition)
     }
 
-    /// The page, when nothing more has to be read for it: `messages` are those the tables have of it.
+    /// Returns the page if no more reads are needed. `messages` is the part from the tables.
     pub fn finish(self, messages: Vec<Message>) -> Result<Page, StoreError> {
         self.finish_with(messages, Vec::new())?.finish()
     }
 
-    /// The page, with what the tables have to add. They are read after the memory was, so whatever a checkpoint took
-    /// out of memory in between is there. The newest ones are kept for the next who asks.
+    /// Reads the rest of the page from the tables and returns the draft. Memory was read first, so
+    /// the tables contain whatever a checkpoint removed from memory in between. Caches the newest
+    /// messages.
     pub fn finish_from(self, tables: &Tables, pages: &Pages) -> Result<Draft, StoreError> {
         let edition = tables.edition();
         let tables = tables.current()?;
@@ -129,30 +131,30 @@ impl Plan {
     }
 }
 
-/// Messages, oldest first; which of them lie in the archive, and where.
+/// Messages, oldest first; and the index and archive location of those whose content is archived.
 type InTables = (Vec<Message>, Vec<(usize, ColdCell)>);
 
-/// A page of which some messages may still lack their content.
+/// A page in which some messages may still lack their content.
 pub struct Draft {
     request: PageRequest,
     first_visible: Seq,
     head: Seq,
     /// Oldest first.
     pub messages: Vec<Message>,
-    /// Which of them, and where it lies.
+    /// The indexes of the messages without content, and where the archive has it.
     pub cold: Vec<(usize, ColdCell)>,
 }
 
 impl Draft {
-    /// Nothing is missing any more.
+    /// Returns the page. All content must be filled in. Fails if the seqs are not contiguous.
     pub fn finish(self) -> Result<Page, StoreError> {
         let id = self.request.conversation;
         Page::new(&self.request, self.first_visible, self.head, self.messages)
             .map_err(|hole| StoreError::Damaged(format!("{id}: {hole}")))
     }
 
-    /// The page up to the first message that cannot be had now, seen from where the reader comes. `None` when that is
-    /// the first of all.
+    /// Cuts the page before the first unavailable message, in the reader's direction. Returns
+    /// `None` if no message remains.
     pub fn cut(mut self, unavailable: impl Fn(usize) -> bool) -> Option<Draft> {
         let upward = matches!(self.request.from, PageFrom::After(_));
         let count = self.messages.len();
@@ -176,7 +178,8 @@ pub fn page_from_tables(tables: &Tables, request: PageRequest) -> Result<Draft, 
     Plan::from_tables(&snapshot, request)?.finish_in(&snapshot)
 }
 
-/// The same without a reader: all messages, whoever is in the conversation. For a copy of the whole store.
+/// Like [`page_from_tables`] without a reader: returns all messages, regardless of membership. For
+/// a copy of the whole store.
 pub fn page_of_all(tables: &Tables, request: PageRequest) -> Result<Draft, StoreError> {
     let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
@@ -192,7 +195,7 @@ fn message(
     pair: Option<&Members>,
 ) -> Result<Message, DecodeError> {
     let record = Record::decode(record)?;
-    // The names of a pair are at hand, and need not be made again for each of their messages.
+    // Reuse the user ids of the pair instead of parsing one per message.
     let known = pair.and_then(|pair| Some(pair.at(pair.position(record.sender)?).user.clone()));
     let sender = known.map_or_else(|| record.sender_id(), Ok)?;
     let receiver = pair.and_then(|pair| pair.peer_of(&sender)).cloned();

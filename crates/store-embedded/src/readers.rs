@@ -1,6 +1,9 @@
-//! Where the tables are read. They are mapped into memory, and a read that finds its pages there takes microseconds: less
-//! than handing it to another thread and hearing of it again. So it is done where it is asked for, until one has to wait
-//! for the disk; for a while from then on reads go to threads that may wait, and the runtime's own do not.
+//! Chooses the thread for a read of the tables.
+//!
+//! The tables are memory-mapped. A read whose pages are in memory takes microseconds, less than a
+//! handover to another thread. So reads run on the calling thread until one has to wait for the
+//! disk. For a while after that they run on blocking threads, so that the runtime's threads do not
+//! wait.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,22 +13,23 @@ use bluetick_core::StoreError;
 
 use crate::store::blocking;
 
-/// A read that takes longer has waited for something: for the disk, or for its turn on the processor.
+/// The duration above which a read counts as slow: it waited for the disk or for the scheduler.
 const SLOW: Duration = Duration::from_micros(300);
-/// How long reads go to threads after one that waited for the disk: doubled each time the next try waits again, halved
-/// when it does not.
+/// Lower bound on how long reads use blocking threads after one that waited for the disk. The time
+/// doubles each time the next attempt waits again, and halves after each fast one.
 const SHORTEST: Duration = Duration::from_millis(50);
+/// Upper bound on the same time. A higher value returns to the fast path later.
 const LONGEST: Duration = Duration::from_secs(10);
 
 pub struct Readers {
-    /// There are no other threads to read on.
+    /// Always read on the calling thread, because there are no other threads.
     on_the_spot: bool,
     opened: Instant,
-    /// Nanoseconds from `opened` on: until then reads go to threads.
+    /// Reads use blocking threads until this time, in nanoseconds since `opened`.
     threads_until: AtomicU64,
-    /// In nanoseconds, as long as the next time will be.
+    /// How long the next switch to blocking threads lasts, in nanoseconds.
     pause: AtomicU64,
-    /// Pages that this process had to wait for, when that was last looked up.
+    /// The process's count of major page faults when it was last read.
     waited_for: AtomicU64,
 }
 
@@ -40,12 +44,12 @@ impl Readers {
         }
     }
 
-    /// Everything is read where it is asked for, however long it takes.
+    /// Runs every read on the calling thread, however long it takes.
     pub fn on_the_spot() -> Readers {
         Readers { on_the_spot: true, ..Readers::new() }
     }
 
-    /// Reads as much as it takes, where it holds nobody up.
+    /// Runs a read of any size on a blocking thread, unless this is [`Readers::on_the_spot`].
     pub async fn read_much<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
@@ -53,7 +57,8 @@ impl Readers {
         if self.on_the_spot { work() } else { blocking(work).await }
     }
 
-    /// Reads a few rows.
+    /// Runs a read of a few rows, on the calling thread if the disk was fast lately. Turns a panic
+    /// in `work` into an error.
     pub async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
@@ -68,7 +73,7 @@ impl Readers {
         let result = catch_unwind(AssertUnwindSafe(work));
         let took = started.elapsed();
         self.learn(took, pages_waited_for);
-        // The panic's text went to the log with its place, by the panic hook.
+        // The panic hook has logged the panic's message and location.
         result.unwrap_or_else(|_| Err(StoreError::Failed("reading the tables failed".into())))
     }
 
@@ -93,10 +98,12 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Of the whole process, since its start; `None` where the system does not tell.
+/// Returns the major page faults of the process since its start. `None` if the system does not
+/// report them.
 fn pages_waited_for() -> Option<u64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name before it may hold anything but the last parenthesis; major faults are the tenth field behind it.
+    // The process name may contain anything, so skip to the last parenthesis. Major faults are the
+    // tenth field after it.
     stat.rsplit_once(')')?.1.split_whitespace().nth(9)?.parse().ok()
 }
 

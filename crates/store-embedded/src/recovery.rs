@@ -1,7 +1,7 @@
-//! Starting up: the tables, and then what the log says after them.
+//! Recovery at startup: replays the log onto the tables.
 //!
-//! Replaying an event whose effect the tables have already changes nothing, so it does not matter how far an
-//! interrupted checkpoint had come.
+//! Replaying an event whose effect the tables already contain changes nothing. So it does not
+//! matter how far an interrupted checkpoint came.
 
 use std::sync::Arc;
 
@@ -52,13 +52,13 @@ impl Recovery<'_> {
 
     fn replay(&mut self, frame: Frame<'_>) -> Result<(), RecoveryError> {
         let batch = frame.number.0;
-        // One copy a batch; the records in memory share it.
+        // One copy per batch; the records in memory share it.
         let payload = Bytes::copy_from_slice(frame.payload);
         let mut reader = Reader(&payload);
         let in_batch = |error| RecoveryError::Event { batch, error };
         let mut events = 0;
-        // A change of membership and its notice are one: when the tables have the notice, they have the change, and
-        // what its people did since.
+        // A membership change takes effect with its notice. If the tables contain the notice, they
+        // also contain the change and what its members did since, so the change is skipped.
         let mut announced: Option<(ConversationId, MembershipChange)> = None;
         while let Some(event) = event::next_event(&mut reader).map_err(in_batch)? {
             events += 1;
@@ -136,14 +136,16 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Its rows by user may not have been reached before the crash.
+    /// Adds the conversation to the generation and marks the rows by user of all members as stale:
+    /// the checkpoint may not have written them before the crash.
     fn list(&mut self, room: &Arc<Room>, state: &mut RoomState) {
         self.generation.changed(room, state);
         state.stale = Stale::Everybody;
     }
 
-    /// In the tables, which may be ahead, somebody may be no member any more, or one for the second time; neither
-    /// stands where the first one stood.
+    /// Applies `change` to a member's read state. The tables may be ahead of the log: the user may
+    /// have left, or joined again. In both cases the replayed change no longer applies and is
+    /// skipped.
     fn stand(
         &mut self,
         batch: u64,
@@ -182,21 +184,23 @@ impl Recovery<'_> {
     }
 }
 
-/// A conversation the tables do not know. Its ids are read when somebody writes to it, as for all others.
+/// Returns the state of a conversation that the tables do not contain. The first write loads its
+/// message ids, as for all others.
 fn unread() -> RoomState {
     let mut room = RoomState::absent();
     room.ids = None;
     room
 }
 
-/// Whether there is anything of the conversation, be it only what is left of one whose row was lost.
+/// Returns whether the tables contain anything of the conversation, even if its row is lost.
 pub fn is_there(tables: &Tables, id: ConversationId) -> Result<bool, TablesError> {
     let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
     Ok(snapshot.has_conversation(id)? || snapshot.is_orphaned(id)?)
 }
 
-/// A room with what the tables know; `None` when they know nothing.
+/// Loads the conversation state from the tables. Returns `None` if they do not contain the
+/// conversation, and an error if only its row is lost.
 pub fn load(tables: &Tables, id: ConversationId) -> Result<Option<RoomState>, TablesError> {
     let tables = tables.current()?;
     let snapshot = tables.snapshot()?;

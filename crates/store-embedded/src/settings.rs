@@ -1,29 +1,31 @@
-//! What an operator may set, and what only tests do.
+//! The settings of the embedded store.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Section `[store]`.
+/// The `[store]` section of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreSettings {
-    /// Where everything lives. One process uses it at a time.
+    /// The directory for all data. One process uses it at a time.
     pub data_dir: PathBuf,
-    /// For how long a repeated message_id is surely recognised without `retry`.
+    /// How long, in seconds, a repeated message_id is always recognised without `retry`.
     pub dedupe_window_seconds: u64,
-    /// How many bytes of log are written before they are turned into tables. More means fewer rewrites, more
-    /// memory, and a longer start after a crash.
+    /// How many bytes of log are written before a checkpoint moves them to the tables. More bytes
+    /// mean fewer rewrites, more memory, and a longer start after a crash.
     pub checkpoint_bytes: u64,
-    /// How many seconds a change may wait for its checkpoint, however little there is to write.
+    /// How many seconds after an unwritten change a checkpoint starts, however little there is to
+    /// write.
     pub checkpoint_idle_seconds: u64,
-    /// The size of one log file.
+    /// The size of a log segment in bytes.
     pub segment_bytes: u64,
-    /// How many conversations stay awake in memory. Large groups and busy conversations count for several.
+    /// How many conversations stay resident in memory. Large groups and busy conversations count
+    /// for several.
     pub awake_conversations: usize,
-    /// How many bytes of messages stay in memory as they were last read, so that reading them again needs no disk.
+    /// The size of the page cache in bytes. Messages in it are read without disk access.
     pub page_cache_bytes: usize,
-    /// How many writes may wait for the disk before more are refused.
+    /// How many writes may be queued before the store refuses more.
     pub queued_writes: usize,
 }
 
@@ -42,18 +44,20 @@ impl Default for StoreSettings {
     }
 }
 
-/// As much log has to fit into memory three times.
+/// Upper bound on `checkpoint_bytes` and `segment_bytes`. The backlog may grow to three times
+/// `checkpoint_bytes`, and it must fit into memory.
 const MAX_CHECKPOINT_BYTES: u64 = 1 << 40;
 
 impl StoreSettings {
-    /// The largest single change is a group of 10,000 made at once; it must fit one segment.
+    /// Lower bound on `segment_bytes`. The largest single change, the creation of a group of 10,000
+    /// members, must fit into one segment.
     pub const MIN_SEGMENT_BYTES: u64 = 4 << 20;
 
     pub fn dedupe_window_ms(&self) -> u64 {
         self.dedupe_window_seconds.saturating_mul(1000)
     }
 
-    /// What is wrong with the settings, in a sentence.
+    /// Returns a sentence that describes the first invalid setting.
     pub fn problem(&self) -> Option<String> {
         if self.segment_bytes < StoreSettings::MIN_SEGMENT_BYTES {
             return Some(format!(

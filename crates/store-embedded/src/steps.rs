@@ -1,5 +1,5 @@
-//! The store's work without threads of its own: a simulation decides when each step is taken, and takes the next one only
-//! when it is over.
+//! Runs the store's work without its own threads. A simulation decides when each step runs; one
+//! step ends before the next one starts.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -20,8 +20,8 @@ impl Steps {
         self.committer.lock().expect("a step that panics ends the run")
     }
 
-    /// Everything that waits becomes a batch: written, synced, shown and answered. Where a thread would wait for a
-    /// checkpoint, that comes first.
+    /// Writes everything in the queue: sequenced, synced, made visible and answered. Where a thread
+    /// would wait for a checkpoint, runs that first.
     pub fn commit(&self) {
         let mut committer = self.committer();
         if committer.waits_for_checkpoint() {
@@ -30,12 +30,12 @@ impl Steps {
         committer.step();
     }
 
-    /// What was handed over becomes tables.
+    /// Writes the pending generation to the tables.
     pub fn checkpoint(&self) {
         self.checkpointer.step();
     }
 
-    /// As closing does it.
+    /// Does the work of closing: commits the queue and writes the last generation.
     pub(crate) fn finish(&self) {
         self.committer().step_to_the_end();
         self.checkpointer.step();

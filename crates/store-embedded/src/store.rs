@@ -1,4 +1,4 @@
-//! The port: what the rest of the server sees.
+//! Implements the `Store` and `Archive` ports, which the rest of the server uses.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,8 @@ use crate::steps::Steps;
 use crate::tables::{Identity, Tables};
 use crate::wake::Waker;
 
-/// An open data directory. Dropping it closes it too, but holds the thread up until the last checkpoint is written.
+/// An open data directory. Dropping it closes it too, but blocks the thread until the last
+/// checkpoint is written or its time limit ends.
 pub struct EmbeddedStore {
     pub(crate) tables: Arc<Tables>,
     rooms: Arc<Rooms>,
@@ -56,7 +57,8 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Locks the directory, replays the log and starts the store's threads. Blocks; may take seconds after a crash.
+    /// Locks the directory, replays the log and starts the store's threads. Blocks; may take
+    /// seconds after a crash.
     pub fn open(parts: StoreParts) -> Result<EmbeddedStore, OpenError> {
         let running: Running = open(parts)?;
         let (threads, steps) = match running.working {
@@ -85,7 +87,7 @@ impl EmbeddedStore {
         })
     }
 
-    /// Tells other processes where this one listens.
+    /// Publishes this process's listening address, for other processes to read.
     pub fn announce(&self, address: &str) -> std::io::Result<()> {
         self.lock.announce(address)
     }
@@ -110,10 +112,11 @@ impl EmbeddedStore {
         }
     }
 
-    /// Awake or asleep. Whoever guesses ids is refused by one look at a table: handing each guess to a thread,
-    /// where a conversation is woken, would cost ten times as much and keep others waiting.
+    /// Checks that the conversation exists, resident or evicted. A client that guesses ids is
+    /// refused after one table lookup. Loading the conversation on another thread for each guess
+    /// would cost ten times as much and delay other requests.
     async fn is_there(&self, id: ConversationId) -> Result<(), StoreError> {
-        // What is new is in no table yet.
+        // A new conversation is not in the tables yet.
         if self.rooms.get(id).is_some() {
             return Ok(());
         }
@@ -127,7 +130,7 @@ impl EmbeddedStore {
         answer.await.unwrap_or(Err(StoreError::Closing))
     }
 
-    /// A page as memory and tables have it.
+    /// Returns a page from memory and tables, without archived content.
     async fn draft(&self, request: PageRequest) -> Result<Drafted, StoreError> {
         let Some(room) = self.rooms.get(request.conversation) else {
             let tables = Arc::clone(&self.tables);
@@ -144,7 +147,7 @@ impl EmbeddedStore {
         self.readers.read(move || plan.finish_from(&tables, &pages)).await.map(Drafted::Draft)
     }
 
-    /// The store's work, where it was opened to be done in steps.
+    /// Returns the steps, if the store was opened with `Work::Steps`.
     pub fn steps(&self) -> Option<&Steps> {
         self.steps.as_deref()
     }
@@ -159,10 +162,12 @@ enum Drafted {
     Draft(Draft),
 }
 
-/// How often rows are read when the object they name is gone: somebody may have rewritten it, or brought it back.
+/// How many times a page is read if an archive object that its rows name is missing. Between
+/// attempts the object may be rewritten, or its content restored. The last attempt returns a page
+/// or an error.
 pub(crate) const LOOKS_AT_ARCHIVE: u32 = 3;
 
-/// Waits for the threads to finish what was accepted, and for the last checkpoint.
+/// Waits until the threads have finished the accepted work and the last checkpoint.
 fn join(threads: Option<Threads>) {
     let Some(threads) = threads else { return };
     let join = |thread: std::thread::JoinHandle<()>| {
@@ -177,7 +182,7 @@ fn join(threads: Option<Threads>) {
     join(threads.provisioner);
 }
 
-/// Runs what reads the disk where it holds nobody up.
+/// Runs a disk read on a blocking thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
@@ -196,7 +201,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn reserve_name(&self, id: UserId, at: Timestamp) -> Result<(), StoreError> {
-        // Nearly always there is such a user already.
+        // The user exists in nearly all cases.
         if self.user(&id).await?.is_some() {
             return Ok(());
         }
@@ -443,7 +448,7 @@ impl Archive for EmbeddedStore {
 
     async fn run(&self, request: ArchiveRun, progress: Arc<dyn Progress>) -> Result<RunReport, ArchiveError> {
         let run = self.archivist.run(request, progress).await;
-        // Messages may have come to the end of their retention.
+        // The run may have removed messages whose retention ended.
         self.pages.clear();
         run
     }

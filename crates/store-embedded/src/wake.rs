@@ -1,4 +1,5 @@
-//! Waking a conversation up for writing: its rooms, and the message ids it has seen lately.
+//! Loads conversations for writing: the conversation state and the message ids of the dedupe
+//! window.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,18 +16,19 @@ pub struct Waker {
     pub tables: Arc<Tables>,
     pub rooms: Arc<Rooms>,
     pub awake_conversations: usize,
-    /// The weight of the rooms that were woken since some were last put to sleep here.
+    /// The weight of the states loaded since this type last evicted some.
     pub woken: AtomicUsize,
 }
 
 impl Waker {
-    /// The room if it is ready, without touching the disk.
+    /// Returns the conversation state if it is resident and writable. Does not read the disk.
     pub fn awake(&self, id: ConversationId) -> Option<WritableRoom> {
         let room = self.rooms.get(id)?;
         room.is_writable().then_some(WritableRoom(room))
     }
 
-    /// A conversation that exists, ready or not. Reads the disk.
+    /// Returns the state of an existing conversation, writable or not, or `NotAMember`. Reads the
+    /// disk.
     pub fn existing(&self, id: ConversationId) -> Result<Arc<Room>, StoreError> {
         let mut weight = 0;
         let room = self.rooms.get_or_load(id, || {
@@ -34,7 +36,7 @@ impl Waker {
             weight = state.weight();
             Ok(state)
         })?;
-        // Checkpoints put rooms to sleep, but those who only read cause none.
+        // Checkpoints evict conversation states, but reads alone cause no checkpoints.
         let woken = self.woken.fetch_add(weight, Ordering::Relaxed) + weight;
         if weight > 0 && woken > self.awake_conversations / 4 {
             self.woken.store(0, Ordering::Relaxed);
@@ -43,15 +45,17 @@ impl Waker {
         Ok(room)
     }
 
-    /// A conversation that may be about to exist. Reads the disk.
+    /// Returns the state of a conversation that may not exist yet. Reads the disk.
     pub fn existing_or_absent(&self, id: ConversationId) -> Result<Arc<Room>, StoreError> {
         self.rooms.get_or_load(id, || Ok(load(&self.tables, id)?.unwrap_or_else(RoomState::absent)))
     }
 
     /// Loads the ids of the dedupe window: those of every chunk down to the first whose time is
-    /// below `floor` ([`crate::dedupe`]). Reads the disk, without the room's lock: nobody
-    /// sends here before it is done, notices have no ids, and a checkpoint only moves messages below `tail_first`
-    /// further down.
+    /// below `floor` ([`crate::dedupe`]).
+    ///
+    /// Reads the disk without holding the conversation's lock. That is safe: no message is sent
+    /// here before the ids are loaded, and notices have no ids. A checkpoint only raises
+    /// `tail_first`, so every message is in the tail read first or in the tables read second.
     pub fn make_writable(&self, room: Arc<Room>, floor: Timestamp) -> Result<WritableRoom, StoreError> {
         let mut ids = IdTable::default();
         let tail_first = {
@@ -78,8 +82,8 @@ impl Waker {
         Ok(WritableRoom(room))
     }
 
-    /// Searches everything that is durable now for `fingerprint` above `after`, however old it is,
-    /// in memory and in the tables. The committer checks messages that are stored later.
+    /// Searches all durable messages above `after` for `fingerprint`, in memory and in the tables,
+    /// regardless of their age. The committer checks messages that are stored later.
     pub fn search(
         &self,
         room: &WritableRoom,
@@ -90,7 +94,8 @@ impl Waker {
             let state = room.0.state();
             (state.tail_places(fingerprint, after).collect(), state.tail_first(), state.head())
         };
-        // Read after that: a checkpoint takes nothing from the tail before the tables have it.
+        // Read the tables second: a checkpoint removes messages from the tail only after the tables
+        // have them.
         self.tables.current()?.snapshot()?.headers_backwards(room.0.id, |first_seq, header| {
             places.extend(places_in(first_seq, &header, fingerprint, after, tail_first));
             first_seq > after
@@ -99,7 +104,7 @@ impl Waker {
     }
 }
 
-/// Seqs in a chunk with this fingerprint, above `after` and below `before`.
+/// Returns the seqs in a chunk with this fingerprint, above `after` and below `before`.
 pub fn places_in(
     first_seq: Seq,
     header: &Header<'_>,

@@ -17,7 +17,7 @@ fn name(revision: u32) -> SegmentName {
     }
 }
 
-/// A frame with one record of so many bytes.
+/// Returns a block with one record of this many bytes.
 fn frame_of(bytes: usize) -> (FrameRef, Arc<Frame>) {
     let record = vec![b'x'; bytes];
     let sealed = seal(&name(0), &[vec![record.as_slice()]]);
@@ -27,7 +27,7 @@ fn frame_of(bytes: usize) -> (FrameRef, Arc<Frame>) {
     (frame, Arc::new(decode_frame(stored, &frame).unwrap()))
 }
 
-/// What should be there at once.
+/// Waits for a result that must arrive without delay.
 async fn soon<T>(answer: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(20), answer).await.expect("somebody waits for ever")
 }

@@ -1,15 +1,18 @@
-//! One frame: some messages, compressed together and checked by themselves.
+//! One block: consecutive messages, compressed together, with a checksum of their own.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
 use super::{Damage, FrameRef, Reader, length_u32};
 
+/// zstd level. A change gives other bytes for the same segment, so an interrupted put is then
+/// replaced instead of reused.
 const COMPRESSION_LEVEL: i32 = 9;
-/// A guard against a damaged length; a frame of the largest messages fits with room to spare.
+/// Maximum size of a block before compression, in bytes. Rejects damaged lengths before memory is
+/// allocated. Too small a value makes blocks of large messages unreadable.
 const MAX_RAW_BYTES: usize = 64 << 20;
 
-/// The records of a frame, unpacked.
+/// The decompressed records of a block.
 #[derive(Debug)]
 pub struct Frame {
     raw: Vec<u8>,
@@ -17,7 +20,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// How many records it holds.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -26,7 +29,7 @@ impl Frame {
         self.records.is_empty()
     }
 
-    /// The record at `index`, from 0.
+    /// Returns the record at `index`, from 0.
     pub fn record(&self, index: usize) -> Option<&[u8]> {
         self.records.get(index).map(|range| self.bytes(range))
     }
@@ -35,7 +38,7 @@ impl Frame {
         self.records.iter().map(|range| self.bytes(range))
     }
 
-    /// What it takes in memory, in bytes.
+    /// Returns the memory that it uses, in bytes.
     pub fn weight(&self) -> usize {
         size_of::<Frame>() + self.raw.capacity() + self.records.capacity() * size_of::<Range<u32>>()
     }
@@ -45,7 +48,7 @@ impl Frame {
     }
 }
 
-/// Packs frames one after the other, with buffers that live as long as it does.
+/// Compresses blocks and reuses its buffers.
 pub(super) struct Packer {
     zstd: zstd::bulk::Compressor<'static>,
     raw: Vec<u8>,
@@ -59,7 +62,7 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// Appends one frame to `out`.
+    /// Appends one block to `out`. Panics if it is empty or larger than `MAX_RAW_BYTES`.
     pub(super) fn pack(&mut self, records: &[&[u8]], out: &mut Vec<u8>) -> FrameRef {
         assert!(!records.is_empty(), "a frame holds something");
         self.raw.clear();
@@ -94,7 +97,7 @@ thread_local! {
         RefCell::new(zstd::bulk::Decompressor::new().expect("a decompressor needs memory only"));
 }
 
-/// One frame's bytes, as a range read brings them.
+/// Checks and decompresses the stored bytes of one block.
 pub fn decode_frame(bytes: &[u8], frame: &FrameRef) -> Result<Frame, Damage> {
     if bytes.len() != frame.length as usize {
         return Err(Damage::Short);
@@ -103,7 +106,7 @@ pub fn decode_frame(bytes: &[u8], frame: &FrameRef) -> Result<Frame, Damage> {
         return Err(Damage::Checksum("a frame"));
     }
     let raw_length = frame.raw_length as usize;
-    // Asked before anything is reserved: a wrong length costs an error, not memory.
+    // Check before allocating: a wrong length must cost an error, not memory.
     let promised = zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten();
     if raw_length > MAX_RAW_BYTES || promised != Some(raw_length as u64) {
         return Err(Damage::Malformed("the length of a frame"));

@@ -1,13 +1,16 @@
-//! The bytes of a segment: consecutive messages of one conversation, sealed for good.
+//! The byte format of a segment: consecutive messages of one conversation, immutable.
 //!
-//! Messages are packed in frames, each compressed and checked by itself, so that a page is one range read. Every bit is
-//! under a checksum: of the header, of a frame, of the index or of the footer. What a record says is the store's.
+//! Messages are packed in blocks (`Frame`). Each block is compressed and checked by itself, so that
+//! a page needs one range read. A checksum covers every bit: of the header, a block, the index or
+//! the footer. The store defines the content of a record.
 //!
 //! ```text
-//! header   magic "BTSG" | version u8 | store [8] | conversation [16] | first u64 | last u64 | revision u32 | checksum u32
-//! frames   zstd of (length varint, record) × count, one after the other
-//! index    per frame: count u32 | offset u64 | length u32 | raw length u32 | checksum u32
-//! footer   offset of the index u64 | how many frames u32 | checksum of the index u32 | checksum of these 16 bytes u32
+//! header   magic "BTSG" | version u8 | store [8] | conversation [16] | first u64 | last u64
+//!          | revision u32 | checksum u32
+//! blocks   zstd of (length varint, record) × count, one after the other
+//! index    per block: count u32 | offset u64 | length u32 | raw length u32 | checksum u32
+//! footer   offset of the index u64 | number of blocks u32 | checksum of the index u32
+//!          | checksum of these 16 bytes u32
 //! ```
 
 mod frame;
@@ -19,28 +22,35 @@ use thiserror::Error;
 pub use self::frame::{Frame, decode_frame};
 use crate::SegmentName;
 
-/// How many messages a frame should hold, and at how many bytes before compression it should end sooner.
+/// Target number of messages in a block. Larger blocks compress better and cost more per page read.
 pub const FRAME_MESSAGES: usize = 256;
+/// Size before compression at which a block ends, even with fewer messages, in bytes.
 pub const FRAME_RAW_BYTES: usize = 64 << 10;
 
+/// First bytes of every segment.
 const MAGIC: [u8; 4] = *b"BTSG";
+/// Version of the format. Readers refuse all others.
 const VERSION: u8 = 1;
+/// Size of the header, in bytes.
 const HEADER_BYTES: usize = 53;
+/// Size of an index entry, in bytes.
 const INDEX_ENTRY_BYTES: usize = 24;
+/// Size of the footer, in bytes.
 const FOOTER_BYTES: usize = 20;
+/// Size of a CRC-32 checksum, in bytes.
 const CHECKSUM_BYTES: usize = 4;
 
-/// One part of a segment that is read and decoded by itself.
+/// Location and checksum of a block in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameRef {
     pub offset: u64,
     pub length: u32,
     pub raw_length: u32,
-    /// CRC-32 of the stored bytes.
+    /// CRC-32 of the compressed bytes.
     pub checksum: u32,
 }
 
-/// Why bytes are not what was sealed.
+/// Why bytes are not a valid segment or block.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Damage {
     #[error("not a segment")]
@@ -55,17 +65,18 @@ pub enum Damage {
     Malformed(&'static str),
 }
 
-/// A segment, ready to be put.
+/// An encoded segment.
 #[derive(Clone, Debug)]
 pub struct Sealed {
     pub bytes: Bytes,
     pub frames: Vec<FrameRef>,
-    /// Before compression.
+    /// Total size of all blocks before compression.
     pub raw_bytes: u64,
 }
 
-/// Packs the records of `name.first` to `name.last`, in their order. The same records give the same bytes,
-/// as long as zstd is the same.
+/// Encodes the records of `name.first` to `name.last`, in order and grouped in blocks. The output
+/// is deterministic for one version of zstd. Panics if the number of records does not match the
+/// name.
 pub fn seal(name: &SegmentName, frames: &[Vec<&[u8]>]) -> Sealed {
     let count: usize = frames.iter().map(Vec::len).sum();
     assert_eq!(count as u64, name.count(), "a segment holds what its name says");
@@ -92,6 +103,7 @@ pub fn seal(name: &SegmentName, frames: &[Vec<&[u8]>]) -> Sealed {
     Sealed { bytes: out.into(), frames: sealed, raw_bytes }
 }
 
+/// Panics from 4 GiB on.
 fn length_u32(length: usize) -> u32 {
     u32::try_from(length).expect("a part of a segment is far smaller than 4 GiB")
 }
@@ -108,21 +120,22 @@ fn put_header(out: &mut Vec<u8>, name: &SegmentName) {
     debug_assert_eq!(out.len(), HEADER_BYTES);
 }
 
-/// A whole segment, checked and unpacked.
+/// A decoded segment whose checksums have been verified.
 #[derive(Debug)]
 pub struct Opened {
-    /// As its header says.
+    /// The name in the header. Compare it with the name of the object.
     pub name: SegmentName,
     pub frames: Vec<(FrameRef, Frame)>,
 }
 
 impl Opened {
+    /// Iterates over all records in order.
     pub fn records(&self) -> impl Iterator<Item = &[u8]> {
         self.frames.iter().flat_map(|(_, frame)| frame.records())
     }
 }
 
-/// A whole object: header, index and every frame checked.
+/// Decodes a whole segment. Verifies header, index and every block.
 pub fn open(bytes: &[u8]) -> Result<Opened, Damage> {
     let name = read_header(bytes)?;
     let mut frames = Vec::new();
@@ -168,7 +181,8 @@ fn read_header(bytes: &[u8]) -> Result<SegmentName, Damage> {
     Ok(SegmentName { store, conversation, first, last, revision })
 }
 
-/// Counts and places of the frames, which fill the room between header and index without a gap.
+/// Reads the index: message count and location of every block. Fails unless the blocks fill the
+/// bytes between header and index without a gap.
 fn read_index(bytes: &[u8]) -> Result<Vec<(u32, FrameRef)>, Damage> {
     let (before, footer) = bytes.split_last_chunk::<FOOTER_BYTES>().ok_or(Damage::Short)?;
     let mut reader = Reader(footer);
@@ -204,7 +218,7 @@ fn read_index(bytes: &[u8]) -> Result<Vec<(u32, FrameRef)>, Damage> {
     if end != index { Err(Damage::Malformed("the place of the index")) } else { Ok(frames) }
 }
 
-/// Reads from the front of a slice.
+/// A cursor that reads from the front of a slice.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -83,7 +83,7 @@ fn bytes_between_the_frames_and_the_index_are_refused() {
     let footer = bytes.len() - FOOTER_BYTES;
     let index = footer - 2 * INDEX_ENTRY_BYTES;
     bytes.insert(index, 0);
-    // The footer agrees, so that only the gap is wrong.
+    // The footer has the new offset and a valid checksum, so that only the gap is wrong.
     bytes[footer + 1] += 1;
     let checksum = crc32fast::hash(&bytes[footer + 1..footer + 17]);
     bytes[footer + 17..].copy_from_slice(&checksum.to_le_bytes());
@@ -116,7 +116,7 @@ fn a_wrong_length_is_refused_before_memory_is_reserved() {
         let wrong = FrameRef { raw_length, ..frames[0] };
         assert_eq!(decode_frame(stored, &wrong).err(), Some(Damage::Malformed("the length of a frame")));
     }
-    // A frame that promises 4 GiB, rightly checksummed.
+    // A block with a valid checksum that claims 4 GiB of content.
     let mut promise = stored.to_vec();
     promise.splice(4..6, [0xa0, 0xff, 0xff, 0xff, 0xff]);
     let wrong = FrameRef {

@@ -1,4 +1,4 @@
-//! One job: what is to be done, how far it has come, and how it ended.
+//! One archive job: its task, its progress and its result.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,13 +9,15 @@ use tokio::sync::watch;
 
 use super::Word;
 
+/// The result of a job.
 pub(super) type Ended = Result<ReportBody, ArchiveError>;
 
+/// The kind of a job, with its parameters.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
     Run(ArchiveRun),
     Verify,
-    /// One conversation, or all.
+    /// Restores one conversation, or all if `None`.
     Restore(Option<ConversationId>),
     Erase(Erase),
     Backup(Backup),
@@ -38,6 +40,7 @@ impl Task {
         matches!(self, Task::Erase(_))
     }
 
+    /// Runs the job to its end and returns its report.
     pub(super) async fn run(self, archive: &dyn Archive, progress: Arc<dyn Progress>) -> Ended {
         Ok(match self {
             Task::Run(run) => archive.run(run, progress).await?.into(),
@@ -49,15 +52,18 @@ impl Task {
     }
 }
 
+/// The error of a job that panicked.
 pub(crate) fn job_failed() -> ArchiveError {
     StoreError::Failed("the job failed; the log says where".into()).into()
 }
 
+/// A running job. The store reports progress to it, and the API reads it.
 pub(super) struct Job {
     pub id: String,
     kind: JobKind,
     started_at: Timestamp,
     progress: Mutex<Option<(Stage, u64, u64)>>,
+    /// Publishes the state of the job to the caller that started it.
     say: watch::Sender<Word>,
 }
 
@@ -66,6 +72,7 @@ impl Job {
         Job { id, kind, started_at, progress: Mutex::default(), say }
     }
 
+    /// Returns the API view of the running job.
     pub fn body(&self) -> JobBody {
         let progress = *self.progress.lock().expect("nothing panics while it holds the lock");
         let (done, total) = progress.map_or((0, 0), |(_, done, total)| (done, total));
@@ -82,6 +89,7 @@ impl Job {
         }
     }
 
+    /// Returns the API view of the job after its end.
     pub fn ended_body(&self, ended: &Ended, now: Timestamp) -> JobBody {
         JobBody {
             finished_at: Some(now.millis()),
@@ -91,6 +99,7 @@ impl Job {
         }
     }
 
+    /// Publishes a new state of the job.
     pub fn say(&self, word: Word) {
         self.say.send_replace(word);
     }

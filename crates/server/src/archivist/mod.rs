@@ -1,5 +1,5 @@
-//! The archive's desk: takes jobs from the operator and from the schedule, one at a time, and knows how each is going.
-//! What a job does belongs to the port behind it; who may ask, to the routes.
+//! The archiver: starts archive jobs for the operator and the schedule, one at a time, and keeps
+//! their status. The archive port does the work of a job; the routes check permissions.
 
 mod job;
 mod none;
@@ -24,11 +24,13 @@ pub use self::none::NoArchive;
 pub use self::schedule::{ArchiveSchedule, Hours, InvalidHours};
 pub(crate) use self::scheduler::schedule;
 
-/// Whoever asks for a job waits this long at most to hear whether it could begin at all.
+/// Upper bound on how long a request waits for the first report of its job. A job that fails later
+/// is acknowledged first; its error is then only in its status.
 const FIRST_WORD: Duration = Duration::from_secs(1);
-/// Reports of jobs that can still be asked for.
+/// Number of ended jobs whose reports the API still returns.
 const REMEMBERED_JOBS: usize = 16;
 
+/// The archiver. At most one job runs at a time.
 pub(crate) struct Archivist {
     archive: Arc<dyn Archive>,
     clock: Arc<dyn Clock>,
@@ -36,23 +38,27 @@ pub(crate) struct Archivist {
     tasks: TaskTracker,
 }
 
+/// The running job and the ended jobs. Protected by one lock.
 #[derive(Default)]
 struct Desk {
     next_number: u64,
+    /// The running job.
     under_way: Option<Arc<Job>>,
-    /// The oldest first.
+    /// Ended jobs, oldest first, at most `REMEMBERED_JOBS`.
     ended: VecDeque<JobBody>,
+    /// The server is shutting down; no job can start.
     closed: bool,
 }
 
+/// What started a job. Decides whether [`Archivist`] logs the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     Operator,
-    /// Which tells the log by itself, and not each time.
+    /// The schedule. It logs a lasting failure once, not at every run.
     Schedule,
 }
 
-/// A job that was taken: its name, and how it ends.
+/// A started job, as its caller sees it.
 pub(crate) struct Taken {
     pub job_id: String,
     /// Whether the store makes the job durable before it reports progress.
@@ -70,9 +76,10 @@ enum Word {
 }
 
 impl Taken {
-    /// Waits for the first report. Returns the error of a job that failed immediately, such as for
-    /// a missing conversation. `Ok` means that the job is running or finished. A job that is
-    /// [kept](Task::is_kept) is durable by then; this has no timeout.
+    /// Waits for the first report and returns the id of the job. Returns the error of a job that
+    /// failed before it. For a [durable](Task::is_kept) job this waits without a timeout, and `Ok`
+    /// means that the job is durable. For other jobs it waits at most `FIRST_WORD`, and `Ok` means
+    /// that the job is running or finished.
     pub async fn first_word(mut self) -> Result<String, ArchiveError> {
         let heard = self.word.wait_for(|word| !matches!(word, Word::Nothing));
         let heard = match self.is_kept {
@@ -88,7 +95,7 @@ impl Taken {
         }
     }
 
-    /// Returns when the job has ended.
+    /// Waits for the end of the job and returns its result.
     pub async fn ended(mut self) -> Ended {
         match self.word.wait_for(|word| matches!(word, Word::Ended(_))).await.as_deref() {
             Ok(Word::Ended(ended)) => ended.clone(),
@@ -102,10 +109,12 @@ impl Archivist {
         Archivist { archive, clock, desk: Mutex::default(), tasks: TaskTracker::new() }
     }
 
+    /// Returns the archive port.
     pub fn archive(&self) -> &dyn Archive {
         &*self.archive
     }
 
+    /// Returns the state of the archive, the running job and the job that ended last.
     pub async fn status(&self) -> Result<ArchiveBody, ArchiveError> {
         let status = self.archive.status().await?;
         let desk = self.desk();
@@ -113,14 +122,15 @@ impl Archivist {
         Ok(ArchiveBody::new(status, self.archive.counters(), job, desk.ended.back().cloned()))
     }
 
-    /// A job that is under way, or one of those that ended lately.
+    /// Returns the running job or a recently ended one by its id.
     pub fn job(&self, job_id: &str) -> Option<JobBody> {
         let desk = self.desk();
         let under_way = desk.under_way.as_ref().filter(|job| job.id == job_id).map(|job| job.body());
         under_way.or_else(|| desk.ended.iter().find(|ended| ended.job_id == job_id).cloned())
     }
 
-    /// Begins a job, which goes on whether anybody waits for it or not.
+    /// Starts a job in the background. It continues if the caller drops the [`Taken`]. Returns
+    /// `Busy` if another job is running, and `Stopped` during the shutdown.
     pub fn begin(self: &Arc<Self>, task: Task, by: Asker) -> Result<Taken, ArchiveError> {
         let started_at = self.clock.now();
         let mut desk = self.desk();
@@ -131,7 +141,7 @@ impl Archivist {
             return Err(ArchiveError::Busy);
         }
         desk.next_number += 1;
-        // The moment keeps names apart over restarts, the number within one.
+        // The timestamp makes ids unique across restarts, the number within one process.
         let job_id = format!("{}-{}", started_at.millis(), desk.next_number);
         let (say, word) = watch::channel(Word::Nothing);
         let job = Arc::new(Job::new(job_id.clone(), task.kind(), started_at, say));
@@ -143,10 +153,11 @@ impl Archivist {
         Ok(Taken { job_id, is_kept, word })
     }
 
+    /// Runs a job, records its result and publishes it. A panic of the job becomes an error.
     async fn carry_out(&self, task: Task, job: Arc<Job>, by: Asker) {
         let progress = Arc::clone(&job) as Arc<dyn Progress>;
         let work = AssertUnwindSafe(task.run(&*self.archive, progress)).catch_unwind();
-        // The panic's text went to the log with its place, by the panic hook.
+        // The panic hook has logged the message and the location.
         let ended: Ended = work.await.unwrap_or_else(|_| Err(job_failed()));
         let body = job.ended_body(&ended, self.clock.now());
         if by == Asker::Operator {
@@ -162,13 +173,13 @@ impl Archivist {
         job.say(Word::Ended(ended));
     }
 
-    /// Nothing new is taken from here on.
+    /// Refuses new jobs from now on.
     pub fn close(&self) {
         self.desk().closed = true;
         self.tasks.close();
     }
 
-    /// Returns when no job is left. Jobs end by themselves when the store closes.
+    /// Waits until no job is running. Running jobs end when the store closes.
     pub async fn jobs_ended(&self) {
         self.tasks.wait().await;
     }
@@ -178,6 +189,7 @@ impl Archivist {
     }
 }
 
+/// Logs the result of a job that the operator started.
 fn log(body: &JobBody, ended: &Ended) {
     let (job_id, kind) = (&*body.job_id, body.kind);
     match ended {

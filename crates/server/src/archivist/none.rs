@@ -1,4 +1,4 @@
-//! For a store that keeps everything in one place.
+//! The archive port for a store without an archive.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use bluetick_core::ports::{
     RestoreReport, RunReport, VerifyReport,
 };
 
-/// No archive: there is nothing in it, and every job is refused.
+/// An archive that is always empty and refuses every job with [`ArchiveError::Off`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoArchive;
 

@@ -1,4 +1,5 @@
-//! When the archive runs by itself. Arithmetic alone: moments go in and a moment comes out.
+//! Computes when scheduled archive runs are due. Pure functions on timestamps; `scheduler` does the
+//! waiting.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,18 +8,19 @@ use std::time::Duration;
 use bluetick_core::Timestamp;
 use thiserror::Error;
 
-/// How often the archive runs by itself, and at which hours.
+/// Interval and daily time window of scheduled archive runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveSchedule {
-    /// Zero: only when somebody asks.
+    /// Interval between runs. Zero disables scheduled runs.
     pub every: Duration,
-    /// `None`: at any hour.
+    /// Daily time window in which runs may start. `None` allows any time.
     pub between: Option<Hours>,
 }
 
 impl ArchiveSchedule {
-    /// The next turn after one at `last`. `share`, from 0 to 1, moves it by up to a tenth either way, so that servers
-    /// started together do not stay together. `None`: there is none.
+    /// Returns when the run after the one at `last` is due; `None` if scheduled runs are disabled.
+    /// `share`, from 0 to 1, shifts the interval by up to 10 % either way, so that servers started
+    /// together do not run together.
     pub(super) fn next_turn(&self, last: Timestamp, share: f64) -> Option<Timestamp> {
         if self.every.is_zero() {
             return None;
@@ -28,28 +30,32 @@ impl ArchiveSchedule {
         Some(self.between.map_or(due, |hours| hours.opening(due)))
     }
 
-    /// Whether this is an hour for it.
+    /// Returns whether `now` is in the time window.
     pub(super) fn is_open(&self, now: Timestamp) -> bool {
         self.between.is_none_or(|hours| hours.opening(now) == now)
     }
 }
 
+/// One day in milliseconds.
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
+/// One minute in milliseconds.
 const MINUTE_MILLIS: i64 = 60 * 1000;
 
-/// A part of each day in UTC, such as `02:00-05:00`; over midnight too, such as `22:00-04:00`.
+/// A daily time window in UTC, such as `02:00-05:00`. It may span midnight, such as `22:00-04:00`.
+/// The end is exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hours {
     from_minute: u16,
     to_minute: u16,
 }
 
+/// The text is not a time window.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("hours are written as HH:MM-HH:MM in UTC, such as 02:00-05:00, and are not empty")]
 pub struct InvalidHours;
 
 impl Hours {
-    /// `at` itself where it lies within, else when the hours begin next.
+    /// Returns `at` if it is in the window, else the next start of the window.
     fn opening(self, at: Timestamp) -> Timestamp {
         let (from, to) =
             (i64::from(self.from_minute) * MINUTE_MILLIS, i64::from(self.to_minute) * MINUTE_MILLIS);
@@ -74,7 +80,7 @@ impl FromStr for Hours {
         };
         let (from, to) = text.split_once('-').ok_or(InvalidHours)?;
         let (from_minute, to_minute) = minute(from.trim()).zip(minute(to.trim())).ok_or(InvalidHours)?;
-        // 24:00 is the end of a day and begins none.
+        // 24:00 is valid only as an end.
         if from_minute == to_minute || from_minute == 24 * 60 {
             return Err(InvalidHours);
         }
@@ -100,7 +106,7 @@ impl fmt::Display for Hours {
 mod tests {
     use super::*;
 
-    /// A moment of 1 January 2026, or of the days after.
+    /// A time on 1 January 2026; 24 hours and more mean the days after.
     fn at(hour: i64, minute: i64) -> Timestamp {
         Timestamp::from_millis(1_767_225_600_000 + (hour * 60 + minute) * MINUTE_MILLIS)
     }

@@ -1,4 +1,5 @@
-//! The archive's own turns: finishes erasures when the server starts, and then runs as often as it is set.
+//! The scheduler of archive runs: finishes interrupted erasures when the server starts, then runs
+//! the archive at the configured interval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +10,13 @@ use bluetick_core::time::Clock;
 
 use super::{ArchiveSchedule, Archivist, Asker, Task};
 
-/// The clock is looked at again this often at least: it may be set, and a machine may sleep.
+/// Maximum sleep before the scheduler reads the clock again. A longer sleep would miss a clock
+/// change or a suspended machine for that long.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 
-/// Runs until the server stops it. Returns immediately if the archive runs only on request. If the
-/// archive is off and nothing expires, it only finishes erasures.
+/// Finishes interrupted erasures, then starts runs until the server stops this task. Returns after
+/// the erasures if scheduled runs are disabled. If the archive is off and nothing expires, later
+/// runs start only for unfinished erasures.
 pub(crate) async fn schedule(
     archivist: Arc<Archivist>,
     schedule: ArchiveSchedule,
@@ -36,7 +39,7 @@ pub(crate) async fn schedule(
     while let Some(due) = schedule.next_turn(last, share(&*random)) {
         wait_until(due, &*clock).await;
         let now = clock.now();
-        // A machine that slept may wake up at another hour.
+        // After a suspend, the current time can be outside the window.
         if schedule.is_open(now) && (!is_off || has_unfinished_erasures(&archivist).await) {
             match take_turn(&archivist, is_paused).await {
                 Some(paused) => is_paused = paused,
@@ -47,13 +50,14 @@ pub(crate) async fn schedule(
     }
 }
 
-/// Whether an erasure was interrupted, or erased content remains in files.
+/// Returns whether an erasure was interrupted, or erased content remains in files.
 async fn has_unfinished_erasures(archivist: &Archivist) -> bool {
     archivist.archive().status().await.is_ok_and(|status| status.unfinished_erasures > 0)
 }
 
-/// Returns whether the archive is paused now; `None` when it is off and nothing expires. A lasting
-/// failure is logged once when it begins and once when it ends.
+/// Starts a run and waits for its end. Returns whether the last run failed; `None` if the archive
+/// is off and nothing expires. A lasting failure is logged once when it begins and once when it
+/// ends.
 async fn take_turn(archivist: &Arc<Archivist>, was_paused: bool) -> Option<bool> {
     let ended = match archivist.begin(Task::Run(ArchiveRun::default()), Asker::Schedule) {
         Ok(taken) => taken.ended().await.map(|_| ()),
@@ -66,9 +70,9 @@ async fn take_turn(archivist: &Arc<Archivist>, was_paused: bool) -> Option<bool>
             }
             false
         }
-        // No place to move to, and nothing that expires.
+        // No archive destination is configured, and no retention time either.
         Err(ArchiveError::Off) => return None,
-        // Somebody else's job is under way, or the server is going.
+        // Another job is running, or the server is shutting down.
         Err(ArchiveError::Busy | ArchiveError::Stopped) => was_paused,
         Err(error) => {
             if !was_paused {
@@ -79,6 +83,7 @@ async fn take_turn(archivist: &Arc<Archivist>, was_paused: bool) -> Option<bool>
     })
 }
 
+/// Sleeps until the clock shows `due`.
 async fn wait_until(due: Timestamp, clock: &dyn Clock) {
     loop {
         let left = due.millis().saturating_sub(clock.now().millis());
@@ -90,6 +95,7 @@ async fn wait_until(due: Timestamp, clock: &dyn Clock) {
     }
 }
 
+/// Returns a random number from 0 to 1.
 fn share(random: &dyn Random) -> f64 {
     let mut bytes = [0; 4];
     random.fill(&mut bytes);

@@ -1,4 +1,4 @@
-//! One line of the trail.
+//! An entry of the audit trail and its JSON form.
 
 use std::net::SocketAddr;
 
@@ -7,28 +7,28 @@ use bluetick_core::{ConversationId, Timestamp, UserId};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-/// In the order in which they are written.
+/// One line of the audit trail. Serialization keeps the order of the fields.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
     #[serde(serialize_with = "spell_moment")]
     pub at: Timestamp,
     pub act: Act,
     pub outcome: Outcome,
-    /// To whom or what it was done; left out where it is the whole server.
+    /// The user or conversation that the act affects; absent if it affects the whole server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
     pub who: Who,
-    /// The same in all lines of one act.
+    /// The same in all entries of one act.
     pub request_id: String,
-    /// Why it was refused or failed.
+    /// Why the act was refused or failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What else is worth knowing.
+    /// Further details; omitted if null.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub detail: Value,
 }
 
-/// What is written down.
+/// An administrative act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Act {
     #[serde(rename = "server.start")]
@@ -57,28 +57,31 @@ pub enum Act {
     Backup,
     #[serde(rename = "restore")]
     Restore,
-    /// The data directory was declared to be an earlier copy of itself.
+    /// The operator declared the data directory to be an earlier copy of itself.
     #[serde(rename = "restored")]
     Restored,
     #[serde(rename = "certificate.reload")]
     CertificateReload,
-    /// Somebody presented a key that is not the admin key.
+    /// A request presented a key that is not the admin key.
     #[serde(rename = "admin_key.refused")]
     AdminKeyRefused,
 }
 
+/// The outcome of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It is about to be done. A line that says how it ended follows, unless the server fell meanwhile.
+    /// The act is about to start. A second entry with its result follows, unless the process
+    /// crashes.
     Begun,
     Done,
-    /// It was not allowed, or meant nothing. Nothing was done.
+    /// The act was not permitted or its request was invalid. Nothing was changed.
     Refused,
-    /// It may have been done in part.
+    /// The act failed and may be partly done.
     Failed,
 }
 
+/// The user or conversation that an act affects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Subject {
@@ -120,35 +123,36 @@ impl From<EraseScope> for Subject {
     }
 }
 
+/// The actor of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum Who {
-    /// Over the network, with the admin key, which is known by a few bytes of its digest.
+    /// A request with the admin key, identified by a few bytes of its digest.
     AdminKey {
         key: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         peer: Option<SocketAddr>,
-        /// What a proxy says; anybody can say it.
+        /// The `X-Forwarded-For` header. Not verified: any client can set it.
         #[serde(skip_serializing_if = "Option::is_none")]
         forwarded_for: Option<String>,
-        /// What the program says that asks; whoever has the key can say it.
+        /// The user of the calling program, as it claims. Any holder of the key can set it.
         #[serde(skip_serializing_if = "Option::is_none")]
         command_line: Option<CommandLine>,
     },
-    /// Over the network, with something else.
+    /// A request without the admin key.
     Stranger {
         #[serde(skip_serializing_if = "Option::is_none")]
         peer: Option<SocketAddr>,
         #[serde(skip_serializing_if = "Option::is_none")]
         forwarded_for: Option<String>,
     },
-    /// At the machine itself: somebody with the data directory in hand.
+    /// A local command with access to the data directory.
     CommandLine(CommandLine),
-    /// The server's own process, told by a signal or by its start.
+    /// The server process, at its start or after a signal.
     Process { pid: u32 },
 }
 
-/// Whose command it is.
+/// The operating system user who runs a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct CommandLine {
@@ -160,10 +164,12 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// The header in which a command that asks a running server says whose it is.
+    /// The header in which a command names its user when it calls a running server.
     pub const HEADER: &str = "x-bluetick-command-line";
+    /// Maximum length of a name, in characters. Bounds the entry when a client sends a long name.
     const NAME_LETTERS: usize = 64;
 
+    /// Reads the user of this process from `/proc` and the environment.
     pub fn of_this_process() -> CommandLine {
         use std::os::unix::fs::MetadataExt;
         let named =
@@ -173,11 +179,12 @@ impl CommandLine {
         CommandLine { uid, name, sudo_by: named("SUDO_USER") }
     }
 
-    /// As the header says it.
+    /// Returns the value for [`CommandLine::HEADER`].
     pub fn in_a_header(&self) -> String {
         serde_json::to_string(self).expect("a number and two names")
     }
 
+    /// Parses the header and sanitizes the names. Returns `None` if the header is malformed.
     pub(crate) fn from_header(text: &str) -> Option<CommandLine> {
         let CommandLine { uid, name, sudo_by } = serde_json::from_str(text).ok()?;
         let tamed = |name: Option<String>| name.map(|name| tame(&name, CommandLine::NAME_LETTERS));
@@ -186,7 +193,7 @@ impl CommandLine {
 }
 
 impl Who {
-    /// Whoever runs this process.
+    /// The user who runs this process.
     pub fn at_the_command_line() -> Who {
         Who::CommandLine(CommandLine::of_this_process())
     }
@@ -196,7 +203,8 @@ impl Who {
     }
 }
 
-/// Text of strangers, without what could pass for something else in a terminal, and not too long.
+/// Sanitizes untrusted text: keeps printable ASCII only, at most `most` characters. This prevents
+/// forged lines and terminal escape sequences.
 pub(crate) fn tame(text: &str, most: usize) -> String {
     text.chars().filter(|letter| letter.is_ascii_graphic() || *letter == ' ').take(most).collect()
 }
@@ -209,7 +217,7 @@ fn spell_conversation<S: Serializer>(id: &ConversationId, serializer: S) -> Resu
     serializer.collect_str(id)
 }
 
-/// As RFC 3339 spells it, with milliseconds.
+/// Serializes a timestamp as RFC 3339 with milliseconds.
 fn spell_moment<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     let (days, in_day) = (at.millis().div_euclid(86_400_000), at.millis().rem_euclid(86_400_000));
     let (year, month, day) = date(days);
@@ -220,9 +228,10 @@ fn spell_moment<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S
     ))
 }
 
-/// The Gregorian date so many days after 1970-01-01. Years are counted from March, so that the day that comes and goes is
-/// the last of its year.
+/// Returns the Gregorian date as (year, month, day) of a day counted from 1970-01-01. Years start
+/// in March here, so that a leap day is the last day of its year.
 fn date(days: i64) -> (i64, i64, i64) {
+    /// Days in 400 Gregorian years, the period of the leap-year rule.
     const FOUR_CENTURIES: i64 = 146_097;
     let from_march_0000 = days + 719_468;
     let (era, day) = (from_march_0000.div_euclid(FOUR_CENTURIES), from_march_0000.rem_euclid(FOUR_CENTURIES));

@@ -1,17 +1,22 @@
-//! How many wrong admin keys are written down: enough to see an attack, and not so many that it fills the trail.
+//! Rate-limits audit entries for wrong admin keys, so that an attack is visible but cannot fill the
+//! trail.
 
 use std::num::NonZeroU64;
 use std::sync::Mutex;
 
 use bluetick_core::Timestamp;
 
-/// In a minute.
+/// Maximum number of wrong admin keys per minute with an audit entry of their own. A larger number
+/// lets an attacker rotate other entries out of the trail.
 const MOST: u32 = 10;
+/// One minute in milliseconds.
 const MINUTE_MS: i64 = 60_000;
 
+/// Counts wrong admin keys, over all addresses.
 #[derive(Default)]
 pub(crate) struct FailedKeys(Mutex<Minute>);
 
+/// The counters of the current minute. `left_out` continues into the next one.
 #[derive(Default)]
 struct Minute {
     number: i64,
@@ -20,7 +25,8 @@ struct Minute {
 }
 
 impl FailedKeys {
-    /// Whether to write one down, and how many were left out since the last.
+    /// Counts a wrong key. Returns `None` if it gets no entry, else the number of keys omitted
+    /// since the last entry.
     pub fn note(&self, now: Timestamp) -> Option<u64> {
         let mut minute = self.0.lock().expect("nothing panics while it holds the lock");
         let number = now.millis().div_euclid(MINUTE_MS);
@@ -35,12 +41,13 @@ impl FailedKeys {
         Some(std::mem::take(&mut minute.left_out))
     }
 
-    /// Counts a key that was refused before the comparison.
+    /// Counts a wrong key above the limit of its address, which gets no entry.
     pub fn leave_out(&self) {
         self.0.lock().expect("nothing panics while it holds the lock").left_out += 1;
     }
 
-    /// How many were left out and not told of yet. Asked now and then, and at the end: there may be no later one to tell it
+    /// Returns and resets the number of omitted keys that no entry has reported. The server calls
+    /// it periodically and at shutdown, because there may be no later wrong key to report them
     /// with.
     pub fn left_out(&self) -> Option<NonZeroU64> {
         let mut minute = self.0.lock().expect("nothing panics while it holds the lock");

@@ -1,7 +1,8 @@
-//! The trail of administrative acts: who did what to whom, when, and how it ended. One line of JSON each, durable before the
-//! act is done, so that nothing is done that is not written down. Never a secret, a token or what people wrote.
+//! The audit trail of administrative acts: who did what to whom, when, and with which outcome. Each
+//! entry is one line of JSON. A request writes its entry durably before it acts, and does not act
+//! if that fails. Entries never contain secrets, tokens or message content.
 //!
-//! What a program logs about itself does not belong here, and neither does what people do with their own accounts.
+//! Operational logs do not belong here. Neither do the acts of users on their own accounts.
 
 mod entry;
 mod failed_keys;

@@ -1,15 +1,17 @@
-//! Section `[audit]`.
+//! The settings section `[audit]`.
 
 use serde::{Deserialize, Serialize};
 
+/// Settings of the audit trail.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuditSettings {
-    /// A file, in the data directory unless the path is absolute; or `stderr`, or `off`.
+    /// Path of the file; a relative one is in the data directory. Or `stderr`, or `off`.
     pub file: String,
-    /// A file that would grow beyond this is put aside and a new one begun.
+    /// Maximum size of the file in bytes. The server rotates the file before it would grow beyond
+    /// it.
     pub rotate_bytes: u64,
-    /// Files put aside that are kept; the oldest beyond them is deleted.
+    /// Number of rotated files to keep. The oldest one above it is deleted.
     pub keep_files: u32,
 }
 
@@ -20,7 +22,7 @@ impl Default for AuditSettings {
 }
 
 impl AuditSettings {
-    /// What is wrong with the settings: which one, and why.
+    /// Returns the first invalid setting and the reason.
     pub fn problem(&self) -> Option<(&'static str, String)> {
         if self.file.trim().is_empty() {
             return Some(("audit.file", "a file name, \"stderr\" or \"off\" is needed".into()));

@@ -1,4 +1,4 @@
-//! Where the lines go.
+//! Writes audit entries to a file or to standard error.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,15 +12,17 @@ use tokio::sync::oneshot;
 
 use super::{AuditSettings, Entry};
 
-/// Appends to the trail. Several processes may append to one file: each line is written in one piece, and the file is
-/// opened anew each time, so that whoever finds it put aside goes on in the next.
+/// Appends entries to the audit trail. Several processes may append to one file: each batch is one
+/// write. The file is opened for every batch, so that a process continues in the new file after
+/// another process rotates it.
 #[derive(Debug)]
 pub struct Trail {
     place: Place,
-    /// Lines of calls that wait for the disk. No more than there are requests under way.
+    /// Entries that wait for the disk. At most one per request in flight.
     queue: Mutex<Queue>,
 }
 
+/// The destination of the trail.
 #[derive(Debug)]
 enum Place {
     Off,
@@ -28,14 +30,17 @@ enum Place {
     File { path: PathBuf, rotate_bytes: u64, keep_files: u32 },
 }
 
+/// Entries that are not durable yet, and the calls that wait for them.
 #[derive(Debug, Default)]
 struct Queue {
+    /// Serialized entries.
     lines: Vec<u8>,
     waiting: Vec<oneshot::Sender<Result<(), Unwritten>>>,
+    /// A blocking task is writing the queue.
     is_being_written: bool,
 }
 
-/// The act is not to be done.
+/// The entry could not be written. The caller must not perform the act.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("the audit trail cannot be written: {0}")]
 pub struct Unwritten(String);
@@ -54,12 +59,13 @@ impl Trail {
         Trail { place, queue: Mutex::default() }
     }
 
-    /// For a server nobody administers, such as one of a test.
+    /// Creates a trail that discards all entries, for tests.
     pub fn off() -> Trail {
         Trail { place: Place::Off, queue: Mutex::default() }
     }
 
-    /// Returns when the line is durable. What comes in while the disk is busy goes with the next sync.
+    /// Appends an entry and returns when it is durable. Concurrent calls share one sync. Returns an
+    /// error if the entry could not be written or the runtime stops.
     pub async fn write(self: &Arc<Self>, entry: &Entry) -> Result<(), Unwritten> {
         if matches!(self.place, Place::Off) {
             return Ok(());
@@ -78,7 +84,7 @@ impl Trail {
         written.await.unwrap_or_else(|_| Err(Unwritten("the server stops".into())))
     }
 
-    /// The same for a program that has nothing else to do.
+    /// Appends an entry and blocks until it is durable. For command-line programs.
     pub fn write_now(&self, entry: &Entry) -> Result<(), Unwritten> {
         self.append(&line(entry))
     }
@@ -87,6 +93,7 @@ impl Trail {
         self.queue.lock().expect("nothing panics while it holds the lock")
     }
 
+    /// Writes the queue in batches until it is empty. Runs on a blocking thread.
     fn write_queue(&self) {
         loop {
             let (lines, waiting) = {
@@ -107,6 +114,7 @@ impl Trail {
         }
     }
 
+    /// Writes a batch to the destination, and rotates the file first if needed.
     fn append(&self, lines: &[u8]) -> Result<(), Unwritten> {
         let failed = |error: io::Error| match &self.place {
             Place::File { path, .. } => Unwritten(format!("{}: {error}", path.display())),
@@ -123,13 +131,15 @@ impl Trail {
     }
 }
 
+/// Serializes an entry as one line.
 fn line(entry: &Entry) -> Vec<u8> {
     let mut line = serde_json::to_vec(entry).expect("an entry holds strings and numbers only");
     line.push(b'\n');
     line
 }
 
-/// Puts the file aside as `.1`, the one before as `.2`, and so on; the oldest goes.
+/// Renames the file to `.1`, `.1` to `.2`, and so on, if `more` bytes would exceed `rotate_bytes`.
+/// The oldest file is overwritten.
 fn rotate(path: &Path, more: u64, rotate_bytes: u64, keep_files: u32) -> io::Result<()> {
     let length = match fs::metadata(path) {
         Ok(file) => file.len(),
@@ -153,8 +163,9 @@ fn rotate(path: &Path, more: u64, rotate_bytes: u64, keep_files: u32) -> io::Res
     fs::rename(path, aside(1))
 }
 
-/// In one write, so that lines of several processes do not mix. Where only part of it got there, the next line begins
-/// behind a line break of its own.
+/// Appends in one write call, so that lines of several processes do not interleave. After a partial
+/// write it adds a line break, so that the next entry starts on its own line, and returns
+/// `StorageFull`.
 fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -197,7 +208,7 @@ mod tests {
         Arc::new(Trail::new(&settings, directory))
     }
 
-    /// The ids of all lines, the newest file first.
+    /// Returns the request ids in one file, in order.
     fn ids(file: &Path) -> Vec<String> {
         let text = fs::read_to_string(file).unwrap();
         let id = |line: &str| {

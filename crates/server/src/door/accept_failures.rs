@@ -1,16 +1,17 @@
-//! Rate-limits the log of failed accepts: one line when an episode of failures begins, one when it
-//! ends.
+//! Limits the logging of failed accepts to one line when an episode of failures begins and one when
+//! it ends.
 
 use std::io;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// An episode ends at the first accepted connection this long after the last failure. While file
-/// descriptors are scarce, successes and failures alternate.
+/// Time without a failure after which the next accepted connection ends the episode. A shorter time
+/// would log many short episodes, because successes and failures alternate while file descriptors
+/// are scarce.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Accepts that failed in the current episode, for the log.
+/// Counts failed accepts in the current episode, for the log.
 #[derive(Debug, Default)]
 pub(super) struct AcceptFailures {
     failed: u64,
@@ -18,12 +19,14 @@ pub(super) struct AcceptFailures {
 }
 
 impl AcceptFailures {
+    /// Records a failed accept. Logs the first one of an episode.
     pub fn failed(&mut self, error: &io::Error, now: Instant) {
         if self.begins(now) {
             tracing::warn!(%error, "cannot accept connections; the server keeps trying");
         }
     }
 
+    /// Records an accepted connection. Logs the end of an episode.
     pub fn accepted(&mut self, now: Instant) {
         if let Some(failed_accepts) = self.ends(now) {
             tracing::info!(failed_accepts, "connections are accepted again");

@@ -1,4 +1,4 @@
-//! Who comes: over the network, and from within this process.
+//! Sources of new connections: the TCP listener, and in-memory connections from this process.
 
 use std::future::pending;
 use std::io;
@@ -9,27 +9,31 @@ use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// What the kernel holds for one client. Left to itself it grows to megabytes, which a slow reader would have to get
-/// through before it comes to the close code.
+/// Kernel send buffer per connection, in bytes. With auto-tuning it grows to megabytes, which a
+/// slow reader would have to drain before it sees the close code.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
-/// The same for a connection in memory, in each direction.
+/// Buffer of an in-memory connection, in bytes per direction.
 const IN_MEMORY_BYTES: usize = SEND_BUFFER_BYTES;
 
+/// Yields new connections from both sources.
 pub(crate) struct Arrivals {
+    /// `None` if the server does not listen on the network.
     listener: Option<TcpListener>,
     from_within: mpsc::UnboundedReceiver<(DuplexStream, IpAddr)>,
 }
 
-/// The way in for this process itself. As many wait as it opens.
+/// Opens in-memory connections from within this process. The queue is unbounded.
 pub(crate) struct SideDoor(mpsc::UnboundedSender<(DuplexStream, IpAddr)>);
 
+/// A new connection, before TLS and HTTP.
 pub(super) enum Arrival {
     Tcp(TcpStream),
     InMemory(DuplexStream),
 }
 
 impl SideDoor {
-    /// The other end of a connection that the door has. When the server is gone it reads as closed.
+    /// Opens a connection and returns the client's end. After the server has stopped, that end
+    /// reads as closed.
     pub fn connect(&self, from: IpAddr) -> DuplexStream {
         let (here, there) = tokio::io::duplex(IN_MEMORY_BYTES);
         let _ = self.0.send((here, from));
@@ -38,12 +42,14 @@ impl SideDoor {
 }
 
 impl Arrivals {
+    /// Combines an optional TCP listener with in-memory connections.
     pub fn new(listener: Option<TcpListener>) -> (Arrivals, SideDoor) {
         let (side_door, from_within) = mpsc::unbounded_channel();
         (Arrivals { listener, from_within }, SideDoor(side_door))
     }
 
-    /// Dropping the future loses nobody.
+    /// Returns the next connection and its peer address. Cancel-safe: dropping the future loses no
+    /// connection. Returns the error of a failed accept.
     pub(super) async fn next(&mut self) -> io::Result<(Arrival, SocketAddr)> {
         tokio::select! {
             biased;
@@ -60,6 +66,7 @@ impl Arrivals {
     }
 }
 
+/// Accepts a TCP connection; never returns if there is no listener.
 async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,

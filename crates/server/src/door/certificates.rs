@@ -1,5 +1,5 @@
-//! The certificate and key that the server shows to those who come with TLS, and how new ones take the place of old
-//! ones while it runs. A connection keeps what it was greeted with.
+//! The TLS certificate and key, and how the server reloads them while it runs. A reload affects new
+//! connections only.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ use tokio_rustls::server::TlsStream;
 use super::validity::{OutOfDate, Validity};
 use crate::settings::{TlsSettings, seconds};
 
-/// Why there can be no TLS with these files.
+/// Why the configured TLS files cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
     #[error(
@@ -41,35 +41,40 @@ pub enum TlsError {
     Unusable { path: PathBuf, reason: rustls::Error },
 }
 
+/// The configured paths.
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
 }
 
-/// What is in the files: a pair that fits.
+/// The content of the files: a certificate and its matching key.
 struct Pair {
     config: ServerConfig,
     certificate: CertificateDer<'static>,
 }
 
-/// When a file changed last, and its length, where it is there at all.
+/// Modification time and length of a file; `None` if the file cannot be read.
 type Trace = Option<(SystemTime, u64)>;
 
+/// The current TLS configuration, and the files it was read from.
 pub(crate) struct Certificates {
     files: Files,
+    /// Interval of the check for changed files; `None` disables it.
     look_every: Option<Duration>,
+    /// The configuration for new connections.
     shown: RwLock<Arc<ServerConfig>>,
-    /// The certificate of what is shown, for those who have to know it by sight.
+    /// The certificate of `shown` in DER, for clients that pin it.
     certificate: watch::Sender<Arc<[u8]>>,
-    /// What the log was last told about its days.
+    /// The validity problem that was logged last.
     told: Mutex<Option<OutOfDate>>,
     clock: Arc<dyn Clock>,
-    /// What the files were like when they were last read, whether that went well or not.
+    /// State of the two files before the last read, successful or not.
     read: Mutex<[Trace; 2]>,
 }
 
 impl Certificates {
-    /// `None` where the server is to speak without TLS.
+    /// Reads the configured files. Returns `None` if TLS is not configured. Logs a certificate that
+    /// is expired or not yet valid, and uses it.
     pub fn open(settings: &TlsSettings, clock: Arc<dyn Clock>) -> Result<Option<Certificates>, TlsError> {
         let Some(files) = Files::of(settings)? else { return Ok(None) };
         let read = Mutex::new(files.traces());
@@ -87,32 +92,35 @@ impl Certificates {
         Ok(Some(certificates))
     }
 
-    /// The certificate that new connections are shown, in DER, and each that takes its place.
+    /// Watches the certificate of new connections, in DER.
     pub fn watch(&self) -> watch::Receiver<Arc<[u8]>> {
         self.certificate.subscribe()
     }
 
+    /// Performs the TLS handshake with the current certificate.
     pub async fn greet(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let shown = Arc::clone(&self.shown.read().expect("nothing panics while it holds the lock"));
         TlsAcceptor::from(shown).accept(stream).await
     }
 
-    /// Reads the files again. Where they cannot be used, what is shown stays.
+    /// Reads the files again. If they are not usable, the current certificate stays in use.
     pub fn reload(&self) -> Result<(), TlsError> {
         let traces = self.files.traces();
         self.reread(traces)
     }
 
-    /// Reads the files again if they are others than the last time.
+    /// Reads the files again if their modification time or length has changed.
     fn reload_if_changed(&self) {
         let traces = self.files.traces();
         if *self.read.lock().expect("nothing panics while it holds the lock") != traces {
-            // The log has been told.
+            // `reread` has logged the error.
             let _unusable = self.reread(traces);
         }
     }
 
-    /// The traces are older than what is read, so that a change in between is found the next time.
+    /// Reads the files and replaces the configuration. The caller takes `traces` before the read,
+    /// so that the next check notices a change during the read. Returns and logs the error if the
+    /// files are not usable.
     fn reread(&self, traces: [Trace; 2]) -> Result<(), TlsError> {
         *self.read.lock().expect("nothing panics while it holds the lock") = traces;
         let certificate = self.files.certificate.display();
@@ -121,7 +129,7 @@ impl Certificates {
                 *self.shown.write().expect("nothing panics while it holds the lock") = Arc::new(pair.config);
                 self.certificate.send_replace(pair.certificate.as_ref().into());
                 tracing::info!(%certificate, "the certificate was read again; new connections are shown it");
-                // A new one, of which nothing was said yet.
+                // The problem of the old certificate says nothing about the new one.
                 *self.told.lock().expect("nothing panics while it holds the lock") = None;
                 self.tell_if_out_of_date();
                 Ok(())
@@ -133,8 +141,8 @@ impl Certificates {
         }
     }
 
-    /// Clients refuse such a certificate, so whoever runs the server should hear of it before they do; once, since it is
-    /// looked at all the time.
+    /// Logs a certificate that is expired or not yet valid, once per problem. Clients refuse such a
+    /// certificate.
     fn tell_if_out_of_date(&self) {
         let judged = Validity::of(&self.certificate.borrow()).and_then(|days| days.judge(self.clock.now()));
         let mut told = self.told.lock().expect("nothing panics while it holds the lock");
@@ -144,13 +152,14 @@ impl Certificates {
         *told = judged;
     }
 
-    /// Looks at the files now and then, for ever.
+    /// Checks the files and the validity at every interval. Never returns, unless the interval is
+    /// 0.
     pub async fn keep_fresh(self: Arc<Self>) {
         let Some(look_every) = self.look_every else { return };
         loop {
             tokio::time::sleep(look_every).await;
             let certificates = Arc::clone(&self);
-            // Files may lie where reading takes its time.
+            // Reading can block for long, for example on a network file system.
             let _ = tokio::task::spawn_blocking(move || {
                 certificates.reload_if_changed();
                 certificates.tell_if_out_of_date();
@@ -160,8 +169,8 @@ impl Certificates {
     }
 }
 
-/// What a server with these settings would say about its certificate and serve all the same; an error is what would
-/// keep it from starting.
+/// Checks the TLS settings without starting a server. Returns a warning about a certificate that
+/// the server would use although clients refuse it. Returns an error if the server could not start.
 pub fn tls_advice(settings: &TlsSettings, now: Timestamp) -> Result<Option<String>, TlsError> {
     let Some(files) = Files::of(settings)? else { return Ok(None) };
     let pair = files.read()?;
@@ -170,7 +179,7 @@ pub fn tls_advice(settings: &TlsSettings, now: Timestamp) -> Result<Option<Strin
 }
 
 impl Files {
-    /// `None` where neither is set.
+    /// Returns `None` if neither file is configured, and an error if only one is.
     fn of(settings: &TlsSettings) -> Result<Option<Files>, TlsError> {
         match (&settings.certificate_file, &settings.key_file) {
             (Some(certificate), Some(key)) => {
@@ -181,6 +190,7 @@ impl Files {
         }
     }
 
+    /// Formats the warning about the validity of the certificate.
     fn complaint(&self, judged: OutOfDate) -> String {
         let why = match judged {
             OutOfDate::NotYet => "is not valid yet",
@@ -190,6 +200,7 @@ impl Files {
         format!("the certificate in {file} (server.tls.certificate_file) {why}: clients refuse it")
     }
 
+    /// Returns the current modification times and lengths.
     fn traces(&self) -> [Trace; 2] {
         [&self.certificate, &self.key].map(|path| {
             let known = fs::metadata(path).ok()?;
@@ -197,6 +208,7 @@ impl Files {
         })
     }
 
+    /// Reads both files and builds the TLS configuration.
     fn read(&self) -> Result<Pair, TlsError> {
         let chain = content("server.tls.certificate_file", &self.certificate)?;
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&chain)
@@ -230,7 +242,8 @@ fn config(
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // Whoever comes back is let in without the dear part, and the server remembers nobody for that.
+    // Session tickets let returning clients skip the expensive part of the handshake, without state
+    // on the server.
     config.ticketer = ring::Ticketer::new()?;
     Ok(config)
 }

@@ -1,5 +1,5 @@
-//! Where connections come in: accepting, speaking HTTP/1.1, and letting go politely. What is asked for over a
-//! connection belongs to `http` and `ws`.
+//! The listener: accepts connections, serves HTTP/1.1 on them and closes them gracefully. Handling
+//! of requests and frames belongs to `http` and `ws`.
 
 mod accept_failures;
 mod arrivals;
@@ -32,17 +32,22 @@ use parting::Partings;
 pub(crate) use stream::DoorStream;
 use wire::Wire;
 
-/// Plain HTTP connections besides the WebSockets. When all places are taken, newcomers wait in the kernel's queue.
+/// Connection permits for plain HTTP, in addition to `limits.connections` for WebSockets. When all
+/// permits are taken, new connections wait in the kernel's accept queue.
 const HTTP_CONNECTIONS: usize = 4_096;
-/// Others that end meanwhile do not prolong it.
+/// Pause after a failed accept. If it is too short, the accept loop spins while no file descriptor
+/// is free. Connections that end during the pause do not extend it.
 const OUT_OF_FILES_PAUSE: Duration = Duration::from_millis(50);
-/// Headers of one request may take this much.
+/// Maximum size of the read buffer of an HTTP connection, in bytes. Bounds the headers of one
+/// request.
 const HEADER_BYTES: usize = 16 * 1024;
 
-/// Accepts until all accepted work is done, then waits for the connections it has. Whoever comes while the server
-/// drains is told so: a load balancer learns it from `/readyz`, on a connection of its own.
+/// Accepts connections until [`Phase::Closing`], then waits for the open ones to end. While the
+/// server drains, it still accepts connections, so that a load balancer can read `/readyz` on a new
+/// one.
 ///
-/// It owns every connection: the HTTP ones, the WebSockets they grow into, and the calls that go on without them.
+/// This task owns every connection task: HTTP connections, the WebSockets they upgrade to, and
+/// calls that outlive their connection.
 pub(crate) async fn accept(
     mut arrivals: Arrivals,
     certificates: Option<Arc<Certificates>>,
@@ -58,7 +63,7 @@ pub(crate) async fn accept(
     let places = Arc::new(Semaphore::new(places));
     let partings = Partings::new();
     let mut connections = JoinSet::new();
-    // Until when none is accepted, since there were no files left. Waiting lets some be freed.
+    // End of the pause after a failed accept. File descriptors can become free in the meantime.
     let mut pause_ends: Option<Instant> = None;
     let mut failures = AcceptFailures::default();
     loop {
@@ -71,8 +76,9 @@ pub(crate) async fn accept(
             (arrivals.next().await, place)
         };
         tokio::select! {
-            // Always in this order, so that a simulation can repeat itself. None of them keeps the next from its turn:
-            // what ends, what grows into a WebSocket and what a connection hands over was let in before.
+            // A fixed order makes simulations reproducible. No branch can starve the ones after it:
+            // ended connections, upgrades and handed-over calls all belong to connections that were
+            // accepted before.
             biased;
             () = reached(&mut phase, Phase::Closing) => break,
             Some(_) = connections.join_next() => {}
@@ -83,7 +89,8 @@ pub(crate) async fn accept(
                 Ok((arrival, peer)) => {
                     pause_ends = None;
                     failures.accepted(Instant::now());
-                    // Closed without a word: to say one costs more than to come again.
+                    // Close without a response: writing one would cost the server more than the
+                    // reconnect costs the client.
                     let address = match app.addresses.admit(peer.ip()) {
                         Ok(address) => address,
                         Err(reason) => {
@@ -98,7 +105,7 @@ pub(crate) async fn accept(
                     connections.spawn(serve(newcomer, certificates.clone(), service, phase, headers_time));
                 }
                 Err(error) => {
-                    // File descriptors, most likely.
+                    // The usual cause is that the process has no free file descriptors.
                     let now = Instant::now();
                     failures.failed(&error, now);
                     pause_ends = Some(now + OUT_OF_FILES_PAUSE);
@@ -109,7 +116,8 @@ pub(crate) async fn accept(
     drop(arrivals);
     loop {
         tokio::select! {
-            // First those who come: once all have ended there is nobody left who could hand over another.
+            // Receive handed-over tasks first: after the last connection has ended, nothing can
+            // hand over another.
             biased;
             Some(newcomer) = newcomers.recv() => {
                 connections.spawn(newcomer);
@@ -122,7 +130,7 @@ pub(crate) async fn accept(
     partings.finish().await;
 }
 
-/// Somebody who was let in and has said nothing yet.
+/// An admitted connection before the TLS handshake.
 struct Newcomer {
     arrival: Arrival,
     place: Place,
@@ -130,7 +138,8 @@ struct Newcomer {
 }
 
 impl Newcomer {
-    /// `None` when they cannot agree on how to speak in secret, or not in time.
+    /// Performs the TLS handshake if TLS is configured. Returns `None` if the handshake fails or
+    /// exceeds `time`. In-memory connections never use TLS.
     async fn settle_in(
         self,
         certificates: Option<Arc<Certificates>>,
@@ -158,6 +167,8 @@ impl Newcomer {
     }
 }
 
+/// Serves HTTP/1.1 on one connection, including the upgrade to a WebSocket. At [`Phase::Closing`]
+/// it aborts a handshake and shuts HTTP down gracefully.
 async fn serve(
     newcomer: Newcomer,
     certificates: Option<Arc<Certificates>>,
@@ -188,16 +199,18 @@ async fn serve(
     }
 }
 
-/// A place at the door, and what takes it.
+/// A transport with the connection permit that it holds.
 type Guest = (Wire, Place);
 
-/// Held for as long as there is a connection, or a call of it that goes on without it.
+/// A connection permit. The connection and the calls that outlive it hold clones; dropping the last
+/// clone releases the permit.
 #[derive(Clone)]
 pub(crate) struct Place(#[expect(dead_code, reason = "held for its drop")] Arc<Held>);
 
+/// The permits behind a [`Place`].
 struct Held {
     _at_the_door: OwnedSemaphorePermit,
-    /// `None` where its address is not counted.
+    /// `None` if the peer is a trusted proxy.
     _of_its_address: Option<AddressPlace>,
 }
 

@@ -1,4 +1,5 @@
-//! A connection that parts politely, whoever lets go of it and however deep it was buried in layers.
+//! A connection stream that starts a lingering close when it is dropped, in whichever layer that
+//! happens.
 
 use std::io;
 use std::pin::Pin;
@@ -12,17 +13,20 @@ use super::parting::Partings;
 use super::wire::Wire;
 use super::{Guest, Place};
 
-/// An HTTP answer of which the client takes nothing for so long is given up, and the memory it holds with it.
+/// Time after which a blocked HTTP write fails, so that a client that stops reading does not hold
+/// the response in memory.
 const STALLED: Duration = Duration::from_secs(30);
 
+/// A connection with its permit, a write timeout and a lingering close on drop.
 pub(crate) struct DoorStream {
-    /// `None` only while it is being dropped.
+    /// `None` only during the drop.
     guest: Option<Guest>,
     partings: Partings,
-    /// The client has said that it sends no more, or is gone.
+    /// The client has closed its side, or the connection has failed. A lingering close is then
+    /// pointless.
     heard_end: bool,
     is_websocket: bool,
-    /// There while the client takes nothing of what is being written.
+    /// The write timeout. Set only while a write is blocked.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
@@ -32,13 +36,13 @@ impl DoorStream {
         DoorStream { guest, partings, heard_end: false, is_websocket: false, patience: None }
     }
 
-    /// WebSockets have an outbox that overflows and pings that go unanswered, and end with a code: nobody is impatient
-    /// with them here.
+    /// Disables the write timeout. A WebSocket has a bounded outbox and ping timeouts of its own,
+    /// and closes with a code.
     pub fn becomes_websocket(&mut self) {
         self.is_websocket = true;
     }
 
-    /// Passes on how a write went, and fails one that has been stuck for too long.
+    /// Returns the result of a write, or `TimedOut` if writes have been blocked for `STALLED`.
     fn watch<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() || self.is_websocket {
             self.patience = None;
@@ -46,11 +50,12 @@ impl DoorStream {
         }
         let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALLED)));
         ready!(patience.as_mut().poll(cx));
-        // It does not listen, so there is nothing to be said in parting either.
+        // The client does not read, so a lingering close cannot deliver anything.
         self.heard_end = true;
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
+    /// Panics if called during the drop.
     fn wire(&mut self) -> Pin<&mut Wire> {
         let (wire, _) = self.guest.as_mut().expect("it is there until the drop");
         Pin::new(wire)
@@ -101,7 +106,8 @@ impl AsyncWrite for DoorStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // With TLS this is where it shows that the client takes nothing.
+        // With TLS, the flush blocks when the client does not read: writes only fill the TLS
+        // buffer.
         let polled = self.wire().poll_flush(cx);
         self.watch(cx, polled)
     }
@@ -130,7 +136,7 @@ mod tests {
         (DoorStream::new(Wire::Tcp(stream), place, Partings::new()), client)
     }
 
-    /// More than the buffers of the kernel take.
+    /// More bytes than the kernel buffers hold.
     const MUCH: usize = 64 * 1024 * 1024;
 
     #[tokio::test(start_paused = true)]

@@ -1,29 +1,34 @@
-//! From when until when a certificate is valid. It says so itself, in DER, of which just enough is read here; whether it
-//! deserves belief is for those who are shown it.
+//! The validity period of a certificate. This parser reads only the DER elements up to the two
+//! times. It verifies no signature; clients do that.
 
 use bluetick_core::Timestamp;
 
-/// The two days a certificate names.
+/// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     from: Timestamp,
     until: Timestamp,
 }
 
-/// Why nobody will take a certificate today.
+/// Why a certificate is not valid now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutOfDate {
     NotYet,
     Expired,
 }
 
+/// DER tag of a SEQUENCE.
 const SEQUENCE: u8 = 0x30;
+/// DER tag of the optional version field of a certificate.
 const EXPLICIT_VERSION: u8 = 0xa0;
+/// DER tag of a time with a two-digit year.
 const UTC_TIME: u8 = 0x17;
+/// DER tag of a time with a four-digit year.
 const GENERALIZED_TIME: u8 = 0x18;
 
 impl Validity {
-    /// `None` where the bytes are no certificate.
+    /// Reads the validity period of a DER certificate. Returns `None` if the bytes are not a
+    /// certificate.
     pub fn of(certificate: &[u8]) -> Option<Validity> {
         let (certificate, _) = element(certificate, SEQUENCE)?;
         let (mut rest, _) = element(certificate, SEQUENCE)?;
@@ -40,6 +45,7 @@ impl Validity {
         Some(Validity { from, until })
     }
 
+    /// Returns why the certificate is not valid at `now`; `None` if it is valid.
     pub fn judge(&self, now: Timestamp) -> Option<OutOfDate> {
         if now < self.from {
             Some(OutOfDate::NotYet)
@@ -51,18 +57,19 @@ impl Validity {
     }
 }
 
-/// What the next element holds, if it is of this kind, and what follows it.
+/// Returns the content of the first element and the bytes after it, if its tag is `kind`.
 fn element(bytes: &[u8], kind: u8) -> Option<(&[u8], &[u8])> {
     let (found, content, rest) = any_element(bytes)?;
     (found == kind).then_some((content, rest))
 }
 
+/// Returns tag, content and following bytes of the first DER element.
 fn any_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&kind, bytes) = bytes.split_first()?;
     let (&length, bytes) = bytes.split_first()?;
     let (length, bytes) = match length.checked_sub(0x80) {
         None => (usize::from(length), bytes),
-        // As many bytes of length; with more than these it is no certificate.
+        // The length has this many bytes; a certificate needs at most four.
         Some(digits @ 1..=4) => {
             let (digits, bytes) = bytes.split_at_checked(usize::from(digits))?;
             (digits.iter().fold(0, |sum, &digit| sum << 8 | usize::from(digit)), bytes)
@@ -73,6 +80,7 @@ fn any_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((kind, content, rest))
 }
 
+/// Reads a UTCTime or GeneralizedTime, and returns it with the bytes after it.
 fn time(bytes: &[u8]) -> Option<(Timestamp, &[u8])> {
     let (kind, text, rest) = any_element(bytes)?;
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
@@ -80,7 +88,7 @@ fn time(bytes: &[u8]) -> Option<(Timestamp, &[u8])> {
         return None;
     }
     let (year, text) = match kind {
-        // Two digits mean the years from 1950 to 2049.
+        // RFC 5280: two-digit years mean 1950 to 2049.
         UTC_TIME => {
             let (year, text) = text.split_at_checked(2)?;
             let year: i64 = year.parse().ok()?;
@@ -104,7 +112,8 @@ fn time(bytes: &[u8]) -> Option<(Timestamp, &[u8])> {
     Some((Timestamp::from_millis(seconds * 1000), rest))
 }
 
-/// Years are counted from March, so that a leap day is the last of its year.
+/// Returns the number of days since 1970-01-01 in the Gregorian calendar. Years start in March
+/// here, so that a leap day is the last day of its year.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
@@ -116,7 +125,7 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
 mod tests {
     use super::*;
 
-    /// A certificate as far as it is read.
+    /// Encodes the part of a certificate that the parser reads.
     fn certificate(from: (u8, &str), until: (u8, &str)) -> Vec<u8> {
         let wrap = |kind: u8, content: &[u8]| {
             let length = u16::try_from(content.len()).unwrap().to_be_bytes();

@@ -1,4 +1,4 @@
-//! What a connection runs over: a socket, a socket with TLS, or memory.
+//! The transport of a connection: TCP, TLS over TCP, or memory.
 
 use std::io;
 use std::pin::Pin;
@@ -8,14 +8,16 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+/// A byte stream to the client.
 pub(super) enum Wire {
     Tcp(TcpStream),
-    /// Boxed, so that a connection without TLS pays nothing for those that have it.
+    /// Boxed, so that a plain connection does not pay for the size of the TLS state.
     Tls(Box<TlsStream<TcpStream>>),
-    /// The other end is in this process: a simulated network, or a program that embeds the server.
+    /// The client is in this process: a simulated network, or a program that embeds the server.
     InMemory(DuplexStream),
 }
 
+// Calls the same method on whichever stream is inside.
 macro_rules! each {
     ($self:ident, $stream:ident => $call:expr) => {
         match $self.get_mut() {
@@ -54,7 +56,8 @@ impl AsyncWrite for Wire {
         each!(self, stream => stream.poll_write_vectored(cx, slices))
     }
 
-    /// All of them take several slices at a time; this is asked before every write, so it asks nobody.
+    /// Always true: all variants support vectored writes. The constant avoids a match before every
+    /// write.
     fn is_write_vectored(&self) -> bool {
         true
     }

@@ -1,21 +1,21 @@
-//! A token bucket in one number: the moment at which it would be full again.
+//! A token bucket stored as one atomic integer: the time at which the bucket is full again.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bluetick_core::Timestamp;
 
-/// How fast a bucket fills and how much it holds.
+/// Refill rate and capacity of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
-    /// Microseconds for one token; 0 when the limit is off.
+    /// Microseconds per token; 0 if the limit is disabled.
     interval_us: i64,
-    /// Microseconds from empty to full.
+    /// Microseconds to refill an empty bucket.
     capacity_us: i64,
 }
 
 impl Rate {
-    /// `count` in `period` on average, `burst` at once. A count of 0 switches the limit off.
+    /// Allows `count` per `period` on average and `burst` at once. A count of 0 disables the limit.
     pub fn new(count: u32, period: Duration, burst: u32) -> Rate {
         if count == 0 {
             return Rate { interval_us: 0, capacity_us: 0 };
@@ -25,31 +25,33 @@ impl Rate {
         Rate { interval_us, capacity_us: interval_us.saturating_mul(i64::from(burst.max(1))) }
     }
 
-    /// Whether a full bucket holds fewer tokens than this.
+    /// Returns whether `tokens` is more than a full bucket holds.
     pub fn exceeds(self, tokens: usize) -> bool {
         let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
         self.interval_us > 0 && self.interval_us.saturating_mul(tokens) > self.capacity_us
     }
 
-    /// The cost of the tokens in microseconds, at most the capacity of the bucket.
+    /// Returns the cost of the tokens in microseconds, at most the capacity of the bucket.
     fn cost_us(self, tokens: usize) -> i64 {
         let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
         self.interval_us.saturating_mul(tokens).min(self.capacity_us)
     }
 }
 
+/// A token bucket. The default is full. Safe for concurrent use without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
     full_at_us: AtomicI64,
 }
 
 impl Bucket {
-    /// Takes one token, or says how long it takes until there is one.
+    /// Takes one token, or returns the time until one is available.
     pub fn take(&self, rate: Rate, now: Timestamp) -> Result<(), Duration> {
         self.take_many(1, rate, now)
     }
 
-    /// Takes all or none. What costs more than a full bucket costs a full bucket, so that it can be had at all.
+    /// Takes all tokens or none. Returns the time until enough are available. Caps the cost at the
+    /// capacity, so a request above it succeeds when the bucket is full.
     pub fn take_many(&self, tokens: usize, rate: Rate, now: Timestamp) -> Result<(), Duration> {
         if rate.interval_us == 0 || tokens == 0 {
             return Ok(());
@@ -76,26 +78,27 @@ impl Bucket {
         }
     }
 
-    /// Whether [`Bucket::take`] would succeed.
+    /// Returns whether [`Bucket::take`] would succeed.
     pub fn has_token(&self, rate: Rate, now: Timestamp) -> bool {
         let now_us = now.millis().saturating_mul(1_000);
         let debt_us = debt_us(self.full_at_us.load(Ordering::Relaxed), now_us, rate);
         rate.interval_us == 0 || debt_us.saturating_add(rate.cost_us(1)) <= rate.capacity_us
     }
 
-    /// Puts back what [`Bucket::take_many`] took for something that did not happen.
+    /// Returns tokens that [`Bucket::take_many`] took for an operation that did not happen.
     pub fn give_back(&self, tokens: usize, rate: Rate) {
         self.full_at_us.fetch_sub(rate.cost_us(tokens), Ordering::Relaxed);
     }
 
-    /// Whether forgetting this bucket changes nothing.
+    /// Returns whether the bucket is full, so that dropping it changes nothing.
     pub fn is_full(&self, rate: Rate, now: Timestamp) -> bool {
         debt_us(self.full_at_us.load(Ordering::Relaxed), now.millis().saturating_mul(1_000), rate) == 0
     }
 }
 
-/// How far it is from full. More than it holds cannot be owed: then the clock was set back, and what was owed is not known
-/// any more. That is forgiven, since otherwise everybody would be refused at once, also who had asked for nothing.
+/// Returns the missing tokens in microseconds of refill time. A value above the capacity means that
+/// the clock was set back. The real debt is then unknown and counts as zero; otherwise every bucket
+/// would refuse until the clock catches up.
 fn debt_us(full_at_us: i64, now_us: i64, rate: Rate) -> i64 {
     let owed = full_at_us.saturating_sub(now_us).max(0);
     if owed > rate.capacity_us { 0 } else { owed }

@@ -1,4 +1,5 @@
-//! How much one user may ask for, and how much may come from one address. Checked before any work is done.
+//! Rate limits and quotas per user, and connection and log-in limits per address. Handlers check
+//! them before they do any work.
 
 mod bucket;
 mod network;

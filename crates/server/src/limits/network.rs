@@ -1,4 +1,4 @@
-//! Addresses and networks, as operators write them and as limits see them.
+//! IP networks: parsing and matching for settings, and grouping of addresses for limits.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,21 +7,24 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// An address, or all that begin like it: `10.0.0.0/8`, `192.0.2.7`, `fd00::/8`.
+/// An address, or a network in CIDR notation: `10.0.0.0/8`, `192.0.2.7`, `fd00::/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Network {
     address: IpAddr,
-    /// How many of its first bits count.
+    /// Prefix length in bits.
     bits: u8,
 }
 
-/// Says what is expected, since that is what the operator is told.
+/// The text is not an address or a network. The error message states the expected format, because
+/// settings validation shows it to the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("addresses and networks, such as \"192.0.2.7\" or \"10.0.0.0/8\"")]
 pub struct InvalidNetwork;
 
 impl Network {
+    /// Returns whether the network contains the address. Treats an IPv4-mapped IPv6 address as
+    /// IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
@@ -72,8 +75,8 @@ impl fmt::Display for Network {
     }
 }
 
-/// What one household or machine is given: an IPv4 address, or the 2⁶⁴ IPv6 addresses of one network, of which whoever has
-/// one has all.
+/// The unit that limits count by: an IPv4 address, or an IPv6 /64 network. The holder of one IPv6
+/// address usually controls its whole /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Household(IpAddr);
 

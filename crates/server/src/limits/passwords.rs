@@ -1,5 +1,5 @@
-//! Where passwords are hashed and checked: few at a time, off the threads that serve everybody else, and with a
-//! waiting line that ends somewhere.
+//! The password hash pool. It hashes and checks a bounded number of passwords concurrently, on
+//! low-priority threads outside the async runtime, with a bounded queue.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,19 +11,23 @@ use tokio::time::Instant;
 use crate::problem::Problem;
 use crate::settings::LimitSettings;
 
+/// The password hash pool. Two semaphores bound the running jobs and the queued jobs.
 pub(crate) struct PasswordDesk {
-    /// Those being served and those waiting. Full: the newcomer is refused as overloaded.
+    /// One permit per job, running or queued. If none is left, [`PasswordDesk::serve`] returns
+    /// `overloaded`.
     line: Arc<Semaphore>,
+    /// One permit per running job.
     served: Arc<Semaphore>,
-    /// When somebody found the line full, last.
+    /// Time of the last `overloaded` refusal.
     refused: Mutex<Option<Instant>>,
 }
 
-/// For so long after somebody was refused there is a flood.
+/// Time after a refusal during which the pool assumes a flood of log-ins. If it is too short, the
+/// pool skips its cool-down pauses between refusals.
 const FLOOD_LASTS: Duration = Duration::from_secs(1);
-/// In a flood a processor rests after each password, this many times as long as that took. Most of those who wait are
-/// not who they say; what is worked off sooner only lets more of them in, and honest messages are slower for it: the work
-/// takes caches and memory from all processors.
+/// During a flood, a running permit stays taken for this many times the duration of the job, after
+/// the job has ended. Most queued attempts are guesses, so a faster pool only admits more of them.
+/// Each hash also takes cache and memory bandwidth, which slows message delivery.
 const REST: u32 = 2;
 
 impl PasswordDesk {
@@ -38,6 +42,9 @@ impl PasswordDesk {
         }
     }
 
+    /// Runs `work` in the pool and returns its result. The work runs to its end even if the caller
+    /// drops the future. Returns `overloaded` if the queue is full or the thread cannot start, and
+    /// `internal` if `work` panics.
     pub async fn serve<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -55,7 +62,8 @@ impl PasswordDesk {
         };
         let is_flood = self.refused().is_some_and(|at| at.elapsed() < FLOOD_LASTS);
         let (answer, answered) = oneshot::channel();
-        // It comes to its end also when whoever asked has gone away.
+        // A separate task, so that the permits stay taken until the work ends, even if the caller
+        // is gone.
         tokio::spawn(async move {
             let _held = (place, turn);
             let started = Instant::now();
@@ -76,18 +84,20 @@ impl PasswordDesk {
     }
 }
 
-/// How far a password stands back.
+/// Scheduling priority of a password thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// It has a share of a processor that is wanted by others.
+    /// Raised nice value: the thread still gets a share of a busy processor.
     Nearly,
-    /// It has what is left over: where people wait in line there may be a flood of them, and everybody else goes first.
+    /// Idle policy: the thread runs only when nothing else wants the processor. A job that had to
+    /// queue gets it, because a queue may mean a flood.
     Wholly,
 }
 
-/// Work that takes a processor for long makes way for everything that does not, so that a flood of log-ins keeps no message
-/// waiting. Priority belongs to a thread and cannot be had back, so it is a thread of its own: its start costs a
-/// thousandth of the work.
+/// Runs `work` on a new low-priority thread and waits for it, so that a flood of log-ins does not
+/// delay messages. The kernel does not let an unprivileged thread raise its priority again, so pool
+/// threads cannot be reused. Starting a thread costs about a thousandth of the work. Returns an
+/// error if the thread cannot start. Propagates a panic of `work`.
 fn behind_everybody<T: Send>(way: Way, work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("password".to_owned());
@@ -99,9 +109,12 @@ fn behind_everybody<T: Send>(way: Way, work: impl FnOnce() -> T + Send) -> std::
     })
 }
 
-/// Elsewhere than on Linux it would be the priority of the whole server.
+/// Lowers the priority of the calling thread. Linux only: on other systems `nice` applies to the
+/// whole process.
 #[cfg(target_os = "linux")]
 fn make_way(way: Way) {
+    /// Increment of the nice value. Too small a value lets password hashing compete with message
+    /// delivery.
     const STEPS_BACK: i32 = 10;
     if let Err(error) = rustix::process::nice(STEPS_BACK) {
         tracing::debug!(%error, "passwords are checked at the priority of everything else");
@@ -111,12 +124,14 @@ fn make_way(way: Way) {
     }
 }
 
-/// A thread with few shares still keeps its processor to the end of its slice when somebody else wakes up, which is
-/// milliseconds; one that has what is left over does not.
+/// Sets the idle scheduling policy for the calling thread and returns whether that succeeded. A
+/// thread with only a raised nice value keeps its processor to the end of its time slice, for
+/// milliseconds. An idle thread is preempted at once.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "nothing that is safe asks for the policy of a thread")]
 fn take_what_is_left() -> bool {
-    // SAFETY: it is about the thread that calls, and the parameters are read before the call returns. All of them may be zero.
+    // SAFETY: the call affects only the calling thread, and it reads the parameters before it
+    // returns. All-zero bytes are a valid `sched_param`.
     unsafe {
         let parameters: libc::sched_param = std::mem::zeroed();
         libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_IDLE, &raw const parameters) == 0
@@ -146,7 +161,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn whoever_had_to_wait_in_line_has_only_what_others_leave_of_a_processor() {
-        // Field 41 of what the system tells of a thread is its policy; 5 is that of whoever has what is left over.
+        // Field 41 of `/proc/thread-self/stat` is the scheduling policy; 5 is `SCHED_IDLE`.
         let policy = || {
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
             stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38).unwrap().to_owned()
@@ -191,13 +206,14 @@ mod tests {
             std::thread::sleep(WORK);
             Instant::now()
         };
-        // A machine that stands still for a second sees no flood; not every time.
+        // A stall of the test machine longer than `FLOOD_LASTS` hides the flood, so the test
+        // repeats.
         for _ in 0..5 {
             let desk = PasswordDesk::new(&limits);
             let (first, second, third, fourth) =
                 tokio::join!(desk.serve(work), desk.serve(work), desk.serve(Instant::now), desk.serve(work));
             assert!(first.is_ok() && fourth == Err(Problem::overloaded()));
-            // The second had its turn in a flood, and the third began when that one had rested.
+            // The second job runs during the flood, so the third starts only after the cool-down.
             if third.unwrap() >= second.unwrap() + REST * WORK {
                 return;
             }

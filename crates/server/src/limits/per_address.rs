@@ -1,5 +1,5 @@
-//! How much may come from one address, whoever it is: connections held and opened, and log-ins tried. It is counted before
-//! anybody has said who they are.
+//! Limits per address: open connections, new connections, log-in attempts and wrong admin keys.
+//! They apply before the client is authenticated.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,14 +17,18 @@ use super::table::Table;
 use crate::problem::Problem;
 use crate::settings::{LimitSettings, ServerSettings, at_most};
 
-/// Above this many addresses of which something is known, newcomers share one entry: memory stays bounded. Each takes about
-/// 100 bytes.
+/// Upper bound on the number of addresses with an entry of their own, about 100 bytes each. Above
+/// it, new addresses share one entry, which bounds memory.
 const MAX_ADDRESSES: usize = 1 << 19;
-/// Whoever comes back all at once after a restart is let in for as long as this many seconds of the rate.
+/// Burst of new connections per address, in seconds of the configured rate. If it is too small,
+/// clients behind one address are refused when they reconnect after a restart.
 const BURST_SECONDS: u32 = 4;
+/// Header in which proxies list the client address and the proxies before them.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
+/// The limit state of all addresses, with the configured rates.
 pub(crate) struct Addresses {
+    /// Maximum number of open connections per address.
     connections: usize,
     connects: Rate,
     logins: Rate,
@@ -34,21 +38,23 @@ pub(crate) struct Addresses {
     known: Table<Household, Traffic>,
 }
 
+/// The limit state of one address.
 #[derive(Default)]
 struct Traffic {
     connections: AtomicUsize,
     connects: Bucket,
     logins: Bucket,
     wrong_keys: Bucket,
-    /// Held by the request whose admin key is compared next, above the limit of wrong keys.
+    /// Held by the request whose admin key is compared next, after the address has exceeded its
+    /// limit of wrong keys.
     key_turn: tokio::sync::Mutex<()>,
-    /// The operator has been told that there is too much of it.
+    /// The server has already logged that this address exceeds a limit.
     reported: AtomicBool,
 }
 
-/// The pause before each admin key of an address above its limit of wrong keys. It bounds guessing
-/// to four keys a second. With a longer pause, guesses from the operator's own address could delay
-/// the right key for minutes: up to `limits.connections_per_address` requests wait before it.
+/// Pause before each admin key of an address above its limit of wrong keys. It bounds guessing to
+/// four keys a second. With a longer pause, guesses from the operator's own address could delay the
+/// right key for minutes: up to `limits.connections_per_address` requests wait before it.
 const KEY_PAUSE: Duration = Duration::from_millis(250);
 
 /// The result of comparing an admin key.
@@ -56,11 +62,11 @@ const KEY_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) enum KeyCheck {
     Right,
     Wrong,
-    /// Wrong, and above the limit of the address.
+    /// The key is wrong, and its address is above the limit of wrong keys.
     TooMany(Problem),
 }
 
-/// One of the connections that an address may hold, until it is dropped.
+/// A connection permit of an address. Dropping it releases the permit.
 pub(crate) struct AddressPlace(Arc<Traffic>);
 
 impl Drop for AddressPlace {
@@ -69,12 +75,12 @@ impl Drop for AddressPlace {
     }
 }
 
-/// Why an address is not let in.
+/// Why the listener refuses a connection of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnedAway {
-    /// It holds as many connections as it may.
+    /// The address has the maximum number of open connections.
     Crowded,
-    /// It comes too often.
+    /// The address opens connections too fast. Holds the time until the next one is allowed.
     TooOften(Duration),
 }
 
@@ -108,13 +114,14 @@ impl Addresses {
         }
     }
 
-    /// Lets a connection in. `None` for a proxy, which is many people: each is counted where it says who they are.
+    /// Admits a new connection and returns its permit. Returns `None` for a trusted proxy: its
+    /// clients are counted by [`Addresses::admit_forwarded`].
     pub fn admit(&self, peer: IpAddr) -> Result<Option<AddressPlace>, TurnedAway> {
         if self.is_trusted(peer) { Ok(None) } else { self.admit_one(peer).map(Some) }
     }
 
-    /// The same for a WebSocket that came through a proxy, from the address that the proxy says. Without one, or without a
-    /// proxy, there is nothing more to count.
+    /// Admits a WebSocket that arrives through a trusted proxy, counted by the client address that
+    /// the proxy names. Returns `None` if the peer is not a trusted proxy or names no client.
     pub fn admit_forwarded(
         &self,
         peer: IpAddr,
@@ -126,7 +133,8 @@ impl Addresses {
         self.caller(peer, headers).map(|address| self.admit_one(address)).transpose()
     }
 
-    /// For each log-in and sign-up, whether it succeeds or not.
+    /// Charges one log-in or sign-up attempt, successful or not. Attempts without a known address
+    /// are not limited.
     pub fn login(&self, caller: Option<IpAddr>) -> Result<(), Problem> {
         let Some(address) = caller else { return Ok(()) };
         let traffic = self.of(address);
@@ -136,10 +144,10 @@ impl Addresses {
         })
     }
 
-    /// Compares an admin key by calling `is_right`, and counts it if it is wrong. Above the limit of
-    /// wrong keys, the keys of an address are compared one at a time, with a pause before each. A
-    /// caller that hangs up during its pause learns nothing. The right key is not counted, and it
-    /// succeeds after its pause.
+    /// Compares an admin key by calling `is_right`, and counts it if it is wrong. Above the limit
+    /// of wrong keys, the keys of an address are compared one at a time, with a pause before each.
+    /// A caller that disconnects during its pause gets no result. The right key is not counted, and
+    /// it succeeds after its pause.
     pub async fn check_admin_key(&self, caller: Option<IpAddr>, is_right: impl Fn() -> bool) -> KeyCheck {
         let Some(address) = caller else {
             return if is_right() { KeyCheck::Right } else { KeyCheck::Wrong };
@@ -165,17 +173,19 @@ impl Addresses {
         }
     }
 
-    /// Whose request it is. The last address that a trusted proxy names and that is none itself: what stands before that in
-    /// the header, anybody may have written. `None` where only proxies are named.
+    /// Returns the client address of a request. Behind a trusted proxy, this is the last address in
+    /// `X-Forwarded-For` that is not itself a trusted proxy. A client can forge every entry before
+    /// it. Returns `None` if the header names only trusted proxies or nothing usable.
     pub fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
         if !self.is_trusted(peer) {
             return Some(peer);
         }
-        // As bytes: what a stranger wrote must not make a line unreadable to which a proxy has added an address.
+        // Parse bytes, not text: a client could otherwise send invalid UTF-8 and make the whole
+        // line unreadable, including the entry that the proxy appended.
         let lines = headers.get_all(FORWARDED_FOR).into_iter().map(HeaderValue::as_bytes);
         let named: Vec<&[u8]> = lines.flat_map(|line| line.split(|byte| *byte == b',')).collect();
         let hops = named.into_iter().rev().map(|hop| address_in(std::str::from_utf8(hop).ok()?.trim()));
-        // What is no address was written by nobody who can be trusted, and neither was what is before it.
+        // A trusted proxy never writes an unparsable entry; ignore it and everything to its left.
         hops.map_while(|hop| hop).find(|hop| !self.is_trusted(*hop))
     }
 
@@ -197,7 +207,7 @@ impl Addresses {
         Ok(AddressPlace(traffic))
     }
 
-    /// Once for each address, for as long as it is known.
+    /// Logs that an address exceeds a limit, once per table entry.
     fn report(&self, address: IpAddr, traffic: &Traffic, limit: &str) {
         if !traffic.reported.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -208,6 +218,7 @@ impl Addresses {
         }
     }
 
+    /// Returns the limit state of an address, and creates it if needed.
     fn of(&self, address: IpAddr) -> Arc<Traffic> {
         let now = self.clock.now();
         self.known.of(&Household::of(address), now, |traffic| {
@@ -218,7 +229,7 @@ impl Addresses {
     }
 }
 
-/// One entry of the header: an address, which some proxies give with a port.
+/// Parses one entry of the header: an address, with or without a port.
 fn address_in(entry: &str) -> Option<IpAddr> {
     let bare = entry.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(address, _)| address);
     let bare = bare.unwrap_or(entry);

@@ -94,7 +94,7 @@ async fn admin_keys_above_the_limit_are_compared_one_at_a_time_after_a_pause() {
             false
         })
     };
-    // Callers that hang up before their pause ends learn nothing.
+    // Callers that disconnect before their pause ends get no result.
     for _ in 0..100 {
         assert!(timeout(KEY_PAUSE / 2, guess()).await.is_err());
     }
@@ -127,7 +127,7 @@ fn a_proxy_is_not_counted_and_whom_it_names_is() {
     assert!(held.is_some());
     assert_eq!(addresses.admit_forwarded(proxy, &headers).err(), Some(TurnedAway::Crowded));
     assert!(addresses.admit_forwarded(proxy, &HeaderMap::new()).unwrap().is_none());
-    // It was counted when it came in, and is not believed.
+    // The header of an untrusted peer is ignored; the listener has already counted that peer.
     assert!(addresses.admit_forwarded(ip("203.0.113.1"), &headers).unwrap().is_none());
 }
 

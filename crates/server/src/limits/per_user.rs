@@ -1,4 +1,5 @@
-//! The buckets of each user: shared by all connections and calls of that user, forgotten when they are full again.
+//! Token buckets per user, shared by all connections and calls of that user. The table drops a
+//! user's buckets when they are full again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,29 +14,32 @@ use super::table::Table;
 use crate::problem::Problem;
 use crate::settings::LimitSettings;
 
-/// Above this many users with a used bucket at a time, newcomers share one budget: memory stays bounded, and a
-/// crowd of made-up names limits itself.
+/// Upper bound on the number of users with buckets of their own. Above it, new users share one set
+/// of buckets, which bounds memory and throttles made-up user names together.
 const MAX_BUDGETS: usize = 1 << 20;
 
-/// Whoever comes more often than that was here a moment ago, which is written down already.
+/// Bound on how often a user's connect updates the stored `last_seen_at`, per minute. More updates
+/// would add writes and almost no precision.
 const NOTED_ARRIVALS_PER_MINUTE: u32 = 4;
 
+/// One hour, the period of the hourly quotas.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A token bucket whose capacity is the quota. It refills evenly over the period.
+/// Builds a rate whose capacity is the whole quota. The bucket refills evenly over the period.
 fn quota(count: u32, period: Duration) -> Rate {
     Rate::new(count, period, count)
 }
 
-/// What a call takes from the quotas of its user.
+/// The quota that one call consumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
-    /// Conversations it creates.
+    /// Number of conversations that the call creates.
     pub conversations: usize,
-    /// People it adds to a group in this call.
+    /// Number of users that the call adds to a group.
     pub invited: usize,
 }
 
+/// The configured rate of each bucket. The same for all users.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     sends: Rate,
@@ -49,6 +53,7 @@ struct Rates {
     invited: Rate,
 }
 
+/// The buckets of one user.
 #[derive(Debug, Default)]
 struct Buckets {
     sends: Bucket,
@@ -76,13 +81,15 @@ impl Buckets {
     }
 }
 
+/// The buckets of all users, with the configured rates.
 pub(crate) struct Budgets {
     rates: Arc<Rates>,
     clock: Arc<dyn Clock>,
     known: Table<UserId, Buckets>,
 }
 
-/// What one user may still do. Cheap to keep for the life of a connection.
+/// Handle to the buckets of one user. A connection keeps it for its lifetime, which also keeps the
+/// buckets in the table.
 #[derive(Clone)]
 pub(crate) struct UserBudget {
     rates: Arc<Rates>,
@@ -109,6 +116,7 @@ impl Budgets {
         Budgets { rates: Arc::new(rates), clock, known: Table::new(MAX_BUDGETS) }
     }
 
+    /// Returns the buckets of a user, and creates them if needed.
     pub fn of(&self, user: &UserId) -> UserBudget {
         let now = self.clock.now();
         let buckets = self.known.of(user, now, |buckets| buckets.are_full(&self.rates, now));
@@ -117,42 +125,44 @@ impl Budgets {
 }
 
 impl UserBudget {
-    /// For each HTTP call and each frame, except those that have a budget of their own.
+    /// Charges one request: each HTTP call and each frame without a bucket of its own.
     pub fn request(&self) -> Result<(), Problem> {
         self.take(&self.buckets.requests, self.rates.requests)
     }
 
-    /// For a call that names this many people, besides the request itself: one more for every hundred.
+    /// Charges one extra request for every hundred users that a call names.
     pub fn people(&self, count: usize) -> Result<(), Problem> {
         let taken = self.buckets.requests.take_many(count / 100, self.rates.requests, self.clock.now());
         taken.map_err(Problem::rate_limited)
     }
 
-    /// For each message, besides the request it came in.
+    /// Charges one message, in addition to its request.
     pub fn send(&self) -> Result<(), Problem> {
         self.take(&self.buckets.sends, self.rates.sends)
     }
 
-    /// For each `delivered` or `read` frame.
+    /// Charges one `delivered` or `read` frame.
     pub fn ack(&self) -> Result<(), Problem> {
         self.take(&self.buckets.acks, self.rates.acks)
     }
 
-    /// For each hello.
+    /// Charges one `hello` frame.
     pub fn connect(&self) -> Result<(), Problem> {
         self.take(&self.buckets.connects, self.rates.connects)
     }
 
-    /// Whether it is worth a write that the user has come.
+    /// Returns whether this connect should update the stored `last_seen_at`. Takes a token if so.
     pub fn notes_arrival(&self) -> bool {
         self.take(&self.buckets.arrivals, self.rates.arrivals).is_ok()
     }
 
+    /// Charges one log-in attempt for this user name.
     pub fn login(&self) -> Result<(), Problem> {
         self.take(&self.buckets.logins, self.rates.logins)
     }
 
-    /// Takes all of the quota, or nothing where the user has too little of one part.
+    /// Takes all parts of the quota, or none if one of them is exhausted. A call that adds more
+    /// users than a full bucket holds can never succeed, so it is an invalid request.
     pub fn spend(&self, quota: Quota) -> Result<(), Problem> {
         let (parts, now) = (self.parts(quota), self.clock.now());
         if self.rates.invited.exceeds(quota.invited) {
@@ -170,7 +180,7 @@ impl UserBudget {
         Ok(())
     }
 
-    /// Puts back what was spent for a call that changed nothing.
+    /// Returns the quota of a call that changed nothing.
     pub fn refund(&self, quota: Quota) {
         for (tokens, bucket, rate) in self.parts(quota) {
             bucket.give_back(tokens, rate);
@@ -234,7 +244,7 @@ mod tests {
         assert_eq!(spend(0, 1).unwrap_err().retry_after, Some(HOUR / 2), "two calls are all");
         alice.refund(Quota { conversations: 1, invited: 2 });
         spend(1, 2).unwrap();
-        // A call above the whole quota never fits, so it is refused and takes nothing.
+        // A call above the whole quota is refused and consumes nothing.
         budgets.of(&user("carol")).spend(Quota { conversations: 0, invited: 11 }).unwrap_err();
         budgets.of(&user("bob")).spend(Quota { conversations: 1, invited: 10 }).unwrap();
         clock.advance_millis(1_800_000);

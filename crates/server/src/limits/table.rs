@@ -1,7 +1,8 @@
-//! What is known of many strangers, by name or address: forgotten when it says nothing any more, and bounded.
+//! A bounded, sharded map from a user or address to its limit state. It drops entries that carry no
+//! information.
 //!
-//! Whoever is at the door waits while a shard is swept, so that takes one of many shards, and one that stays full is not
-//! swept again with every newcomer.
+//! Callers wait while their shard is swept. A sweep therefore covers one of many shards, and a full
+//! shard is swept at most once per `BETWEEN_SWEEPS_MS`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -10,28 +11,33 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::Timestamp;
 
+/// Number of shards. More shards make each sweep shorter.
 const SHARDS: usize = 64;
-/// In a shard.
+/// Number of entries in a shard at which the first sweep runs.
 const FIRST_SWEEP: usize = 16;
-/// A full shard that was just swept is taken for full as long.
+/// Minimum time between two sweeps of a full shard, in milliseconds. If it is too short, every new
+/// key at a full table pays for a sweep.
 const BETWEEN_SWEEPS_MS: i64 = 1_000;
 
+/// A sharded map with a bounded number of entries. New keys of a full shard share one entry.
 pub(super) struct Table<K, V> {
     shards: Vec<Mutex<Shard<K, V>>>,
     hasher: RandomState,
-    /// In a shard. Above it, newcomers share one entry.
+    /// Maximum number of entries in a shard. Above it, new keys share `shared`.
     most: usize,
     shared: Arc<V>,
 }
 
 struct Shard<K, V> {
     entries: HashMap<K, Arc<V>>,
+    /// Number of entries at which the next sweep runs.
     sweep_at: usize,
+    /// Time of the last sweep.
     swept: Option<Timestamp>,
 }
 
 impl<K: Clone + Eq + Hash, V: Default> Table<K, V> {
-    /// Holds about `most` altogether.
+    /// Creates a table of about `most` entries in total.
     pub fn new(most: usize) -> Table<K, V> {
         let shard = || Shard { entries: HashMap::new(), sweep_at: FIRST_SWEEP, swept: None };
         Table {
@@ -42,7 +48,8 @@ impl<K: Clone + Eq + Hash, V: Default> Table<K, V> {
         }
     }
 
-    /// What is known of somebody, which may be nothing yet. Entries that somebody holds are not forgotten.
+    /// Returns the entry of a key, and creates it if needed. A sweep keeps entries that a caller
+    /// still holds and entries that are not `is_forgettable`.
     pub fn of(&self, key: &K, now: Timestamp, is_forgettable: impl Fn(&V) -> bool) -> Arc<V> {
         let mut shard = self.shard(key);
         if let Some(entry) = shard.entries.get(key) {
@@ -79,6 +86,8 @@ impl<K: Clone + Eq + Hash, V: Default> Table<K, V> {
 }
 
 impl<K, V> Shard<K, V> {
+    /// Returns whether the shard is large enough for a sweep. A full shard must also not have been
+    /// swept within `BETWEEN_SWEEPS_MS`.
     fn is_worth_a_sweep(&self, most: usize, now: Timestamp) -> bool {
         let was_just_swept =
             self.swept.is_some_and(|swept| swept <= now && now < swept.plus_millis(BETWEEN_SWEEPS_MS));

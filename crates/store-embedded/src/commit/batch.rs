@@ -1,4 +1,4 @@
-//! What is asked for, and what will be true once the batch is durable.
+//! Commands for the committer, and the batch that collects their effects until it is durable.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -22,15 +22,17 @@ use crate::memory::Room;
 
 pub type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// Messages wait in the queue itself: a box of its own for each would be made by one thread and freed by another,
-/// which costs an allocator more than moving the message does. What is rare or as large is boxed.
+/// A command in the committer's queue.
+///
+/// Messages are stored inline: a box per message would be allocated by one thread and freed by
+/// another, which costs more than moving the message. Rare or large commands are boxed.
 pub enum Command {
     Append(AppendCommand),
     Mark(Box<MarkCommand>),
     Control(Box<Control>),
 }
 
-/// Everything that is rare.
+/// Rare commands: conversations, members, users, preferences and profiles.
 pub enum Control {
     Open { room: Arc<Room>, new: NewConversation, reply: Reply<Opened> },
     Add { room: Arc<Room>, add: AddMembers, reply: Reply<ConversationView> },
@@ -52,36 +54,36 @@ pub struct AppendCommand {
     pub room: WritableRoom,
     pub append: Append,
     pub fingerprint: Fingerprint,
-    /// Present for a message that its sender marks as a resend.
+    /// Present if the client marked the message as a resend.
     pub searched: Option<Box<Searched>>,
     pub reply: Reply<Appended>,
 }
 
-/// The result of the search for duplicates, made before the message was queued.
+/// The result of the duplicate search that runs before a resend is queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Searched {
     /// Seqs of durable messages with the same fingerprint.
     pub places: Vec<Seq>,
-    /// The last seq that was searched.
+    /// The last seq that the search covered.
     pub through: Seq,
 }
 
-/// What a command depends on and may change.
+/// The state that a command depends on and may change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     Conversation(ConversationId),
-    /// One skeleton of a user's id. Ids that look alike share at least one.
+    /// One skeleton of a user id. Ids that look alike share at least one skeleton.
     Name(Skeleton),
     Profile(UserId),
 }
 
-/// The subjects of a command that creates or changes this user.
+/// Returns the subjects of a command that creates or changes `user`.
 pub fn names_of(user: &UserId) -> impl Iterator<Item = Subject> {
     Skeleton::all(user.as_str()).into_iter().map(Subject::Name)
 }
 
 impl Command {
-    /// About how many bytes it adds to a batch.
+    /// Returns an estimate of the bytes that the command adds to a batch.
     pub fn weight(&self) -> usize {
         match self {
             Command::Append(command) => record::length_of(&command.append),
@@ -90,7 +92,7 @@ impl Command {
         }
     }
 
-    /// Has what it needs fetched into the cache, without waiting for it.
+    /// Touches the memory that sequencing the command needs, so that the processor prefetches it.
     pub fn warm_up(&self) {
         if let Command::Append(command) = self {
             std::hint::black_box(command.room.0.last_used());
@@ -98,7 +100,7 @@ impl Command {
         }
     }
 
-    /// Whether the command depends on one of these subjects.
+    /// Returns whether the command depends on one of `subjects`.
     pub fn depends_on(&self, subjects: &HashSet<Subject>) -> bool {
         let conversation = |id| subjects.contains(&Subject::Conversation(id));
         match self {
@@ -137,24 +139,24 @@ impl Command {
     }
 }
 
-/// The asker may have gone; then nobody wants to know.
+/// Sends the result. Ignores a caller that no longer waits for it.
 pub fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
     drop(reply.send(result));
 }
 
-/// A message on its way, with its place in the conversation and that of its record in the batch.
+/// A message in a batch, with its allocated seq and the range of its record in the batch's buffer.
 pub struct PlannedMessage {
     pub command: AppendCommand,
     pub seq: Seq,
-    /// Where the sender is among the members. It stays true until the message is shown: a change of membership is
-    /// shown after whatever was sequenced before it.
+    /// The index of the sender in the list of members. It stays valid until the message becomes
+    /// visible: membership changes become visible after everything sequenced before them.
     pub seat: usize,
     pub record: Range<usize>,
 }
 
 pub enum Planned {
     Message(PlannedMessage),
-    /// The same message as one earlier in this batch.
+    /// A duplicate of a message earlier in this batch. It is answered once the batch is durable.
     Echo {
         appended: Appended,
         reply: Reply<Appended>,
@@ -174,7 +176,7 @@ pub enum Planned {
         user: User,
         reply: Reply<()>,
     },
-    /// The member stands at least here.
+    /// `standing` is a lower bound: the member's read state advances at least to it.
     Mark {
         command: Box<MarkCommand>,
         standing: Standing,
@@ -188,18 +190,19 @@ pub enum Planned {
     Profile {
         user: UserId,
         profile: Profile,
-        /// Tokens are void that were not before.
+        /// Whether the update revokes tokens that were valid before.
         revokes: bool,
         reply: Reply<Profile>,
     },
 }
 
-/// A batch while it fills.
+/// A batch that is being filled.
 pub struct Batch {
     pub buffer: BatchBuffer,
     pub planned: Vec<Planned>,
-    /// Changed by this batch in a way that only shows once it is durable. A command about one of these has to wait
-    /// for the next batch, so that nothing is ever decided on what may yet be refused.
+    /// Subjects changed by this batch; the change becomes visible only when the batch is durable. A
+    /// command that depends on one of them waits for the next batch, so no decision relies on a
+    /// change that may still fail.
     pub unsettled: HashSet<Subject>,
 }
 
@@ -212,7 +215,7 @@ impl Batch {
         }
     }
 
-    /// How many messages it stores, notices included.
+    /// Returns the number of messages in the batch, including notices.
     pub fn messages(&self) -> usize {
         let of = |planned: &Planned| match planned {
             Planned::Message(_) => 1,
@@ -227,7 +230,7 @@ impl Batch {
         self.planned.iter().map(of).sum()
     }
 
-    /// Seqs of the messages in this batch with this fingerprint.
+    /// Returns the seqs of this batch's messages with this fingerprint.
     pub fn planned_places(&self, id: ConversationId, fingerprint: Fingerprint) -> impl Iterator<Item = Seq> {
         self.planned.iter().filter_map(move |planned| match planned {
             Planned::Message(PlannedMessage { command, seq, .. })
@@ -239,7 +242,7 @@ impl Batch {
         })
     }
 
-    /// The message this batch puts at `seq`.
+    /// Returns the message that this batch stores at `seq`.
     pub fn planned_message(&self, id: ConversationId, seq: Seq) -> Option<&PlannedMessage> {
         self.planned.iter().rev().find_map(|planned| match planned {
             Planned::Message(message) if message.command.room.0.id == id && message.seq == seq => {

@@ -1,4 +1,4 @@
-//! The loop: take, decide, write, show, answer.
+//! The committer loop: take commands, sequence them, write the batch, make it visible, answer.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use bluetick_core::StoreError;
 use bluetick_core::ports::{CommitListener, CommitReport, StoreObserver};
 use bytes::Bytes;
-// The runtime's clock where there is one, so that it can be simulated; else the machine's.
+// Uses the runtime's clock if a runtime exists, so that tests can simulate time.
 use tokio::time::Instant;
 
 use super::batch::{Batch, Command, Planned, PlannedMessage, answer};
@@ -19,16 +19,20 @@ use super::{Handover, HealthState, Queue};
 use crate::log::{AppendError, BatchBuffer, BatchNumber, LogWriter, Scrub};
 use crate::memory::{Generation, Profiles, Users};
 
-/// A batch is closed when it reaches this, so that no sync takes long.
+/// The payload size in bytes at which a batch is closed. A single larger command gets a batch of
+/// its own. A higher value makes each sync take longer.
 const BATCH_BYTES: usize = 2 << 20;
-/// How often a store that refuses writes tries whether the disk takes them again.
+/// How often a store that refuses writes tests whether the disk accepts them again.
 const PROBE_EVERY: Duration = Duration::from_millis(250);
-/// Log that may pile up behind a slow checkpoint, in checkpoints. Beyond it writers wait.
+/// Upper bound on the log that waits for a slow checkpoint, in units of `checkpoint_bytes`. Writers
+/// block above it; without it the unwritten state could fill the memory.
 const MAX_BACKLOG: u64 = 3;
-/// How long the end waits for a checkpoint that is being written, and then for the last one.
+/// How long closing waits for the running checkpoint, and then again for the last one. If the time
+/// is too short, nothing is lost: the next start replays more of the log.
 pub const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
+/// How long the committer waits for a free handover before it checks again for a failed checkpoint.
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
-/// How often a scrub looks whether files were made or deleted for it.
+/// How often the committer checks whether the provisioner has created or deleted files for a scrub.
 const SCRUB_LOOKS: Duration = Duration::from_millis(10);
 
 pub struct CommitterParts {
@@ -48,7 +52,7 @@ pub struct CommitterParts {
 
 pub struct Committer {
     parts: CommitterParts,
-    /// When the oldest change of the generation was made.
+    /// When the oldest unwritten change of the generation was made.
     dirty_since: Option<Instant>,
     scrub: Option<Scrub>,
 }
@@ -59,10 +63,11 @@ impl Committer {
         Committer { parts, dirty_since, scrub: None }
     }
 
-    /// Runs until the queue is closed and empty, then hands the last generation over.
+    /// Runs until the queue is closed and empty, then hands over the last generation.
     ///
-    /// Should it ever panic, what is in memory cannot be trusted to grow: writes are refused from then on, everybody
-    /// who waits is told, and the log, which has all that was acknowledged, is read again at the next start.
+    /// After a panic the state in memory is not trusted for further writes. The store then refuses
+    /// writes and drops all queued commands, whose callers get an error. The log holds everything
+    /// that was acknowledged, and the next start replays it.
     pub fn run(self) {
         let (queue, health) = (Arc::clone(&self.parts.queue), Arc::clone(&self.parts.health));
         if catch_unwind(AssertUnwindSafe(|| self.run_until_closed())).is_err() {
@@ -88,14 +93,15 @@ impl Committer {
         self.seal_if_due();
     }
 
-    /// One turn on the caller's thread, without waiting for anything.
+    /// Runs one iteration on the caller's thread, without waiting for commands.
     pub fn step(&mut self) {
         let mut taken = VecDeque::new();
         self.parts.queue.take_now(&mut taken);
         self.turn(&mut taken);
     }
 
-    /// The last generation, handed over without waiting.
+    /// Runs one iteration and hands over the last generation if the handover is free. Does not
+    /// wait.
     pub fn step_to_the_end(&mut self) {
         self.step();
         if self.parts.handover.is_free() && !self.parts.generation.is_empty() {
@@ -103,17 +109,17 @@ impl Committer {
         }
     }
 
-    /// Whether the next write would wait for a checkpoint.
+    /// Returns whether the next write would block on a checkpoint.
     pub fn waits_for_checkpoint(&self) -> bool {
         self.backlog_is_full()
     }
 
-    /// How long to wait for something to write before there is something else to do.
+    /// Returns how long to wait for commands before other work is due. `None` means no limit.
     fn patience(&self) -> Option<Duration> {
         if self.parts.health.check().is_err() {
             return Some(PROBE_EVERY);
         }
-        // The tables tell when they are written; files do not.
+        // The checkpoint thread nudges the queue; the provisioner does not, so poll for its files.
         if self.scrub.as_ref().is_some_and(|scrub| scrub.waits_for_tables().is_none()) {
             return Some(SCRUB_LOOKS);
         }
@@ -131,8 +137,8 @@ impl Committer {
             Batch::with_capacity(taken.len(), bytes.min(max_payload))
         };
         let mut batch = batch_for(taken);
-        // One lock after the other, each room would be waited for alone; looked at like this, the processor fetches many
-        // of them at the same time.
+        // Prefetch all conversation states before locking them one by one. The processor then
+        // overlaps the cache misses.
         taken.iter().for_each(Command::warm_up);
         while let Some(command) = taken.pop_front() {
             if let Err(refused) = self.parts.health.check() {
@@ -175,7 +181,8 @@ impl Committer {
         }
     }
 
-    /// The batch is durable: readers see it, listeners hear of it, then the askers are answered.
+    /// Applies a durable batch: updates the state that readers see, notifies the listener, then
+    /// answers the callers.
     fn show(&mut self, mut batch: Batch) {
         let generation = &mut self.parts.generation;
         generation.log_bytes += batch.buffer.bytes.len() as u64;
@@ -208,7 +215,7 @@ impl Committer {
         }
     }
 
-    /// While the disk refuses: an empty batch tells whether it takes writes again.
+    /// Tests whether a disk that refused writes accepts an empty batch again.
     fn probe(&mut self) {
         if let Some(failing) = self.parts.handover.failing()
             && self.backlog_is_full()
@@ -226,7 +233,7 @@ impl Committer {
         self.parts.generation.log_bytes > MAX_BACKLOG * self.parts.checkpoint_bytes
     }
 
-    /// Writers wait when the tables fall far behind the log, and are refused when the tables cannot be written.
+    /// Blocks while the tables are too far behind the log. Returns `ReadOnly` if checkpoints fail.
     fn wait_for_checkpoints(&mut self) -> Result<(), StoreError> {
         while self.backlog_is_full() {
             if self.parts.handover.wait_until_free(BACKLOG_WAIT) {
@@ -258,7 +265,8 @@ impl Committer {
         self.parts.handover.give(self.parts.generation.seal());
     }
 
-    /// A last checkpoint makes the next start quick. Without it nothing is lost, so it is not waited for for long.
+    /// Hands over the last generation, so that the next start replays little. Without it nothing is
+    /// lost, so the wait is limited to `CLOSING_PATIENCE`.
     fn seal_at_the_end(&mut self) {
         let free = self.parts.handover.wait_until_free(CLOSING_PATIENCE);
         if free && !self.parts.generation.is_empty() {
@@ -270,7 +278,7 @@ impl Committer {
         self.scrub.as_ref().and_then(Scrub::waits_for_tables)
     }
 
-    /// Begins a scrub that somebody waits for, or goes on with the one under way.
+    /// Starts a requested scrub, or continues the one under way.
     fn scrub(&mut self) {
         let handover = &self.parts.handover;
         while let Some(mut scrub) = self.scrub.take().or_else(|| handover.begin_scrub().then(Scrub::default))
@@ -279,7 +287,8 @@ impl Committer {
                 Ok(true) => handover.end_scrub(Ok(())),
                 Err(why) => handover.end_scrub(Err(why)),
                 Ok(false) => {
-                    // Empty batches change nothing, so no generation has them; the position must pass them all the same.
+                    // Empty batches are in no generation, so the checkpoint position must be moved
+                    // past them explicitly.
                     if let Some(through) = scrub.waits_for_tables() {
                         let generation = &mut self.parts.generation;
                         generation.through = generation.through.max(through);
@@ -298,7 +307,8 @@ impl Committer {
     }
 }
 
-/// The batch never was: places and ids are free again, and everybody is told.
+/// Reverts a batch that failed: frees its seqs and message ids, and answers every caller with
+/// `error`.
 fn undo(batch: Batch, error: &StoreError) {
     for planned in batch.planned {
         match planned {

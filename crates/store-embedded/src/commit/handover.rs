@@ -1,5 +1,5 @@
-//! Passing generations from the committer to the checkpoint thread, one at a time; and what others ask the committer
-//! for that is no write: a checkpoint now, a log without its past.
+//! Passes generations from the committer to the checkpoint thread, one at a time. Also carries
+//! requests to the committer that are not writes: checkpoint now, scrub the log.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use crate::log::BatchNumber;
 use crate::memory::Generation;
 
-/// Invariant: the slot is full from the moment a generation is handed over until it is wholly in the tables.
+/// A channel with one slot, from the committer to the checkpoint thread.
+///
+/// Invariant: the slot is occupied from the handover of a generation until the tables contain all
+/// of it.
 #[derive(Default)]
 pub struct Handover {
     state: Mutex<State>,
@@ -18,14 +21,14 @@ pub struct Handover {
 struct State {
     slot: Slot,
     done: BatchNumber,
-    /// Why the last attempt failed; it is tried again.
+    /// Why the last attempt to write the generation failed. The checkpoint thread retries.
     failing: Option<String>,
     closed: bool,
-    /// When a checkpoint that is still being written has to stop.
+    /// When a checkpoint that is still running must stop.
     stop_at: Option<Instant>,
-    /// Somebody waits for what there is to be in the tables.
+    /// Whether a caller waits for a checkpoint of the current state.
     wanted: bool,
-    /// How many generations were handed over, and how many of them are in the tables.
+    /// The number of generations handed over, and how many of them are in the tables.
     given: u64,
     written: u64,
     scrubs: Scrubs,
@@ -33,13 +36,13 @@ struct State {
 
 #[derive(Default)]
 struct Scrubs {
-    /// Somebody waits for one that is not begun yet.
+    /// Whether a caller waits for a scrub that has not started.
     wanted: bool,
     begun: u64,
     ended: u64,
-    /// The last one that came to a good end; it did the work of those before it too.
+    /// The last scrub that succeeded. It covers the requests of all earlier ones.
     succeeded: u64,
-    /// Why the last one that failed did.
+    /// Why the last failed scrub failed.
     failure: Option<String>,
 }
 
@@ -51,7 +54,7 @@ enum Slot {
     BeingWritten,
 }
 
-/// What the checkpoint thread finds.
+/// What [`Handover::receive`] returns to the checkpoint thread.
 pub enum Sealed {
     Generation(Generation),
     Closed,
@@ -90,7 +93,7 @@ impl Handover {
         self.changed.notify_all();
     }
 
-    /// There is nothing to hand over: everything is in the tables.
+    /// Reports that the tables contain everything, so there is no generation to hand over.
     pub fn give_nothing(&self) {
         let mut state = self.state();
         assert!(matches!(state.slot, Slot::Free), "one generation at a time");
@@ -100,20 +103,21 @@ impl Handover {
         self.changed.notify_all();
     }
 
-    /// Whether somebody waits for the next generation.
+    /// Returns whether a caller waits for the next generation.
     pub fn is_wanted(&self) -> bool {
         self.state().wanted
     }
 
-    /// Asks for a checkpoint without waiting for the next one. The number is for [`Handover::wait_for`].
+    /// Requests a checkpoint and returns the number to pass to [`Handover::wait_for`]. Does not
+    /// wait.
     pub fn want(&self) -> u64 {
         let mut state = self.state();
         state.wanted = true;
         state.given + 1
     }
 
-    /// Waits until the generation with this number is in the tables: all that was durable when it was asked for.
-    /// Otherwise, why not.
+    /// Waits until the tables contain the generation with this number: everything that was durable
+    /// at the request. Returns the reason if that does not happen within `patience`.
     pub fn wait_for(&self, number: u64, patience: Duration) -> Result<(), String> {
         let waiting = |state: &mut State| state.written < number && !state.closed;
         let waited = self.changed.wait_timeout_while(self.state(), patience, waiting);
@@ -125,16 +129,16 @@ impl Handover {
         }
     }
 
-    /// Asks for the log to be rid of all that was written to it so far. The number is for
-    /// [`Handover::wait_for_scrub`].
+    /// Requests that everything written to the log so far be removed from its files. Returns the
+    /// number to pass to [`Handover::wait_for_scrub`].
     pub fn want_scrub(&self) -> u64 {
         let mut state = self.state();
         state.scrubs.wanted = true;
         state.scrubs.begun + 1
     }
 
-    /// Waits until no file of the log holds anything of what was durable when this was asked for. Otherwise, why not;
-    /// what was begun may still come to its end by itself.
+    /// Waits until no file of the log contains anything that was durable at the request. Returns
+    /// the reason otherwise. After a timeout the scrub may still complete.
     pub fn wait_for_scrub(&self, number: u64, patience: Duration) -> Result<(), String> {
         let waiting = |state: &mut State| state.scrubs.ended < number && !state.closed;
         let waited = self.changed.wait_timeout_while(self.state(), patience, waiting);
@@ -147,7 +151,7 @@ impl Handover {
         Err(why.clone().unwrap_or_else(|| "the log is not scrubbed in time".to_owned()))
     }
 
-    /// Whether somebody waits for a scrub; it counts as begun then.
+    /// Returns whether a scrub was requested, and counts it as started.
     pub fn begin_scrub(&self) -> bool {
         let scrubs = &mut self.state().scrubs;
         let wanted = std::mem::take(&mut scrubs.wanted);
@@ -155,7 +159,7 @@ impl Handover {
         wanted
     }
 
-    /// The scrub begun last is over.
+    /// Records the result of the scrub that started last.
     pub fn end_scrub(&self, outcome: Result<(), String>) {
         let scrubs = &mut self.state().scrubs;
         scrubs.ended = scrubs.begun;
@@ -166,12 +170,12 @@ impl Handover {
         self.changed.notify_all();
     }
 
-    /// A generation, if one was handed over.
+    /// Returns the generation in the slot, if there is one. Does not wait.
     pub fn receive_now(&self) -> Option<Generation> {
         self.state().begin_writing()
     }
 
-    /// Waits for a generation.
+    /// Waits for a generation, or for `close`.
     pub fn receive(&self) -> Sealed {
         let mut state = self.state();
         loop {
@@ -185,7 +189,7 @@ impl Handover {
         }
     }
 
-    /// The generation is in the tables.
+    /// Records that the tables contain the generation, and frees the slot.
     pub fn finished(&self, through: BatchNumber) {
         let mut state = self.state();
         state.slot = Slot::Free;
@@ -195,14 +199,15 @@ impl Handover {
         self.changed.notify_all();
     }
 
-    /// The generation could not be written; it is here again, for the next try.
+    /// Puts a generation that could not be written back into the slot, for the next attempt.
     pub fn give_back(&self, generation: Generation, why: String) {
         let mut state = self.state();
         state.slot = Slot::Full(generation);
         state.failing = Some(why);
     }
 
-    /// The generation could not be written. Returns `false` when there is no point in trying again.
+    /// Records a failed attempt and waits for `pause`. Returns `false` if the store closes
+    /// meanwhile, so that the caller stops retrying.
     pub fn failed(&self, why: String, pause: Duration) -> bool {
         let mut state = self.state();
         state.failing = Some(why);
@@ -220,7 +225,8 @@ impl Handover {
         self.state().failing.clone()
     }
 
-    /// Waits until the slot is free, at most `patience`. Returns whether it is.
+    /// Waits until the slot is free, a checkpoint fails, or `patience` ends. Returns whether the
+    /// slot is free.
     pub fn wait_until_free(&self, patience: Duration) -> bool {
         let state = self.state();
         let taken = |state: &mut State| !matches!(state.slot, Slot::Free) && state.failing.is_none();
@@ -229,7 +235,7 @@ impl Handover {
         matches!(state.slot, Slot::Free)
     }
 
-    /// Nothing more will be handed over. What is being written has `patience` to come to an end.
+    /// Announces that no more generations follow. A running checkpoint has `patience` to complete.
     pub fn close(&self, patience: Duration) {
         let mut state = self.state();
         state.closed = true;

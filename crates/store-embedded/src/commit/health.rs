@@ -1,4 +1,4 @@
-//! Whether the store takes writes, for everybody to see at no cost.
+//! Whether the store accepts writes. Checking a healthy store costs one atomic load.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use bluetick_core::ports::Health;
 #[derive(Default)]
 pub struct HealthState {
     refusing: AtomicBool,
-    /// Only a restart helps.
+    /// Set when only a restart can make the store writable again.
     broken: AtomicBool,
     reason: Mutex<String>,
 }
@@ -30,7 +30,7 @@ impl HealthState {
         self.reason.lock().expect("nobody panics while holding the reason").clone()
     }
 
-    /// Says once that writing stopped.
+    /// Switches to read-only and stores the reason. Logs only the transition.
     pub fn refuse(&self, reason: &str) {
         reason.clone_into(&mut self.reason.lock().expect("nobody panics while holding the reason"));
         if !self.refusing.swap(true, Ordering::AcqRel) {
@@ -38,13 +38,13 @@ impl HealthState {
         }
     }
 
-    /// Says that nothing will be written any more in this life of the process.
+    /// Switches to read-only for the rest of the process; `recover` has no effect afterwards.
     pub fn break_down(&self, reason: &str) {
         self.broken.store(true, Ordering::Release);
         self.refuse(reason);
     }
 
-    /// Says once that writing goes on.
+    /// Switches back to writable, unless the store is broken. Logs only the transition.
     pub fn recover(&self) {
         if self.broken.load(Ordering::Acquire) {
             return;

@@ -1,8 +1,8 @@
-//! The one thread that writes: it takes what is waiting, gives each message its place, makes the batch durable, shows
-//! it, and answers.
+//! The committer: the only thread that appends to the log. It takes the queued commands, allocates
+//! seqs, makes the batch durable, makes it visible to readers, and answers the callers.
 //!
-//! Batches need no timer. While one is being synced the next one gathers in the queue, so a lone send waits for nobody
-//! and a thousand share one sync.
+//! Batches need no timer. While one batch is being synced, the next one collects in the queue. A
+//! single send does not wait for more to arrive, and a thousand concurrent sends share one sync.
 
 mod batch;
 mod committer;
@@ -25,13 +25,13 @@ use tokio::sync::oneshot;
 
 use crate::memory::Room;
 
-/// An answer on its way.
+/// The receiving end of a reply.
 pub type Answer<T> = oneshot::Receiver<Result<T, StoreError>>;
 
 pub fn reply_pair<T>() -> (Reply<T>, Answer<T>) {
     oneshot::channel()
 }
 
-/// A room that is ready to be written to: its ids are loaded.
+/// A conversation state that is ready for writes: its message ids are loaded.
 #[derive(Clone)]
 pub struct WritableRoom(pub Arc<Room>);

@@ -1,4 +1,4 @@
-//! What waits for the committer. Bounded: when it is full, the sender is told at once.
+//! The committer's bounded queue. When it is full, `push` fails immediately with `Overloaded`.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -8,7 +8,8 @@ use bluetick_core::StoreError;
 
 use super::Command;
 
-/// Bytes of waiting records, so that a few thousand large messages do not fill the memory.
+/// Upper bound on the estimated bytes of queued commands. Without it a few thousand large messages
+/// could fill the memory.
 const MAX_BYTES: usize = 256 << 20;
 
 pub struct Queue {
@@ -26,9 +27,9 @@ struct State {
     asleep: bool,
 }
 
-/// Why the committer was woken.
+/// Why [`Queue::take`] returned.
 pub enum Woken {
-    /// Something to write is in the buffer, or there may be other work.
+    /// Commands were taken, or the committer was nudged or timed out and may have other work.
     Working,
     Closed,
 }
@@ -60,7 +61,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Wakes the committer without giving it anything to write.
+    /// Wakes the committer without a command.
     pub fn nudge(&self) {
         self.state().nudged = true;
         self.wake.notify_one();
@@ -71,19 +72,20 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Closes it and lets go of everything that waits; whoever waits for an answer learns that there is none.
+    /// Closes the queue and drops all queued commands. Their callers see a closed reply channel.
     pub fn abandon(&self) {
         let mut state = self.state();
         state.closed = true;
         state.waiting.clear();
     }
 
-    /// Moves everything that waits into `taken`, at once.
+    /// Moves all queued commands into `taken`. Does not wait.
     pub fn take_now(&self, taken: &mut VecDeque<Command>) {
         self.hand_over(self.state(), taken);
     }
 
-    /// Moves everything that waits into `taken`. Waits while there is nothing, at most `patience`.
+    /// Moves all queued commands into `taken`. Waits for a command, a nudge or `close`, at most
+    /// `patience`.
     pub fn take(&self, taken: &mut VecDeque<Command>, patience: Option<Duration>) -> Woken {
         let mut state = self.state();
         while state.waiting.is_empty() && !state.closed && !state.nudged {

@@ -1,4 +1,5 @@
-//! Deciding: each command meets the state it finds and becomes facts in the batch, or a refusal.
+//! Sequencing: checks each command against the current state, then adds its events to the batch or
+//! refuses it.
 
 use std::sync::Arc;
 
@@ -95,8 +96,8 @@ impl Sequencer {
         batch.planned.push(Planned::Message(PlannedMessage { command, seq, seat, record }));
     }
 
-    /// Seqs above `through` with this fingerprint, durable or in the batch. A resend thus finds
-    /// messages stored while it was queued, for any dedupe window.
+    /// Returns the seqs above `through` with this fingerprint, durable or in the batch. A resend
+    /// thus finds messages stored while it was queued, for any dedupe window.
     fn stored_since(
         &self,
         batch: &Batch,
@@ -117,7 +118,7 @@ impl Sequencer {
         Ok(places)
     }
 
-    /// Whether the message at `seq`, whose fingerprint is the same, is the one that is sent again.
+    /// Compares the message at `seq`, which has the same fingerprint, with the one being sent.
     fn compare(
         &self,
         batch: &Batch,
@@ -240,10 +241,10 @@ impl Sequencer {
         }
     }
 
-    /// Whether a user has this id, or one that looks like it.
+    /// Returns whether a user has this id or one that looks like it.
     fn is_held(&self, id: &UserId) -> Result<bool, StoreError> {
         for name in Skeleton::all(id.as_str()) {
-            // Memory first: a user that leaves it is in the tables already.
+            // Memory first: a user is in the tables before it is removed from memory.
             if self.users.holds(&name) || self.tables.current()?.snapshot()?.holds(&name)? {
                 return Ok(true);
             }
@@ -289,8 +290,10 @@ impl Sequencer {
     }
 }
 
-/// What it covers is clamped to what is durable: a device cannot have seen more. Others of this batch may move the same
-/// member; since everything only goes forward, they meet again when the batch is shown.
+/// Sequences a receipt. Clamps it to the durable head: a device cannot have received more.
+///
+/// Several receipts of one batch may move the same member's read state. They merge when the batch
+/// becomes visible, because a read state only moves forward.
 fn mark(batch: &mut Batch, command: Box<MarkCommand>) {
     let MarkCommand { room, mark, .. } = &*command;
     let (joined_seq, before, standing) = {
@@ -322,20 +325,21 @@ fn set_preferences(batch: &mut Batch, room: Arc<Room>, prefer: Prefer, reply: Re
     let seat = event::Seat { conversation: room.id, user: prefer.user.clone(), joined_seq };
     event::put_preferred(&mut batch.buffer.bytes, &seat, preferences);
     batch.buffer.events += 1;
-    // What is hidden must be hidden before the next mark is looked at.
+    // Hidden read receipts must take effect before the next receipt is sequenced.
     batch.unsettled.insert(Subject::Conversation(room.id));
     batch.planned.push(Planned::Preferred { room, prefer, preferences, reply });
 }
 
 enum Comparison {
-    /// Another message; the fingerprints collided.
+    /// A different message; the fingerprints collided.
     Other,
     Same(Appended),
-    /// The same id for something else.
+    /// The same message id with different content.
     Conflict,
 }
 
-/// The content of what lies in the archive is known by its hash: nobody waits for the archive here.
+/// Compares a stored message with the one being sent. Compares archived content by its hash, so the
+/// committer never waits for the archive.
 fn compare_cell(
     cell: &Cell<'_>,
     seq: Seq,
@@ -350,7 +354,7 @@ fn compare_cell(
         Some(cold) => hasher.of_content(&append.content) == cold.content_hash,
         None => stored.content == &*append.content,
     };
-    // What was erased stays erased, whoever sends it again.
+    // A resend of an erased message does not restore its content.
     let erased = stored.content_type == ContentType::Erased;
     if !erased && (!same_content || stored.content_type != append.content_type) {
         return Ok(Comparison::Conflict);

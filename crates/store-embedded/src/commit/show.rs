@@ -1,4 +1,4 @@
-//! Showing a durable batch: what it says becomes visible, and who should hear of what is gathered.
+//! Makes a durable batch visible to readers, and collects the listener's events and the answers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Show<'a> {
     pub generation: &'a mut Generation,
     pub users: &'a Users,
     pub profiles: &'a Profiles,
-    /// The batch as it was written. The records of its messages are slices of it.
+    /// The batch as written to the log. The records of its messages are slices of it.
     pub bytes: Bytes,
     pub listens: bool,
     pub committed: Vec<Committed>,
@@ -28,7 +28,8 @@ pub struct Show<'a> {
     pub answers: Vec<Answered>,
 }
 
-/// What to answer once everybody may know. Nearly all of it is about messages, so the rest is boxed.
+/// An answer to send after the listener was notified. Most answers are about messages, so larger
+/// variants are boxed.
 pub enum Answered {
     Appended(Appended, Reply<Appended>),
     Opened(Box<Opened>, Reply<Opened>),
@@ -115,7 +116,7 @@ impl Show<'_> {
                 self.changes.extend(moved(room.id, &state, &mark.user, &before, mark.origin));
             }
         }
-        // Somebody may have left in the same batch; what was marked before stands nowhere then.
+        // Falls back to the planned read state if the user is no longer a member.
         let own = state.member(&mark.user).map_or(standing.own(), |(_, standing)| standing.own());
         drop(state);
         self.answers.push(Answered::Marked(own, reply));
@@ -154,7 +155,7 @@ impl Show<'_> {
         reply: Reply<ConversationView>,
     ) {
         let mut state = room.state();
-        // All of them first: then everybody who hears of one shares the list of members.
+        // Apply all changes first, so that all events share one list of members.
         for ((change, _), _) in &changes {
             state.change_membership(change);
             if let MembershipChange::Left { user, .. } = change {
@@ -203,7 +204,8 @@ fn joined(conversation: ConversationId, user: &UserId) -> Change {
     Change::Joined { conversation, user: user.clone() }
 }
 
-/// What others are told of a move. Nothing when only what is pending has moved.
+/// Returns the event that announces a changed read state. `None` if neither the member's own
+/// boundaries nor the ones shown to others moved.
 fn moved(
     conversation: ConversationId,
     state: &RoomState,

@@ -1,6 +1,7 @@
-//! Copying what the log says after some batch, while it may be written on; and making a log of such a copy.
+//! Copies the batches after a given one while the writer may append, and writes a log from such a
+//! copy.
 //!
-//! Whoever copies holds the segments ([`super::Spares::hold`]) from before it reads the position.
+//! The caller must hold the segments ([`super::Spares::hold`]) before it reads the position.
 
 use std::path::Path;
 
@@ -12,13 +13,15 @@ use crate::disk::Disk;
 /// How far a copy goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopiedLog {
-    /// The last batch in it; the one it begins after where it holds none.
+    /// The last batch in the copy. If the copy is empty, the batch it starts after.
     pub through: BatchNumber,
 }
 
-/// Gives every batch after `after` that is durable by now to `visit`, with its bytes as they lie on the disk. One more may
-/// come, which is just being written: a restart would find it too. Where it ends before `durable`, a batch of which the
-/// writer says so, the log is damaged; nothing in the last segment itself tells that from its end.
+/// Passes every durable batch after `after` to `visit`, with its bytes as stored on disk.
+///
+/// `visit` may also get one batch that is still being written; a restart would find it too.
+/// `durable` is the newest batch that the writer reported as durable. If the log ends before it,
+/// the log is damaged. The last segment alone cannot distinguish damage from its end.
 pub fn copy<E: From<LogError>>(
     directory: &Path,
     tag: StoreTag,
@@ -31,7 +34,7 @@ pub fn copy<E: From<LogError>>(
         |path: &Path, offset: u64, what: String| LogError::Damaged { path: path.to_owned(), offset, what };
     let mut segments = Vec::new();
     for (number, path) in segment::list(directory).map_err(|error| io_error(directory, error))? {
-        // One without a header is being begun, and holds nothing yet.
+        // A segment without a header was just created and contains no batches.
         if let Some(header) = segment::read_header(&path)?.filter(|header| header.number == number) {
             segments.push((path, header));
         }
@@ -79,7 +82,8 @@ pub fn copy<E: From<LogError>>(
     Ok(CopiedLog { through: BatchNumber(expected.0 - 1) })
 }
 
-/// Makes a log, in a directory that is there and empty, of batches in the form [`copy`] gives them. Durable when it returns.
+/// Writes a log from batches in the form that [`copy`] passes to `visit`. `directory` must exist
+/// and be empty. The log is durable when this function returns.
 pub fn write_segments<E: From<LogError>>(
     directory: &Path,
     tag: StoreTag,

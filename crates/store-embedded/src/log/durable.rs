@@ -1,20 +1,23 @@
-//! A note beside the log of the newest batch that is durable.
+//! A file beside the log that records the newest durable batch.
 //!
-//! The last segment alone can't distinguish its end from damage: both are an unreadable frame with no
-//! newer frame behind it. The writer therefore notes each batch in the file `durable` after the sync of the log returned.
-//! A log that ends before the noted batch has lost it.
+//! The last segment alone can't distinguish its end from damage: both are an unreadable frame with
+//! no newer frame behind it. The writer therefore records each batch in the file `durable` after
+//! the log sync returned. A log that ends before the recorded batch has lost it.
 //!
-//! The file is never synced. It is at most as new as the log, whatever the kernel has written of it:
+//! The file is never synced. It is never newer than the log, whatever part of it the kernel has
+//! written:
 //!
 //! - After `kill -9` it lacks at most the batch whose sync had just returned.
 //! - After a power failure it may be older, torn or absent. It then claims less, or nothing.
-//! - Each entry has a checksum and the tag of its store, so that bytes that the writer did not write claim nothing.
-//! - A log only ever loses segments at its front, also in a scrub, so no claim has to be withdrawn.
+//! - Each entry has a checksum and the tag of its store, so bytes from elsewhere claim nothing.
+//! - A log loses segments only at its front, also in a scrub, so no claim has to be withdrawn.
 //!
 //! ```text
-//! magic 4 bytes | checksum u32 | batch number u64 | segment number u64 | checksum of the frame u32 | store tag 8 bytes
+//! magic 4 bytes | checksum u32 | batch number u64 | segment number u64
+//! | checksum of the frame u32 | store tag 8 bytes
 //! ```
-//! The checksum covers everything behind it. Batch `n` has slot `n % 64`, so a torn write leaves the batches before it.
+//! The checksum covers everything behind it. Batch `n` uses slot `n % 64`, so a torn write leaves
+//! the entries of the batches before it intact.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,19 +26,26 @@ use std::path::Path;
 use super::{BatchNumber, SegmentNumber, StoreTag};
 use crate::disk::Disk;
 
+/// The file's name in the log directory. Part of the on-disk format.
 pub const NAME: &str = "durable";
+/// Marks an entry. Part of the on-disk format.
 const MAGIC: &[u8; 4] = b"BTDU";
+/// The length of an entry in bytes. Part of the on-disk format.
 pub(super) const ENTRY_BYTES: usize = 36;
+/// The distance between entries in bytes. Part of the on-disk format; must not be below
+/// `ENTRY_BYTES`.
 const SLOT_BYTES: usize = 64;
+/// How many of the newest batches have an entry. Part of the on-disk format.
 const SLOTS: u64 = 64;
+/// The length of the file in bytes. A file of another length is replaced.
 const FILE_BYTES: u64 = SLOT_BYTES as u64 * SLOTS;
 
-/// A batch that was durable once.
+/// The claim that a batch was durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub batch: BatchNumber,
     pub segment: SegmentNumber,
-    /// The one in the header of the batch's frame.
+    /// The checksum in the header of the batch's frame.
     pub frame_checksum: u32,
 }
 
@@ -52,7 +62,8 @@ impl Claim {
         bytes
     }
 
-    /// `None` for an entry that was never written, is torn or damaged, or belongs to another store.
+    /// Returns `None` for an entry that was never written, is torn or damaged, or belongs to
+    /// another store.
     fn read(slot: &[u8], tag: StoreTag) -> Option<Claim> {
         let entry = slot.first_chunk::<ENTRY_BYTES>()?;
         let word = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("eight bytes"));
@@ -64,7 +75,7 @@ impl Claim {
         (*entry == claim.encode(tag)).then_some(claim)
     }
 
-    /// Why a log that ends before `next` has lost batches, if it has.
+    /// Returns an explanation if a log whose next batch is `next` has lost the claimed batch.
     pub fn missing_from(&self, next: BatchNumber) -> Option<String> {
         (next <= self.batch).then(|| {
             let (first, last) = (next.0, self.batch.0);
@@ -75,7 +86,7 @@ impl Claim {
         })
     }
 
-    /// Why the frame found under the claimed number is not the one that was stored, if it is not.
+    /// Returns an explanation if the frame with the claimed number is not the one that was stored.
     pub fn contradicts(&self, batch: BatchNumber, segment: SegmentNumber, checksum: u32) -> Option<String> {
         let is_other = self.segment != segment || self.frame_checksum != checksum;
         (batch == self.batch && is_other).then(|| {
@@ -85,8 +96,8 @@ impl Claim {
     }
 }
 
-/// The newest claim about the log in `directory`. Without the file there is none: backups, copies from before the file
-/// existed, and an operator who deleted it to accept a loss.
+/// Returns the newest claim about the log in `directory`. There is none without the file: in
+/// backups, in copies older than the file, and after an operator deleted it to accept a loss.
 pub fn newest_claim(directory: &Path, tag: StoreTag) -> Option<Claim> {
     let bytes = match std::fs::read(directory.join(NAME)) {
         Ok(bytes) => bytes,
@@ -114,7 +125,7 @@ impl Notes {
         let existing = OpenOptions::new().read(true).write(true).open(&path);
         let file = match existing {
             Ok(file) if file.metadata().is_ok_and(|metadata| metadata.len() == FILE_BYTES) => Ok(file),
-            // Its blocks are allocated now, so that a full disk cannot refuse them later.
+            // Allocates the blocks now, so that a full disk cannot refuse them later.
             _ => disk.create_zeroed(&path, FILE_BYTES),
         };
         let mut notes = Notes { file: None, disk: disk.clone(), tag, is_failing: false };
@@ -125,7 +136,7 @@ impl Notes {
         notes
     }
 
-    /// Only for a batch whose sync has returned.
+    /// Records a claim. Call it only after the sync of the batch returned.
     pub fn note(&mut self, claim: &Claim) {
         let Some(file) = &self.file else { return };
         let offset = claim.batch.0 % SLOTS * SLOT_BYTES as u64;
@@ -135,7 +146,7 @@ impl Notes {
         }
     }
 
-    /// Logged once until a note succeeds again.
+    /// Logs the first failure; stays silent until a write succeeds again.
     fn failed(&mut self, error: &io::Error) {
         if !self.is_failing {
             tracing::warn!(%error, "log end note not written; damage at the end of the log may go unnoticed");

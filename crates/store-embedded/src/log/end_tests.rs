@@ -1,4 +1,5 @@
-//! Damage at the end of the log, which nothing in the last segment tells from the end itself.
+//! Tests of damage at the end of the log, which the last segment alone cannot distinguish from the
+//! end itself.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -8,10 +9,10 @@ use super::segment::{self, FIRST_FRAME};
 use super::tests::{BIG, Log, TAG, append};
 use super::*;
 
-/// Three batches fit a segment.
+/// The number of batches in the test log. Three batches fit into a segment.
 const BATCHES: u8 = 60;
 
-/// A log of [`BATCHES`] batches whose segments are all still there.
+/// Returns a log of [`BATCHES`] batches with all its segments.
 fn written() -> Log {
     let log = Log::new();
     let mut writer = log.writer(0);
@@ -21,7 +22,8 @@ fn written() -> Log {
     log
 }
 
-/// Replaces the last `count` batches by `byte`, headers of segments included where they lie behind the first of them.
+/// Overwrites the last `count` batches with `byte`, including the segment headers behind the first
+/// of them.
 fn destroy(log: &Log, count: u8, byte: u8) {
     let segments = log.segments();
     for batch in BATCHES - count..BATCHES {
@@ -52,7 +54,7 @@ fn acknowledged_batches_destroyed_at_the_end_are_refused_and_found() {
     }
 }
 
-/// The segments behind the first lost batch gone as well: as if the log ended there.
+/// The segments behind the first lost batch are missing too, as if the log ended there.
 #[test]
 fn acknowledged_batches_gone_with_their_segments_are_refused_and_named() {
     for count in [1, 5, 20, 35] {
@@ -111,7 +113,8 @@ fn a_note_of_another_store_claims_nothing() {
     assert_ne!(foreign, TAG);
 }
 
-/// The batch whose sync failed still lies in the segment before; its number was used again in the next one.
+/// The batch whose sync failed is still in the previous segment; the next segment reuses its
+/// number.
 #[test]
 fn an_abandoned_batch_does_not_stand_in_for_the_lost_one_with_its_number() {
     let log = Log::new();
@@ -137,7 +140,7 @@ fn a_note_that_cannot_be_written_costs_no_batch_and_claims_nothing_false() {
     assert!(append(&mut writer, 2).is_err(), "the log itself is full");
     log.faults().full.store(false, Ordering::SeqCst);
     assert_eq!((log.seen(), log.findings()), (vec![1], vec![]));
-    // The file cannot even be made.
+    // The note file cannot even be created.
     drop(writer);
     fs::remove_file(log.note()).unwrap();
     fs::create_dir(log.note()).unwrap();
@@ -171,7 +174,7 @@ fn a_power_failure_at_any_write_leaves_a_log_that_opens_with_all_that_was_acknow
     }
 }
 
-/// The note reaches the disk by itself and the batches do not: the worst order of writes.
+/// The worst order of writes: the note reaches the disk and the batches do not.
 #[test]
 fn power_failure_that_keeps_only_the_note_leaves_a_log_that_opens() {
     for power in 1..40 {
@@ -200,7 +203,7 @@ fn a_log_that_let_go_of_all_before_its_note_is_sound() {
     assert_eq!(writer.roll().unwrap(), BatchNumber(3));
     writer.recycle_through(BatchNumber(3)).unwrap();
     drop(writer);
-    // The note of the batch that began the new segment did not reach the disk.
+    // The note of the first batch in the new segment did not reach the disk.
     fs::write(log.note(), note).unwrap();
     assert_eq!(log.read(3).unwrap().1.next_batch, BatchNumber(5));
 }

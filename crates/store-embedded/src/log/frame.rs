@@ -1,18 +1,22 @@
 //! The frame around a batch.
 //!
 //! ```text
-//! magic u32 | payload length u32 | batch number u64 | events u32 | checksum u32 | store tag 8 bytes | payload
+//! magic u32 | payload length u32 | batch number u64 | events u32 | checksum u32
+//! | store tag 8 bytes | payload
 //! ```
 //! The checksum covers everything but itself. Frames start at multiples of 8.
 
 use super::{BatchNumber, StoreTag};
 
+/// Marks the start of a frame. Part of the on-disk format.
 const MAGIC: u32 = u32::from_le_bytes(*b"BTLB");
+/// The length of a frame header in bytes. Part of the on-disk format.
 pub const HEADER_BYTES: usize = 32;
+/// Frames start at multiples of this many bytes. Part of the on-disk format.
 pub const ALIGNMENT: usize = 8;
 
-/// A batch while it fills: the frame's header is left free in front, so that one buffer goes to disk and then stays
-/// in memory, uncopied.
+/// A batch that is being filled. Space for the frame header is reserved in front, so the same
+/// buffer goes to disk and then stays in memory without a copy.
 #[derive(Debug)]
 pub struct BatchBuffer {
     pub bytes: Vec<u8>,
@@ -34,7 +38,7 @@ impl BatchBuffer {
         self.bytes.len() - HEADER_BYTES
     }
 
-    /// Fills in the header and pads to the next frame.
+    /// Writes the header and pads the buffer to the start of the next frame.
     pub fn seal(&mut self, number: BatchNumber, tag: StoreTag) {
         let payload = u32::try_from(self.payload_bytes()).expect("a batch is far smaller than 4 GiB");
         self.bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -55,7 +59,7 @@ fn checksum(frame: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A batch that was read back and matches its checksum.
+/// A batch that was read back and whose checksum matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub number: BatchNumber,
@@ -64,7 +68,7 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The frame at the start of `bytes`, if there is a whole one of this store.
+    /// Returns the frame at the start of `bytes`, if it is complete and belongs to this store.
     pub fn read(bytes: &'a [u8], tag: StoreTag) -> Option<Frame<'a>> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
@@ -80,13 +84,14 @@ impl<'a> Frame<'a> {
         Some(Frame { number: BatchNumber(number), events: word(16), payload: &frame[HEADER_BYTES..] })
     }
 
-    /// The checksum in the header of the frame at the start of `bytes`, which [`Frame::read`] has accepted.
+    /// Returns the checksum in the header of the frame at the start of `bytes`. Panics without a
+    /// header; [`Frame::read`] must have accepted the frame.
     pub fn stored_checksum(bytes: &[u8]) -> u32 {
         let checksum = bytes.get(20..24).and_then(|four| four.try_into().ok());
         u32::from_le_bytes(checksum.expect("a frame has a header"))
     }
 
-    /// Whether something that wants to be this batch starts here, whole or not.
+    /// Returns whether a frame with this batch number starts here, complete or not.
     pub fn begins(bytes: &[u8], tag: StoreTag, number: BatchNumber) -> bool {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return false };
         header[..4] == MAGIC.to_le_bytes()

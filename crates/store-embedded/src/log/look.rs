@@ -1,4 +1,4 @@
-//! Looking at every frame of every segment, and going on where one is damaged: for whoever wants to know all of it.
+//! Verifies every frame of every segment. It continues after damage, so its report is complete.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::scan::newer_frame_behind;
 use super::segment::{self, FIRST_FRAME, SegmentHeader};
 use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
 
-/// Something that is not as it was written.
+/// One deviation from what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFinding {
     pub path: PathBuf,
@@ -17,17 +17,17 @@ pub struct LogFinding {
     pub what: String,
 }
 
-/// What was looked at.
+/// What was verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCount {
     pub segments: u64,
     pub batches: u64,
-    /// The log ends in a batch that was not finished, of which nobody was told that it is stored.
+    /// The log ends in an unfinished batch, which was never acknowledged.
     pub has_torn_end: bool,
 }
 
-/// Tells everything that is wrong, and gives the batches after `checkpoint` to `visit` with the file and the offset where
-/// each lies. Nothing is changed. Without a tag, whatever the first segment has is taken for right.
+/// Reports all damage to `tell`, and passes the batches after `checkpoint` to `visit` with their
+/// file and offset. Changes nothing. Without a `tag`, the tag of the first readable header is used.
 pub fn look(
     directory: &Path,
     tag: Option<StoreTag>,
@@ -68,7 +68,8 @@ pub fn look(
         count.segments += 1;
         let Some(header) = header else {
             let is_last = position + 1 == headers.len();
-            // The crash may have come after it was taken from the spares and before its header was written.
+            // A crash may hit after the file was taken from the spares, before its header was
+            // written.
             if !is_last
                 || was_written_to
                 || newer_frame_behind(&bytes, 0, tag, BatchNumber(expected.0.saturating_sub(1)))

@@ -1,10 +1,11 @@
-//! The commit log: the one place where something becomes durable.
+//! The commit log. A write becomes durable here, before it is acknowledged.
 //!
-//! A log is a run of *segments*, files of one fixed size; a segment is a header and then *batches*. A batch is
-//! written whole, synced, and only then true. Batches are numbered without gaps over the life of the store; that
-//! number tells new bytes from the old ones that lie behind them in a recycled segment.
+//! A log is a sequence of *segments*, files of a fixed size. A segment is a header followed by
+//! *batches*. A batch is written as a whole and synced, and takes effect only then. Batch numbers
+//! are contiguous over the life of the store. They distinguish new bytes from the stale ones behind
+//! them in a recycled segment.
 //!
-//! What the events in a batch mean is none of this folder's business.
+//! The meaning of the events in a batch does not belong here; see [`crate::codec`].
 
 mod copy;
 mod durable;
@@ -34,18 +35,19 @@ pub use spares::{Held, Spares};
 use thiserror::Error;
 pub use writer::{AppendError, LogWriter, WriterSettings};
 
-/// For the fuzz targets alone.
+/// Only for the fuzz targets.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {
     pub use super::segment::{FIRST_FRAME, SegmentHeader, path_of};
 }
 
-/// Which batch, counted from 1 over the life of the store.
+/// The number of a batch, counted from 1 over the life of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BatchNumber(pub u64);
 
 impl BatchNumber {
+    /// The number before the first batch.
     pub const NONE: BatchNumber = BatchNumber(0);
 
     pub const fn next(self) -> BatchNumber {
@@ -53,16 +55,16 @@ impl BatchNumber {
     }
 }
 
-/// Which file, counted from 1 over the life of the store.
+/// The number of a segment file, counted from 1 over the life of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentNumber(pub u64);
 
-/// Whether there is any segment.
+/// Returns whether the directory contains any segment.
 pub fn look_for_segments(directory: &Path) -> io::Result<bool> {
     segment::list(directory).map(|segments| !segments.is_empty())
 }
 
-/// Random bytes that mark what belongs to this store and to no other.
+/// Random bytes that identify the store to which a file or frame belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreTag(pub [u8; 8]);
 

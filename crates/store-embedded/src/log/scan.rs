@@ -1,9 +1,9 @@
-//! Reading the log back: what is true, and where it ends.
+//! Reads the log back and finds its end.
 //!
-//! A batch that was torn by a crash can only be the last one, because the next is not written before it is synced.
-//! So a frame that cannot be read is the end of the log if nothing newer lies behind it, and damage otherwise; damage
-//! is reported with its place, never skipped. A log that ends before a batch that was durable once (`durable.rs`) is
-//! damaged too.
+//! A crash can only tear the last batch, because the next one is not written before the sync of the
+//! last returned. An unreadable frame is therefore the end of the log if no newer frame follows,
+//! and damage otherwise. Damage is reported with file and offset, never skipped. A log that ends
+//! before a batch that was durable once (`durable.rs`) is damaged too.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use super::frame::{ALIGNMENT, Frame};
 use super::segment::{self, FIRST_FRAME};
 use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
 
-/// Where the writer goes on.
+/// Where the writer continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanEnd {
-    /// Segments and the first batch of each, oldest first.
+    /// The segments and the first batch of each, oldest first.
     pub segments: Vec<(SegmentNumber, BatchNumber)>,
-    /// The last segment and the first free byte in it.
+    /// The last segment and the offset of its first free byte.
     pub resume_at: Option<(SegmentNumber, u64)>,
-    /// The last batch and where it lies. The crash may have come before it was synced.
+    /// The last batch and its location. A crash may have hit before its sync.
     pub last_frame: Option<LastFrame>,
     pub next_batch: BatchNumber,
 }
@@ -31,7 +31,9 @@ pub struct LastFrame {
     pub bytes: Vec<u8>,
 }
 
-/// Gives every batch after `checkpoint` to `visit`, in order.
+/// Passes every batch after `checkpoint` to `visit`, in order. Deletes a last segment that has no
+/// header and no newer batches. Returns [`LogError::Damaged`] if a durable batch is lost or
+/// unreadable.
 pub fn scan<E: From<LogError>>(
     directory: &Path,
     tag: StoreTag,
@@ -57,7 +59,7 @@ pub fn scan<E: From<LogError>>(
                 }
                 segments.push((*number, path, header.first_batch));
             }
-            // The crash came after it was taken from the spares and before its header was written.
+            // A crash hit after the file was taken from the spares, before its header was written.
             _ if position + 1 == files.len() => unbegun = Some(path),
             _ => return Err(damaged(path, 0, "the segment has no header").into()),
         }
@@ -126,7 +128,7 @@ pub fn scan<E: From<LogError>>(
         return Err(damaged(&path, offset, &what).into());
     }
     if let Some(path) = unbegun {
-        // A log that was written to never lets go of its last segment, so one without a header is not new.
+        // Once written, a log always keeps a segment with a header. This one is damaged, not new.
         if segments.is_empty() && checkpoint > BatchNumber::NONE {
             return Err(damaged(path, 0, "the header of the segment is damaged").into());
         }

@@ -1,15 +1,17 @@
-//! Ridding the log's files of all that was written so far, while the log goes on.
+//! Removes everything written so far from the log's files, while writes continue.
 //!
-//! 1. Every spare is deleted and a new one made.
-//! 2. The log goes on in it. From here on nothing is added to a file that holds what has to go.
-//! 3. When the tables have everything before that point, the segments before it are deleted, not recycled.
+//! 1. Every spare is deleted and a new one is created.
+//! 2. The log continues in the new file. From here on no data is added to a file that must go.
+//! 3. Once the tables contain everything before that point, the segments before it are deleted, not
+//!    recycled.
 //!
-//! A crash in between leaves a log as any other; whoever asked has to ask again after it. What the disk keeps of a
-//! deleted file is not this program's to say.
+//! A crash during a scrub leaves an ordinary log; the caller must request the scrub again. Whether
+//! the disk keeps the blocks of a deleted file is outside the control of this program.
 
 use super::{BatchNumber, LogWriter};
 
-/// One scrub under way. To be gone on with until it ends; the log is written meanwhile as ever.
+/// A scrub under way. The committer calls [`Scrub::go_on`] until it ends; writes continue
+/// meanwhile.
 #[derive(Debug, Default)]
 pub struct Scrub {
     stage: Stage,
@@ -27,7 +29,7 @@ enum Stage {
 }
 
 impl Scrub {
-    /// The batch up to which the tables have to be written before it can go on.
+    /// Returns the batch up to which the tables must be written before the scrub can continue.
     pub fn waits_for_tables(&self) -> Option<BatchNumber> {
         match self.stage {
             Stage::WaitsForTables { through } => Some(through),
@@ -35,7 +37,8 @@ impl Scrub {
         }
     }
 
-    /// Does what can be done at once, and says whether that was all. After an error it is over, and may be begun anew.
+    /// Does all work that is possible without waiting. Returns whether the scrub is complete. An
+    /// error ends the scrub; a new one may be started.
     pub fn go_on(&mut self, log: &mut LogWriter, in_tables: BatchNumber) -> Result<bool, String> {
         let outcome = self.next_stages(log, in_tables);
         if !matches!(outcome, Ok(false)) {

@@ -7,19 +7,24 @@ use std::path::{Path, PathBuf};
 
 use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
 
+/// Marks a segment file. Part of the on-disk format.
 const MAGIC: &[u8; 8] = b"BLUETLOG";
+/// The newest format version that this program reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
+/// The length of the header in bytes. Part of the on-disk format.
 const HEADER_BYTES: usize = 48;
-/// Batches start on a page of their own, so that no batch write touches the header again.
+/// The offset of the first batch in bytes. Batches start on the second page, so no batch write
+/// touches the header's page. Part of the on-disk format.
 pub const FIRST_FRAME: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     pub number: SegmentNumber,
     pub tag: StoreTag,
-    /// Anything from here on that is still in the segment before was never acknowledged.
+    /// The first batch of this segment. A frame in the previous segment with this number or a
+    /// higher one was never acknowledged.
     pub first_batch: BatchNumber,
-    /// How long the file was made. A shorter one has lost something.
+    /// The length of the file at its creation. A shorter file has lost data.
     pub length: u64,
 }
 
@@ -37,7 +42,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// `None` when there is no whole header.
+    /// Returns `None` if there is no complete, undamaged header. Fails for a newer format version.
     pub fn read(bytes: &[u8], path: &Path) -> Result<Option<SegmentHeader>, LogError> {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
@@ -67,7 +72,7 @@ fn number_of(path: &Path) -> Option<SegmentNumber> {
     name.parse().ok().map(SegmentNumber)
 }
 
-/// The segments of a log, oldest first.
+/// Returns the segments of a log, oldest first.
 pub fn list(directory: &Path) -> io::Result<Vec<(SegmentNumber, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {

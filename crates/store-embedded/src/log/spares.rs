@@ -1,9 +1,9 @@
-//! Segment files that wait to be used: recycled ones, and new ones made ahead of time.
+//! Segment files for later use: recycled ones, and new ones created in advance.
 //!
-//! Taking one must be quick, since the committer does it; making and deleting them is slow, so a thread of its own does
-//! that. A recycled file still holds what was written to it. Between [`Spares::renew`] and [`Spares::reuse_again`] all
-//! of them are new, and what is given back is deleted. While somebody copies the log ([`Spares::hold`]), what is given back
-//! stays where it is.
+//! The committer takes spares, so taking one must be fast. Creating and deleting files is slow, so
+//! the provisioner thread does both. A recycled file still contains its old data. Between
+//! [`Spares::renew`] and [`Spares::reuse_again`] all spares are new, and returned segments are
+//! deleted. While a caller copies the log ([`Spares::hold`]), returned segments stay in place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,7 +20,7 @@ pub struct Spares {
     segment_bytes: u64,
     state: Mutex<State>,
     changed: Condvar,
-    /// The newest durable batch, as the writer says: whoever copies the segments has to find it.
+    /// The newest durable batch, as reported by the writer. A copy of the segments must contain it.
     durable: AtomicU64,
 }
 
@@ -29,23 +29,24 @@ struct State {
     ready: Vec<PathBuf>,
     next_name: u64,
     closed: bool,
-    /// Only new files are handed out.
+    /// Whether only new files may be handed out.
     renewing: bool,
-    /// What the provisioner makes at this moment; it is new whenever it was begun.
+    /// The file that the provisioner is creating. It is new, so `renew` must not delete it.
     making: Option<PathBuf>,
-    /// Why the last attempt to make one failed.
+    /// Why the last attempt to create a spare failed.
     unmade: Option<String>,
-    /// What the provisioner is to delete, and whether it is about it.
+    /// The files that the provisioner must delete, and whether it is deleting files now.
     doomed: BTreeSet<PathBuf>,
     deleting: bool,
-    /// Why something is not deleted.
+    /// Why a file could not be deleted.
     undeleted: Option<String>,
-    /// How many copy the log, and what would be gone but for them: to be deleted, or else to be kept as a spare.
+    /// The number of callers that copy the log, and the segments kept only for them. The value says
+    /// whether the segment is deleted on release (`true`) or becomes a spare (`false`).
     holders: usize,
     held_back: BTreeMap<PathBuf, bool>,
 }
 
-/// While there is one, no segment of the log that is there goes.
+/// A guard: while it exists, no segment of the log is deleted or recycled.
 pub struct Held(Arc<Spares>);
 
 impl Drop for Held {
@@ -54,13 +55,15 @@ impl Drop for Held {
     }
 }
 
-/// How many the provisioner keeps ready.
+/// How many spares the provisioner keeps ready. With 0 the committer would have to create segments
+/// itself.
 const KEEP_READY: usize = 1;
-/// How many recycled files are kept rather than deleted.
+/// Upper bound on the number of spares. Further returned segments are deleted, to free disk space.
 const KEEP_AT_MOST: usize = 16;
 
 impl Spares {
-    /// Takes over the spare files an earlier run left.
+    /// Adopts the spares that an earlier run left. Deletes unfinished files and spares of another
+    /// size.
     pub fn open(directory: &Path, disk: Disk, segment_bytes: u64) -> io::Result<Spares> {
         let mut state = State::default();
         for entry in std::fs::read_dir(directory)? {
@@ -93,7 +96,7 @@ impl Spares {
         self.state.lock().expect("nobody panics while holding the list of spares")
     }
 
-    /// Moves a spare to `target`, making one on the spot when none is ready.
+    /// Moves a spare to `target`. Creates the file there if no spare is ready, which is slow.
     pub fn take(&self, target: &Path) -> io::Result<()> {
         let ready = self.state().ready.pop();
         self.changed.notify_one();
@@ -107,12 +110,12 @@ impl Spares {
         self.durable.store(batch.0, Ordering::Release);
     }
 
-    /// The newest batch of which the writer knows that it is durable.
+    /// Returns the newest batch that the writer reported as durable.
     pub fn durable(&self) -> BatchNumber {
         BatchNumber(self.durable.load(Ordering::Acquire))
     }
 
-    /// Keeps every segment that is there from now on, needed or not.
+    /// Keeps every existing segment in place until the guard is dropped.
     pub fn hold(self: &Arc<Self>) -> Held {
         self.state().holders += 1;
         Held(Arc::clone(self))
@@ -135,7 +138,8 @@ impl Spares {
         self.changed.notify_one();
     }
 
-    /// Keeps a segment that is no longer needed.
+    /// Accepts a segment that the log no longer needs, and keeps it as a spare. Deletes it instead
+    /// during a scrub. Defers both while a caller holds the segments.
     pub fn give_back(&self, segment: &Path) -> io::Result<()> {
         let mut state = self.state();
         if state.holders > 0 {
@@ -162,7 +166,8 @@ impl Spares {
         Ok(())
     }
 
-    /// Lets go of every file that was used before, also of one that is not on the list because taking it failed.
+    /// Schedules every used spare for deletion, including a file that is not listed because taking
+    /// it failed.
     pub(super) fn renew(&self) -> io::Result<()> {
         let mut state = self.state();
         let mut used = BTreeSet::new();
@@ -185,7 +190,7 @@ impl Spares {
         self.state().renewing = false;
     }
 
-    /// Whether one can be taken without making it first; or why none could be made.
+    /// Returns whether a spare is ready, or why none could be created.
     pub(super) fn has_ready(&self) -> Result<bool, String> {
         let state = self.state();
         match (&state.unmade, state.ready.is_empty()) {
@@ -195,7 +200,7 @@ impl Spares {
         }
     }
 
-    /// Has these files deleted.
+    /// Schedules files for deletion.
     pub(super) fn doom(&self, files: impl IntoIterator<Item = PathBuf>) {
         let mut state = self.state();
         if state.holders > 0 {
@@ -206,7 +211,7 @@ impl Spares {
         self.changed.notify_one();
     }
 
-    /// Whether everything that was to be deleted is, durably; or why it is not.
+    /// Returns whether all scheduled deletions are durable, or why one failed.
     pub(super) fn has_deleted_all(&self) -> Result<bool, String> {
         let state = self.state();
         match &state.undeleted {
@@ -235,16 +240,17 @@ impl Spares {
         let unfinished = target.with_extension("tmp");
         let made = self.disk.create_zeroed(&unfinished, self.segment_bytes);
         made.and_then(|_| std::fs::rename(&unfinished, target)).inspect_err(|_| {
-            // The space it took is wanted back at once; if even that fails, the next start removes it.
+            // Free the space at once. If this fails too, the next start removes the file.
             let _ = std::fs::remove_file(&unfinished);
         })
     }
 
-    /// Deletes what is doomed, and keeps one spare ready, until [`Spares::close`]. Runs on a thread of its own.
+    /// Deletes scheduled files and keeps `KEEP_READY` spares ready, until [`Spares::close`]. Runs
+    /// on its own thread.
     pub fn provision(&self) {
         let mut state = self.state();
         while !state.closed {
-            // First, since it makes space.
+            // Delete first, since it frees disk space.
             if !state.doomed.is_empty() {
                 let doomed = std::mem::take(&mut state.doomed);
                 state.deleting = true;
@@ -272,12 +278,13 @@ impl Spares {
                     state.unmade = None;
                     state.ready.push(spare);
                 }
-                // There may be space for it when those are gone.
+                // The scheduled deletions may free enough space, so try again.
                 Err(_) if !state.doomed.is_empty() => {}
                 Err(error) => {
                     tracing::warn!(%error, "no spare log segment could be made; trying again when one is needed");
                     state.unmade = Some(format!("no new log segment can be made: {error}"));
-                    // It may have been closed meanwhile, and nobody says so twice.
+                    // `close` notifies only once. If it ran during `make`, waiting now would block
+                    // forever.
                     if !state.closed {
                         state =
                             self.changed.wait(state).expect("nobody panics while holding the list of spares");

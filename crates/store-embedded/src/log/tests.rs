@@ -1,4 +1,4 @@
-//! The log as a whole: what was appended is what comes back, whatever happened to the files in between.
+//! Tests of the whole log: a scan returns the appended batches, whatever happened to the files.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use super::*;
 use crate::disk::{Disk, Faults};
 
 pub(super) const TAG: StoreTag = StoreTag(*b"storetag");
-/// Room for a header page and three batches of [`BIG`] bytes.
+/// Space for a header page and three batches of [`BIG`] bytes.
 const SEGMENT_BYTES: u64 = 4096 + 3 * 1024;
 pub(super) const BIG: usize = 1000;
 
@@ -37,7 +37,7 @@ impl Log {
         LogWriter::resume(settings, Arc::new(spares), end).unwrap()
     }
 
-    /// The first byte of every batch after `checkpoint` that has one.
+    /// Returns the first byte of every non-empty batch after `checkpoint`.
     pub(super) fn read(&self, checkpoint: u64) -> Result<(Vec<u8>, ScanEnd), LogError> {
         let mut seen = Vec::new();
         let end = scan(self.directory.path(), TAG, BatchNumber(checkpoint), |frame| {
@@ -63,7 +63,7 @@ impl Log {
         &self.faults
     }
 
-    /// What a look through the log says.
+    /// Returns what `look` reports.
     pub(super) fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         look(
@@ -111,7 +111,7 @@ fn a_torn_tail_is_cut_and_its_place_is_used_again() {
         let note = fs::read(log.note()).unwrap();
         append(&mut writer, 2).unwrap();
         drop(writer);
-        // A batch that is torn was not synced, and so not noted.
+        // A torn batch was not synced, so the note does not contain it.
         fs::write(log.note(), note).unwrap();
         let file = segment::open(&log.segments()[0]).unwrap();
         let tail = vec![0; BIG - torn_to];
@@ -261,7 +261,7 @@ fn the_only_segment_is_not_taken_for_a_new_one_and_deleted_when_its_header_is_da
     let log = Log::new();
     append(&mut log.writer(0), 1).unwrap();
     segment::open(&log.segments()[0]).unwrap().write_all_at(b"!", 3).unwrap();
-    // The tables have its only batch.
+    // The tables contain its only batch.
     let refused = log.read(1).unwrap_err().to_string();
     assert!(refused.contains("header of the segment is damaged"), "{refused}");
     assert_eq!(log.segments().len(), 1, "it is kept for whoever repairs it");
@@ -291,7 +291,7 @@ fn a_segment_that_lost_its_end_is_damage_also_where_the_log_could_end() {
 fn the_last_batch_is_synced_again_before_anybody_is_told_that_it_is_stored() {
     let log = Log::new();
     append(&mut log.writer(0), 1).unwrap();
-    // What a crash before the sync leaves: whole in the kernel's memory, unknown on the disk.
+    // The state after a crash before the sync: complete in the page cache, unknown on disk.
     log.faults.sync_fails.store(true, Ordering::SeqCst);
     let (_, end) = log.read(0).unwrap();
     assert!(end.last_frame.is_some());
@@ -371,7 +371,7 @@ fn whoever_makes_spares_ends_when_it_is_told_to_also_while_it_fails() {
             provisioned.provision();
             ended.send(()).unwrap();
         });
-        // In the middle of its first attempt, as often as not.
+        // `close` often hits the provisioner during its first attempt.
         std::thread::yield_now();
         spares.close();
         assert!(all_ended.recv_timeout(Duration::from_secs(20)).is_ok(), "it waits for ever");
@@ -399,6 +399,6 @@ fn a_copy_that_ends_before_what_the_writer_knows_to_be_durable_is_damage_and_no_
     fs::write(&segment, bytes).unwrap();
     assert!(matches!(copied(0, durable), Err(LogError::Damaged { .. })));
     assert_eq!(copied(0, BatchNumber(1)).unwrap().through, BatchNumber(1));
-    // What the tables have need not be in it.
+    // A copy need not contain batches that the tables have.
     assert_eq!(copied(2, durable).unwrap().through, durable);
 }

@@ -24,25 +24,26 @@ pub struct WriterSettings {
     pub disk: Disk,
 }
 
-/// The end of the log. There is one, and one thread has it.
+/// Appends batches to the log. Each log has one writer, owned by one thread.
 pub struct LogWriter {
     settings: WriterSettings,
     spares: Arc<Spares>,
-    /// Every segment that still matters, oldest first; the last one is being written.
+    /// The segments that are still needed, oldest first. The last one is being written.
     segments: VecDeque<(SegmentNumber, BatchNumber)>,
     active: Option<Active>,
     next_batch: BatchNumber,
-    /// Written after each sync.
+    /// Records each batch after its sync.
     notes: Notes,
 }
 
 /// Why a batch is not durable.
 #[derive(Debug, Error)]
 pub enum AppendError {
-    /// It was not written whole, and will never be read.
+    /// The batch was not written completely, so no scan will accept it.
     #[error("the log cannot be written: {0}")]
     Write(io::Error),
-    /// It may or may not be on the disk. If the process dies before the next batch, a restart may find it.
+    /// The batch may or may not be on disk. If the process dies before the next batch, a restart
+    /// may find it.
     #[error("the log cannot be synced: {0}")]
     Sync(io::Error),
 }
@@ -53,9 +54,10 @@ struct Active {
 }
 
 impl LogWriter {
-    /// Goes on where [`super::scan`] ended. The last batch is written and synced once more: whoever sends one of its
-    /// messages again is told that it is stored, so it must be. (Synced alone would not do: after a failed sync the
-    /// kernel may hold as clean what never reached the disk.)
+    /// Continues where [`super::scan`] ended. Writes and syncs the last batch again: a client that
+    /// resends one of its messages gets an acknowledgement, so the batch must be durable. A sync
+    /// alone is not enough. After a failed sync the kernel may treat pages as clean that never
+    /// reached the disk.
     pub fn resume(settings: WriterSettings, spares: Arc<Spares>, end: ScanEnd) -> io::Result<LogWriter> {
         if let Some(last) = &end.last_frame {
             let file = segment::open(&segment::path_of(&settings.directory, last.segment))?;
@@ -81,20 +83,22 @@ impl LogWriter {
         Ok(writer)
     }
 
-    /// The largest payload that fits one segment.
+    /// Returns the largest payload in bytes that fits into one segment.
     pub fn max_payload_bytes(&self) -> usize {
         let overhead = FIRST_FRAME + super::frame::HEADER_BYTES as u64 + super::frame::ALIGNMENT as u64;
         usize::try_from(self.settings.segment_bytes - overhead).expect("a segment fits into memory")
     }
 
-    /// The newest durable batch.
+    /// Returns the newest durable batch.
     pub fn last_batch(&self) -> BatchNumber {
         BatchNumber(self.next_batch.0 - 1)
     }
 
-    /// Makes a batch durable, and says how long the sync took. After an error the batch does not exist: the next
-    /// one takes its number in a fresh segment, whose header says that the old one ends before it. (After a failed
-    /// sync nobody knows which of the file's pages are on disk, so that file is never written again.)
+    /// Makes a batch durable and returns how long the sync took.
+    ///
+    /// After an error the batch does not exist. The next batch takes its number in a new segment,
+    /// whose header marks the end of the old one. After a failed sync it is unknown which pages of
+    /// the file are on disk, so that file is never written again.
     pub fn append(&mut self, batch: &mut BatchBuffer) -> Result<Duration, AppendError> {
         batch.seal(self.next_batch, self.settings.tag);
         let length = batch.bytes.len() as u64;
@@ -117,7 +121,8 @@ impl LogWriter {
         Ok(sync)
     }
 
-    /// Makes the first segment, so that a log that is gone can be told from one that never was.
+    /// Creates the first segment of a new log, so that a lost log can be distinguished from a new
+    /// one.
     pub fn start(&mut self) -> io::Result<()> {
         if self.segments.is_empty() {
             let active = self.start_segment()?;
@@ -127,16 +132,20 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Leaves the segment that is being written for the next one, and says which batch was the last before it. An empty
-    /// batch goes first: a segment with a batch in it is not abandoned, so a log that lets go of all earlier ones still
-    /// has a file. After an error the log goes on where it was.
+    /// Switches to the next segment and returns the last batch before it.
+    ///
+    /// Starts the new segment with an empty batch. `abandon_if_unused` keeps a segment with a batch
+    /// in it, so the log still has a file after all earlier segments are deleted. After an error
+    /// the log continues in the old segment if the new one is certainly absent, and in a fresh one
+    /// otherwise.
     pub(super) fn roll(&mut self) -> Result<BatchNumber, AppendError> {
         let before = self.last_batch();
         let left = self.active.take();
         match self.append(&mut BatchBuffer::with_capacity(0)) {
             Ok(_) => Ok(before),
             Err(error) => {
-                // Were its header to come back after a crash, it would end the segment before it here.
+                // If the new segment's header reappeared after a crash, it would end the old
+                // segment here.
                 self.active = if self.next_segment_is_surely_absent() { left } else { None };
                 Err(error)
             }
@@ -164,7 +173,8 @@ impl LogWriter {
         Ok(before_sync.elapsed())
     }
 
-    /// A segment whose very first batch failed holds nothing; else every try on a failing disk would take another one.
+    /// Removes a segment whose first batch failed; it contains nothing. Otherwise every attempt on
+    /// a failing disk would consume another segment.
     fn abandon_if_unused(&mut self, active: &Active) {
         if active.offset == FIRST_FRAME
             && let Some((number, _)) = self.segments.pop_back()
@@ -188,14 +198,14 @@ impl LogWriter {
             Ok(file)
         });
         let file = started.inspect_err(|_| {
-            // It holds nothing; the number is used again.
+            // The file contains no batches, and its number is used again.
             let _ = std::fs::remove_file(&path);
         })?;
         self.segments.push_back((number, self.next_batch));
         Ok(Active { file, offset: FIRST_FRAME })
     }
 
-    /// Lets go of segments in which nothing lies after `batch`.
+    /// Returns the segments that contain no batch after `batch` to the spares.
     pub fn recycle_through(&mut self, batch: BatchNumber) -> io::Result<()> {
         while let [_, (_, next_first), ..] = *self.segments.make_contiguous() {
             if next_first > batch.next() {
@@ -207,7 +217,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Has every segment deleted in which nothing lies after `batch`, also one that could not be recycled before.
+    /// Schedules every segment without a batch after `batch` for deletion, including those that
+    /// could not be recycled before. During a scrub, `recycle_through` deletes as well.
     pub(super) fn delete_through(&mut self, batch: BatchNumber) -> io::Result<()> {
         self.recycle_through(batch)?;
         let Some(&(oldest, _)) = self.segments.front() else { return Ok(()) };

@@ -1,6 +1,7 @@
-//! What changed since a point in the log: the work list of a checkpoint.
+//! The changes since a position in the log: the work list of a checkpoint.
 //!
-//! There are two at any time. One fills while the other is written to the tables, so that writers never wait.
+//! Two generations exist at any time. One fills while the checkpoint writes the other to the
+//! tables, so writers do not wait.
 
 use std::sync::Arc;
 
@@ -10,16 +11,16 @@ use super::{Recent, Room, RoomState, Stale};
 use crate::log::BatchNumber;
 
 pub struct Generation {
-    /// Counted from 1.
+    /// The number of this generation, counted from 1.
     pub number: u64,
     pub rooms: Vec<Arc<Room>>,
     pub users: Vec<UserId>,
     pub profiles: Vec<UserId>,
-    /// Bytes of log it stands for.
+    /// The bytes of log that this generation covers.
     pub log_bytes: u64,
-    /// The last batch in it.
+    /// The last batch that this generation covers.
     pub through: BatchNumber,
-    /// The lowest `received_at` of the messages that the log brought back into it.
+    /// The lowest `received_at` of the messages that recovery replayed into this generation.
     pub lowest_replayed: Option<Timestamp>,
     recent: Arc<Recent>,
 }
@@ -34,7 +35,7 @@ impl Generation {
         Generation { number, rooms, users, profiles, log_bytes: 0, through, lowest_replayed: None, recent }
     }
 
-    /// Puts a room on the list, once.
+    /// Adds a conversation state to the work list, once per generation.
     fn list(&mut self, room: &Arc<Room>, state: &mut RoomState) {
         if state.listed_in != self.number {
             state.listed_in = self.number;
@@ -42,14 +43,15 @@ impl Generation {
         }
     }
 
-    /// Something happened that all members see.
+    /// Records a change that all members see. The caller holds the lock of `room`.
     pub fn changed(&mut self, room: &Arc<Room>, state: &mut RoomState) {
         self.list(room, state);
         let RoomState { noted, members, .. } = state;
         noted.all(&self.recent, room, members.iter().map(|member| &member.user));
     }
 
-    /// Something happened to one user: it moved, or set something, or is no member any more.
+    /// Records a change that concerns one user: its read state, its preferences, or its departure.
+    /// The caller holds the lock of `room`.
     pub fn changed_for(&mut self, user: &UserId, room: &Arc<Room>, state: &mut RoomState) {
         self.list(room, state);
         if state.members.len() > super::noted::LARGE {
@@ -59,7 +61,7 @@ impl Generation {
         }
     }
 
-    /// The log brought a message back, which the tables may have already.
+    /// Records a replayed message, which the tables may already contain.
     pub fn replayed(&mut self, received_at: Timestamp) {
         let lowest = self.lowest_replayed.get_or_insert(received_at);
         *lowest = received_at.min(*lowest);
@@ -69,13 +71,14 @@ impl Generation {
         self.rooms.is_empty() && self.users.is_empty() && self.profiles.is_empty()
     }
 
-    /// Takes the list away and starts the next one.
+    /// Returns this generation and replaces it with the next, empty one.
     pub fn seal(&mut self) -> Generation {
         let next = Generation::numbered(self.number + 1, self.through, Arc::clone(&self.recent));
         std::mem::replace(self, next)
     }
 
-    /// All of it is in the tables: what has not changed since is read from there.
+    /// Marks the conversations of this generation as clean, unless they changed since. Call it once
+    /// the tables contain the whole generation.
     pub fn settle(&self) {
         for room in &self.rooms {
             let mut state = room.state();

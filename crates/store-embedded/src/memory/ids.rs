@@ -1,38 +1,42 @@
-//! Which message ids a conversation has seen lately: fingerprint to place, eight bytes each.
+//! The message ids that a conversation has seen recently: fingerprint to seq, eight bytes each.
 
 use bluetick_core::Seq;
 use hashbrown::HashTable;
 
 use crate::codec::chunk::Fingerprint;
 
-/// A fingerprint may stand for several places, when ids collide; the caller compares the messages.
+/// The message ids of the dedupe window.
 ///
-/// Two halves, so that a conversation that never rests does not remember for ever: new ids go into the young half, and
-/// once in each window it becomes the old one, whose ids are at least a window old and are let go.
+/// A fingerprint may map to several seqs when ids collide; the caller compares the messages.
+///
+/// The table has two halves, so that a busy conversation does not keep ids forever. New ids go into
+/// the young half. Once per window the young half replaces the old one, whose ids are then at least
+/// a window old and are dropped.
 #[derive(Debug, Default)]
 pub struct IdTable {
     young: HashTable<Entry>,
     old: HashTable<Entry>,
-    /// The store's life when the young half was begun.
+    /// The store's life in milliseconds ([`crate::dedupe`]) when the young half was started.
     young_since_ms: Option<u64>,
 }
 
-/// The low half of the seq is enough: the window of a conversation holds far fewer than 2^32 messages.
+/// A message id in the table. The low half of the seq is enough: the window of a conversation holds
+/// far fewer than 2^32 messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     fingerprint: Fingerprint,
     seq_low: u32,
 }
 
-/// Fingerprints are hashes already; this spreads them over the bits the table looks at.
+/// Fingerprints are hashes already; this spreads them over the bits that the table uses.
 fn spread(fingerprint: Fingerprint) -> u64 {
     u64::from(fingerprint.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
 impl IdTable {
-    /// Removes expired ids lazily, never before the window ends. Both arguments are in the store's own
-    /// time ([`crate::dedupe`]), which wall-clock jumps do not change.
+    /// Drops expired ids lazily, never before the window ends. Both arguments are in the store's
+    /// own time ([`crate::dedupe`]), which wall-clock jumps do not change.
     pub fn age(&mut self, life_ms: u64, window_ms: u64) {
         let since_ms = *self.young_since_ms.get_or_insert(life_ms);
         if life_ms.saturating_sub(since_ms) >= window_ms {
@@ -61,7 +65,7 @@ impl IdTable {
         self.young.len() + self.old.len()
     }
 
-    /// Places that may hold the id, none of them above `newest`.
+    /// Returns the seqs that may hold the id, none of them above `newest`.
     pub fn candidates(&self, fingerprint: Fingerprint, newest: Seq) -> impl Iterator<Item = Seq> {
         let (young, old) =
             (self.young.iter_hash(spread(fingerprint)), self.old.iter_hash(spread(fingerprint)));

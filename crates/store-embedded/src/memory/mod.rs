@@ -1,4 +1,5 @@
-//! What the log says and the tables may not know yet, kept so that reading is quick and writing needs no reading.
+//! The state that the log contains and the tables may not contain yet. It keeps reads fast and
+//! spares writes a lookup in the tables.
 
 mod generation;
 mod ids;

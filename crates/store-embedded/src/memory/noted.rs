@@ -1,4 +1,4 @@
-//! Who has been told that a conversation changed since the tables were written.
+//! Tracks which users' inbox caches ([`Recent`]) already list a changed conversation.
 
 use std::sync::Arc;
 
@@ -6,16 +6,19 @@ use bluetick_core::UserId;
 
 use super::{Recent, Room};
 
-/// Rooms with more members are not noted one member at a time: whoever reads an inbox looks at all such rooms that
-/// changed.
+/// Upper bound on the members that are noted one by one. Every inbox read looks at all changed
+/// conversations with more members. Must not exceed 64, the number of bits in `Noted::fresh`.
 pub const LARGE: usize = 64;
 
-/// Invariant: `users` have the room on their desks, those with a bit in `fresh` among what they have not looked at yet.
+/// The users for whom [`Recent`] lists one conversation as changed.
+///
+/// Invariant: [`Recent`] lists the conversation for all of `users`. A bit in `fresh` says that the
+/// user has not read its inbox since the last change.
 #[derive(Debug, Default)]
 pub struct Noted {
     users: Vec<UserId>,
     fresh: u64,
-    /// All members are among `users`, and all of these are fresh: nobody has to be told of one more message.
+    /// All members are in `users` and all of them are fresh, so another message needs no new entry.
     everybody: bool,
     large: bool,
 }
@@ -25,7 +28,7 @@ impl Noted {
         self.users.contains(user)
     }
 
-    /// The user has looked: the next change is news again.
+    /// Records that the user has read its inbox. The next change is noted again.
     pub fn looked(&mut self, user: &UserId) {
         if let Some(at) = self.users.iter().position(|known| known == user) {
             self.fresh &= !(1 << at);
@@ -33,12 +36,12 @@ impl Noted {
         }
     }
 
-    /// Somebody has come or gone.
+    /// Records that a member joined or left.
     pub fn members_changed(&mut self) {
         self.everybody = false;
     }
 
-    /// Something changed for all members.
+    /// Notes a change that all members see.
     pub fn all<'a>(
         &mut self,
         recent: &Recent,
@@ -57,7 +60,8 @@ impl Noted {
         self.everybody = !self.large;
     }
 
-    /// Something changed for one user. It need not be a member any more: the tables still count it in.
+    /// Notes a change for one user. The user may have left: the tables still list the conversation
+    /// for it.
     pub fn one(&mut self, recent: &Recent, room: &Arc<Room>, user: &UserId) {
         if self.large {
             return;
@@ -81,7 +85,7 @@ impl Noted {
         recent.note_large(room);
     }
 
-    /// The tables have it all.
+    /// Removes all entries, once the tables contain the changes.
     pub fn settle(&mut self, recent: &Recent, room: &Arc<Room>) {
         for user in std::mem::take(&mut self.users) {
             recent.forget(&user, room.id);

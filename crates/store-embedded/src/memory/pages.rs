@@ -1,5 +1,5 @@
-//! The newest messages of conversations that are read again and again, as they were read from the tables: whoever asks
-//! for them next waits for no disk and unpacks nothing.
+//! A cache of the newest messages of frequently read conversations, decoded from the tables. A hit
+//! needs no disk access and no decompression.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -10,10 +10,13 @@ use bluetick_core::{ConversationId, Message, Seq};
 use super::rooms::IdHashing;
 use crate::tables::Edition;
 
+/// The number of shards, each with a lock and an equal part of the byte limit. At most 256, because
+/// one byte of the id selects the shard.
 const SHARDS: usize = 16;
 
-/// Bounded by bytes. Each shard has two halves: what is used goes into the young one, and when that is full it becomes
-/// the old one, whose messages nobody has asked for since are let go.
+/// The page cache, bounded by bytes. Each shard has two halves. Used entries go into the young
+/// half. When it is full it replaces the old half, which drops the entries that were not read
+/// since.
 pub struct Pages {
     shards: [Mutex<Shard>; SHARDS],
     half_bytes: usize,
@@ -26,8 +29,8 @@ struct Shard {
     young_bytes: usize,
 }
 
-/// Consecutive messages of one conversation, oldest first. A stored message never changes while the edition of the
-/// tables stays the same.
+/// Consecutive messages of one conversation, oldest first. A stored message does not change while
+/// the edition of the tables stays the same.
 #[derive(Clone)]
 struct Stretch {
     edition: Edition,
@@ -56,7 +59,7 @@ impl Shard {
     }
 }
 
-/// About how much memory it takes.
+/// Returns an estimate of the memory that these messages take, in bytes.
 fn bytes_of(messages: &[Message]) -> usize {
     let each = |message: &Message| {
         size_of::<Message>() + 64 + message.content.len() + message.content_type.as_str().len()
@@ -74,7 +77,7 @@ impl Pages {
         self.shards[shard].lock().expect("nobody panics while holding the pages")
     }
 
-    /// The messages of these places, if all of them are here and were read in this edition.
+    /// Returns the messages of `range`, if the cache has all of them from this edition.
     pub fn get(
         &self,
         id: ConversationId,
@@ -92,18 +95,19 @@ impl Pages {
                 }
             }
         };
-        // Copied without the lock: these are a page of messages.
+        // Copy outside the lock: this is a page of messages.
         stretch.cut(range).filter(|_| stretch.edition == edition).map(<[Message]>::to_vec)
     }
 
-    /// Forgets everything: what was erased is not to stay in memory either.
+    /// Drops all entries, so that erased messages do not stay in memory.
     pub fn clear(&self) {
         for shard in &self.shards {
             *shard.lock().expect("nobody panics while holding the pages") = Shard::default();
         }
     }
 
-    /// Keeps messages that were read in this edition, or in one before it that has just ended.
+    /// Caches messages that were read in this edition. `edition` must be taken before the read: an
+    /// entry may be labelled with an older edition, never with a newer one.
     pub fn put(&self, id: ConversationId, edition: Edition, messages: &[Message]) {
         let Some(first) = messages.first().map(|message| message.seq) else { return };
         let bytes = bytes_of(messages);
@@ -151,7 +155,7 @@ mod tests {
         let bytes = bytes_of(&messages(id(0), 1..=1));
         let mut last = [0; 15];
         let edition = Edition::default();
-        // All in one shard, which has room for four in each half.
+        // All ids map to one shard, whose halves hold four entries each.
         let pages = Pages::new(bytes * 4 * 2 * SHARDS);
         let mut next = |number: u8| {
             last[0] = number;

@@ -1,4 +1,4 @@
-//! Profiles the tables do not have yet.
+//! Profiles that the tables do not contain yet.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -21,7 +21,7 @@ impl Profiles {
         self.map().insert(user, profile);
     }
 
-    /// Forgets a profile that is in the tables now, unless it changed since.
+    /// Removes a profile that the tables now contain, unless it changed since `written` was read.
     pub fn forget(&self, user: &UserId, written: &Profile) {
         let mut map = self.map();
         if map.get(user) == Some(written) {

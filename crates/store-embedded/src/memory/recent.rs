@@ -1,9 +1,9 @@
-//! Which conversations of a user have changed since the tables were written: the inbox and what is pending are read
-//! from these first, and from the tables for all others.
+//! The conversations of each user that changed since the last checkpoint. Inbox and pending
+//! deliveries are read from here first, and from the tables for all other conversations.
 //!
-//! Each user has a desk. What changes lands there unsorted, once, however often it changes; it is sorted in when the
-//! user looks. So a message costs nothing here as long as nobody looks, and a look costs as much as has changed since
-//! the last one.
+//! Each user has a `Desk`. A changed conversation is added to it unsorted, once, however often it
+//! changes. The next inbox read sorts it in. A message therefore costs nothing here until the user
+//! reads the inbox, and a read costs as much as has changed since the previous one.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
@@ -16,12 +16,14 @@ use bluetick_core::{ConversationId, UserId};
 
 use super::Room;
 
+/// The number of locks over which users are spread.
 const SHARDS: usize = 64;
 
 #[derive(Default)]
 struct Desk {
     fresh: HashMap<ConversationId, Arc<Room>>,
-    /// What was looked at, and where it is in the inbox; nowhere when the user has left.
+    /// The conversations sorted in by a read, with their inbox position. `None` if the inbox does
+    /// not list the conversation, for example because the user has left.
     seen: HashMap<ConversationId, (Arc<Room>, Option<InboxPlace>)>,
     order: BTreeSet<InboxPlace>,
 }
@@ -42,11 +44,15 @@ impl Desk {
 
 type Shard = HashMap<UserId, Desk>;
 
-/// Invariant: what is not in here is in the tables, rows by user included. Locked after a room, never before one.
+/// The changed conversations of all users.
+///
+/// Invariant: a conversation that is not in here is in the tables, including its rows by user.
+///
+/// Lock order: lock the conversation state (`Room`) first, then this.
 pub struct Recent {
     shards: [Mutex<Shard>; SHARDS],
     hashing: RandomState,
-    /// Rooms too large to tell their members one by one.
+    /// Changed conversations with too many members to note them one by one.
     large: Mutex<HashMap<ConversationId, Arc<Room>>>,
 }
 
@@ -70,7 +76,8 @@ impl Recent {
         self.large.lock().expect("nobody panics while holding the recent ones")
     }
 
-    /// Called with the room's lock held, as all that follow up to [`Recent::forget_large`].
+    /// Lists the conversation as changed for `user`. The caller holds the lock of `room`; the same
+    /// holds for the methods up to [`Recent::forget_large`].
     pub fn note(&self, user: &UserId, room: &Arc<Room>) {
         let mut shard = self.shard(user);
         if !shard.contains_key(user) {
@@ -99,7 +106,7 @@ impl Recent {
         self.large().remove(&id);
     }
 
-    /// Every room that changed and that the user may be in.
+    /// Returns every changed conversation of which the user may be a member.
     pub fn rooms_of(&self, user: &UserId) -> Vec<Arc<Room>> {
         let mut rooms: Vec<_> = self.large().values().cloned().collect();
         if let Some(desk) = self.shard(user).get(user) {
@@ -109,8 +116,11 @@ impl Recent {
         rooms
     }
 
-    /// Sorts in what is fresh, and gives the first places behind `after`, one more than `limit` if there are. With them
-    /// come the rooms too large for desks, which the caller has to look at.
+    /// Sorts in the changed conversations and returns the first positions after `after`: up to
+    /// `limit + 1`. Also returns the changed large conversations, which the caller must check
+    /// itself.
+    ///
+    /// Locks conversation states, so the caller must not hold one.
     pub fn look(
         &self,
         user: &UserId,
@@ -119,14 +129,14 @@ impl Recent {
         limit: usize,
     ) -> (Vec<InboxPlace>, HashMap<ConversationId, Arc<Room>>) {
         let large = self.large().clone();
-        // What is fresh stays so until it is sorted in: another device may look at the same moment.
+        // Entries stay fresh until they are sorted in: another device may read at the same time.
         let fresh: Vec<Arc<Room>> = match self.shard(user).get(user) {
             Some(desk) => desk.fresh.values().cloned().collect(),
             None => return (Vec::new(), large),
         };
         for room in fresh {
             let mut state = room.state();
-            // The tables may have taken it over just now; then it has no place here.
+            // If a checkpoint has just written it to the tables, it does not belong here any more.
             if state.noted.knows(user) {
                 state.noted.looked(user);
                 let place = state.place(room.id, user);
@@ -144,7 +154,9 @@ impl Recent {
         (places.take(limit + 1).collect(), large)
     }
 
-    /// Whether the last look spoke for this conversation, and the tables do not. Of what changed since, they still do.
+    /// Returns whether the last `look` sorted in this conversation, which overrides its row in the
+    /// tables. If it changed for the first time after that `look`, its row in the tables still
+    /// counts.
     pub fn knows(&self, user: &UserId, id: ConversationId) -> bool {
         self.shard(user).get(user).is_some_and(|desk| desk.seen.contains_key(&id))
     }

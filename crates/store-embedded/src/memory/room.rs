@@ -1,4 +1,5 @@
-//! A conversation that is awake: the end of it that the tables do not have yet, and what writing to it needs.
+//! A resident conversation: the messages that the tables do not contain yet, and the state that
+//! writes need.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,79 +17,89 @@ use super::{IdTable, Noted, Seats, Stale};
 use crate::codec::chunk::Fingerprint;
 use crate::codec::rows::StoredConversation;
 
-/// Laid out as it is written: what is looked at without the lock lies side by side, in front of the rest.
+/// A resident conversation. `repr(C)` keeps the fields that are read without the lock together, in
+/// front of the rest.
 #[repr(C)]
 pub struct Room {
     last_used: AtomicU64,
-    /// Whether its ids are loaded, for those who look before they write: it never goes back.
+    /// Whether the message ids are loaded, readable without the lock. Never reset.
     writable: AtomicBool,
     pub id: ConversationId,
     state: Mutex<RoomState>,
 }
 
-/// A durable message that the tables may not have yet.
+/// A durable message that the tables may not contain yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TailMessage {
     pub record: Bytes,
     pub fingerprint: Fingerprint,
 }
 
-/// In its place, with what counting needs.
+/// A message in the tail, with the count that unread numbers need.
 #[derive(Debug)]
 struct Placed {
     record: Bytes,
     fingerprint: Fingerprint,
-    /// The low half of how many notices there are up to here. Differences are what is asked for.
+    /// The low 32 bits of the number of notices up to this message. Only differences are used.
     notices_low: u32,
 }
 
-/// Invariants: `tail` holds the durable messages `tail_first..=head`, everything below is in the tables;
-/// `reserved >= head`, and they are equal whenever no batch is being written; there is a seat for each member.
+/// The conversation state.
 ///
-/// Laid out as it is written, in the order a message needs it: a store has far more rooms than fit into a processor's
-/// cache, so that a send costs about as much as the number of lines it touches.
+/// Invariants:
+///
+/// - `tail` holds the durable messages `tail_first..=head`. Everything below is in the tables.
+/// - `reserved >= head`, and they are equal whenever no batch is being written.
+/// - `seats` has one entry per member.
+///
+/// `repr(C)` keeps the fields in the order in which a message needs them. A store has far more
+/// conversations than fit into the processor's cache. So a send costs roughly as much as the cache
+/// lines it touches.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RoomState {
-    /// The newest place that was given out, durable or not. Only the committer looks at it.
+    /// The newest allocated seq, durable or not. Only the committer allocates; eviction also reads
+    /// it.
     pub reserved: Seq,
     pub members: Arc<Members>,
-    /// `None` until somebody writes here; then every id of the dedupe window and of the tail.
+    /// The ids of the dedupe window and of the tail. `None` until the first write loads them.
     pub ids: Option<IdTable>,
     tail: VecDeque<Placed>,
     tail_first: Seq,
-    /// No message here was received later.
+    /// The highest `received_at` of all messages.
     pub newest_at: Timestamp,
-    /// How many of the messages up to the head are notices.
+    /// The number of notices up to the head.
     notices: u64,
     changes: u64,
-    /// The generation that has this room on its list.
+    /// The generation whose work list contains this conversation.
     pub listed_in: u64,
-    /// Where each member stands.
+    /// The read state of each member.
     pub seats: Seats,
-    /// `None` while the conversation does not exist.
+    /// `None` if the conversation does not exist.
     pub conversation: Option<Conversation>,
-    /// Whose inbox and pending rows are out of date.
+    /// The members whose inbox and pending rows in the tables are out of date.
     pub stale: Stale,
-    /// Who knows that it has changed.
+    /// The users whose inbox cache lists this conversation as changed.
     pub noted: Noted,
-    /// Former members whose rows in the tables have to go, and by which change.
+    /// Former members whose rows in the tables must be deleted, with the change that removed them.
     departed: HashMap<UserId, u64>,
 }
 
-/// What a checkpoint read from a room, and forgets there once it is in the tables.
+/// What a checkpoint read from a conversation state. [`RoomState::forget`] drops it after the
+/// commit.
 pub struct Written {
     pub through: Seq,
-    /// Members whose rows are out of date, and by which change.
+    /// The members whose rows are out of date, with the change that made them so.
     pub seats: Vec<(UserId, u64)>,
     pub departed: HashMap<UserId, u64>,
 }
 
-/// How many notices lie above a place.
+/// The number of notices above a seq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticesAbove {
     Known(u64),
-    /// As many as are missing from here to this total; the tables know how many there are up to the place.
+    /// The total up to the head. Subtract the number of notices up to the seq, which only the
+    /// tables know.
     UpTo(u64),
 }
 
@@ -106,7 +117,7 @@ impl Room {
         self.writable.load(Ordering::Acquire)
     }
 
-    /// Takes over the ids it has seen, unless somebody was quicker and may have written since.
+    /// Stores the loaded ids, unless another thread was faster and messages were added since.
     pub fn make_writable(&self, ids: IdTable) {
         self.state().ids.get_or_insert(ids);
         self.writable.store(true, Ordering::Release);
@@ -122,7 +133,7 @@ impl Room {
 }
 
 impl RoomState {
-    /// A room for a conversation that does not exist yet.
+    /// Returns the state of a conversation that does not exist yet.
     pub fn absent() -> RoomState {
         RoomState {
             conversation: None,
@@ -142,7 +153,7 @@ impl RoomState {
         }
     }
 
-    /// A room for what the tables know.
+    /// Returns the state of a conversation as the tables contain it.
     pub fn stored(stored: StoredConversation, members: Arc<Members>, standings: Vec<Standing>) -> RoomState {
         let StoredConversation { conversation, newest_at, notices } = stored;
         RoomState {
@@ -167,13 +178,14 @@ impl RoomState {
         Some(ConversationView { conversation, members: Arc::clone(&self.members) })
     }
 
-    /// What the row of the conversation says.
+    /// Returns the conversation's row for the tables.
     pub fn to_store(&self) -> Option<StoredConversation> {
         let conversation = self.conversation.clone()?;
         Some(StoredConversation { conversation, newest_at: self.newest_at, notices: self.notices })
     }
 
-    /// The conversation begins. Its notice, if any, is a message of its own and comes next.
+    /// Creates the conversation. Its notice, if any, is a separate message that follows. Panics if
+    /// the conversation exists.
     pub fn found(&mut self, conversation: Conversation, members: Arc<Members>) {
         assert!(self.conversation.is_none(), "a conversation begins once");
         self.conversation = Some(Conversation { head: Seq::ZERO, ..conversation });
@@ -208,7 +220,7 @@ impl RoomState {
         }
     }
 
-    /// A message is durable.
+    /// Adds a durable message. Panics if the seqs would not be contiguous.
     pub fn push(&mut self, seq: Seq, message: TailMessage, received_at: Timestamp) {
         let conversation = self.conversation.as_mut().expect("only a conversation that exists gets messages");
         assert_eq!(seq, conversation.head.next(), "places are dense");
@@ -227,26 +239,26 @@ impl RoomState {
         Some((self.members.at(at), self.seats.standing(at)))
     }
 
-    /// Whether the member's inbox lists it.
+    /// Returns whether the user's inbox lists the conversation.
     pub fn is_listed_for(&self, user: &UserId) -> bool {
         let listed =
             |conversation: &Conversation| conversation.is_listed_for(user, conversation.head > Seq::ZERO);
         self.conversation.as_ref().is_some_and(listed)
     }
 
-    /// Where it is in the member's inbox; `None` where the inbox does not list it.
+    /// Returns the position in the member's inbox, or `None` if the inbox does not list it.
     pub fn place(&self, id: ConversationId, user: &UserId) -> Option<InboxPlace> {
         let (_, standing) = self.member(user)?;
         let last_at = self.conversation.as_ref().filter(|_| self.is_listed_for(user))?.last_at;
         Some(InboxPlace { shelf: Shelf::of(standing.preferences), last_at, id })
     }
 
-    /// Lets a member's standing move. Returns where it was when it did.
+    /// Applies `change` to a member's read state. Returns the previous one if it changed.
     pub fn stand(&mut self, user: &str, change: impl FnOnce(&mut Standing)) -> Option<Standing> {
         self.stand_at(self.members.position(user)?, change)
     }
 
-    /// The same for the member at this place of the list.
+    /// Like [`RoomState::stand`], for the member at this index.
     pub fn stand_at(&mut self, at: usize, change: impl FnOnce(&mut Standing)) -> Option<Standing> {
         let member = self.members.at(at);
         let before = *self.seats.standing(at);
@@ -261,7 +273,7 @@ impl RoomState {
         Some(before)
     }
 
-    /// How many notices lie above `from`, up to the head.
+    /// Returns the number of notices above `from`, up to the head.
     pub fn notices_above(&self, id: ConversationId, from: Seq) -> NoticesAbove {
         if id.kind() == ConversationKind::Direct || from >= self.head() {
             return NoticesAbove::Known(0);
@@ -278,7 +290,7 @@ impl RoomState {
         }
     }
 
-    /// How many notices there are below the tail.
+    /// Returns the number of notices below the tail.
     pub fn notices_before_tail(&self) -> u64 {
         let Some(first) = self.tail.front() else { return self.notices };
         let from_first = (self.notices as u32).wrapping_sub(first.notices_low);
@@ -290,7 +302,7 @@ impl RoomState {
         self.tail.get(usize::try_from(index).ok()?)
     }
 
-    /// The durable record at `seq`, if it is not in the tables alone.
+    /// Returns the durable record at `seq`, if it is in the tail.
     pub fn tail_record(&self, seq: Seq) -> Option<&Bytes> {
         self.placed(seq).map(|placed| &placed.record)
     }
@@ -305,7 +317,7 @@ impl RoomState {
         self.tail.iter().map(copy)
     }
 
-    /// Seqs above `after` in the tail with this fingerprint.
+    /// Returns the seqs above `after` in the tail with this fingerprint.
     pub fn tail_places(&self, fingerprint: Fingerprint, after: Seq) -> impl Iterator<Item = Seq> {
         let places = self.tail.iter().zip((self.tail_first.get()..).map(Seq::new));
         places
@@ -313,7 +325,7 @@ impl RoomState {
             .map(|(_, seq)| seq)
     }
 
-    /// What a checkpoint takes down now.
+    /// Returns what a checkpoint writes now, to pass to [`RoomState::forget`] later.
     pub fn to_write(&self) -> Written {
         Written {
             through: self.head(),
@@ -322,18 +334,18 @@ impl RoomState {
         }
     }
 
-    /// How much memory it takes, in ordinary conversations of two.
+    /// Returns the approximate memory use, in units of an ordinary conversation of two members.
     pub fn weight(&self) -> usize {
         1 + self.members.len() / 8 + self.ids.as_ref().map_or(0, IdTable::len) / 256
     }
 
-    /// Whether the tables know all of it.
+    /// Returns whether the tables contain the whole state, so that it can be evicted.
     pub fn is_clean(&self) -> bool {
         let rows = self.seats.are_clean() && self.departed.is_empty() && self.stale == Stale::Nobody;
         rows && self.tail.is_empty() && self.reserved == self.head()
     }
 
-    /// Forgets what is in the tables now. What changed since it was read stays.
+    /// Drops what the tables now contain. Changes made after `written` was read stay.
     pub fn forget(&mut self, written: &Written) {
         while self.tail_first <= written.through && self.tail.pop_front().is_some() {
             self.tail_first = self.tail_first.next();

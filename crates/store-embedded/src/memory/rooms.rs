@@ -1,4 +1,4 @@
-//! All conversations that are awake.
+//! All resident conversations.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -10,10 +10,12 @@ use bluetick_core::{ConversationId, StoreError};
 
 use super::{Room, RoomState};
 
+/// The number of locks over which conversations are spread. At most 256, because one byte of the id
+/// selects the shard.
 const SHARDS: usize = 64;
 
-/// Ids are hashes or random bits already, so a keyed multiplication is enough to place them, and keeps anybody from
-/// choosing names whose rooms all land in one place.
+/// Hashes conversation ids. They are hashes or random bits already, so a multiplication is enough.
+/// Its random key keeps clients from choosing ids that collide.
 #[derive(Clone)]
 pub struct IdHashing {
     key: u64,
@@ -55,11 +57,14 @@ impl Hasher for IdHasher {
 
 type Shard = HashMap<ConversationId, Arc<Room>, IdHashing>;
 
-/// Invariant: a conversation that is not in here is wholly in the tables, and there is never a second room for one.
+/// All resident conversations.
+///
+/// Invariants: a conversation that is not in here is completely in the tables. A conversation never
+/// has two states in memory.
 pub struct Rooms {
     shards: [Mutex<Shard>; SHARDS],
     count: AtomicUsize,
-    /// Counts checkpoints; tells which rooms were used lately.
+    /// Counts evictions ([`Rooms::put_to_sleep`]); measures how recently a conversation was used.
     tick: AtomicU64,
 }
 
@@ -80,7 +85,7 @@ impl Rooms {
         self.shards[shard].lock().expect("nobody panics while holding the map of rooms")
     }
 
-    /// How many are awake.
+    /// Returns the number of resident conversations.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -91,7 +96,8 @@ impl Rooms {
         Some(room)
     }
 
-    /// The room, woken up with `load` when it sleeps. Two callers get the same one.
+    /// Returns the conversation state, and calls `load` if it is not resident. Concurrent callers
+    /// get the same state. Holds the shard's lock during `load`.
     pub fn get_or_load(
         &self,
         id: ConversationId,
@@ -100,8 +106,8 @@ impl Rooms {
         if let Some(room) = self.get(id) {
             return Ok(room);
         }
-        // Loaded under the shard's lock: were it done outside, a room could be woken, written, checkpointed and
-        // put to sleep again in between, and the older state would win.
+        // Load under the shard's lock. Otherwise another thread could load the state, write to it,
+        // checkpoint it and evict it in between, and the older state would win.
         match self.shard(id).entry(id) {
             Entry::Occupied(found) => Ok(Arc::clone(found.get())),
             Entry::Vacant(vacant) => {
@@ -121,8 +127,8 @@ impl Rooms {
         shards.map(|shard| shard.values().map(|room| room.state().weight()).sum::<usize>()).sum()
     }
 
-    /// Puts rooms to sleep until those awake weigh no more than `keep` ordinary ones: clean ones that nobody holds, the
-    /// longest unused first.
+    /// Evicts conversation states until the total weight is at most `keep`. Evicts only states that
+    /// are clean and not referenced elsewhere, the least recently used first.
     pub fn put_to_sleep(&self, keep: usize) {
         let now = self.tick.fetch_add(1, Ordering::Relaxed);
         let mut spare = self.weight().saturating_sub(keep);

@@ -1,4 +1,4 @@
-//! Where the members of one conversation stand, beside the list of members and in its order.
+//! The read states of the members of one conversation, in the order of the list of members.
 
 use std::collections::HashSet;
 
@@ -8,27 +8,27 @@ use bluetick_core::{Boundaries, Members, Receipts, Seq, Standing, UserId};
 #[derive(Debug, Default)]
 pub struct Seats {
     seats: Vec<Seat>,
-    /// How many of them the tables do not know as they are.
+    /// The number of entries whose current value is not in the tables.
     unwritten: usize,
-    /// Counted when somebody asks, then kept up to date as long as the members stay the same.
+    /// Counted on first use, then kept up to date until the members change.
     tally: Option<Box<Tally>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Seat {
     standing: Standing,
-    /// The change that is not in the tables; 0 when there is none.
+    /// The last change that is not in the tables; 0 if there is none.
     changed: u64,
 }
 
 impl Seats {
-    /// For members of whom nothing is known and nothing written.
+    /// Returns default read states for new members, none of them in the tables.
     pub fn new(count: usize, change: u64) -> Seats {
         let seats = vec![Seat { standing: Standing::default(), changed: change }; count];
         Seats { seats, unwritten: count, tally: None }
     }
 
-    /// For members as the tables know them.
+    /// Returns the read states as the tables contain them.
     pub fn of(members: &Members, standings: Vec<Standing>) -> Seats {
         assert_eq!(members.len(), standings.len(), "a seat for each member");
         let seats = standings.into_iter().map(|standing| Seat { standing, changed: 0 }).collect();
@@ -47,7 +47,7 @@ impl Seats {
         self.touch(at, change);
     }
 
-    /// Something else about the member has changed.
+    /// Records another change of the member, for example its role.
     pub fn touch(&mut self, at: usize, change: u64) {
         self.unwritten += usize::from(self.seats[at].changed == 0);
         self.seats[at].changed = change;
@@ -65,14 +65,14 @@ impl Seats {
         self.tally = None;
     }
 
-    /// Who has the message at `seq`, which `sender` sent.
+    /// Returns how many members have received and read the message at `seq` from `sender`.
     pub fn receipts(&mut self, members: &Members, seq: Seq, sender: &str) -> Receipts {
         let sender = members.position(sender).filter(|at| members.at(*at).joined_seq <= seq);
         let sender = sender.map(|at| self.shown(members, at));
         self.tally(members).receipts(seq, sender)
     }
 
-    /// How far the others have come: the lowest of them.
+    /// Returns the lowest boundaries of the other members, or `head` if there are none.
     pub fn lowest_besides(&mut self, members: &Members, at: usize, head: Seq) -> Boundaries {
         if let [one, other] = &self.seats[..] {
             let (other, other_at) = if at == 0 { (other, 1) } else { (one, 0) };
@@ -96,7 +96,7 @@ impl Seats {
         })
     }
 
-    /// Who is not in the tables as it is, and by which change.
+    /// Returns the members whose current value is not in the tables, with the change of each.
     pub fn changed(&self, members: &Members) -> Vec<(UserId, u64)> {
         if self.are_clean() {
             return Vec::new();
@@ -105,7 +105,7 @@ impl Seats {
         pairs.map(|(member, seat)| (member.user.clone(), seat.changed)).collect()
     }
 
-    /// The change is in the tables. A later one is not.
+    /// Records that the tables contain `change`. Has no effect if a later change exists.
     pub fn written(&mut self, at: usize, change: u64) {
         if self.seats[at].changed == change {
             self.seats[at].changed = 0;
@@ -122,7 +122,7 @@ impl Seats {
     }
 }
 
-/// Whose rows by user (inbox, order, pending) the tables do not have as they should be.
+/// The members whose rows by user (inbox, order, pending) in the tables are out of date.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stale {
     #[default]

@@ -1,4 +1,4 @@
-//! Users the tables do not have yet.
+//! Users that the tables do not contain yet.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -7,11 +7,11 @@ use std::sync::{Mutex, MutexGuard};
 use bluetick_core::people::name_terms;
 use bluetick_core::{NamePrefix, Person, Skeleton, User, UserId};
 
-/// Whom a search finds among the users of this room.
+/// The result of a name search among the users in memory.
 pub struct Matching {
-    /// Each with the first term it is found by.
+    /// The matches, each with the first term that matched.
     pub found: Vec<(String, Person)>,
-    /// Everybody here: what the tables say of them is out of date.
+    /// All users in memory: their rows in the tables are out of date.
     pub all: HashSet<UserId>,
 }
 
@@ -42,7 +42,7 @@ impl Users {
         }
     }
 
-    /// Whether any user in memory has this skeleton.
+    /// Returns whether any user in memory has this skeleton.
     pub fn holds(&self, name: &Skeleton) -> bool {
         self.inner().names.contains_key(name)
     }
@@ -57,7 +57,7 @@ impl Users {
         Matching { found, all: map.keys().cloned().collect() }
     }
 
-    /// Forgets a user that is in the tables now, unless it changed since.
+    /// Removes a user that the tables now contain, unless it changed since `written` was read.
     pub fn forget(&self, written: &User) {
         let mut inner = self.inner();
         if inner.map.get(&written.id) != Some(written) {
