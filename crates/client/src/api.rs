@@ -1,5 +1,5 @@
-//! The HTTP half of the contract. One call, one answer or one error; what an answer means for the chat is decided
-//! elsewhere.
+//! The HTTP API of the server. Each function makes one call and returns one answer or one error.
+//! The callers decide how an answer changes the client's state.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,23 +18,30 @@ use crate::wire::bodies::{
 };
 use crate::wire::codes::{CONVERSATION_NOT_FOUND, Remedy, remedy};
 
-/// The most that a page holds, by the contract.
+/// Maximum number of items in one page. The server's contract allows no larger limit.
 pub const PAGE_LIMIT: usize = 100;
 
+/// Why an HTTP call failed.
 #[derive(Clone, Debug, Error)]
 pub enum ApiError {
+    /// The server did not answer, or the token source has no token right now.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
+    /// The server answered with a status other than 2xx. `code` is empty if the body is not a
+    /// Bluetick error, for example from a proxy.
     #[error("{message}")]
     Refused { status: u16, code: String, message: String, retry_after: Option<Duration> },
+    /// The body of a 2xx answer did not parse. Holds the line and column only, so that no content
+    /// reaches a log.
     #[error("the server's answer was not understood: {0}")]
     NotUnderstood(String),
-    /// The token is not good any more and no other could be had.
+    /// The server refused the token and the token source has no other one.
     #[error("the log-in has expired")]
     LoggedOut,
 }
 
 impl ApiError {
+    /// What the caller can do about this error.
     pub fn remedy(&self) -> Remedy {
         match self {
             ApiError::Unreachable(_) => Remedy::Retry,
@@ -45,31 +52,40 @@ impl ApiError {
         }
     }
 
-    /// The server does not know the conversation, or one is not in it. Another 404 may be a proxy's.
+    /// Whether the conversation does not exist or this user is not a member. Checks the error code,
+    /// because a proxy may also answer 404.
     pub fn is_gone(&self) -> bool {
         matches!(self, ApiError::Refused { code, .. } if code == CONVERSATION_NOT_FOUND)
     }
 
-    /// There is nothing there, or not for this user.
+    /// Whether the answer had status 404, whatever its error code.
     pub fn is_not_found(&self) -> bool {
         matches!(self, ApiError::Refused { status: 404, .. })
     }
 }
 
-/// Where tokens come from: one that was given once, or the operator's own product.
+/// Supplies tokens, for example one fixed token or tokens from the operator's own service.
 #[async_trait]
 pub trait TokenSource: Send + Sync + 'static {
-    /// `refused` is the token that was not accepted, if one was. It is asked by one task at a time.
+    /// Returns a token. `refused` is the token that the server did not accept, if any; return
+    /// another one.
+    ///
+    /// A client calls this from one task at a time.
+    ///
+    /// # Errors
+    ///
+    /// `NoToken::Later` makes the client retry with backoff. `NoToken::Never` logs the client out.
     async fn token(&self, refused: Option<&str>) -> Result<String, NoToken>;
 }
 
-/// Why there is no token.
+/// Why a [`TokenSource`] returned no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NoToken {
-    /// Not now, for instance because the source has no network itself. It is asked again after a pause.
+    /// No token is available right now, for example because the source has no network. The client
+    /// asks again later.
     #[error("a token cannot be had just now")]
     Later,
-    /// No other can be had: the person has to log in.
+    /// The source will never return another token. The user has to log in again.
     #[error("the log-in has expired")]
     Never,
 }
@@ -83,7 +99,8 @@ impl From<NoToken> for ApiError {
     }
 }
 
-/// One token, for as long as it is good.
+/// A [`TokenSource`] with a single token. It returns `NoToken::Never` once the server refuses that
+/// token.
 pub struct FixedToken(pub String);
 
 #[async_trait]
@@ -93,7 +110,7 @@ impl TokenSource for FixedToken {
     }
 }
 
-/// Makes an account and logs in.
+/// Creates an account and returns a session for it.
 pub async fn sign_up(
     server: &Server,
     user: &UserId,
@@ -107,37 +124,44 @@ pub async fn sign_up(
     read(Http::new(server.clone()).call(Method::POST, "/v1/signup", None, Some(&body)).await)
 }
 
+/// Logs in with a password and returns a new session.
 pub async fn log_in(server: &Server, user: &UserId, password: &str) -> Result<Session, ApiError> {
     let body = json!({"user_id": user.as_str(), "password": password});
     read(Http::new(server.clone()).call(Method::POST, "/v1/login", None, Some(&body)).await)
 }
 
-/// Makes the token void, and with `everywhere` all others of the user that were issued until now.
+/// Revokes `token`. With `everywhere`, also revokes all other tokens of the user that were issued
+/// until now.
 pub async fn log_out(server: &Server, token: &str, everywhere: bool) -> Result<(), ApiError> {
     let body = json!({ "everywhere": everywhere });
     checked(Http::new(server.clone()).call(Method::POST, "/v1/logout", Some(token), Some(&body)).await)
         .map(|_| ())
 }
 
-/// Whose token this is.
+/// Fetches the profile of the user who owns `token`.
 pub async fn who_is(server: &Server, token: &str) -> Result<Profile, ApiError> {
     read(Http::new(server.clone()).call(Method::GET, "/v1/me", Some(token), None).await)
 }
 
-/// From which place on a page of history is wanted.
+/// The range of a history page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageFrom {
+    /// The newest messages, newest first.
     Newest,
+    /// The messages directly below this seq, newest first.
     Before(Seq),
+    /// The messages directly above this seq, oldest first.
     After(Seq),
 }
 
-/// Calls on behalf of one user.
+/// HTTP calls on behalf of one user. Fetches tokens from a [`TokenSource`] and renews a refused
+/// token.
 pub struct Api {
     http: Http,
     tokens: Arc<dyn TokenSource>,
     token: Mutex<InUse>,
-    /// Held by who asks the source; the others take what it gets.
+    /// Held while one task asks the token source. Other tasks wait and then use the token it
+    /// returned.
     asking: tokio::sync::Mutex<()>,
 }
 
@@ -147,15 +171,16 @@ enum InUse {
     #[default]
     None,
     One(String),
-    /// It is somebody else's: nothing may be done in that name.
+    /// The token belongs to another user. All calls fail, so that nothing happens in that user's
+    /// name.
     Foreign,
 }
 
-/// A token to try.
+/// A token to use for one call or one connection.
 pub struct Given {
     pub token: String,
-    /// The source gave it just now, knowing that the one before was refused. When this one is refused as well, asking
-    /// once more does not help.
+    /// The source returned this token after the server refused the previous one. If the server
+    /// refuses this one too, the user is logged out.
     pub is_renewed: bool,
 }
 
@@ -173,12 +198,13 @@ impl Api {
         *self.token.lock().expect("nothing panics while it holds the token") = token;
     }
 
-    /// The token is not this user's: from now on nothing is asked.
+    /// Records that the token belongs to another user. From now on every call fails with
+    /// `LoggedOut`.
     pub fn token_is_foreign(&self) {
         self.use_from_now_on(InUse::Foreign);
     }
 
-    /// A token, and not the one that was refused.
+    /// Returns the token in use, or asks the source if there is none or it equals `refused`.
     pub async fn token(&self, refused: Option<&str>) -> Result<Given, NoToken> {
         let _asking = self.asking.lock().await;
         match self.in_use() {
@@ -196,26 +222,31 @@ impl Api {
         Ok(Given { token, is_renewed: refused.is_some() })
     }
 
+    /// Fetches one page of at most 50 inbox or archive entries.
     pub async fn inbox(&self, archived: bool, cursor: Option<&str>) -> Result<InboxPage, ApiError> {
         let cursor = cursor.map(|cursor| format!("&cursor={}", escaped(cursor))).unwrap_or_default();
         self.get(&format!("/v1/conversations?limit=50&archived={archived}{cursor}")).await
     }
 
+    /// Fetches a conversation with its members and this user's read state and settings.
     pub async fn conversation(&self, id: ConversationId) -> Result<ConversationDetail, ApiError> {
         self.get(&format!("/v1/conversations/{id}")).await
     }
 
+    /// Creates or returns the direct conversation with `peer`.
     pub async fn open_direct(&self, peer: &UserId) -> Result<ConversationBody, ApiError> {
         self.call(Method::POST, "/v1/conversations", Some(json!({"kind": "direct", "peer": peer.as_str()})))
             .await
     }
 
+    /// Creates a group.
     pub async fn create_group(&self, title: &str, members: &[UserId]) -> Result<ConversationBody, ApiError> {
         let members: Vec<&str> = members.iter().map(UserId::as_str).collect();
         let body = json!({"kind": "group", "title": title, "members": members});
         self.call(Method::POST, "/v1/conversations", Some(body)).await
     }
 
+    /// Adds members to a group.
     pub async fn add_members(
         &self,
         id: ConversationId,
@@ -226,11 +257,13 @@ impl Api {
         self.call(Method::POST, &path, Some(json!({ "members": members }))).await
     }
 
+    /// Removes a member from a group. With the caller's own id, leaves the group.
     pub async fn remove_member(&self, id: ConversationId, member: &UserId) -> Result<(), ApiError> {
         let path = format!("/v1/conversations/{id}/members/{}", escaped(member.as_str()));
         self.answer(Method::DELETE, &path, None).await.map(|_| ())
     }
 
+    /// Changes this user's settings of a conversation and returns the new inbox entry.
     pub async fn change_settings(
         &self,
         id: ConversationId,
@@ -240,6 +273,7 @@ impl Api {
         self.call(Method::PATCH, &format!("/v1/conversations/{id}/settings"), Some(body)).await
     }
 
+    /// Fetches one page of history. `limit` is at most 100.
     pub async fn page(&self, id: ConversationId, from: PageFrom, limit: usize) -> Result<Page, ApiError> {
         let from = match from {
             PageFrom::Newest => String::new(),
@@ -249,26 +283,30 @@ impl Api {
         self.get(&format!("/v1/conversations/{id}/messages?limit={limit}{from}")).await
     }
 
+    /// Fetches the read state of every member.
     pub async fn statuses(&self, id: ConversationId) -> Result<Vec<MemberStatus>, ApiError> {
         let statuses: Statuses = self.get(&format!("/v1/conversations/{id}/status")).await?;
         Ok(statuses.members)
     }
 
+    /// Fetches how many receivers have received and read one message.
     pub async fn receipts(&self, id: ConversationId, seq: Seq) -> Result<Receipts, ApiError> {
         self.get(&format!("/v1/conversations/{id}/status?seq={seq}")).await
     }
 
+    /// Fetches the presence of the members.
     pub async fn presence(&self, id: ConversationId) -> Result<Vec<Presence>, ApiError> {
         let presences: Presences = self.get(&format!("/v1/conversations/{id}/presence")).await?;
         Ok(presences.members)
     }
 
+    /// Fetches up to 10 people whose user id or display name starts with `text`.
     pub async fn search_people(&self, text: &str) -> Result<Vec<Person>, ApiError> {
         let people: People = self.get(&format!("/v1/people?search={}&limit=10", escaped(text))).await?;
         Ok(people.people)
     }
 
-    /// Unknown ones are left out. At most 100 at a time.
+    /// Fetches the display names of `users`, at most 100 of them. The answer omits unknown users.
     pub async fn people(&self, users: &[UserId]) -> Result<Vec<Person>, ApiError> {
         let query: Vec<String> =
             users.iter().map(|user| format!("user_id={}", escaped(user.as_str()))).collect();
@@ -276,10 +314,12 @@ impl Api {
         Ok(people.people)
     }
 
+    /// Fetches the profile of this user.
     pub async fn me(&self) -> Result<Profile, ApiError> {
         self.get("/v1/me").await
     }
 
+    /// Changes the profile of this user.
     pub async fn change_me(&self, change: ProfileChange) -> Result<Profile, ApiError> {
         let body = serde_json::to_value(change).expect("a profile is plain");
         self.call(Method::PATCH, "/v1/me", Some(body)).await
@@ -298,7 +338,8 @@ impl Api {
         decoded(&self.answer(method, path, body).await?)
     }
 
-    /// Asks for another token once, where the one in use is not accepted.
+    /// Makes a call. If the server refuses the token, gets another token and repeats the call.
+    /// Returns `LoggedOut` if the server also refuses a token that was renewed for this call.
     async fn answer(&self, method: Method, path: &str, body: Option<Value>) -> Result<Answer, ApiError> {
         let mut refused: Option<String> = None;
         loop {
@@ -331,7 +372,8 @@ fn checked(answer: Result<Answer, ApiError>) -> Result<Answer, ApiError> {
 }
 
 fn decoded<T: DeserializeOwned>(answer: &Answer) -> Result<T, ApiError> {
-    // serde names the place and the type, and may quote a value; only the place is told.
+    // A serde message may quote a value of the body. Report only the position, so that no content
+    // leaks.
     serde_json::from_slice(&answer.body)
         .map_err(|error| ApiError::NotUnderstood(format!("line {} column {}", error.line(), error.column())))
 }
@@ -340,7 +382,7 @@ fn read<T: DeserializeOwned>(answer: Result<Answer, ApiError>) -> Result<T, ApiE
     decoded(&checked(answer)?)
 }
 
-/// As part of a path or a query.
+/// Percent-encodes text for use in a path segment or a query value.
 fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let escape = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };

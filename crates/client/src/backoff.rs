@@ -1,4 +1,4 @@
-//! How long to wait before coming back.
+//! Reconnect backoff: how long to wait before the next connection attempt.
 
 use std::time::Duration;
 
@@ -6,12 +6,14 @@ use bluetick_core::ports::Random;
 
 use crate::wire::codes::CloseCode;
 
-/// How a client comes back. The defaults suit people; tests are in a hurry.
+/// Reconnect backoff settings. The defaults suit interactive clients; tests use shorter pauses.
 #[derive(Clone, Copy, Debug)]
 pub struct ReconnectSettings {
+    /// Upper bound of the first pause. The bound doubles with each failed attempt.
     pub first_pause: Duration,
+    /// Largest value of the doubling bound.
     pub longest_pause: Duration,
-    /// A connection that lasted so long ends the growing of the pauses.
+    /// A connection that lasted at least this long resets the backoff.
     pub lasting: Duration,
 }
 
@@ -25,22 +27,26 @@ impl Default for ReconnectSettings {
     }
 }
 
-/// After a close that coming back soon would only repeat.
+/// Minimum pause after a close code that an early reconnect would repeat. The pause is random
+/// between one and two times this value.
 const LONG_PAUSE: Duration = Duration::from_secs(30);
-/// A server that restarts without saying when to be back, by the contract.
+/// Minimum and random spread of the first pause after a restart without a `come_back` hint: 0.5 to
+/// 3 s, as the contract says.
 const RESTART_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(2_500));
-/// More than any server asks for.
+/// Upper bound on the pause that a server may request. It limits the effect of a wrong hint.
 const MOST_HINT: Duration = Duration::from_secs(300);
 
-/// Why the last connection ended.
+/// How the last connection ended, as input for the next pause.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ending {
     pub code: Option<CloseCode>,
-    /// The server said when to be back.
+    /// The pause that the server requested with `come_back`.
     pub hint: Option<Duration>,
+    /// Time from the hello to the end. Zero if no hello was sent.
     pub lasted: Duration,
 }
 
+/// Computes reconnect pauses and counts failed attempts.
 pub struct Backoff {
     settings: ReconnectSettings,
     attempt: u32,
@@ -51,13 +57,14 @@ impl Backoff {
         Backoff { settings, attempt: 0 }
     }
 
-    /// At random, so that a thousand clients cut off at once do not come back at once.
+    /// Returns the pause before the next attempt. Adds jitter, so that clients disconnected
+    /// together do not reconnect together.
     pub fn pause(&mut self, ending: Ending, random: &dyn Random) -> Duration {
         if ending.lasted >= self.settings.lasting {
             self.attempt = 0;
         }
         if let Some(hint) = ending.hint {
-            // The server has spread its clients itself.
+            // The server already spreads its clients, so add no jitter.
             self.attempt = self.attempt.max(1);
             return hint.min(MOST_HINT);
         }
@@ -73,13 +80,14 @@ impl Backoff {
     }
 }
 
-/// Full jitter: anywhere up to a bound that doubles.
+/// Exponential backoff with full jitter: uniform between zero and a bound that doubles with
+/// `attempt` up to `longest`.
 pub fn growing(first: Duration, longest: Duration, attempt: u32, random: &dyn Random) -> Duration {
     let bound = first.saturating_mul(1 << attempt.min(20)).min(longest);
     bound.mul_f64(chance(random))
 }
 
-/// Evenly in [0, 1).
+/// A uniformly distributed number in [0, 1).
 pub fn chance(random: &dyn Random) -> f64 {
     let mut bytes = [0; 4];
     random.fill(&mut bytes);
@@ -90,7 +98,7 @@ pub fn chance(random: &dyn Random) -> f64 {
 mod tests {
     use super::*;
 
-    /// Always the same byte.
+    /// Returns the same byte every time.
     struct Loaded(u8);
 
     impl Random for Loaded {

@@ -1,4 +1,5 @@
-//! The handle of a whole chat. It owns the tasks behind it and ends them in order.
+//! [`Client`]: the handle of a running chat client. It owns the background tasks and stops them in
+//! order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,18 +25,27 @@ use crate::storage::{Storage, StorageError};
 use crate::transport::Server;
 use crate::wire::bodies::{Person, Profile, ProfileChange};
 
-/// Who talks with which server, and how.
+/// Settings for [`Client::start`].
 pub struct ClientSettings {
+    /// The server to connect to.
     pub server: Server,
+    /// The user who must own the tokens. If the server reports another user, the client stops with
+    /// [`Phase::OtherUser`](crate::Phase::OtherUser).
     pub user: UserId,
+    /// Supplies the tokens for HTTP calls and the WebSocket.
     pub tokens: Arc<dyn TokenSource>,
+    /// Sent in `hello`. `None` sends no device id.
     pub device_id: Option<String>,
+    /// Reconnect backoff.
     pub reconnect: ReconnectSettings,
+    /// Wall clock for message timestamps and `ConnectionState::since`.
     pub clock: Arc<dyn Clock>,
+    /// Randomness for message ids and backoff jitter.
     pub random: Arc<dyn Random>,
 }
 
 impl ClientSettings {
+    /// Creates settings with no device id, default backoff, the system clock and system randomness.
     pub fn new(server: Server, user: UserId, tokens: impl TokenSource) -> ClientSettings {
         ClientSettings {
             server,
@@ -49,29 +59,37 @@ impl ClientSettings {
     }
 }
 
-/// One line of an inbox, as it is to be shown.
+/// One inbox row together with its ephemeral and outbox state, as returned by [`Client::glances`].
 #[derive(Clone)]
 pub struct Glance {
     pub row: Arc<Row>,
+    /// Whether the peer of a direct conversation is online. `false` for groups and unknown
+    /// presence.
     pub is_online: bool,
+    /// Whether at least one other member is typing.
     pub is_typing: bool,
-    /// The last of one's own messages that wait to be sent.
+    /// Content of the newest queued or in-flight message of this user.
     pub waiting: Option<String>,
-    /// The last of those that the server does not take.
+    /// Content of this user's newest message that the server refused permanently.
     pub failed: Option<String>,
 }
 
+/// Why [`Client::start`] failed.
 #[derive(Debug, Error)]
 pub enum StartError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
     OtherUser(#[from] OtherUser),
+    /// The storage panicked in `load`.
     #[error("the storage failed while it was read")]
     Panicked,
 }
 
-/// A running client. [`Client::stop`] ends it in order; dropped without it, it ends as if the program had died.
+/// A running client.
+///
+/// Call [`Client::stop`] for a graceful shutdown. Dropping the client aborts its tasks, which has
+/// the same effect as a crash of the process.
 pub struct Client {
     shared: Arc<Shared>,
     user: UserId,
@@ -85,8 +103,14 @@ struct Tasks {
 }
 
 impl Client {
-    /// Reads what an earlier life left; when it returns, the inbox and the conversations show that. The connection
-    /// opens by itself.
+    /// Loads the storage and starts the client. The client connects in the background.
+    ///
+    /// When this returns, the inbox and the conversations show the stored state. Must be called
+    /// within a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the storage cannot be read, panics while loading, or belongs to another user.
     pub async fn start(settings: ClientSettings, storage: impl Storage) -> Result<Client, StartError> {
         let mut storage: Box<dyn Storage> = Box::new(storage);
         let loading = tokio::task::spawn_blocking(move || (storage.load(), storage));
@@ -102,52 +126,74 @@ impl Client {
         Ok(Client { shared, user, tasks: Some(Tasks { stop, driver, keeper }) })
     }
 
-    /// Says good-bye, writes what is to be kept, and ends. What is not sent yet waits in the storage.
+    /// Shuts down gracefully. Sends pending receipts, closes the connection, writes the stored
+    /// state and waits for the tasks to end.
+    ///
+    /// Unsent messages stay in the storage. Sending the receipts and closing the connection may
+    /// take up to one second each.
+    ///
+    /// # Panics
+    ///
+    /// Resumes the panic of a background task that panicked.
     pub async fn stop(mut self) {
         if let Some(tasks) = self.tasks.take() {
             tasks.finish(&self.shared).await;
         }
     }
 
-    /// The same, and removes everything this user has in the storage, unsent messages too.
+    /// Shuts down like [`Client::stop`], then removes every entry from the storage, including
+    /// unsent messages.
+    ///
+    /// # Panics
+    ///
+    /// Resumes the panic of a background task that panicked.
     pub async fn forget(mut self) {
         let Some(Tasks { stop, driver, keeper }) = self.tasks.take() else { return };
         drop(stop);
         settle(driver.await);
-        // The driver has written its last, so that nothing comes behind this. A keeper that is gone keeps nothing.
+        // The driver has ended, so no write follows the wipe. If the keeper has ended, nothing is
+        // left to wipe.
         let _ordered = self.shared.orders.send(Order::Wipe).await;
         settle(keeper.await);
     }
 
+    /// The user this client runs for.
     pub fn user(&self) -> &UserId {
         &self.user
     }
 
+    /// A snapshot of the connection state.
     pub fn connection(&self) -> ConnectionState {
         self.shared.read(|state| state.connection)
     }
 
-    /// The network may be back: tries at once.
+    /// Ends the current reconnect pause, for example when the network is back. Has no effect in any
+    /// other phase.
     pub fn connect_now(&self) {
         self.shared.connect_now.notify_one();
     }
 
-    /// Moves on whenever something that can be shown has changed; many changes may be one step.
+    /// A counter that increases after every change of visible state. A receiver may see several
+    /// changes as one step.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.revisions()
     }
 
-    /// What happened, for sounds and notifications. Whoever listens too slowly misses the oldest.
+    /// One-time events, for sounds and notifications.
+    ///
+    /// The channel holds 1,024 events. A slower receiver loses the oldest ones and gets a `Lagged`
+    /// error.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.shared.events()
     }
 
-    /// The conversations that are known here, pinned first, then the latest.
+    /// The known conversations, newest activity first. The inbox lists pinned conversations first;
+    /// the archive ignores pins. Makes no request.
     pub fn inbox(&self, archived: bool) -> Vec<Arc<Row>> {
         self.shared.read(|state| state.inbox.sorted(archived))
     }
 
-    /// The same with what passes: who is there, who is typing, what waits to be sent.
+    /// The rows of [`Client::inbox`] with presence, typing and unsent messages. Makes no request.
     pub fn glances(&self, archived: bool) -> Vec<Glance> {
         let now = Instant::now();
         self.shared.read(|state| {
@@ -171,10 +217,12 @@ impl Client {
         })
     }
 
+    /// Sum of the unread counts of all known conversations that are neither muted nor archived.
     pub fn unread_total(&self) -> u64 {
         self.shared.read(|state| state.inbox.unread_total())
     }
 
+    /// Whether the server has another page for [`Client::load_more`].
     pub fn has_more(&self, archived: bool) -> bool {
         self.shared.read(|state| {
             let cursors = &state.cursors;
@@ -182,7 +230,7 @@ impl Client {
         })
     }
 
-    /// The next page of the list, if there is one.
+    /// Fetches the next page of the inbox or the archive. Does nothing if there is no further page.
     pub async fn load_more(&self, archived: bool) -> Result<(), ApiError> {
         let cursor = self.shared.read(|state| {
             let cursors = &state.cursors;
@@ -198,29 +246,32 @@ impl Client {
         Ok(())
     }
 
+    /// The handle of one conversation. Does not check that the conversation exists and makes no
+    /// request.
     pub fn conversation(&self, id: ConversationId) -> Conversation {
         Conversation::new(Arc::clone(&self.shared), id)
     }
 
-    /// The one conversation with this person, new or not.
+    /// Opens the direct conversation with `peer`. The server creates it if it does not exist.
     pub async fn open_direct(&self, peer: &UserId) -> Result<Conversation, ApiError> {
         let opened = self.shared.api.open_direct(peer).await?;
         crate::driver::background::refresh(&self.shared, opened.conversation_id).await?;
         Ok(self.conversation(opened.conversation_id))
     }
 
+    /// Creates a group with this user and `members`.
     pub async fn create_group(&self, title: &str, members: &[UserId]) -> Result<Conversation, ApiError> {
         let created = self.shared.api.create_group(title, members).await?;
         crate::driver::background::refresh(&self.shared, created.conversation_id).await?;
         Ok(self.conversation(created.conversation_id))
     }
 
-    /// What to call somebody: the name it gave itself, or else its user_id.
+    /// The display name of `user` if it is known here, else the user id. Makes no request.
     pub fn name(&self, user: &UserId) -> String {
         self.shared.read(|state| state.people.name(user).to_owned())
     }
 
-    /// People whose user_id or name begins with this.
+    /// Asks the server for up to 10 people whose user id or display name starts with `text`.
     pub async fn search_people(&self, text: &str) -> Result<Vec<Person>, ApiError> {
         let people = self.shared.api.search_people(text).await?;
         self.shared.change(|state| {
@@ -231,37 +282,41 @@ impl Client {
         Ok(people)
     }
 
+    /// Fetches the profile of this user.
     pub async fn me(&self) -> Result<Profile, ApiError> {
         self.shared.api.me().await
     }
 
+    /// Changes the profile of this user and returns the new profile.
     pub async fn change_me(&self, change: ProfileChange) -> Result<Profile, ApiError> {
         self.shared.api.change_me(change).await
     }
 
-    /// How many messages wait to be sent, over all conversations.
+    /// Number of queued and in-flight messages in all conversations.
     pub fn waiting(&self) -> usize {
         self.shared.read(|state| state.outbox.items().filter(|item| item.failure.is_none()).count())
     }
 
-    /// How many the server does not take; each of them waits for a person, who retries or cancels it.
+    /// Number of messages that the server refused permanently. Each stays until
+    /// [`Conversation::retry`] or [`Conversation::cancel`].
     pub fn failed(&self) -> usize {
         self.shared.read(|state| state.outbox.items().filter(|item| item.failure.is_some()).count())
     }
 }
 
 impl Tasks {
-    /// The driver first: what it has to keep goes to the keeper.
+    /// Stops the driver, then the keeper. The driver must end first, because its last write goes
+    /// through the keeper.
     async fn finish(self, shared: &Shared) {
         drop(self.stop);
         settle(self.driver.await);
-        // A keeper that is gone has nothing left to close.
+        // If the keeper has ended, nothing is left to close.
         let _closed = shared.orders.send(Order::Close).await;
         settle(self.keeper.await);
     }
 }
 
-/// A panic of a task is a bug and is not passed over in silence.
+/// Resumes the panic of a task. Ignores cancellation.
 fn settle(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()

@@ -1,4 +1,4 @@
-//! The handle of one conversation.
+//! [`Conversation`]: the handle of one conversation, and the snapshot that a screen draws.
 
 use std::sync::Arc;
 
@@ -17,38 +17,45 @@ use crate::state::timeline::{Timeline, Window};
 use crate::ticks::{Tick, tick_of};
 use crate::wire::bodies::{ConversationDetail, MemberStatus, Message, Presence, Receipts, SettingsChange};
 
-/// Messages that are shown at most; what lies beyond is a page away.
+/// Maximum number of messages held after loading an older or newer page. Paging beyond it drops
+/// messages at the opposite end.
 const MOST_SHOWN: usize = 2_000;
 
+/// The handle of one conversation. Cheap to clone. Reads come from memory; only `async` methods
+/// make requests or write to the storage.
 #[derive(Clone)]
 pub struct Conversation {
     shared: Arc<Shared>,
     id: ConversationId,
 }
 
-/// What there is to show of a conversation, at one moment.
+/// A snapshot of one conversation.
 #[derive(Clone)]
 pub struct ConversationView {
+    /// The user this client runs for.
     pub user: UserId,
-    /// `None` while the server has not been asked, and when one is not in it any more.
+    /// The inbox row. `None` if it is not loaded yet, or if the user is no longer a member.
     pub row: Option<Arc<Row>>,
-    /// Stored messages, in order and without a hole. Places that nobody wrote to are left out.
+    /// The loaded messages in seq order, contiguous except that voids are left out.
     pub messages: Vec<Arc<Message>>,
+    /// The range of seqs that `messages` covers, voids included.
     pub window: Window,
-    /// Whether messages were looked for at all.
+    /// Whether any message or page was received. If `false`, an empty `messages` says nothing about
+    /// the conversation.
     pub is_loaded: bool,
-    /// What is on its way, in the order of writing. It belongs behind the newest message.
+    /// Messages of this user that the server has not acknowledged, in the order they were written.
+    /// Draw them below the newest message.
     pub waiting: Vec<(OutboxItem, SendState)>,
-    /// Who is typing, by name.
+    /// Members who are typing, sorted by user id.
     pub typists: Vec<UserId>,
-    /// Of the other person of a direct conversation.
+    /// Presence of the peer of a direct conversation. `None` if unknown, and in groups.
     pub presence: Option<Presence>,
-    /// Moves on when the messages change.
+    /// Increases with every change of `messages` or `window`.
     pub revision: u64,
 }
 
 impl ConversationView {
-    /// The tick of a message of one's own.
+    /// The tick of a message. `None` if another user sent it, and for notices and voids.
     pub fn tick(&self, message: &Message) -> Option<Tick> {
         let is_own = message.sender_id == self.user && message.is_said();
         is_own.then(|| {
@@ -57,17 +64,23 @@ impl ConversationView {
     }
 }
 
+/// Why [`Conversation::send`] did not accept a message. The message is not in the outbox, except
+/// possibly after `Stopped`.
 #[derive(Debug, Error)]
 pub enum SendError {
     #[error("an empty message cannot be sent")]
     Empty,
+    /// The outbox is full. Failed messages count too, until they are retried successfully or
+    /// cancelled.
     #[error("{MOST_WAITING} messages are waiting already; some of them have to go first")]
     Full,
+    /// The client has stopped. If it stopped during the call, the message may already be in the
+    /// storage.
     #[error("the client has been stopped")]
     Stopped,
 }
 
-/// While it lives, the conversation is looked at, and its messages are not let go.
+/// Marks a conversation as watched until it is dropped. See [`Conversation::watch`].
 pub struct Watching {
     shared: Arc<Shared>,
     id: ConversationId,
@@ -88,16 +101,19 @@ impl Conversation {
         Conversation { shared, id }
     }
 
+    /// The id of the conversation.
     pub fn id(&self) -> ConversationId {
         self.id
     }
 
-    /// Says that a person looks at it.
+    /// Marks the conversation as watched while the returned guard lives. The client holds more
+    /// messages of a watched conversation and does not evict it from memory.
     pub fn watch(&self) -> Watching {
         self.shared.change(|state| state.watch(self.id));
         Watching { shared: Arc::clone(&self.shared), id: self.id }
     }
 
+    /// A snapshot of the conversation. Makes no request.
     pub fn view(&self) -> ConversationView {
         let now = Instant::now();
         self.shared.read(|state| {
@@ -118,17 +134,27 @@ impl Conversation {
         })
     }
 
-    /// Sends a text. When this returns, the message is kept: it is sent now or as soon as there is a connection.
+    /// Queues a text message and returns when it is in the storage. The client sends it as soon as
+    /// it is connected, and resends it until the server answers.
+    ///
+    /// If the storage has failed, the message is held in memory only; see
+    /// [`Event::Trouble`](crate::Event::Trouble). Dropping the future before it completes either
+    /// queues the message or does nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `text` is empty, the outbox is full, or the client has stopped.
     pub async fn send(&self, text: &str) -> Result<OutboxItem, SendError> {
         self.send_as(text, None).await
     }
 
-    /// The same for content that is no plain text.
+    /// Like [`Conversation::send`], with a content type. `None` means text.
     pub async fn send_as(&self, content: &str, content_type: Option<&str>) -> Result<OutboxItem, SendError> {
         if content.is_empty() {
             return Err(SendError::Empty);
         }
-        // The place in the queue first: from then on nothing waits, so a caller that gives up loses no message.
+        // Reserve the queue slot before adding the item. No await follows until the item is queued,
+        // so a cancelled caller cannot leave an item that is never stored.
         let place = self.shared.orders.reserve().await.map_err(|_| SendError::Stopped)?;
         let timestamp = self.shared.clock.now();
         let message_id = self.shared.new_message_id(timestamp);
@@ -158,31 +184,36 @@ impl Conversation {
         Ok(item)
     }
 
-    /// Where a message that was written here is on its way; `None` for one of long ago.
+    /// The send state of a message written on this device. `None` if the client does not know it,
+    /// for example because it was sent long ago.
     pub fn send_state(&self, id: &MessageId) -> Option<SendState> {
         self.shared.read(|state| state.outbox.state(id))
     }
 
-    /// Tries again what was refused for good. False when it was not.
+    /// Queues a permanently refused message again. Returns `false` if the message is not in that
+    /// state.
     pub async fn retry(&self, id: &MessageId) -> bool {
         let Some(item) = self.shared.change(|state| state.outbox.retry(id)) else { return false };
         self.keep(vec![outbox_change(&item)]).await;
         true
     }
 
-    /// Gives up a message, where it is certain that the server does not have it.
+    /// Removes a message from the outbox. Fails with `OnItsWay` if the server may already have it.
     pub async fn cancel(&self, id: &MessageId) -> Result<OutboxItem, CannotCancel> {
         let item = self.shared.change(|state| state.outbox.cancel(id))?;
         self.keep(vec![outbox_removal(&item)]).await;
         Ok(item)
     }
 
-    /// What was being written and is not sent.
+    /// The draft: text that was written and not sent. Empty if there is none.
     pub fn draft(&self) -> String {
         self.shared.read(|state| state.drafts.get(&self.id).cloned().unwrap_or_default())
     }
 
-    /// Keeps what is being written, also for the next life; nothing where it is empty.
+    /// Replaces the draft; an empty text removes it. The client writes drafts to the storage within
+    /// about a second.
+    ///
+    /// Discards the text if the conversation has no inbox row.
     pub fn set_draft(&self, text: &str) {
         self.shared.change(|state| state.set_draft(self.id, text));
     }
@@ -191,17 +222,19 @@ impl Conversation {
         let (done, kept) = oneshot::channel();
         let batch = Batch { changes, outgoing: Vec::new(), done: Some(done) };
         if self.shared.orders.send(Order::Write(batch)).await.is_ok() {
-            // A keeper that has ended keeps nothing more.
+            // An error means that the keeper has ended and writes nothing more.
             let _kept = kept.await;
         }
     }
 
-    /// Everything up to `seq` was read; everything that is here where it is not given.
+    /// Marks everything up to `seq` as read, or everything on this device if `seq` is `None`. The
+    /// client limits `seq` to the contiguous messages it has, and sends the receipt to the server.
     pub fn mark_read(&self, seq: Option<Seq>) {
         self.shared.change(|state| state.mark_read(self.id, seq));
     }
 
-    /// The person is typing. Say it with every key; the others are told every few seconds.
+    /// Reports that the user is typing. Call it on every key press; the client sends at most one
+    /// frame every 3 seconds, and none while catching up or offline.
     pub fn typing(&self) {
         let now = Instant::now();
         let is_news = self
@@ -212,7 +245,8 @@ impl Conversation {
         }
     }
 
-    /// Makes sure that the newest messages are here.
+    /// Fetches the newest page and merges it into the loaded messages. If the page does not connect
+    /// to them, it replaces them.
     pub async fn load_newest(&self) -> Result<(), ApiError> {
         let page = self.shared.api.page(self.id, PageFrom::Newest, PAGE_LIMIT / 2).await?;
         self.shared.change(|state| {
@@ -222,7 +256,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// The page before the first message that is here. The far end is let go where there are too many.
+    /// Fetches the page below the oldest loaded message. Does nothing at the start of the
+    /// conversation or if nothing is loaded. Drops the newest messages if too many are loaded.
     pub async fn load_older(&self) -> Result<(), ApiError> {
         let window = self.view().window;
         if window.reaches_start || window.from_seq == Seq::ZERO {
@@ -238,7 +273,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// The page behind the last message that is here, where that is not the newest.
+    /// Fetches the page above the newest loaded message. Does nothing if that is the head or if
+    /// nothing is loaded. Drops the oldest messages if too many are loaded.
     pub async fn load_newer(&self) -> Result<(), ApiError> {
         let window = self.view().window;
         if window.reaches_head || window.to_seq == Seq::ZERO {
@@ -254,22 +290,22 @@ impl Conversation {
         Ok(())
     }
 
-    /// The conversation and who is in it.
+    /// Fetches the conversation with its members.
     pub async fn detail(&self) -> Result<ConversationDetail, ApiError> {
         self.shared.api.conversation(self.id).await
     }
 
-    /// How far everybody has come.
+    /// Fetches the read state of every member.
     pub async fn statuses(&self) -> Result<Vec<MemberStatus>, ApiError> {
         self.shared.api.statuses(self.id).await
     }
 
-    /// How many have one message.
+    /// Fetches how many receivers have received and read the message at `seq`.
     pub async fn receipts(&self, seq: Seq) -> Result<Receipts, ApiError> {
         self.shared.api.receipts(self.id, seq).await
     }
 
-    /// Who is there.
+    /// Fetches the presence of the members and remembers it for [`Conversation::view`].
     pub async fn presence(&self) -> Result<Vec<Presence>, ApiError> {
         let presences = self.shared.api.presence(self.id).await?;
         self.shared
@@ -277,14 +313,17 @@ impl Conversation {
         Ok(presences)
     }
 
+    /// Adds members to a group.
     pub async fn add_members(&self, members: &[UserId]) -> Result<(), ApiError> {
         self.shared.api.add_members(self.id, members).await.map(|_| ())
     }
 
+    /// Removes a member from a group.
     pub async fn remove_member(&self, member: &UserId) -> Result<(), ApiError> {
         self.shared.api.remove_member(self.id, member).await
     }
 
+    /// Leaves a group. Removes it from the inbox and gives up its unsent messages.
     pub async fn leave(&self) -> Result<(), ApiError> {
         let user = self.shared.read(|state| state.user.clone());
         self.shared.api.remove_member(self.id, &user).await?;
@@ -292,7 +331,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Pins, mutes, archives; shows or hides what was read.
+    /// Changes this user's settings of the conversation: pin, mute, archive, read receipts.
     pub async fn change_settings(&self, change: SettingsChange) -> Result<(), ApiError> {
         let entry = self.shared.api.change_settings(self.id, change).await?;
         self.shared.change(|state| state.learn(entry));

@@ -1,5 +1,5 @@
-//! Just enough HTTP: one request and its answer, over a connection that is kept for the next question. The connection
-//! is driven by whoever asks, so no task runs for it.
+//! A minimal HTTP/1.1 client: one request, one answer. `GET` requests reuse idle connections. The
+//! caller's task drives the connection, so no background task is needed.
 
 use std::pin::Pin;
 use std::sync::Mutex;
@@ -19,11 +19,12 @@ pub use hyper::Method;
 use crate::api::ApiError;
 use crate::transport::{Server, Stream};
 
-/// A call that takes longer is given up.
+/// Timeout of one call, including connecting. A call that takes longer fails as unreachable.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A page has a megabyte at most; one large message may be on it.
+/// Upper bound on a response body, in bytes. Pages have at most 1 MB, but one large message may
+/// exceed that. A smaller value makes such pages unreadable.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// Connections kept for the next question.
+/// Maximum number of idle connections.
 const KEPT: usize = 2;
 
 pub struct Answer {
@@ -53,6 +54,8 @@ impl Http {
         Http { server, idle: Mutex::new(Vec::new()) }
     }
 
+    /// Makes one call, limited by `PATIENCE`. Returns any status as an answer; fails only if there
+    /// is no answer.
     pub async fn call(
         &self,
         method: Method,
@@ -71,7 +74,8 @@ impl Http {
         token: Option<&str>,
         body: Option<&Value>,
     ) -> Result<Answer, ApiError> {
-        // A kept connection may have ended meanwhile. Only a question that changes nothing is put twice for that.
+        // An idle connection may have been closed by the server. Only a `GET` may be sent twice, so
+        // only a `GET` uses one and falls back to a new connection.
         if method == Method::GET
             && let Some(kept) = self.take_idle()
             && let Ok(answer) = self.over(kept, &method, path, token, body).await

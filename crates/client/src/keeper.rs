@@ -1,4 +1,5 @@
-//! The task that writes. Batches that wait together are written together, so that many messages cost one sync.
+//! The keeper: the task that writes to the storage. It merges queued batches into one write, so
+//! that many messages cost one sync.
 
 use std::sync::Arc;
 
@@ -8,26 +9,33 @@ use tokio::sync::{mpsc, oneshot};
 use crate::shared::Shared;
 use crate::storage::{Change, Storage, StorageError};
 
-/// How many batches may wait; who has more waits before it writes.
+/// Capacity of the keeper's queue, in orders. Senders wait while it is full, so a smaller value
+/// delays `send` on a slow disk.
 pub const QUEUE: usize = 256;
 
-/// Changes, and messages that may be sent once the changes are kept.
+/// Storage changes, and the messages that may be sent once the changes are stored.
 #[derive(Default)]
 pub struct Batch {
     pub changes: Vec<Change>,
     pub outgoing: Vec<MessageId>,
+    /// Signalled once the batch is written, or once the storage has failed.
     pub done: Option<oneshot::Sender<()>>,
 }
 
+/// A command for the keeper.
 pub enum Order {
     Write(Batch),
-    /// Write what came before, then end.
+    /// Write the earlier batches, then end.
     Close,
-    /// Remove everything, then end.
+    /// Remove every entry from the storage, then end. Batches merged with this order are not
+    /// written.
     Wipe,
 }
 
-/// Runs until it is closed. A storage that fails is left alone: the client goes on in memory and says so once.
+/// Runs until `Close`, `Wipe`, or the end of all senders.
+///
+/// If the storage fails, publishes one `Event::Trouble`, stops using the storage, and keeps
+/// releasing messages for sending.
 pub async fn keep(
     mut orders: mpsc::Receiver<Order>,
     mut storage: Option<Box<dyn Storage>>,
@@ -55,14 +63,15 @@ pub async fn keep(
             storage = write(used, written.changes, wiping, &shared).await;
         }
         shared.change(|state| written.outgoing.iter().for_each(|id| state.outbox.kept(id)));
-        // Whoever does not wait any more need not hear of it.
+        // A caller that dropped its future does not wait for the result.
         for done in done {
             let _heard = done.send(());
         }
     }
 }
 
-/// Gives the storage back unless it failed.
+/// Applies the changes on a blocking thread. Returns the storage, or `None` if it failed or
+/// panicked.
 async fn write(
     mut storage: Box<dyn Storage>,
     changes: Vec<Change>,

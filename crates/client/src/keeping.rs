@@ -1,4 +1,5 @@
-//! What of the state is kept, and under which keys: `user`, `epoch`, `row/…`, `message/…/…`, `outbox/…`, `draft/…`, `name/…`.
+//! The stored form of the state: which parts are stored, and under which keys. The keys are `user`,
+//! `epoch`, `row/…`, `message/…/…`, `outbox/…`, `draft/…` and `name/…`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,7 +15,8 @@ use crate::storage::Change;
 use crate::wire::bodies::{InboxEntry, Message, Person};
 use crate::wire::text;
 
-/// Of the messages of one conversation; large ones count for more.
+/// Upper bound on the message content stored per conversation, in bytes. It limits the size of the
+/// storage; older messages are fetched again.
 const KEPT_BYTES: usize = 256 * 1024;
 
 #[derive(Deserialize, Serialize)]
@@ -48,13 +50,19 @@ pub fn name_change(person: &Person) -> Change {
     Change::put(format!("name/{}", person.user_id), json(&person.display_name))
 }
 
-/// What was kept belongs to somebody else.
+/// The storage belongs to another user.
 #[derive(Debug, thiserror::Error)]
 #[error("what is kept there belongs to {0}")]
 pub struct OtherUser(pub String);
 
-/// Puts together what an earlier life left. What cannot be read is passed over: it is a copy, but for the outbox, whose
-/// items are written and read by the same code.
+/// Rebuilds the state from the stored entries. Entries must be sorted by key.
+///
+/// Skips entries that do not parse. Rows, messages and names are copies of server data, so the
+/// client fetches them again. The same code writes and reads outbox items, so they parse.
+///
+/// # Errors
+///
+/// Fails if the entries belong to another user.
 pub fn restore(user: &UserId, kept: Vec<(String, String)>) -> Result<(State, Ledger), OtherUser> {
     let mut state = State::new(user.clone());
     let mut ledger = Ledger::default();
@@ -100,7 +108,8 @@ pub fn restore(user: &UserId, kept: Vec<(String, String)>) -> Result<(State, Led
     for (id, messages) in messages {
         let Some(row) = state.inbox.get(id) else { continue };
         let timeline = Timeline::restored(messages, row.entry.first_seq);
-        // A run that does not end where the device stands would miss what comes next.
+        // Messages received next follow `have_seq`. A run that ends elsewhere would have a gap
+        // before them.
         if timeline.window().to_seq == row.have_seq {
             state.timelines.insert(id, timeline);
         }
@@ -110,7 +119,7 @@ pub fn restore(user: &UserId, kept: Vec<(String, String)>) -> Result<(State, Led
     Ok((state, ledger))
 }
 
-/// What the storage holds of the copies, so that only differences are written.
+/// What the storage holds, so that only differences are written.
 #[derive(Default)]
 pub struct Ledger {
     user_is_kept: bool,
@@ -121,7 +130,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The changes that bring the storage up to date. They count as made.
+    /// Returns the changes that bring the storage up to date. Records them as written, so the
+    /// caller must pass them to the keeper.
     pub fn changes(&mut self, state: &mut State) -> Vec<Change> {
         let mut changes = Vec::new();
         if !self.user_is_kept {
@@ -181,11 +191,13 @@ impl Ledger {
         let kept = self.messages.entry(id).or_default();
         let mut wanted = BTreeSet::new();
         let mut bytes = 0;
-        // A run that does not reach the newest message is no good for the first moment of the next life.
+        // Store only runs that reach the head: after a restart the client first shows the newest
+        // messages.
         let shown = timeline.filter(|timeline| timeline.window().reaches_head);
         for message in shown.into_iter().flat_map(|timeline| timeline.messages().rev()) {
             bytes += message.content.len();
-            // What could not be read is asked for again next time.
+            // Content type `lost` means that the server could not read the content. Do not store
+            // it, so that the next start fetches it again.
             let is_lost = message.content_type == "lost";
             if wanted.len() >= KEPT_MESSAGES || bytes > KEPT_BYTES || is_lost {
                 break;
@@ -203,7 +215,8 @@ impl Ledger {
         }
     }
 
-    /// The store was restored to an earlier state: another message may be at any place.
+    /// Returns the removal of all stored messages. Used when the server's epoch changes, because a
+    /// seq may then hold another message.
     pub fn forget_messages(&mut self) -> Vec<Change> {
         let kept = std::mem::take(&mut self.messages);
         kept.into_iter()

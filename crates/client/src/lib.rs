@@ -1,10 +1,10 @@
-//! A client of Bluetick.
+//! Client library for Bluetick.
 //!
-//! Two layers. [`link`] is one connection with typed frames and nothing else. [`Client`] is a whole chat above it: it
-//! comes back whenever the connection ends, keeps what was written until the server has it, fetches what was missed,
-//! and answers from memory what a screen wants to know.
+//! The library has two layers. [`link`] is one WebSocket connection with typed frames and no state.
+//! [`Client`] is a complete chat client on top of it. It reconnects, stores unsent messages until
+//! the server acknowledges them, fetches missed messages, and answers reads from memory.
 //!
-//! Drawing, words for people and questions about passwords do not belong here.
+//! Rendering, user-facing texts and password prompts do not belong here.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,5 +1,7 @@
-//! One connection: typed frames out, frames in. It remembers nothing and never comes back by itself; that is what
-//! `Client` adds. It costs next to nothing per frame, so that a benchmark can measure a server through it.
+//! One WebSocket connection with typed frames.
+//!
+//! A link has no state and does not reconnect; [`Client`](crate::Client) adds both. It adds little
+//! cost per frame, so that benchmarks can use it to measure a server.
 
 use std::time::Duration;
 
@@ -18,21 +20,26 @@ pub use crate::wire::frames::{
     SendFrame, ServerFrame, Status, Typing, Welcome,
 };
 
-/// The largest frame that is taken from a server. A message has 64 KiB as a rule; an operator may allow more.
+/// Largest accepted frame, in bytes. Messages are usually limited to 64 KiB, but operators can
+/// raise that. A smaller value ends the connection on large messages.
 const MOST_FRAME_BYTES: usize = 16 * 1024 * 1024;
 
-/// A server that has not shaken hands by then is not there.
+/// Timeout for connecting, including the TLS and WebSocket handshakes.
 const OPEN_WITHIN: Duration = Duration::from_secs(15);
 
-/// Why there is no connection, or none any more.
+/// Why a connection could not be opened, or why it ended.
 #[derive(Debug, Error)]
 pub enum LinkError {
+    /// The connection could not be opened in time.
     #[error("the server cannot be reached: {0}")]
     Unreachable(std::io::Error),
+    /// The server answered the WebSocket upgrade with this HTTP status.
     #[error("the server refused the connection with status {0}")]
     Refused(u16),
+    /// The server closed the connection with a close code.
     #[error("the server closed the connection with code {code}")]
     Closed { code: CloseCode },
+    /// The connection ended without a close code.
     #[error("the connection was lost")]
     Lost,
     #[error("what the server says is no WebSocket: {0}")]
@@ -40,6 +47,7 @@ pub enum LinkError {
 }
 
 impl LinkError {
+    /// The close code, if the server sent one.
     pub fn close_code(&self) -> Option<CloseCode> {
         match self {
             LinkError::Closed { code } => Some(*code),
@@ -59,12 +67,13 @@ fn failure(error: tungstenite::Error) -> LinkError {
     }
 }
 
+/// One open WebSocket connection.
 pub struct Link {
     socket: WebSocketStream<Stream>,
 }
 
 impl Link {
-    /// Connects. The first frame to send is a hello.
+    /// Connects to the server. The caller must send a `hello` as the first frame.
     pub async fn open(server: &Server) -> Result<Link, LinkError> {
         let opened = tokio::time::timeout(OPEN_WITHIN, Link::open_patiently(server)).await;
         opened.unwrap_or_else(|_| Err(LinkError::Unreachable(std::io::ErrorKind::TimedOut.into())))
@@ -80,52 +89,58 @@ impl Link {
         Ok(Link { socket: opened.map_err(failure)?.0 })
     }
 
+    /// Sends a frame and flushes it.
     pub async fn send(&mut self, frame: &ClientFrame<'_>) -> Result<(), LinkError> {
         self.socket.send(Packet::text(frame.encode())).await.map_err(failure)
     }
 
-    /// Like `send`, and leaves it to a later `flush` to put it on the wire.
+    /// Buffers a frame. Call `flush` to put it on the wire.
     pub async fn feed(&mut self, frame: &ClientFrame<'_>) -> Result<(), LinkError> {
         self.socket.feed(Packet::text(frame.encode())).await.map_err(failure)
     }
 
+    /// Writes all buffered frames.
     pub async fn flush(&mut self) -> Result<(), LinkError> {
         self.socket.flush().await.map_err(failure)
     }
 
-    /// The next frame. Dropping the future loses none.
+    /// Waits for the next frame. Cancel-safe: dropping the future loses no frame.
     pub async fn next(&mut self) -> Result<Frame, LinkError> {
         next(&mut self.socket).await
     }
 
-    /// Says good-bye, if the other side still listens.
+    /// Sends a close frame. Ignores errors, because the connection may already be broken.
     pub async fn close(mut self) {
-        // Whoever is gone needs no good-bye.
         let _closed = self.socket.close(None).await;
     }
 
-    /// For whoever sends and receives at the same time.
+    /// Splits the connection, so that one task can send while another receives.
     pub fn split(self) -> (LinkSender, LinkReceiver) {
         let (sink, stream) = self.socket.split();
         (LinkSender(sink), LinkReceiver(stream))
     }
 }
 
+/// The sending half of a [`Link`].
 pub struct LinkSender(SplitSink<WebSocketStream<Stream>, Packet>);
 
 impl LinkSender {
+    /// Buffers a frame. Call `flush` to put it on the wire.
     pub async fn feed(&mut self, frame: &ClientFrame<'_>) -> Result<(), LinkError> {
         self.0.feed(Packet::text(frame.encode())).await.map_err(failure)
     }
 
+    /// Writes all buffered frames.
     pub async fn flush(&mut self) -> Result<(), LinkError> {
         self.0.flush().await.map_err(failure)
     }
 }
 
+/// The receiving half of a [`Link`].
 pub struct LinkReceiver(SplitStream<WebSocketStream<Stream>>);
 
 impl LinkReceiver {
+    /// Waits for the next frame. Cancel-safe.
     pub async fn next(&mut self) -> Result<Frame, LinkError> {
         next(&mut self.0).await
     }
@@ -141,7 +156,7 @@ async fn next(
                 return Err(LinkError::Closed { code: CloseCode(close.code.into()) });
             }
             Some(Ok(Packet::Close(None))) | None => return Err(LinkError::Lost),
-            // Pings are answered by the socket itself.
+            // The WebSocket library answers pings.
             Some(Ok(_)) => {}
             Some(Err(error)) => return Err(failure(error)),
         }

@@ -1,4 +1,5 @@
-//! What the handles of a client and its tasks share. The state is locked for moments only, never over a wait.
+//! The data that a client's handles and its tasks share. The state lock is never held across an
+//! await.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +14,7 @@ use crate::state::{Event, Phase, State};
 use crate::transport::Server;
 use crate::wire::codes::CloseCode;
 
+/// The shared data of one client: the locked state, the HTTP API, and the channels to the tasks.
 pub struct Shared {
     state: Mutex<State>,
     pub api: Api,
@@ -21,15 +23,15 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub orders: mpsc::Sender<Order>,
-    /// The driver has something to do.
+    /// Wakes the driver after a state change.
     pub wake: Notify,
-    /// The network may be back: no use in waiting.
+    /// Ends the current reconnect pause.
     pub connect_now: Notify,
     revision: watch::Sender<u64>,
     events: broadcast::Sender<Event>,
 }
 
-/// Who is slower than this many events misses the oldest of them.
+/// Capacity of the event channel. A receiver that falls further behind loses the oldest events.
 const EVENTS: usize = 1_024;
 
 impl Shared {
@@ -57,31 +59,34 @@ impl Shared {
         }
     }
 
+    /// Reads the state under the lock.
     pub fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.state.lock().expect("nothing panics while it holds the state"))
     }
 
-    /// Changes the state, tells who is watching, and wakes the driver.
+    /// Changes the state under the lock, then publishes its events and a new revision and wakes the
+    /// driver.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let result = self.change_as_driver(change);
         self.wake.notify_one();
         result
     }
 
-    /// The same by the driver, which is awake.
+    /// Like [`Shared::change`], without waking the driver. For the driver's own task.
     pub fn change_as_driver<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let (result, events) = {
             let mut state = self.state.lock().expect("nothing panics while it holds the state");
             let result = change(&mut state);
             (result, std::mem::take(&mut state.todo.events))
         };
-        // Nobody listening is fine.
+        // An error means that there is no receiver.
         events.into_iter().for_each(|event| drop(self.events.send(event)));
         self.revision.send_modify(|revision| *revision += 1);
         result
     }
 
-    /// By the driver, where nothing that can be seen changes.
+    /// Changes the state under the lock without publishing a revision or events. For changes that
+    /// are not visible.
     pub fn arrange<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.state.lock().expect("nothing panics while it holds the state"))
     }
@@ -101,8 +106,9 @@ impl Shared {
         });
     }
 
+    /// Publishes a problem for the user to read.
     pub fn trouble(&self, text: String) {
-        // Nobody listening is fine.
+        // An error means that there is no receiver.
         drop(self.events.send(Event::Trouble(text)));
     }
 
@@ -114,7 +120,7 @@ impl Shared {
         self.events.subscribe()
     }
 
-    /// A UUIDv7: its text sorts by time.
+    /// Creates a UUIDv7, whose text sorts by time.
     pub fn new_message_id(&self, now: Timestamp) -> MessageId {
         let mut bytes = [0; 16];
         self.random.fill(&mut bytes[6..]);

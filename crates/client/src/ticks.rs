@@ -1,4 +1,4 @@
-//! The tick beside a message of one's own, also while it is on its way.
+//! The tick next to a message of this user, from queued to read.
 
 use bluetick_core::{Seq, tick_state};
 
@@ -7,21 +7,23 @@ pub use bluetick_core::Tick as StoredTick;
 use crate::state::outbox::SendState;
 use crate::wire::bodies::Marks;
 
-/// What is drawn beside a message of one's own.
+/// The tick next to a message of this user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
-    /// A clock.
+    /// Queued or being sent. Usually drawn as a clock.
     Queued,
-    /// One tick: the server has it.
+    /// One tick: the server has stored the message.
     Sent,
-    /// Two ticks: a device of every receiver has it.
+    /// Two ticks: a device of every receiver has acknowledged it.
     Delivered,
-    /// Blue: every receiver has read it.
+    /// Two blue ticks: every receiver has read it.
     Read,
+    /// The server refused the message permanently.
     Failed,
 }
 
-/// Of a stored message.
+/// The tick of a stored message. `receivers` is the peer's read state; in a group, that of the
+/// member furthest behind.
 pub fn tick_of(seq: Seq, receivers: Marks) -> Tick {
     match tick_state(seq, receivers.into()) {
         StoredTick::Sent => Tick::Sent,
@@ -41,6 +43,7 @@ impl From<&SendState> for Tick {
 }
 
 impl Tick {
+    /// The name used by the shared tick table (`docs/ticks.json`).
     pub const fn as_str(self) -> &'static str {
         match self {
             Tick::Queued => "queued",

@@ -1,5 +1,5 @@
-//! The way to a server: its address, and a stream of bytes to it, plain or encrypted. What is said over it belongs to
-//! `link` and `api`.
+//! Transport: the server's address and a byte stream to it, plain or TLS. The protocols on top
+//! belong to `link` and `http`.
 
 use std::io;
 use std::pin::Pin;
@@ -12,19 +12,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+/// Timeout for the TCP connection and the TLS handshake together.
 const DIAL: Duration = Duration::from_secs(10);
 
-/// Where a server is, such as `https://chat.example.org`.
+/// The base URL of a server, such as `https://chat.example.org`. Parse it from a string with
+/// `http`, `https`, `ws` or `wss`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUrl {
     secure: bool,
-    /// Without the brackets of an IPv6 address.
+    /// Host name or IP address. An IPv6 address has no brackets.
     host: String,
     port: u16,
-    /// What stands before `/v1`; usually nothing.
+    /// Path in front of `/v1`, without a trailing slash. Usually empty.
     base_path: String,
 }
 
+/// Why a text is not a usable [`ServerUrl`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum InvalidUrl {
     #[error("a server's address looks like http://127.0.0.1:8080 or https://chat.example.org")]
@@ -34,7 +37,7 @@ pub enum InvalidUrl {
 }
 
 impl ServerUrl {
-    /// As it goes into a Host header.
+    /// The value of the `Host` header: the host, and the port if it is not the default one.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         let usual_port = if self.secure { 443 } else { 80 };
@@ -99,7 +102,7 @@ impl FromStr for ServerUrl {
     }
 }
 
-/// An address together with what is needed to trust it. Cheap to clone.
+/// A server URL with the TLS configuration to reach it. Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
     pub url: ServerUrl,
@@ -108,7 +111,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Reads the machine's root certificates where the address is an https one.
+    /// Trusts the root certificates of the operating system. Fails for an `https` URL if there are
+    /// none.
     pub fn new(url: ServerUrl) -> io::Result<Server> {
         Ok(Server {
             #[cfg(feature = "tls")]
@@ -117,7 +121,8 @@ impl Server {
         })
     }
 
-    /// Trusts these root certificates (PEM) and no others.
+    /// Trusts only the given root certificates (PEM). Fails for an `https` URL if they do not parse
+    /// or there are none.
     #[cfg(feature = "tls")]
     pub fn trusting(url: ServerUrl, roots_pem: &[u8]) -> io::Result<Server> {
         Ok(Server { tls: if url.secure { Some(tls::connector_of(roots_pem)?) } else { None }, url })
@@ -152,8 +157,8 @@ mod tls {
 
     use super::Stream;
 
-    /// A self-hosted server often has a certificate of its operator's own authority, which the machine knows and a
-    /// list compiled into the program does not.
+    /// Loads the root certificates of the operating system. They include an operator's private CA,
+    /// which a list compiled into the program would not.
     pub fn connector() -> io::Result<TlsConnector> {
         let mut roots = RootCertStore::empty();
         let found = rustls_native_certs::load_native_certs();
@@ -192,6 +197,7 @@ mod tls {
     }
 }
 
+/// A connected byte stream, plain or TLS.
 pub enum Stream {
     Plain(TcpStream),
     #[cfg(feature = "tls")]

@@ -1,5 +1,5 @@
-//! Brings a client, a model and a terminal together: what changes is put into the model, keys become actions, actions
-//! are done, and the screen is drawn at most thirty times a second.
+//! The event loop of the terminal client. It copies the client's state into the model, turns keys
+//! into actions, runs the actions, and draws at most thirty times a second.
 
 use std::io;
 use std::sync::Arc;
@@ -27,19 +27,25 @@ use crate::present::{Words, refresh};
 use crate::screen::Screen;
 use crate::text::safe_line;
 
-/// Between two pictures.
+/// Minimum time between two redraws. A smaller value costs CPU time during bursts of changes.
 const FRAME: Duration = Duration::from_millis(33);
-/// A short break is not worth a worried word.
+/// Time without a connection after which the status line changes from "waiting for network" to
+/// "reconnecting".
 const WORTH_A_WORD: Duration = Duration::from_secs(5);
 
-/// What came of something that took its time.
+/// The result of a background task.
 enum Done {
+    /// A conversation was opened or created.
     Opened(Result<Conversation, ApiError>),
+    /// A people search for this text.
     Found(String, Result<Vec<Person>, ApiError>),
+    /// A page of history was loaded.
     Loaded(ConversationId, Result<(), ApiError>),
+    /// Any other request. Only its error is shown.
     Tried(Result<(), ApiError>),
 }
 
+/// The running terminal client: the client, the model, and the background tasks.
 pub struct App {
     client: Arc<Client>,
     model: Model,
@@ -47,17 +53,24 @@ pub struct App {
     open: Option<Open>,
     work: JoinSet<Done>,
     offline_since: Option<Instant>,
-    /// Whether a person is looking, as far as the terminal tells.
+    /// Whether the terminal has the focus, as far as it reports that. Messages are marked as read
+    /// only while it has.
     is_looked_at: bool,
-    /// The chat needs more above it to fill the screen.
+    /// Whether to load older messages while the open chat does not fill the screen. Cleared after a
+    /// failed load.
     wants_older: bool,
+    /// Whether a people search is running.
     is_searching: bool,
+    /// The latest search text entered while a search is running.
     next_search: Option<String>,
 }
 
+/// The open conversation.
 struct Open {
     conversation: Conversation,
     _watching: Watching,
+    /// The read position when the conversation was opened, for the "new" divider. `Seq::MAX` hides
+    /// the divider.
     unread_after: Option<Seq>,
 }
 
@@ -78,7 +91,8 @@ impl App {
         }
     }
 
-    /// Until the person leaves or the terminal goes away. Gives the client back, to be stopped.
+    /// Runs until the user quits, the terminal closes, or the process gets SIGTERM or SIGHUP.
+    /// Returns the client, so that the caller can stop it.
     pub async fn run(mut self, screen: &mut Screen) -> io::Result<Client> {
         let mut events = EventStream::new();
         let mut changes = self.client.changes();
@@ -132,7 +146,7 @@ impl App {
         Arc::into_inner(self.client).ok_or_else(|| io::Error::other("the client is still in use"))
     }
 
-    /// Puts what the client knows into the model.
+    /// Copies the client's state into the model.
     fn update(&mut self) {
         let now = SystemClock.now();
         self.model.link = self.link();
@@ -143,7 +157,8 @@ impl App {
         let words = Words { user: client.user(), name: &name, calendar: &self.calendar, now };
         let glances = [false, true].map(|archived| client.glances(archived));
         let lines = glances.iter().flatten().map(|glance| {
-            // What failed needs the person; what waits does not.
+            // A failed message needs the user's attention, so it takes precedence over a queued
+            // one.
             let failed = glance.failed.as_deref().map(|text| (text, Tick::Failed));
             let unsent = failed.or(glance.waiting.as_deref().map(|text| (text, Tick::Queued)));
             words.inbox_line(&glance.row, glance.is_online, glance.is_typing, unsent)
@@ -155,6 +170,8 @@ impl App {
         self.update_chat(now);
     }
 
+    /// Updates the open chat, marks visible messages as read, and loads older messages while the
+    /// screen is not full.
     fn update_chat(&mut self, now: Timestamp) {
         let (Some(open), Some(chat)) = (&mut self.open, &mut self.model.chat) else { return };
         let view = open.conversation.view();
@@ -182,6 +199,7 @@ impl App {
         }
     }
 
+    /// The connection state for the status line.
     fn link(&mut self) -> Link {
         let connection = self.client.connection();
         match connection.phase {
@@ -198,12 +216,12 @@ impl App {
         }
     }
 
-    /// Whether the person leaves.
+    /// Handles a terminal event. Returns `true` if the user quits.
     async fn on_event(&mut self, event: Event) -> bool {
         let actions = match event {
             Event::Key(key) => keys::key(&mut self.model, key),
             Event::Paste(text) => keys::paste(&mut self.model, &text),
-            // Left to the terminal, so that text can be selected.
+            // Ignored, so that the terminal's own text selection works.
             Event::Mouse(_) => Vec::new(),
             Event::Resize(columns, rows) => {
                 self.model.size = (columns, rows);
@@ -236,7 +254,7 @@ impl App {
                 self.model.notice = Some("you are not in this conversation any more".into());
             }
             Ok(ChatEvent::GivenUp(items)) => self.model.notice = Some(self.given_up(&items)),
-            // Messages and the end of a log-in are seen in the state.
+            // The state already shows new messages and a logout.
             _ => {}
         }
     }
@@ -252,6 +270,7 @@ impl App {
         format!("{what}: you are not in {name} any more")
     }
 
+    /// Runs one action.
     async fn act(&mut self, action: Action) {
         match action {
             Action::Quit => {}
@@ -260,7 +279,7 @@ impl App {
             Action::Send(id, text) => {
                 let conversation = self.client.conversation(id);
                 conversation.set_draft("");
-                // Waited for, so that two of them keep their order; it is a matter of one write.
+                // Wait here, so that two messages keep their order. It takes one storage write.
                 if let Err(error) = conversation.send(&text).await {
                     self.model.notice = Some(error.to_string());
                     self.model.composer = Composer::with(&text);
@@ -321,7 +340,8 @@ impl App {
         }
     }
 
-    /// One question at a time; of what is typed meanwhile, the last.
+    /// Searches for people. Runs one search at a time; text entered meanwhile replaces the pending
+    /// one.
     fn search(&mut self, text: String) {
         if text.trim().is_empty() {
             return;
@@ -343,6 +363,8 @@ impl App {
         self.work.spawn(async move { Done::Tried(conversation.change_settings(change).await) });
     }
 
+    /// Opens a conversation: closes the previous one, restores the draft, and loads the newest
+    /// page.
     fn open(&mut self, conversation: Conversation) {
         let id = conversation.id();
         if self.open.as_ref().is_some_and(|open| open.conversation.id() == id) {
@@ -369,6 +391,7 @@ impl App {
         self.load(id, Load::Newest);
     }
 
+    /// Closes the open conversation and saves its draft.
     fn close(&mut self) {
         if let Some(open) = self.open.take() {
             open.conversation.set_draft(&self.model.composer.take());
@@ -391,6 +414,7 @@ impl App {
         });
     }
 
+    /// Handles a finished background task. Returns actions that follow from it.
     fn on_done(&mut self, done: Done) -> Vec<Action> {
         match done {
             Done::Opened(Ok(conversation)) => self.open(conversation),
@@ -410,7 +434,8 @@ impl App {
                 if let Some(chat) = self.model.chat.as_mut().filter(|chat| chat.id == id) {
                     chat.is_loading = false;
                 }
-                // Without a connection there is a word about that already; it is tried again with the next key.
+                // The status line already reports a lost connection. The next scroll key tries
+                // again.
                 if let Err(error) = loaded {
                     self.wants_older = false;
                     if !matches!(error, ApiError::Unreachable(_)) {

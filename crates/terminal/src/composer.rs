@@ -1,20 +1,22 @@
-//! The line, or lines, that a person writes in.
+//! A text input of one or several lines, with a cursor.
 
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::text;
 
-/// More than any server takes; a paste beyond it is cut.
+/// Maximum size of the text, in bytes. Further characters are dropped, typed or pasted.
 const MOST_BYTES: usize = 256 * 1024;
 
+/// A text input and its cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Composer {
     text: String,
-    /// In bytes, between two characters as people see them.
+    /// Byte offset, always on a grapheme boundary.
     cursor: usize,
 }
 
 impl Composer {
+    /// An input that holds `text`, with the cursor at its end.
     pub fn with(text: &str) -> Composer {
         Composer { text: text.to_owned(), cursor: text.len() }
     }
@@ -27,7 +29,7 @@ impl Composer {
         self.text.is_empty()
     }
 
-    /// Gives away what was written and is empty then.
+    /// Returns the text and clears the input.
     pub fn take(&mut self) -> String {
         self.cursor = 0;
         std::mem::take(&mut self.text)
@@ -40,7 +42,7 @@ impl Composer {
         }
     }
 
-    /// What was pasted, line breaks included; what would steer a terminal is left out.
+    /// Inserts pasted text. Keeps line breaks and tabs, and drops all other control characters.
     pub fn paste(&mut self, pasted: &str) {
         let pasted = pasted.replace("\r\n", "\n").replace('\r', "\n");
         for c in pasted.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')) {
@@ -48,10 +50,12 @@ impl Composer {
         }
     }
 
+    /// Byte offset of the grapheme before the cursor.
     fn before(&self) -> Option<usize> {
         self.text[..self.cursor].grapheme_indices(true).next_back().map(|(at, _)| at)
     }
 
+    /// Byte offset behind the grapheme at the cursor.
     fn after(&self) -> Option<usize> {
         self.text[self.cursor..].graphemes(true).next().map(|next| self.cursor + next.len())
     }
@@ -77,6 +81,7 @@ impl Composer {
         }
     }
 
+    /// Deletes the word before the cursor and the spaces behind it.
     pub fn delete_word(&mut self) {
         let before = &self.text[..self.cursor];
         let kept = before
@@ -103,7 +108,7 @@ impl Composer {
         self.cursor = self.line_end();
     }
 
-    /// To the line above. False when there is none.
+    /// Moves the cursor one line up and keeps its column. Returns `false` on the first line.
     pub fn up(&mut self) -> bool {
         let start = self.line_start();
         if start == 0 {
@@ -115,7 +120,7 @@ impl Composer {
         true
     }
 
-    /// To the line below. False when there is none.
+    /// Moves the cursor one line down and keeps its column. Returns `false` on the last line.
     pub fn down(&mut self) -> bool {
         let end = self.line_end();
         if end == self.text.len() {
@@ -133,7 +138,8 @@ impl Composer {
         self.cursor = line.grapheme_indices(true).nth(column).map_or(end, |(at, _)| start + at);
     }
 
-    /// The lines to draw at this width, and where the cursor stands: its row and column.
+    /// Wraps the text at `width` columns (at least 2). Returns the rows and the cursor's row and
+    /// column.
     pub fn layout(&self, width: usize) -> (Vec<String>, (usize, usize)) {
         let width = width.max(2);
         let mut rows = Vec::new();
@@ -159,7 +165,7 @@ impl Composer {
                 offset += grapheme.len();
             }
             if offset == self.cursor {
-                // Behind a full row the cursor goes to the next one.
+                // The cursor behind a full row goes to the start of the next one.
                 if used >= width {
                     rows.push(std::mem::take(&mut row));
                     used = 0;

@@ -1,4 +1,4 @@
-//! What keys do: they change the model, and ask for what needs a client.
+//! Key handling: keys change the model and return the actions that need the client.
 
 use bluetick_core::{ConversationId, ConversationKind, MessageId};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -8,12 +8,12 @@ use crate::draw::chat_height;
 use crate::model::{Answer, Dialog, Focus, Model, NewChat};
 use crate::scroll;
 
-/// What is asked of the client.
+/// An action for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     Quit,
     Open(ConversationId),
-    /// The conversation is not looked at any more.
+    /// Close the open conversation.
     Close,
     Send(ConversationId, String),
     Typing(ConversationId),
@@ -32,7 +32,8 @@ pub enum Action {
     Leave(ConversationId),
 }
 
-/// Text that was pasted goes where letters go.
+/// Handles a paste. The text goes to the dialog or the search if one is active, else to the
+/// composer of the open chat.
 pub fn paste(model: &mut Model, text: &str) -> Vec<Action> {
     model.notice = None;
     match &mut model.dialog {
@@ -68,6 +69,7 @@ fn dialog_pasted(dialog: &mut Dialog, text: &str) -> Vec<Action> {
     }
 }
 
+/// Handles a key press. Returns the actions to run.
 pub fn key(model: &mut Model, key: KeyEvent) -> Vec<Action> {
     if key.kind == KeyEventKind::Release {
         return Vec::new();
@@ -115,6 +117,8 @@ fn half_page(model: &Model) -> usize {
     (usize::from(chat_height(model)) / 2).max(1)
 }
 
+/// Scrolls the chat and requests more messages at its ends. If no chat is shown, moves the inbox
+/// selection by ten rows.
 fn scrolled(model: &mut Model, rows: isize) -> Vec<Action> {
     if model.chat.is_none() || (model.is_narrow() && model.focus == Focus::Inbox) {
         move_by(model, rows.signum() * 10);
@@ -133,7 +137,7 @@ fn scrolled(model: &mut Model, rows: isize) -> Vec<Action> {
     }
 }
 
-/// Moves the cursor of the inbox.
+/// Moves the selection of the inbox.
 fn move_by(model: &mut Model, by: isize) {
     let lines = model.lines();
     let Some(last) = lines.len().checked_sub(1) else { return };
@@ -141,12 +145,13 @@ fn move_by(model: &mut Model, by: isize) {
     model.selected = Some(lines[at].id);
 }
 
+/// Requests the next inbox page if the last row is selected.
 fn more_if_at_end(model: &Model) -> Vec<Action> {
     let at_end = model.selected_at().is_some_and(|at| at + 1 == model.lines().len());
     if at_end { vec![Action::LoadMoreInbox] } else { Vec::new() }
 }
 
-/// The conversation above or below, at once.
+/// Opens the conversation above or below the selected one.
 fn neighbour(model: &mut Model, by: isize) -> Vec<Action> {
     move_by(model, by);
     open_selected(model)
@@ -209,7 +214,7 @@ fn in_search(model: &mut Model, key: KeyEvent) -> Vec<Action> {
         KeyCode::Enter => {
             let lines = model.lines();
             if lines.is_empty() {
-                // Nobody by that name here yet: perhaps somebody to begin with.
+                // No conversation matches. Search for a person with that name instead.
                 let mut chat = NewChat { name: std::mem::take(&mut model.search), ..NewChat::default() };
                 let search = written(&mut chat);
                 model.focus = Focus::Inbox;
@@ -231,7 +236,7 @@ fn in_search(model: &mut Model, key: KeyEvent) -> Vec<Action> {
     Vec::new()
 }
 
-/// Keys that every line to write in knows. Whether it was one of them.
+/// Handles the editing keys that all text inputs share. Returns whether the key was one of them.
 fn edit(line: &mut Composer, key: KeyEvent) -> bool {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
@@ -323,7 +328,7 @@ fn in_dialog(model: &mut Model, key: KeyEvent) -> Vec<Action> {
         Some(Dialog::NewGroup { title, members, in_members }) => {
             new_group(model, key, title, members, in_members)
         }
-        // Any key closes it.
+        // Any key closes the help.
         Some(Dialog::Help) | None => Vec::new(),
         Some(Dialog::Leave) => match (key.code, &model.chat) {
             (KeyCode::Char('y' | 'Y'), Some(chat)) => vec![Action::Leave(chat.id)],
@@ -358,7 +363,7 @@ fn new_chat(model: &mut Model, key: KeyEvent, mut chat: NewChat) -> Vec<Action> 
     actions
 }
 
-/// Another name stands there: whoever was found for the one before is not meant any more.
+/// Handles a change of the typed name: drops the selection and starts a new search.
 fn written(chat: &mut NewChat) -> Vec<Action> {
     chat.selected = None;
     chat.answer = Answer::Awaited;
@@ -369,7 +374,8 @@ fn written(chat: &mut NewChat) -> Vec<Action> {
     vec![Action::Search(chat.name.text().to_owned())]
 }
 
-/// The server's answer to a search; `None` when it cannot look for people.
+/// Handles the answer to a search for `asked`. `people` is `None` if the search failed. Ignores the
+/// answer if the text has changed since.
 pub fn found(model: &mut Model, asked: &str, people: Option<Vec<(String, String)>>) -> Vec<Action> {
     let Some(Dialog::NewChat(chat)) = &mut model.dialog else { return Vec::new() };
     if chat.name.text() != asked {
@@ -389,6 +395,7 @@ pub fn found(model: &mut Model, asked: &str, people: Option<Vec<(String, String)
 }
 
 impl NewChat {
+    /// The user id of the selected result.
     fn chosen(&self) -> Option<String> {
         self.selected.and_then(|at| self.found.get(at)).map(|(user, _)| user.clone())
     }

@@ -132,7 +132,7 @@ fn search_filters_the_inbox_and_finds_new_people() {
     assert!(matches!(&model.dialog, Some(Dialog::NewChat(chat)) if chat.name.text() == "zoe"));
 }
 
-/// A question for a chat with somebody whose name begins so.
+/// The new-chat dialog with this text typed in.
 fn new_chat(text: &str) -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('n'));

@@ -1,8 +1,8 @@
-//! The terminal client: what `bluetick chat` draws and how it reacts. Chat itself happens in `bluetick-client`;
-//! passwords, flags and directories are the binary's business.
+//! The terminal client behind `bluetick chat`: rendering and key handling. `bluetick-client`
+//! implements the chat itself. Passwords, flags and directories belong to the binary.
 //!
-//! What is drawn is a pure function of [`model::Model`], and keys change nothing else, so that both are tested without
-//! a terminal.
+//! The screen is a pure function of [`model::Model`], and keys change only the model, so both are
+//! tested without a terminal.
 
 mod app;
 pub mod composer;
@@ -24,18 +24,23 @@ use self::model::Look;
 use self::moment::Calendar;
 use self::screen::Screen;
 
-/// How a chat ended.
+/// Why [`run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The person left.
+    /// The user quit, or the terminal was closed.
     Left,
-    /// The token is not good any more.
+    /// The server refused the token and no other one was available.
     LoggedOut,
-    /// The token is good, and somebody else's.
+    /// The token belongs to another user.
     OtherUser,
 }
 
-/// Chats until the person leaves. What is not sent by then stays in the client's storage.
+/// Runs the terminal client until the user quits, then stops the client. Unsent messages stay in
+/// the client's storage.
+///
+/// # Errors
+///
+/// Fails if the terminal cannot be set up, read or drawn to.
 pub async fn run(client: Client, server: &str, look: Look) -> io::Result<Ended> {
     let size = crossterm::terminal::size()?;
     let mut screen = Screen::take()?;
@@ -51,7 +56,7 @@ pub async fn run(client: Client, server: &str, look: Look) -> io::Result<Ended> 
     Ok(ended)
 }
 
-/// What the terminal can show, by what the environment says: `NO_COLOR`, `TERM`, and the character set of the locale.
+/// Detects the terminal's capabilities from `NO_COLOR`, `TERM` and the locale variables.
 pub fn look_of(variable: impl Fn(&str) -> Option<String>) -> Look {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     let terminal = variable("TERM").unwrap_or_default();
@@ -61,7 +66,7 @@ pub fn look_of(variable: impl Fn(&str) -> Option<String>) -> Look {
     let locale = locale.unwrap_or_default().to_lowercase();
     Look {
         colour: !is_set("NO_COLOR") && terminal != "dumb",
-        // A locale that says nothing is no reason to assume a terminal of the last century.
+        // Assume Unicode if no locale is set.
         unicode: terminal != "linux" && (locale.is_empty() || locale.contains("utf")),
     }
 }

@@ -1,40 +1,41 @@
-//! Everything that is drawn, and nothing else: the screen is a pure function of this. How it changes with keys is in
-//! `keys`; how it is filled from a client is in `present`.
+//! The model: everything that is drawn. The screen is a pure function of it. `keys` changes it on
+//! key presses; `present` fills it from the client.
 
 use bluetick_client::Tick;
 use bluetick_core::{ConversationId, MessageId, Seq};
 
 use crate::composer::Composer;
 
-/// What the terminal can show.
+/// The capabilities of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     pub colour: bool,
-    /// Beyond ASCII.
+    /// Whether non-ASCII symbols can be shown.
     pub unicode: bool,
 }
 
 impl Look {
+    /// A terminal with colours and Unicode.
     pub const FULL: Look = Look { colour: true, unicode: true };
 }
 
-/// What keys go to.
+/// The part of the screen that receives keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Focus {
     #[default]
     Inbox,
-    /// The line above the inbox.
+    /// The search input above the inbox.
     Search,
     Composer,
 }
 
-/// One line of the inbox.
+/// One row of the inbox, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxLine {
     pub id: ConversationId,
     pub name: String,
     pub preview: String,
-    /// Of the newest message, where it is one's own.
+    /// Tick of the newest message, if this user sent it.
     pub tick: Option<Tick>,
     pub at: String,
     pub unread: u64,
@@ -45,64 +46,72 @@ pub struct InboxLine {
     pub is_typing: bool,
 }
 
-/// Names what stands in a conversation, for scrolling.
+/// Identifies an item of a conversation, for scrolling. The order matters: stored items sort before
+/// waiting ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
+    /// A stored message.
     Stored(Seq),
+    /// An outbox item, by its number.
     Waiting(u64),
 }
 
+/// The content of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Somebody said something. `tick` is there for one's own.
+    /// A message. `tick` is set for this user's own messages.
     Said {
         who: String,
         own: bool,
         text: String,
-        /// There is no content; the text says why.
+        /// The content is deleted or unreadable; `text` says why.
         is_absent: bool,
         at: String,
         tick: Option<Tick>,
+        /// Why the server refused the message.
         problem: Option<String>,
     },
+    /// A group event.
     Notice(String),
 }
 
-/// Something that stands in a conversation, with what is to be drawn above it.
+/// An item of a conversation, with the dividers above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     pub key: Key,
-    /// A new day begins.
+    /// Text of the day divider, if a new day begins here.
     pub day: Option<String>,
-    /// What was not read when the conversation was opened begins.
+    /// Whether the "new" divider is above this item: it is the first message that was unread on
+    /// opening.
     pub unread_begins: bool,
-    /// The sender is not the one above.
+    /// Whether to show the sender's name: only in groups, when the sender differs from the item
+    /// above.
     pub shows_name: bool,
     pub content: Content,
-    /// To retry it or give it up.
+    /// For retrying or discarding a failed message.
     pub message_id: MessageId,
     pub failed: bool,
 }
 
-/// Which row is at the bottom of the view; `None` follows the newest message.
+/// The row at the bottom of the view, as item and row within it. `None` follows the newest message.
 pub type Anchor = Option<(Key, usize)>;
 
-/// The conversation on the right.
+/// The open conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chat {
     pub id: ConversationId,
     pub name: String,
-    /// Who is there, who is typing, how many are in it.
+    /// The line below the name: typing, presence, or the number of members.
     pub about: String,
     pub items: Vec<Item>,
     pub anchor: Anchor,
-    /// Came in while the view stands further up.
+    /// Number of messages that arrived below the view while it is scrolled up.
     pub new_below: usize,
     pub reaches_start: bool,
     pub is_loading: bool,
 }
 
-/// A question in the middle of the screen.
+/// A dialog in the middle of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dialog {
     NewChat(NewChat),
@@ -111,47 +120,49 @@ pub enum Dialog {
     Leave,
 }
 
-/// With whom to begin a chat.
+/// The dialog for a new direct chat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewChat {
     pub name: Composer,
-    /// Their user_ids and what they are called.
+    /// Search results: user ids and display names.
     pub found: Vec<(String, String)>,
-    /// The one of them that Enter takes; `None` is what is written, word for word.
+    /// Index of the result that Enter opens. `None` uses the typed text as a user id.
     pub selected: Option<usize>,
     pub answer: Answer,
 }
 
-/// What the server said to what is written.
+/// The state of the people search for the typed text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing yet.
+    /// No answer yet.
     #[default]
     Awaited,
-    /// Nothing yet, and Enter was pressed: it counts when the answer is there.
+    /// No answer yet, but Enter was pressed. Enter is repeated when the answer arrives.
     AwaitedByEnter,
+    /// The answer has arrived.
     Here,
-    /// It cannot look for people, and takes what is written.
+    /// The search failed or is not supported. Enter uses the typed text as a user id.
     NoSearch,
-    /// Nobody is called so, and the person has been told; Enter begins nevertheless.
+    /// No user matches, and the dialog says so. A second Enter starts the chat anyway.
     Nobody,
 }
 
-/// How the connection is, in words; nothing where all is well.
+/// The connection state for the status line. `Online` shows nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Link {
     #[default]
     Online,
-    /// Said at once.
+    /// Not connected for a short time.
     Waiting,
-    /// After a while.
+    /// Not connected for at least 5 seconds.
     Reconnecting,
     CatchingUp,
     LoggedOut,
-    /// The token is somebody else's.
+    /// The token belongs to another user.
     OtherUser,
 }
 
+/// Everything that is drawn.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub look: Look,
@@ -163,22 +174,22 @@ pub struct Model {
     pub inbox: Vec<InboxLine>,
     pub shows_archive: bool,
     pub unread_total: u64,
-    /// The line the cursor is on.
+    /// The selected row of the inbox.
     pub selected: Option<ConversationId>,
     pub search: Composer,
     pub focus: Focus,
     pub chat: Option<Chat>,
     pub composer: Composer,
     pub dialog: Option<Dialog>,
-    /// One line for the person, until the next key.
+    /// A message for the user in the status line. The next key or paste clears it.
     pub notice: Option<String>,
-    /// Messages that wait to be sent, over all conversations.
+    /// Number of queued and in-flight messages in all conversations.
     pub waiting: usize,
-    /// Those that the server does not take.
+    /// Number of messages that the server refused permanently.
     pub failed: usize,
 }
 
-/// Below this the inbox and the conversation take turns.
+/// Terminal width in columns below which only the inbox or the conversation is shown, not both.
 pub const NARROW: u16 = 60;
 
 impl Model {
@@ -208,7 +219,7 @@ impl Model {
         self.size.0 < NARROW
     }
 
-    /// The lines that match what is searched for.
+    /// The inbox or archive rows that match the search text.
     pub fn lines(&self) -> Vec<&InboxLine> {
         let wanted = self.search.text().trim().to_lowercase();
         let matches = |line: &&InboxLine| {
@@ -220,13 +231,13 @@ impl Model {
         self.inbox.iter().filter(matches).collect()
     }
 
-    /// Where the cursor is among the lines that are shown.
+    /// Index of the selected row among the shown rows. `None` if it is not shown.
     pub fn selected_at(&self) -> Option<usize> {
         let selected = self.selected?;
         self.lines().iter().position(|line| line.id == selected)
     }
 
-    /// What keys do on the line the cursor is on.
+    /// The selected row, if it is shown.
     pub fn selected_line(&self) -> Option<&InboxLine> {
         let lines = self.lines();
         self.selected_at().and_then(|at| lines.get(at).copied())

@@ -1,10 +1,10 @@
-//! Moments in words, in the time zone of whoever reads them.
+//! Formats timestamps for display in the user's time zone.
 
 use bluetick_core::Timestamp;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
 
-/// Words for moments, as seen from now.
+/// Formats timestamps in one time zone.
 #[derive(Clone, Debug)]
 pub struct Calendar {
     zone: TimeZone,
@@ -15,7 +15,7 @@ const MONTHS: [&str; 12] =
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 impl Calendar {
-    /// Of this machine.
+    /// Uses the time zone of this machine.
     pub fn local() -> Calendar {
         Calendar { zone: TimeZone::system() }
     }
@@ -24,24 +24,25 @@ impl Calendar {
         Calendar { zone: TimeZone::UTC }
     }
 
+    /// Converts a timestamp to the time zone. A timestamp out of range becomes the Unix epoch.
     fn at(&self, moment: Timestamp) -> Zoned {
         let moment = jiff::Timestamp::from_millisecond(moment.millis()).unwrap_or_default();
         moment.to_zoned(self.zone.clone())
     }
 
-    /// The time of day.
+    /// The time of day, as `HH:MM`.
     pub fn time(&self, moment: Timestamp) -> String {
         let at = self.at(moment);
         format!("{:02}:{:02}", at.hour(), at.minute())
     }
 
-    /// A number that is another one on another day.
+    /// A number that is different for every calendar day.
     pub fn day_number(&self, moment: Timestamp) -> i64 {
         let at = self.at(moment);
         i64::from(at.year()) * 400 + i64::from(at.day_of_year())
     }
 
-    /// The day, as a headline.
+    /// The day for a divider: `Today`, `Yesterday`, a weekday within the last six days, or a date.
     pub fn day(&self, moment: Timestamp, now: Timestamp) -> String {
         let (at, today) = (self.at(moment), self.at(now));
         let days = (today.date() - at.date()).get_days();
@@ -56,7 +57,8 @@ impl Calendar {
         }
     }
 
-    /// Short enough for a line of the inbox.
+    /// Short form for an inbox row: the time today, the weekday within the last six days, else the
+    /// date.
     pub fn short(&self, moment: Timestamp, now: Timestamp) -> String {
         let (at, today) = (self.at(moment), self.at(now));
         match (today.date() - at.date()).get_days() {
@@ -67,7 +69,7 @@ impl Calendar {
         }
     }
 
-    /// When somebody was last there.
+    /// The "last seen" text.
     pub fn last_seen(&self, moment: Timestamp, now: Timestamp) -> String {
         match self.day(moment, now).as_str() {
             "Today" => format!("last seen at {}", self.time(moment)),

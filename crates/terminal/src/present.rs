@@ -1,5 +1,5 @@
-//! From what a client knows to what is drawn: names, words, and what stands above what. Everything that people wrote
-//! is made safe for a terminal here, once.
+//! Converts the client's state to the model: names, texts and dividers. All user text is sanitised
+//! for the terminal here.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::model::{Chat, Content, InboxLine, Item, Key};
 use crate::moment::Calendar;
 use crate::text::{safe, safe_line};
 
-/// What is needed to put things into words.
+/// The context for converting state to text: this user, display names, time zone and current time.
 pub struct Words<'a> {
     pub user: &'a UserId,
     pub name: &'a dyn Fn(&UserId) -> String,
@@ -28,6 +28,7 @@ impl Words<'_> {
         user.parse().map_or_else(|_| safe_line(user), |user| self.name_of(&user))
     }
 
+    /// The title of a conversation: the group's title or the peer's name.
     pub fn title(&self, row: &Row) -> String {
         match (&row.entry.title, &row.entry.peer) {
             (Some(title), _) => safe_line(title),
@@ -36,6 +37,7 @@ impl Words<'_> {
         }
     }
 
+    /// The text of a group event.
     pub fn notice(&self, notice: &Notice) -> String {
         match notice {
             Notice::GroupCreated { by, title } => {
@@ -52,7 +54,8 @@ impl Words<'_> {
         }
     }
 
-    /// `unsent` is what was last written there and is not with the server, and how it stands with it.
+    /// Converts an inbox row. `unsent` is the newest unsent message of this user and its tick; it
+    /// replaces the preview.
     pub fn inbox_line(
         &self,
         row: &Row,
@@ -98,7 +101,7 @@ impl Words<'_> {
         }
     }
 
-    /// The line below a conversation's name.
+    /// The line below a conversation's name: typing, membership, presence.
     pub fn about(&self, view: &ConversationView) -> String {
         if !view.typists.is_empty() {
             let group = view.row.as_ref().is_some_and(|row| row.entry.kind() == ConversationKind::Group);
@@ -125,7 +128,8 @@ impl Words<'_> {
         }
     }
 
-    /// Everything that stands in the conversation. `unread_after` is how far it was read when it was opened.
+    /// Converts all messages and outbox items of a conversation. `unread_after` is the read
+    /// position when it was opened.
     pub fn items(&self, view: &ConversationView, unread_after: Seq) -> Vec<Item> {
         let is_group = view.row.as_ref().is_some_and(|row| row.entry.kind() == ConversationKind::Group);
         let mut items: Vec<Item> = Vec::with_capacity(view.messages.len() + view.waiting.len());
@@ -147,7 +151,7 @@ impl Words<'_> {
             });
             sender = message.is_said().then(|| message.sender_id.clone());
         }
-        // What waits belongs behind the newest message, and nowhere else.
+        // Outbox items belong below the newest message, so show them only if it is loaded.
         for (item, state) in
             view.waiting.iter().filter(|_| view.window.reaches_head || view.messages.is_empty())
         {
@@ -176,6 +180,7 @@ impl Words<'_> {
         items
     }
 
+    /// The text of the day divider, if `moment` is on another day than the previous item.
     fn new_day(&self, day: &mut Option<i64>, moment: Timestamp) -> Option<String> {
         let number = self.calendar.day_number(moment);
         (day.replace(number) != Some(number)).then(|| self.calendar.day(moment, self.now))
@@ -209,7 +214,7 @@ fn serde_notice(content_type: &str, content: &str) -> Option<Notice> {
     Some(Notice::parse(content).unwrap_or(Notice::Other))
 }
 
-/// What stands in place of a content that is not there.
+/// The text to show instead of missing content.
 fn absence(content_type: &str) -> Option<&'static str> {
     match content_type {
         "erased" => Some("This message was deleted"),
@@ -218,7 +223,8 @@ fn absence(content_type: &str) -> Option<&'static str> {
     }
 }
 
-/// Puts what a conversation is now into what is drawn of it, without moving what is being read.
+/// Replaces the items of a chat and counts the new ones below a scrolled view. Does not move the
+/// view.
 pub fn refresh(chat: &mut Chat, items: Vec<Item>) {
     let stored = |item: &Item| match item.key {
         Key::Stored(seq) => Some(seq),
@@ -227,7 +233,7 @@ pub fn refresh(chat: &mut Chat, items: Vec<Item>) {
     if chat.anchor.is_some()
         && let Some(newest) = chat.items.iter().rev().find_map(stored)
     {
-        // Counted one by one: not every place is a message.
+        // Count the items, because not every seq is a message.
         chat.new_below += items.iter().rev().filter_map(stored).take_while(|seq| *seq > newest).count();
     }
     chat.items = items;

@@ -1,4 +1,5 @@
-//! The terminal as a resource: taken at the start, and given back as it was, however the program ends.
+//! The terminal as a resource: [`Screen::take`] sets it up, and dropping the `Screen` or a panic
+//! restores it.
 
 use std::io::{self, Stdout, stdout};
 use std::sync::Once;
@@ -11,16 +12,20 @@ use crossterm::terminal::{
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
+/// Ensures that the panic hook is installed once per process.
 static PANIC_HOOK: Once = Once::new();
 
-/// Holds the terminal; dropping it gives the terminal back.
+/// The terminal in raw mode on the alternate screen. Dropping it restores the terminal.
 pub struct Screen {
     pub terminal: Terminal<CrosstermBackend<Stdout>>,
 }
 
 impl Screen {
+    /// Sets up the terminal and installs a panic hook that restores it. Restores it too if the
+    /// setup fails after raw mode is on.
     pub fn take() -> io::Result<Screen> {
-        // A panic message on the other screen, in raw mode, would be neither read nor kept.
+        // Restore the terminal before a panic message is printed. Printed in raw mode on the
+        // alternate screen, it would be unreadable and lost.
         PANIC_HOOK.call_once(|| {
             let usual = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
@@ -29,12 +34,12 @@ impl Screen {
             }));
         });
         enable_raw_mode()?;
-        // The mouse stays with the terminal, so that text can be selected. On the alternate screen terminals make arrow
-        // keys of the wheel, and those scroll.
+        // Do not capture the mouse, so that text can be selected. On the alternate screen,
+        // terminals turn the wheel into arrow keys, and these scroll.
         let entered = execute!(
             stdout(),
             EnterAlternateScreen,
-            // Some terminals have one screen only, with the prompts on it.
+            // Some terminals have no alternate screen, so clear the shell's output.
             Clear(ClearType::All),
             EnableBracketedPaste,
             EnableFocusChange
@@ -56,9 +61,9 @@ impl Drop for Screen {
     }
 }
 
-/// May be done twice.
+/// Restores the terminal. Idempotent.
 fn give_back() {
-    // On the way out, and there is nothing left to tell it to.
+    // Ignore errors: the program is ending and the terminal may be gone.
     let _left = execute!(
         stdout(),
         DisableFocusChange,

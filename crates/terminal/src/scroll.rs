@@ -1,25 +1,29 @@
-//! Where the view of a conversation stands. The place is kept as what is at its bottom, so that neither older pages
-//! above nor new messages below move what is being read.
+//! The scroll position of a conversation. The anchor names the row at the bottom of the view, so
+//! that neither older pages nor new messages move the visible text.
 
 use crate::draw::{chat_height, rows};
 use crate::model::{Anchor, Chat, Key, Model};
 
-/// Which end of what is here a movement came to.
+/// The end of the loaded rows that a scroll reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
+    /// At or near the oldest loaded row.
     Top,
+    /// At the newest loaded row.
     Bottom,
     None,
 }
 
-/// The number of rows up to the bottom of the view.
+/// The number of rows above the lower edge of the view, the last visible row included. `keys` are
+/// the positions of all rows, in order.
 pub fn bottom(chat: &Chat, keys: &[(Key, usize)]) -> usize {
     let Some((key, row)) = chat.anchor else { return keys.len() };
-    // What it stood at may have gone or become shorter: then the nearest before it.
+    // The anchored row may no longer exist. Use the nearest row before it.
     keys.partition_point(|place| *place <= (key, row)).max(1).min(keys.len())
 }
 
-/// Moves the view; negative goes back in time.
+/// Scrolls by a number of rows; negative scrolls to older messages. Returns the end that was
+/// reached.
 pub fn by(model: &mut Model, by: isize) -> Edge {
     let height = usize::from(chat_height(model));
     let Some(chat) = &model.chat else { return Edge::None };
@@ -33,7 +37,7 @@ pub fn by(model: &mut Model, by: isize) -> Edge {
     if anchor.is_none() {
         chat.new_below = 0;
     }
-    // A little before the top, so that the next page is there when one arrives.
+    // Report the top half a screen early, so that the next page is loaded in time.
     if by < 0 && wanted <= least + height / 2 {
         Edge::Top
     } else if by > 0 && wanted >= keys.len() {

@@ -1,13 +1,14 @@
-//! What people wrote, made fit for a terminal: nothing in it can steer the terminal, and it is cut by the width it
-//! takes on the screen, not by bytes.
+//! Makes user text safe for a terminal: it cannot contain control sequences, and it is cut by
+//! display width, not by bytes.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
+/// Replacement for a tab.
 const TAB: &str = "    ";
 
-/// Several lines. Control characters are shown as what they are; those that would turn the direction of the text
-/// around them are left out.
+/// Sanitises a multi-line text. Replaces control characters with visible symbols and removes
+/// characters that change the text direction.
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -26,21 +27,22 @@ pub fn safe(text: &str) -> String {
     shown
 }
 
-/// The Unicode picture of a control character, such as ␛ for escape.
+/// The Unicode symbol of a control character, such as ␛ for escape.
 fn picture(control: char) -> char {
     char::from_u32(0x2400 + u32::from(control)).unwrap_or('\u{fffd}')
 }
 
-/// The same on one line.
+/// Like [`safe`], joined into one line. Trims each line and drops empty ones.
 pub fn safe_line(text: &str) -> String {
     safe(text).split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
+/// Display width, in columns.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// As much of the text as fits, with an ellipsis where something was left out.
+/// Cuts the text to `most` columns. A cut text ends with the ellipsis if that fits.
 pub fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -56,8 +58,8 @@ pub fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     kept
 }
 
-/// Appends `more` if the line then takes at most `most` columns. The width of the whole line decides,
-/// because adjacent characters can take another width than each by itself.
+/// Appends `more` if the line then takes at most `most` columns. Measures the whole line, because
+/// adjacent characters can have a different width together.
 fn push_if_fits(line: &mut String, more: &str, most: usize) -> bool {
     let end = line.len();
     line.push_str(more);
@@ -68,8 +70,8 @@ fn push_if_fits(line: &mut String, more: &str, most: usize) -> bool {
     fits
 }
 
-/// Lines of at most `most` columns: broken at spaces, and within words that are longer than a line. The text must be
-/// safe already.
+/// Wraps the text at `most` columns: at spaces, or within words that are longer than a line. The
+/// text must be sanitised with [`safe`].
 pub fn wrap(text: &str, most: usize) -> Vec<String> {
     let most = most.max(1);
     let mut lines = Vec::new();
@@ -100,8 +102,8 @@ fn wrap_paragraph(paragraph: &str, most: usize, lines: &mut Vec<String>) {
     lines.push(line);
 }
 
-/// Appends a grapheme to the line, or to a new line. One that is wider than a line is broken between
-/// its characters, and a character that is wider than a line is replaced.
+/// Appends a grapheme to the line, or to a new line. Splits a grapheme that is wider than a line
+/// into characters, and replaces a character that is wider than a line.
 fn break_in_word(grapheme: &str, most: usize, line: &mut String, lines: &mut Vec<String>) {
     if push_if_fits(line, grapheme, most) {
         return;
@@ -124,7 +126,7 @@ fn break_in_word(grapheme: &str, most: usize, line: &mut String, lines: &mut Vec
     }
 }
 
-/// In turns: a run of spaces, a run without.
+/// Splits the text into alternating runs of whitespace and non-whitespace.
 fn words_and_spaces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -169,12 +171,12 @@ mod tests {
         assert_eq!(cut("abc", 0, "…"), "");
     }
 
-    /// A letter of two columns with a mark that takes one more.
+    /// A letter two columns wide with a combining mark that adds one column.
     #[test]
     fn grapheme_wider_than_the_line_is_broken_between_its_characters() {
         assert_eq!(wrap("\u{1b132}\u{11937}", 2), ["\u{1b132}", "\u{11937}"]);
         assert_eq!(wrap("\u{1b132}\u{11937}", 3), ["\u{1b132}\u{11937}"]);
-        // Three columns by itself.
+        // A single character of three columns.
         assert_eq!(wrap("\u{17d8}", 2), ["\u{fffd}"]);
     }
 

@@ -1,5 +1,5 @@
-//! What is asked over HTTP by itself: the list after a pause, conversations a frame did not say enough about, what is
-//! missing of a conversation, and names. A few at a time; what fails is tried again after a pause.
+//! Background HTTP requests: the inbox after a reconnect, single rows, missing messages, and
+//! display names. At most `AT_ONCE` run at a time; a failed request is retried after a pause.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,30 +18,39 @@ use crate::shared::Shared;
 use crate::state::{KEPT_ROWS, Origin};
 use crate::wire::bodies::{LastMessage, Message};
 
-/// Questions at the same time.
+/// Maximum number of concurrent background requests. A larger value puts more load on the server
+/// after a reconnect.
 const AT_ONCE: usize = 4;
+/// Pause before a failed request is retried, unless the server sent `Retry-After`.
 const AGAIN_AFTER: Duration = Duration::from_secs(3);
 
+/// A kind of background request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Fetch the inbox and the archive again.
     Reload,
+    /// Fetch the row of one conversation.
     Refresh(ConversationId),
+    /// Fetch the messages between `have_seq` and the head.
     Missing(ConversationId),
+    /// Fetch display names.
     Names,
 }
 
-/// What came of a question.
+/// The result of a background request.
 pub struct Work {
     kind: Kind,
     outcome: Result<(), ApiError>,
 }
 
+/// A failed request and the time of its retry.
 pub struct Again {
     pub at: Instant,
     kind: Kind,
 }
 
 impl Driver {
+    /// Queues the retries that are due, then starts requests up to `AT_ONCE`.
     pub(super) fn start_work(&mut self, now: Instant) {
         let (due, later) = std::mem::take(&mut self.again).into_iter().partition(|again| again.at <= now);
         self.again = later;
@@ -75,7 +84,9 @@ impl Driver {
         }
     }
 
-    /// The list first, then single conversations, then what is missing, one conversation after the other.
+    /// Takes the next request: first the inbox, then single rows, then missing messages, then
+    /// names. Missing messages are fetched for one conversation at a time. Returns `None` until the
+    /// connection has caught up.
     fn next_question(&self) -> Option<Kind> {
         let asked = &self.asked;
         let waits = |kind: Kind| self.again.iter().any(|again| again.kind == kind);
@@ -103,6 +114,8 @@ impl Driver {
         })
     }
 
+    /// Handles a finished request: schedules a retry, removes a conversation that is gone, or logs
+    /// out. Resumes the panic of a request task.
     pub(super) fn on_work(&mut self, done: Result<Work, JoinError>) {
         let Work { kind, outcome } = match done {
             Ok(work) => work,
@@ -111,7 +124,7 @@ impl Driver {
         self.asked.retain(|asked| *asked != kind);
         let Err(error) = outcome else { return };
         match (&error, kind) {
-            // It has ended already, with a reason of its own.
+            // The connection is already closed for another reason; keep that reason.
             (ApiError::LoggedOut, _) if matches!(self.line, Line::Closed) => {}
             (ApiError::LoggedOut, _) => self.log_out(),
             (_, Kind::Refresh(id) | Kind::Missing(id)) if error.is_gone() => {
@@ -125,7 +138,8 @@ impl Driver {
     }
 }
 
-/// Reads anew as much of the list as there was, and lets go of lines of which nobody speaks any more.
+/// Fetches as many inbox and archive entries as are known here (at most `KEPT_ROWS` each, at least
+/// one page). Then forgets rows that neither these pages nor the frames of this connection mention.
 async fn reload(shared: &Shared) -> Result<(), ApiError> {
     let mut confirmed = HashSet::new();
     for archived in [false, true] {
@@ -150,7 +164,7 @@ async fn reload(shared: &Shared) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Asks about one conversation, wherever in the list it is.
+/// Fetches one conversation and updates its row, whatever its position in the inbox.
 pub async fn refresh(shared: &Shared, id: ConversationId) -> Result<(), ApiError> {
     let mut entry = shared.api.conversation(id).await?.into_entry(&shared.read(|state| state.user.clone()));
     let known = shared.read(|state| {
@@ -170,7 +184,7 @@ pub async fn refresh(shared: &Shared, id: ConversationId) -> Result<(), ApiError
     Ok(())
 }
 
-/// What a line tells of: the newest that is no void.
+/// Fetches the message for the row's preview: the newest of the last 100 that is not a void.
 async fn newest_message(shared: &Shared, id: ConversationId) -> Result<Option<Message>, ApiError> {
     let newest = shared.api.page(id, PageFrom::Newest, 1).await?.messages.into_iter().next();
     if !newest.as_ref().is_some_and(Message::is_void) {
@@ -180,7 +194,8 @@ async fn newest_message(shared: &Shared, id: ConversationId) -> Result<Option<Me
     Ok(page.messages.into_iter().find(|message| !message.is_void()))
 }
 
-/// Pages on from what is here until nothing is missing.
+/// Fetches pages above `have_seq` until the device has every message up to the head. Stops early if
+/// a page makes no progress or the connection is lost.
 async fn fetch_missing(shared: &Shared, id: ConversationId) -> Result<(), ApiError> {
     loop {
         let after = shared.read(|state| {
@@ -193,7 +208,7 @@ async fn fetch_missing(shared: &Shared, id: ConversationId) -> Result<(), ApiErr
             for message in page.messages {
                 state.received(Arc::new(message), Origin::Fetched);
             }
-            // Asked for here, so that it is not asked for once more by itself.
+            // This loop fetches the rest, so remove the request that `received` has queued.
             state.todo.missing.retain(|missing| *missing != id);
             state.inbox.get(id).is_some_and(|row| row.have_seq > after)
         });
@@ -203,6 +218,7 @@ async fn fetch_missing(shared: &Shared, id: ConversationId) -> Result<(), ApiErr
     }
 }
 
+/// Fetches the display names that are wanted. Stops asking for good if the server answers 404.
 async fn names(shared: &Shared) -> Result<(), ApiError> {
     let Some(asked): Option<Vec<UserId>> = shared.arrange(|state| state.people.next_question()) else {
         return Ok(());
@@ -211,7 +227,7 @@ async fn names(shared: &Shared) -> Result<(), ApiError> {
         Ok(people) => {
             let news = shared.change(|state| state.people.answered(asked, people));
             let changes: Vec<_> = news.iter().map(name_change).collect();
-            // Without a keeper the client is about to end.
+            // An error means that the keeper has ended and the client is shutting down.
             let _ordered = shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
             Ok(())
         }

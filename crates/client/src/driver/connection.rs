@@ -1,4 +1,4 @@
-//! The connection of a driver: dialled, greeted, watched, and given up.
+//! The driver's connection: dialling, hello, liveness checks, and the reaction to its end.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -16,35 +16,42 @@ use crate::state::{Event, Phase};
 use crate::wire::codes::CloseCode;
 use crate::wire::frames::Welcome;
 
-/// A server that does not answer a hello in this time is not there.
+/// Timeout for the `welcome` after the `hello`. The driver then reconnects.
 const WELCOME_WITHIN: Duration = Duration::from_secs(15);
+/// Interval between pings. Must be shorter than `SILENT_FOR`, because the `pong` keeps an idle
+/// connection alive.
 const PING_EVERY: Duration = Duration::from_secs(25);
-/// A dead network can leave a socket open for many minutes; so long without any frame, and it is given up.
+/// Time without any frame after which the driver drops the connection. A dead network can leave a
+/// socket open for many minutes.
 const SILENT_FOR: Duration = Duration::from_secs(40);
-/// A send that is not answered in this time, on a connection that lives, is sent again on another.
+/// Timeout for the answer to a send. The driver then reconnects and sends the message again.
 pub(super) const ACK_WITHIN: Duration = Duration::from_secs(30);
 
 type Dialling = Pin<Box<dyn Future<Output = Happened> + Send>>;
 
+/// The phase of the driver's connection. `Pause` waits before the next attempt.
 pub enum Line {
     Pause {
         until: Instant,
     },
+    /// Getting a token and connecting.
     Dialling(Dialling),
+    /// Connected; the `hello` is sent.
     Open(Box<Open>),
-    /// Logged out, or stopped.
+    /// Logged out, stopped, or the token belongs to another user. No further attempt follows.
     Closed,
 }
 
+/// An open connection.
 pub struct Open {
     pub link: Link,
     given: Given,
     pub vigil: Vigil,
-    /// When the server wants us back.
+    /// The reconnect pause that the server requested with `come_back`.
     hint: Option<Duration>,
 }
 
-/// Whether the other side is still there.
+/// Tracks whether the server is still alive.
 pub struct Vigil {
     pub welcomed: bool,
     since: Instant,
@@ -52,13 +59,13 @@ pub struct Vigil {
     pinged_at: Instant,
 }
 
-/// What to do about a connection now.
+/// The action that a liveness check requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Care {
     Nothing,
-    /// Show that we are here, and see whether the other side is.
+    /// Send a ping.
     Ping,
-    /// The other side is gone.
+    /// The server is silent; drop the connection.
     GiveUp,
 }
 
@@ -67,6 +74,7 @@ impl Vigil {
         Vigil { welcomed: false, since: now, heard_at: now, pinged_at: now }
     }
 
+    /// When `care` has to run next.
     fn next_timer(&self) -> Instant {
         if self.welcomed {
             (self.pinged_at + PING_EVERY).min(self.heard_at + SILENT_FOR)
@@ -75,6 +83,7 @@ impl Vigil {
         }
     }
 
+    /// Checks the timeouts. Returns `Ping` at most once per `PING_EVERY`.
     pub fn care(&mut self, now: Instant) -> Care {
         let is_gone = if self.welcomed {
             now >= self.heard_at + SILENT_FOR
@@ -92,17 +101,21 @@ impl Vigil {
     }
 }
 
+/// An event of the connection.
 pub enum Happened {
+    /// The reconnect pause has ended.
     PauseOver,
     Opened(Box<Link>, Given),
     NoToken(NoToken),
+    /// Connecting failed.
     Failed(LinkError),
     Frame(Frame),
+    /// An open connection ended.
     Ended(LinkError),
 }
 
 impl Line {
-    /// Dropping the future loses nothing.
+    /// Waits for the next event. Cancel-safe.
     pub async fn next(&mut self) -> Happened {
         match self {
             Line::Pause { until } => {
@@ -118,13 +131,14 @@ impl Line {
         }
     }
 
+    /// Ends the reconnect pause.
     pub fn hurry(&mut self) {
         if let Line::Pause { until } = self {
             *until = Instant::now();
         }
     }
 
-    /// When the connection is to be looked after.
+    /// When the liveness check has to run next.
     pub fn next_timer(&self) -> Option<Instant> {
         match self {
             Line::Open(open) => Some(open.vigil.next_timer()),
@@ -134,6 +148,7 @@ impl Line {
 }
 
 impl Driver {
+    /// Starts to get a token and to connect. A token that equals `refused_token` is renewed first.
     pub(super) fn dial(&mut self) {
         self.shared.set_phase(Phase::Connecting, None);
         let shared = std::sync::Arc::clone(&self.shared);
@@ -150,6 +165,7 @@ impl Driver {
         }));
     }
 
+    /// Sends the `hello` with the device's positions.
     pub(super) async fn greet(&mut self, mut link: Link, given: Given) {
         let positions = self.shared.read(|state| state.positions());
         let device_id = self.shared.device_id.as_deref();
@@ -161,11 +177,12 @@ impl Driver {
         self.line = Line::Open(Box::new(Open { link, given, vigil, hint: None }));
     }
 
+    /// Handles one frame. Every frame counts as a sign of life.
     pub(super) async fn on_frame(&mut self, frame: &Frame) {
         let now = Instant::now();
         let Line::Open(open) = &mut self.line else { return };
         open.vigil.heard_at = now;
-        // A frame that is not understood comes from a newer server and is passed over like an unknown one.
+        // A frame that does not parse comes from a newer server. Ignore it like an unknown type.
         let Ok(frame) = frame.decode() else { return };
         match frame {
             ServerFrame::Welcome(welcome) if self.shared.read(|state| state.user != welcome.user_id) => {
@@ -183,6 +200,8 @@ impl Driver {
         }
     }
 
+    /// Handles `welcome`. If the server's epoch changed, removes the stored messages and rows and
+    /// resets `after_seq` of the unsent messages.
     async fn welcomed(&mut self, welcome: &Welcome) {
         self.shared.set_phase(Phase::Online, None);
         let ledger = &mut self.ledger;
@@ -196,11 +215,12 @@ impl Driver {
             changes
         });
         if !changes.is_empty() {
-            // Without a keeper the client is about to end.
+            // An error means that the keeper has ended and the client is shutting down.
             let _ordered = self.shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
         }
     }
 
+    /// Describes the end of the current connection for the backoff.
     pub(super) fn ending(&self, code: Option<CloseCode>) -> Ending {
         match &self.line {
             Line::Open(open) => Ending { code, hint: open.hint, lasted: open.vigil.since.elapsed() },
@@ -208,6 +228,11 @@ impl Driver {
         }
     }
 
+    /// Handles the end of a connection or attempt: resets the connection state and schedules the
+    /// next attempt.
+    ///
+    /// After a close code that asks for a login, reconnects at once with another token. Logs out
+    /// instead if the token was already renewed and the server did not send `welcome`.
     pub(super) async fn lost(&mut self, ending: Ending) {
         if ending.code == Some(CloseCode::FRAME_TOO_LARGE) {
             self.frame_was_too_large().await;
@@ -220,7 +245,8 @@ impl Driver {
             }
             self.refused_token = Some(open.given.token);
             self.shared.change_as_driver(|state| state.connection_lost());
-            // At once: another token is a matter of the token's source, not of the server.
+            // Reconnect without backoff: the token source provides the new token, so waiting for
+            // the server does not help.
             self.line = Line::Pause { until: Instant::now() };
             return;
         }
@@ -232,7 +258,8 @@ impl Driver {
         self.line = Line::Pause { until: Instant::now() + pause };
     }
 
-    /// Going on would show this user's chats to another one, and send them in another one's name.
+    /// Closes the connection for good, because the token belongs to another user. Otherwise the
+    /// client would mix the chats of two users and send in the other user's name.
     fn is_somebody_else(&mut self, other: UserId) {
         self.shared.api.token_is_foreign();
         self.line = Line::Closed;
@@ -243,6 +270,7 @@ impl Driver {
         self.shared.set_phase(Phase::OtherUser, None);
     }
 
+    /// Closes the connection for good, because no valid token is available.
     pub(super) fn log_out(&mut self) {
         self.shared.change_as_driver(|state| state.connection_lost());
         self.line = Line::Closed;

@@ -1,5 +1,5 @@
-//! The one task behind a client: it holds the connection, opens it again whenever it ends, and does what the state
-//! leaves to be done. One loop over a closed set of happenings.
+//! The driver: the task that owns the connection. It reconnects, sends outgoing frames, starts
+//! background requests and saves the state. One loop handles all events.
 
 pub mod background;
 mod connection;
@@ -21,26 +21,33 @@ use crate::keeping::{Ledger, outbox_change, outbox_removal};
 use crate::shared::Shared;
 use crate::state::Phase;
 
-/// Acks of this time go together.
+/// Delay that gathers receipts into one write. A larger value delays the sender's ticks.
 const ACK_AFTER: Duration = Duration::from_millis(50);
-/// Copies are written together, so often.
+/// Interval at which changed rows, messages and drafts are saved. A crash loses at most this much,
+/// which the client fetches again; drafts are lost. Unsent messages are stored separately, before
+/// they are sent.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
+/// The state of the driver task.
 pub struct Driver {
     shared: Arc<Shared>,
     line: Line,
     backoff: Backoff,
     work: JoinSet<Work>,
-    /// What is being asked, so that nothing is asked twice at the same time.
+    /// Running background requests, so that none runs twice at the same time.
     asked: Vec<Kind>,
+    /// Failed requests that wait for their retry.
     again: Vec<Again>,
     ledger: Ledger,
+    /// When the pending receipts are sent.
     ack_at: Option<Instant>,
-    /// Marks were refused for now, and how often in a row.
+    /// The server refused a receipt temporarily, so `ack_at` is a retry time.
     acks_held: bool,
+    /// Number of refused receipt batches in a row.
     ack_refusals: u32,
+    /// When the changed state is saved.
     save_at: Option<Instant>,
-    /// The token that the server did not accept.
+    /// The token that the server refused. The next attempt must use another one.
     refused_token: Option<String>,
 }
 
@@ -62,6 +69,7 @@ impl Driver {
         }
     }
 
+    /// Runs until `stop` resolves, then shuts down gracefully.
     pub async fn run(mut self, mut stop: oneshot::Receiver<()>) {
         loop {
             self.act().await;
@@ -72,14 +80,15 @@ impl Driver {
                 () = self.shared.wake.notified() => {}
                 () = self.shared.connect_now.notified() => self.line.hurry(),
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => {}
-                // A handle that was dropped without a word stops it as well.
+                // The handle stops the driver by dropping the sender. It never sends a value.
                 _ = &mut stop => break,
             }
         }
         self.finish().await;
     }
 
-    /// In this order: what was read is told, what was written is kept, and only then the task ends.
+    /// Shuts down: ends the background requests, sends pending receipts, closes the connection, and
+    /// hands the last changes to the keeper.
     async fn finish(mut self) {
         self.work.shutdown().await;
         if let Line::Open(mut open) = std::mem::replace(&mut self.line, Line::Closed) {
@@ -91,7 +100,7 @@ impl Driver {
                     }
                     open.link.flush().await
                 };
-                // A connection that is broken by now ends here like any other.
+                // Ignore errors and timeouts: a broken connection ends here anyway.
                 let _told = tokio::time::timeout(Duration::from_secs(1), told).await;
             }
             let _closed = tokio::time::timeout(Duration::from_secs(1), open.link.close()).await;
@@ -100,7 +109,7 @@ impl Driver {
         self.shared.set_phase(Phase::Offline, None);
         let changes = self.changes();
         let last = Batch { changes, ..Batch::default() };
-        // The keeper outlives the driver, so it takes them.
+        // The keeper outlives the driver, so it accepts this batch.
         let _written = self.shared.orders.send(Order::Write(last)).await;
     }
 
@@ -111,7 +120,8 @@ impl Driver {
         own.into_iter().chain(of_state).flatten().min()
     }
 
-    /// Does whatever is due.
+    /// Does everything that is due now: ends holds and typing indicators, saves, starts requests,
+    /// and sends frames.
     async fn act(&mut self) {
         let now = Instant::now();
         self.shared.arrange(|state| state.outbox.release(now));
@@ -126,6 +136,7 @@ impl Driver {
         }
     }
 
+    /// Evicts surplus messages and returns the storage changes since the last save.
     fn changes(&mut self) -> Vec<crate::storage::Change> {
         let ledger = &mut self.ledger;
         self.shared.arrange(|state| {
@@ -136,12 +147,13 @@ impl Driver {
         })
     }
 
+    /// Saves the changed state once per `SAVE_EVERY`.
     fn save(&mut self, now: Instant) {
         let is_dirty = self.shared.read(|state| !state.dirty.is_empty() || !state.todo.settled.is_empty());
         match self.save_at {
             None if is_dirty => self.save_at = Some(now + SAVE_EVERY),
             Some(at) if at <= now => {
-                // A slow disk: they are gathered until there is room.
+                // The keeper's queue is full. Gather more changes and try again later.
                 let Ok(permit) = self.shared.orders.clone().try_reserve_owned() else {
                     self.save_at = Some(now + SAVE_EVERY);
                     return;
@@ -171,7 +183,8 @@ impl Driver {
         }
     }
 
-    /// What was written offline is noted as attempted in one write before it goes.
+    /// Records messages written offline as attempted, in one storage write, before they are sent.
+    /// After a crash they are then resent with `retry`.
     async fn note_attempts(&mut self) {
         let noted = self.shared.arrange(|state| {
             if state.connection.caught_up { state.outbox.note_attempts() } else { Vec::new() }
@@ -181,7 +194,7 @@ impl Driver {
         }
         let changes = noted.iter().map(outbox_change).collect();
         let outgoing = noted.into_iter().map(|item| item.message_id).collect();
-        // Without a keeper the client is about to end.
+        // An error means that the keeper has ended and the client is shutting down.
         let _ordered = self.shared.orders.send(Order::Write(Batch { changes, outgoing, done: None })).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What is said to the server, and what becomes of messages it refuses.
+//! Outgoing frames, and the handling of frames that the server refused.
 
 use std::time::Duration;
 
@@ -14,13 +14,21 @@ use crate::link::{ClientFrame, ErrorFrame, SendFrame};
 use crate::state::outbox::{OutboxItem, SendFailure};
 use crate::wire::codes::{CONVERSATION_NOT_FOUND, Remedy, remedy};
 
-/// A socket that takes nothing for so long is dead.
+/// Timeout for writing a batch of frames. The driver then reconnects.
 const SAY_WITHIN: Duration = Duration::from_secs(20);
+/// Backoff bound after the first temporary refusal; it doubles with each further one. Half of it is
+/// added to every pause, so that a retry never follows at once.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Largest backoff bound after temporary refusals.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl Driver {
-    /// Whatever there is to say now. `Err` when the connection is no good any more.
+    /// Sends all frames that are due: pings, receipts, typing and messages.
+    ///
+    /// # Errors
+    ///
+    /// Returns the `Ending` if the connection has to be dropped: the server is silent, an answer is
+    /// late, or the write timed out.
     pub(super) async fn say(&mut self, now: Instant) -> Result<(), Ending> {
         let caught_up = self.shared.read(|state| state.connection.caught_up);
         let is_late = self.shared.read(|state| {
@@ -72,22 +80,27 @@ impl Driver {
         match timeout(SAY_WITHIN, said).await {
             Ok(Ok(())) if going.is_empty() => Ok(()),
             Ok(Ok(())) => {
-                // They are shown as on their way.
+                // Publish the new `Sending` state of the messages.
                 self.shared.change_as_driver(|_| ());
                 Ok(())
             }
-            // What the server said before it closed is still to be read; reading tells of the end.
+            // Do not drop the connection yet. Frames that the server sent before closing are still
+            // unread, and reading reports the end.
             Ok(Err(_)) => Ok(()),
             Err(_) => Err(broken),
         }
     }
 
-    /// A frame of ours was refused.
+    /// Handles an `error` frame.
+    ///
+    /// A temporary refusal holds the conversation and retries with backoff. A permanent refusal
+    /// fails the message. If it is unclear which message the server refused, sends the messages one
+    /// at a time to find out.
     pub(super) async fn refused(&mut self, error: &ErrorFrame, now: Instant) {
         let about = match &error.message_id {
             Some(id) => vec![MessageId::from_stored(id)],
             None if error.conversation_id.is_some() => return self.mark_refused(error, now),
-            // About any of those on their way.
+            // The error can concern any message in flight.
             None => self.shared.read(|state| state.outbox.in_flight()),
         };
         let may_succeed_later = remedy(&error.code).may_succeed_later();
@@ -113,14 +126,15 @@ impl Driver {
         }
     }
 
-    /// About a mark, or a typing, which is not worth a second try.
+    /// Handles an `error` frame about a receipt or a typing frame, which it cannot tell apart. A
+    /// temporary refusal queues the receipts of the conversation again. Typing is never resent.
     fn mark_refused(&mut self, error: &ErrorFrame, now: Instant) {
         let Some(id) = error.conversation_id else { return };
         if !remedy(&error.code).may_succeed_later() {
             return;
         }
         self.shared.arrange(|state| state.tell_again(id));
-        // Of many marks that went together many are refused; they wait once.
+        // Receipts sent together are often refused together. Count and delay them once.
         if self.acks_held {
             return;
         }
@@ -130,7 +144,8 @@ impl Driver {
         self.acks_held = true;
     }
 
-    /// The server closed because of the size of a frame: one of those on their way.
+    /// Handles a close with code 1009. Fails the message if it is the only one in flight. Otherwise
+    /// sends one message at a time from now on, to find the one that is too large.
     pub(super) async fn frame_was_too_large(&mut self) {
         match self.shared.read(|state| state.outbox.in_flight()).as_slice() {
             [id] => {
@@ -144,6 +159,8 @@ impl Driver {
         }
     }
 
+    /// Marks a message as failed and stores it. If the conversation is a group that is gone, gives
+    /// up all of its messages instead.
     async fn fail(&mut self, id: &MessageId, failure: SendFailure) {
         let failed = self.shared.change_as_driver(|state| {
             let is_gone = failure.code == CONVERSATION_NOT_FOUND;
@@ -156,7 +173,7 @@ impl Driver {
         });
         if let Some(item) = failed {
             let changes = vec![outbox_change(&item)];
-            // Without a keeper the client is about to end.
+            // An error means that the keeper has ended and the client is shutting down.
             let _ordered = self.shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
         }
     }

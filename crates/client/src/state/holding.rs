@@ -1,4 +1,4 @@
-//! How much is held: messages of many conversations, but not of all, and not without end.
+//! Memory limits: which messages the client holds, and when it evicts them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use super::{KEPT_MESSAGES, KEPT_TIMELINES, MOST_SHOWN, State};
 use crate::wire::bodies::Message;
 
 impl State {
+    /// Adds a received message to its timeline and trims the timeline.
     pub(super) fn put_into_timeline(&mut self, message: &Arc<Message>, first_seq: Seq) {
         let is_watched = self.watched.contains_key(&message.conversation_id);
         let has_all = self.inbox.get(message.conversation_id).is_some_and(|row| row.have_seq >= message.seq);
@@ -19,11 +20,12 @@ impl State {
             if !(has_all && window.reaches_head && message.seq > window.to_seq.next()) {
                 return;
             }
-            // What lies between came while these messages were let go: the run begins anew.
+            // The device has received the messages in between, but this timeline does not hold
+            // them. Start a new run.
             timeline.begin_anew();
             timeline.take(message, first_seq);
         }
-        // Cut in steps, so that a message costs no more than itself.
+        // Trim in large steps, so that the cost per message stays constant.
         let (most, left) =
             if is_watched { (MOST_SHOWN, MOST_SHOWN / 2) } else { (2 * KEPT_MESSAGES, KEPT_MESSAGES) };
         if timeline.messages().len() > most {
@@ -31,7 +33,7 @@ impl State {
         }
     }
 
-    /// Somebody looks at it.
+    /// Returns the timeline and marks it as most recently used.
     pub fn touch(&mut self, id: ConversationId) -> &mut Timeline {
         self.looks += 1;
         let looks = self.looks;
@@ -40,12 +42,14 @@ impl State {
         timeline
     }
 
+    /// Adds a watcher.
     pub fn watch(&mut self, id: ConversationId) {
         self.touch(id);
         *self.watched.entry(id).or_default() += 1;
     }
 
-    /// Nobody looks any more: a few of the newest are enough, and of a run that does not reach them nothing.
+    /// Removes a watcher. Without watchers, trims the timeline to the newest messages, or clears it
+    /// if it does not reach the head.
     pub fn unwatch(&mut self, id: ConversationId) {
         let Some(count) = self.watched.get_mut(&id) else { return };
         *count -= 1;
@@ -62,7 +66,7 @@ impl State {
         }
     }
 
-    /// Lets go of messages that nobody looks at: those looked at longest ago first.
+    /// Evicts unwatched timelines above `KEPT_TIMELINES`, least recently used first.
     pub fn let_go(&mut self) {
         if self.timelines.len() <= KEPT_TIMELINES {
             return;

@@ -1,5 +1,5 @@
-//! The list of conversations: lines of the server's inbox, and the rules by which frames move them on until the server
-//! is asked again. It fetches nothing.
+//! The inbox: rows from the server, and the rules by which frames update them between two requests.
+//! It makes no requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,43 +10,52 @@ use super::timeline::Timeline;
 use crate::wire::bodies::{InboxEntry, LastMessage, Marks, Message, Notice};
 use crate::wire::frames::Status;
 
-/// How many of the latest arrivals are remembered; a late answer of the server is older than these at most.
+/// Number of arrived seqs remembered per row. If more messages arrive before an older answer does,
+/// its unread count comes out too low.
 const ARRIVALS: usize = 100;
-/// Of larger groups the server tells by itself how far all have come.
+/// Largest group whose row the client refreshes after a status frame. For larger groups the server
+/// sends `receipts` frames. Must equal the server's `SMALL_GROUP`.
 const SMALL_GROUP: usize = 16;
-/// As much of a message as a line shows.
+/// Maximum length of a preview, in characters.
 const PREVIEW_CHARS: usize = 200;
 
-/// A line of the inbox and what this device knows beside it.
+/// An inbox row from the server, with what this device knows in addition.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub entry: InboxEntry,
-    /// Everything up to here is on this device, without a gap.
+    /// Every message up to this seq is delivered; the device receives everything above it without a
+    /// gap. A new row starts at the server's delivered seq, so older messages may not be on this
+    /// device.
     pub have_seq: Seq,
-    /// What came in since the server last counted the unread ones.
+    /// Seqs of unread messages that arrived after the server computed `unread`.
     arrived: VecDeque<Seq>,
-    /// How much the server's latest word knew of: answers may come in another order than they were given.
+    /// `last_seq` of the newest server answer. Answers may arrive out of order; an answer with a
+    /// lower `last_seq` is stale.
     told_seq: Seq,
 }
 
 impl Row {
+    /// Rebuilds a row from the storage.
     pub fn restored(entry: InboxEntry, have_seq: Seq) -> Row {
         Row { entry, have_seq, arrived: VecDeque::new(), told_seq: Seq::ZERO }
     }
 
-    /// Whether the server has more of this conversation than this device.
+    /// Whether the server has messages that this device has not received.
     pub fn is_behind(&self) -> bool {
         self.have_seq < self.entry.last_seq
     }
 }
 
-/// Whether a frame said enough, or the server is to be asked.
+/// Whether a frame had enough information to update the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enough {
+    /// The row is up to date.
     Yes,
+    /// The row has to be fetched.
     Ask,
 }
 
+/// The known rows of the inbox and the archive.
 pub struct Inbox {
     user: UserId,
     rows: HashMap<ConversationId, Arc<Row>>,
@@ -81,7 +90,8 @@ impl Inbox {
         self.rows.clear();
     }
 
-    /// In the server's order: pinned first, then the latest activity.
+    /// The rows in the server's order: newest activity first, and in the inbox pinned ones before
+    /// others. The archive ignores pins.
     pub fn sorted(&self, archived: bool) -> Vec<Arc<Row>> {
         let mut rows: Vec<Arc<Row>> =
             self.rows.values().filter(|row| row.entry.archived == archived).cloned().collect();
@@ -95,7 +105,7 @@ impl Inbox {
         rows
     }
 
-    /// By the latest activity alone.
+    /// The `most` rows with the newest activity, from inbox and archive, ignoring pins.
     pub fn latest(&self, most: usize) -> Vec<Arc<Row>> {
         let mut rows: Vec<Arc<Row>> = self.rows.values().cloned().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.entry.last_at));
@@ -103,7 +113,8 @@ impl Inbox {
         rows
     }
 
-    /// The server's word about a conversation. Frames may have overtaken it.
+    /// Takes over a row from the server and merges it with newer local knowledge, because frames
+    /// may have overtaken the answer. A stale answer only advances the read states.
     pub fn learn(&mut self, entry: InboxEntry, timeline: Option<&Timeline>) -> &mut Row {
         let told = entry.my_status;
         let (told_last_seq, told_unread, id) = (entry.last_seq, entry.unread, entry.conversation_id);
@@ -135,7 +146,7 @@ impl Inbox {
             row.arrived = before.arrived.iter().copied().filter(|seq| *seq > counted).collect();
         }
         let read = row.entry.my_status.last_read_seq;
-        // What was read here is not with the server yet: its count is too high.
+        // The server does not know yet what was read here, so its count is too high.
         let counted = if read > told.last_read_seq {
             said_between(&self.user, timeline, read, told_last_seq).unwrap_or(told_unread)
         } else {
@@ -146,7 +157,8 @@ impl Inbox {
         self.get_mut(id).expect("it was just put there")
     }
 
-    /// Moves the line on by a message above its last one. `None` when the conversation is not known here.
+    /// Updates the row with a message above its last one. Returns the row, or `None` if the
+    /// conversation has none.
     pub fn take_message(&mut self, message: &Message) -> Option<&mut Row> {
         let own = message.is_by(&self.user);
         let row = self.rows.get_mut(&message.conversation_id).map(Arc::make_mut)?;
@@ -176,12 +188,12 @@ impl Inbox {
             }
             Some(_) => {}
             None if own => {
-                // A reply tells of having read what came before it.
+                // Sending a message implies having read everything before it.
                 line.my_status = line.my_status.furthest(Marks::read_up_to(message.seq.previous()));
                 line.unread = 0;
                 row.arrived.clear();
             }
-            // Another device may have read it before it came here.
+            // Another device may have read the message before it arrived here.
             None if message.is_said() && message.seq > line.my_status.last_read_seq => {
                 line.unread += 1;
                 row.arrived.push_back(message.seq);
@@ -194,7 +206,8 @@ impl Inbox {
         Some(row)
     }
 
-    /// The person has read everything up to `seq` here. `None` when that is no news.
+    /// Records that the user has read everything up to `seq` on this device. Returns `None` if that
+    /// changes nothing.
     pub fn read_here(&mut self, id: ConversationId, seq: Seq, timeline: Option<&Timeline>) -> Option<Enough> {
         let user = self.user.clone();
         let row = self.get_mut(id)?;
@@ -213,7 +226,8 @@ impl Inbox {
         }
     }
 
-    /// Somebody has come further. `waits` tells whether this device shows messages whose tick can still change.
+    /// Applies a status frame. `waits` returns whether this device shows messages whose tick can
+    /// still change.
     pub fn take_status(&mut self, status: &Status, waits: impl FnOnce(&Row) -> bool) -> Enough {
         let own = status.user_id == self.user;
         let Some(row) = self.get_mut(status.conversation_id) else { return Enough::Yes };
@@ -230,20 +244,22 @@ impl Inbox {
             return if is_all || status.unread.is_some() { Enough::Yes } else { Enough::Ask };
         }
         if line.kind() == ConversationKind::Group {
-            // Only the server knows who is furthest behind, and it matters only where a tick can still change.
+            // Only the server knows which member is furthest behind. Ask only if a tick can still
+            // change.
             return if line.member_count <= SMALL_GROUP && waits(row) { Enough::Ask } else { Enough::Yes };
         }
         line.peer_status = line.peer_status.furthest(status.marks);
         Enough::Yes
     }
 
-    /// How far all others of a group have come.
+    /// Applies a `receipts` frame: the combined read state of all other members.
     pub fn take_receipts(&mut self, id: ConversationId, marks: Marks) {
         if let Some(row) = self.get_mut(id) {
             row.entry.peer_status = row.entry.peer_status.furthest(marks);
         }
     }
 
+    /// Sum of the unread counts of the rows that are neither muted nor archived.
     pub fn unread_total(&self) -> u64 {
         self.rows
             .values()
@@ -253,7 +269,7 @@ impl Inbox {
     }
 }
 
-/// How many others said in (after, up_to], where everything of it is at hand.
+/// Counts the messages of other users in (after, up_to]. `None` unless all of that range is loaded.
 fn said_between(user: &UserId, timeline: Option<&Timeline>, after: Seq, up_to: Seq) -> Option<u64> {
     if after >= up_to {
         return Some(0);

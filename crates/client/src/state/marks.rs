@@ -1,4 +1,4 @@
-//! What the server is told of what is here and what was read.
+//! Receipts: what the client reports as delivered and read.
 
 use bluetick_core::{ConversationId, MarkKind, Seq};
 
@@ -7,6 +7,7 @@ use super::inbox::Enough;
 use crate::wire::frames::ClientFrame;
 
 impl State {
+    /// Queues a receipt. `Read` replaces `Delivered`.
     pub(super) fn ack(&mut self, id: ConversationId, kind: MarkKind) {
         let noted = self.todo.acks.entry(id).or_insert(kind);
         if kind == MarkKind::Read {
@@ -14,12 +15,14 @@ impl State {
         }
     }
 
-    /// The server has not taken a mark of this conversation. Which one it was does not matter, since they are cumulative.
+    /// Queues the receipts of a conversation again after the server refused one. It does not matter
+    /// which one, because receipts are cumulative.
     pub fn tell_again(&mut self, id: ConversationId) {
         self.ack(id, MarkKind::Read);
     }
 
-    /// Takes what there is to tell, as frames. Marks are cumulative and cover only what is here without a gap.
+    /// Takes the queued receipts as frames. Receipts are cumulative and cover only contiguous
+    /// messages.
     pub fn take_acks(&mut self) -> Vec<ClientFrame<'static>> {
         let mut frames = Vec::new();
         for (conversation_id, kind) in std::mem::take(&mut self.todo.acks) {
@@ -38,7 +41,7 @@ impl State {
         frames
     }
 
-    /// The person has read everything up to `seq`, or all that is here.
+    /// Marks everything up to `seq` as read, or everything on this device if `seq` is `None`.
     pub fn mark_read(&mut self, id: ConversationId, seq: Option<Seq>) {
         let Some(row) = self.inbox.get(id) else { return };
         let seq = seq.unwrap_or(row.have_seq);

@@ -1,5 +1,5 @@
-//! Everything a client knows, and how what it hears changes that. No sockets, no files, no clocks: frames and moments
-//! come in, and what is to be done about them is left in `Todo` for the driver.
+//! The state of a client and the rules by which frames change it. It has no sockets, files or
+//! clocks: callers pass in frames and times. It leaves the resulting work in `Todo` for the driver.
 
 mod holding;
 pub mod inbox;
@@ -30,104 +30,121 @@ use crate::wire::bodies::{InboxEntry, Message, Notice};
 use crate::wire::codes::CloseCode;
 use crate::wire::frames::{Ack, Backlog, Position, ServerFrame, Status};
 
-/// Lines that are kept, asked for again after a pause, and named in a hello.
+/// Maximum number of rows that are stored, reloaded after a reconnect, and listed in `hello`. A
+/// larger value makes reconnects more expensive.
 pub const KEPT_ROWS: usize = 200;
-/// Messages of a conversation that nobody looks at.
+/// Number of messages that are stored per conversation and left when an unwatched one is trimmed.
 pub const KEPT_MESSAGES: usize = 100;
-/// Conversations of which messages are held.
+/// Number of conversations whose messages are stored and held in memory. Watched ones are never
+/// evicted.
 pub const KEPT_TIMELINES: usize = 50;
-/// Messages of a conversation that somebody looks at.
+/// Maximum number of messages that pushes may accumulate in a watched conversation.
 const MOST_SHOWN: usize = 5_000;
 
-/// Whether the server can be talked to.
+/// The phase of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Phase {
+    /// Not connected; waiting for the next attempt or stopped.
     #[default]
     Offline,
+    /// Connecting, or waiting for `welcome`.
     Connecting,
+    /// The server has sent `welcome`.
     Online,
-    /// The token is not good any more and no other could be had.
+    /// The server refused the token and no other one is available. The client does not reconnect.
     LoggedOut,
-    /// The token is good, and not this user's.
+    /// The token belongs to another user. The client does not reconnect.
     OtherUser,
 }
 
+/// A snapshot of the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionState {
     pub phase: Phase,
-    /// Since when it is in this phase, by the client's clock.
+    /// When the phase began, by the client's clock.
     pub since: Timestamp,
-    /// How the last connection ended, where the server said so.
+    /// The close code of the last connection, if the server sent one. `None` while connecting or
+    /// online.
     pub close_code: Option<CloseCode>,
-    /// What was missed is here; what comes now is live.
+    /// Whether catch-up is complete. From then on, frames are live.
     pub caught_up: bool,
 }
 
-/// Something that happened once. What is shown is read from the state; these are for sounds and notifications.
+/// A one-time event, for sounds and notifications. Draw the screen from the state, not from events.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Somebody else has just said something.
+    /// Another user sent a message just now.
     Message(Arc<Message>),
-    /// For the person to read.
+    /// A problem, as a text for the user.
     Trouble(String),
-    /// One is not in this conversation any more.
+    /// The user is no longer a member of this conversation.
     Gone(ConversationId),
-    /// These were waiting for a group one is not in any more. They were not sent, and are not kept any longer.
+    /// Unsent messages to a group that the user is no longer a member of. The client removed them
+    /// from the outbox.
     GivenUp(Vec<OutboxItem>),
     LoggedOut,
-    /// The token belongs to this user; the client has ended.
+    /// The token belongs to this other user. The client does not reconnect.
     OtherUser(UserId),
 }
 
-/// What the driver is to do.
+/// Work that the state leaves for the driver.
 #[derive(Default)]
 pub struct Todo {
-    /// What to tell the server of each conversation.
+    /// Receipts to send, at most one kind per conversation. `Read` covers both.
     pub acks: BTreeMap<ConversationId, MarkKind>,
-    /// Of these something is missing.
+    /// Conversations with messages to fetch.
     pub missing: VecDeque<ConversationId>,
-    /// About these the server is to be asked.
+    /// Conversations whose row to fetch.
     pub refresh: BTreeSet<ConversationId>,
+    /// Whether to fetch the inbox and the archive again.
     pub reload: bool,
-    /// These are with the server or given up, and need not be kept any more.
+    /// Outbox items to remove from the storage: acknowledged or given up.
     pub settled: Vec<OutboxItem>,
+    /// Events to publish.
     pub events: Vec<Event>,
 }
 
-/// The next page of each part of the list.
+/// Cursors of the next inbox page and the next archive page. `None` means no further page.
 #[derive(Default)]
 pub struct Cursors {
     pub inbox: Option<String>,
     pub archive: Option<String>,
 }
 
+/// The state of a client.
 pub struct State {
     pub user: UserId,
+    /// The store epoch from the last `welcome`. `None` before the first one.
     pub epoch: Option<u64>,
-    /// What was written since, by the server's clock, is live even before all that was missed is here.
+    /// Server time of the last `welcome`. Messages received by the server since then are live even
+    /// during catch-up.
     live_since: Timestamp,
     pub connection: ConnectionState,
     pub inbox: Inbox,
     pub cursors: Cursors,
     pub timelines: HashMap<ConversationId, Timeline>,
-    /// How many look at a conversation.
+    /// Number of watchers per conversation; no entry means zero.
     pub watched: HashMap<ConversationId, usize>,
     pub outbox: Outbox,
-    /// What is being written and not sent.
+    /// Texts that were written and not sent.
     pub drafts: HashMap<ConversationId, String>,
     pub signals: Signals,
     pub people: People,
     pub todo: Todo,
-    /// Conversations whose line or messages differ from what is kept.
+    /// Conversations that differ from the storage.
     pub dirty: HashSet<ConversationId>,
-    /// Conversations that frames told of since the connection stands: a page read earlier does not remove them.
+    /// Conversations that frames mentioned on this connection. A reload that started earlier must
+    /// not remove them.
     told: HashSet<ConversationId>,
-    /// Conversations that were pushed and are not in the list: up to where, without a gap.
+    /// Conversations without a row that the server pushed messages of: the seq up to which they are
+    /// contiguous.
     strangers: HashMap<ConversationId, Seq>,
-    /// Those of them of which more was missed than was pushed.
+    /// Conversations without a row that have a backlog to fetch.
     behind: HashSet<ConversationId>,
-    /// Statuses of conversations whose line is still on its way, the latest of each person: the line may be older.
+    /// Status frames of conversations whose row is still being fetched, the latest per user. The
+    /// row may be older than the status.
     early: HashMap<ConversationId, HashMap<UserId, Status>>,
+    /// Counter for `Timeline::touched`.
     looks: u64,
 }
 
@@ -156,7 +173,7 @@ impl State {
         }
     }
 
-    /// What this device has, for the hello.
+    /// The device's positions for `hello`. Empty before the first `welcome`.
     pub fn positions(&self) -> BTreeMap<String, Position> {
         let Some(epoch) = self.epoch else { return BTreeMap::new() };
         let rows = self.inbox.latest(KEPT_ROWS);
@@ -165,7 +182,8 @@ impl State {
             .collect()
     }
 
-    /// Whether this is another life of the store: what this device remembers may never have been.
+    /// Handles `welcome`. Returns whether the store epoch changed. If it changed, drops all rows,
+    /// messages and receipts, because they may not exist in the restored store.
     pub fn welcome(&mut self, epoch: u64, server_time: Timestamp) -> bool {
         self.live_since = server_time;
         let is_another = self.epoch.is_some_and(|known| known != epoch);
@@ -185,6 +203,7 @@ impl State {
         is_another
     }
 
+    /// Resets the state that depends on a connection. Unsent messages return to the queue.
     pub fn connection_lost(&mut self) {
         self.connection.caught_up = false;
         self.outbox.connection_lost();
@@ -194,7 +213,7 @@ impl State {
         self.todo.reload = false;
     }
 
-    /// Everything but `welcome`, `error` and `come_back`, which are about the connection.
+    /// Applies a frame. Ignores `welcome`, `error` and `come_back`, which the driver handles.
     pub fn hear(&mut self, frame: ServerFrame, now: Instant) {
         match frame {
             ServerFrame::CaughtUp => self.caught_up(),
@@ -224,9 +243,11 @@ impl State {
         }
     }
 
+    /// Ends catch-up: requests a reload, all missing messages, and the rows that unsent messages
+    /// need.
     fn caught_up(&mut self) {
         self.connection.caught_up = true;
-        // Ticks, settings and members that moved meanwhile are told by the list alone.
+        // Catch-up contains no ticks, settings or members. Only the inbox has their current values.
         self.todo.reload = true;
         let behind: Vec<ConversationId> = self.inbox.rows().map(|row| row.entry.conversation_id).collect();
         behind.into_iter().for_each(|id| self.want_missing(id));
@@ -236,7 +257,8 @@ impl State {
         written_to.into_iter().for_each(|id| self.find_if_written_to(id));
     }
 
-    /// The server's word about a conversation: a line of its inbox.
+    /// Takes over an inbox row from the server. Queues receipts for what the server does not know
+    /// yet, and applies early status frames.
     pub fn learn(&mut self, mut entry: InboxEntry) {
         let (id, told) = (entry.conversation_id, entry.my_status);
         if let Some(presence) = entry.peer_presence.take() {
@@ -262,7 +284,7 @@ impl State {
         early.into_values().for_each(|status| self.take_status(status));
     }
 
-    /// Lines of which neither the list nor a frame speaks any more.
+    /// Forgets rows that are not in `confirmed` and that no frame of this connection mentioned.
     pub fn forget_unconfirmed(&mut self, confirmed: &HashSet<ConversationId>) {
         let unknown: Vec<ConversationId> = self
             .inbox
@@ -276,7 +298,8 @@ impl State {
         }
     }
 
-    /// Where something waits to be sent, the person has to see it, or to hear that one is not in it any more.
+    /// Requests the row of a conversation that has unsent messages but no row. The answer shows the
+    /// messages or reports that the conversation is gone.
     fn find_if_written_to(&mut self, id: ConversationId) {
         let is_written_to = self.outbox.items().any(|item| item.conversation_id == id);
         if is_written_to && self.inbox.get(id).is_none() {
@@ -295,14 +318,16 @@ impl State {
         self.changed(id);
     }
 
-    /// One is not in it any more.
+    /// Removes a conversation that the user is no longer a member of. In a group, gives up its
+    /// unsent messages.
     pub fn gone(&mut self, id: ConversationId) {
         if self.inbox.get(id).is_some() {
             self.todo.events.push(Event::Gone(id));
         }
         self.forget(id);
         self.drafts.remove(&id);
-        // A direct conversation has no members to be removed; where there is none yet, there can be one.
+        // A direct conversation has no membership to lose. If it does not exist yet, it can be
+        // created.
         if id.kind() == ConversationKind::Group {
             let given_up = self.outbox.give_up(id);
             if !given_up.is_empty() {
@@ -312,13 +337,14 @@ impl State {
         }
     }
 
-    /// A message is here, whichever way it came.
+    /// Takes over a message, however it arrived: updates the row, the timeline, the outbox and the
+    /// receipts.
     pub fn received(&mut self, message: Arc<Message>, origin: Origin) {
         let (id, seq) = (message.conversation_id, message.seq);
         let own = message.is_by(&self.user);
         self.told.insert(id);
         let is_new = self.inbox.get(id).is_none_or(|row| seq > row.entry.last_seq);
-        // The line may know of a message before the message comes.
+        // The row may already count a message that has not arrived yet.
         let is_here = self.inbox.get(id).is_some_and(|row| seq <= row.have_seq);
         let is_live = self.connection.caught_up || message.received_at >= self.live_since;
         let mut first_seq = Seq::FIRST;
@@ -335,7 +361,8 @@ impl State {
                 if seq == end.next() {
                     *end = seq;
                 }
-                // The backlog may be of many conversations far down the list; what comes later belongs to its top.
+                // During catch-up the server may push conversations far down the inbox; do not
+                // fetch their rows. Later messages belong to the top of the inbox.
                 if self.connection.caught_up {
                     self.todo.refresh.insert(id);
                 }
@@ -366,7 +393,8 @@ impl State {
         }
     }
 
-    /// On the connection a message was sent on, the ack stands in the message's place.
+    /// Handles an ack. On the connection that sent the message, the server sends no `message`
+    /// frame, so build the message from the outbox item.
     fn acknowledged(&mut self, ack: &Ack) {
         let Some(item) = self.outbox.settle(&ack.message_id, ack.seq) else { return };
         self.todo.settled.push(item.clone());
@@ -384,6 +412,7 @@ impl State {
         self.received(Arc::new(message), Origin::SentHere);
     }
 
+    /// Applies a status frame, or keeps it until the row arrives.
     fn take_status(&mut self, status: Status) {
         let id = status.conversation_id;
         if self.inbox.get(id).is_none() {
@@ -404,13 +433,15 @@ impl State {
         self.changed(id);
     }
 
+    /// Handles a backlog frame: raises the known head and requests the missing messages.
     fn is_behind(&mut self, backlog: &Backlog) {
         let id = backlog.conversation_id;
         match self.inbox.get_mut(id) {
             Some(row) => row.entry.last_seq = row.entry.last_seq.max(backlog.head_seq),
             None => {
                 self.behind.insert(id);
-                // What is pushed from now on lies behind a gap.
+                // The messages pushed from now on follow a gap, so they must not extend the
+                // contiguous range.
                 let end = self.strangers.entry(id).or_insert(backlog.next_after_seq);
                 *end = backlog.next_after_seq.min(*end);
                 if self.connection.caught_up {
@@ -422,7 +453,8 @@ impl State {
         self.changed(id);
     }
 
-    /// While the backlog comes in, what is missing may still be in it.
+    /// Requests the missing messages of a conversation. Does nothing during catch-up, because the
+    /// backlog may still contain them.
     pub fn want_missing(&mut self, id: ConversationId) {
         let is_missing = self.inbox.get(id).is_some_and(|row| row.is_behind());
         if self.connection.caught_up && is_missing && !self.todo.missing.contains(&id) {
@@ -430,7 +462,8 @@ impl State {
         }
     }
 
-    /// Of conversations that are in the list; nobody would find the others again.
+    /// Replaces the draft. Removes it if the text is empty or the conversation has no row, because
+    /// the user could not find it again.
     pub fn set_draft(&mut self, id: ConversationId, text: &str) {
         if text.is_empty() || self.inbox.get(id).is_none() {
             self.drafts.remove(&id);
@@ -440,17 +473,19 @@ impl State {
         self.changed(id);
     }
 
+    /// Marks a conversation as different from the storage.
     pub fn changed(&mut self, id: ConversationId) {
         self.dirty.insert(id);
     }
 }
 
-/// Which way a message came.
+/// How a message arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
+    /// A `message` frame.
     Pushed,
-    /// Paged, because it was missing.
+    /// A page that was fetched because the message was missing.
     Fetched,
-    /// This connection sent it.
+    /// The ack of a message that this connection sent.
     SentHere,
 }

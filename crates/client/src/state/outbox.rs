@@ -1,8 +1,8 @@
-//! Messages on their way. Each is kept before its first attempt and stays, under the same message_id, until the server
-//! has it or a person gives it up.
+//! The outbox: messages that the server has not acknowledged. Each is stored before its first
+//! attempt. It stays under the same message_id until the server stores it or the user cancels it.
 //!
-//! In a conversation one message is on its way at a time: were there two, a refusal of the first for its rate would let
-//! the second overtake it. Conversations do not wait for each other.
+//! At most one message per conversation is in flight. With two, a rate limit refusal of the first
+//! would let the second overtake it. Conversations do not wait for each other.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -13,17 +13,19 @@ use tokio::time::Instant;
 use crate::wire::codes::CONVERSATION_NOT_FOUND;
 use crate::wire::text;
 
-/// Beyond this, writing is refused with a clear word.
+/// Maximum number of messages in the outbox, failed ones included. `send` returns `SendError::Full`
+/// above it.
 pub const MOST_WAITING: usize = 1_000;
-/// How many conversations send at the same time; the server lets 256 sends of one connection wait.
+/// Maximum number of messages in flight, one per conversation. Must stay below the server's limit
+/// of 256 queued sends per connection.
 const MOST_IN_FLIGHT: usize = 32;
-/// Those that are not waiting any more and whose state can still be asked for.
+/// Number of finished messages whose send state can still be queried.
 const REMEMBERED: usize = 1_000;
 
-/// A message that is not with the server yet, as far as this device knows.
+/// A message that the server has not acknowledged, as far as this device knows.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct OutboxItem {
-    /// The order of writing.
+    /// Position in the order of writing.
     pub number: u64,
     #[serde(with = "text::spelled")]
     pub conversation_id: ConversationId,
@@ -34,71 +36,81 @@ pub struct OutboxItem {
     pub content_type: Option<String>,
     #[serde(with = "text::moment")]
     pub timestamp: Timestamp,
-    /// Everything up to here was known before the first attempt: above it the server looks for an earlier attempt.
+    /// The highest contiguous seq on this device when the message was written. On a resend, the
+    /// server searches above it for an earlier copy.
     #[serde(with = "text::seq")]
     pub after_seq: Seq,
-    /// An attempt may have been made, so the server may have it.
+    /// A frame may have been sent, so the server may have the message. Stored before the first
+    /// attempt.
     pub attempted: bool,
+    /// Set if the server refused the message permanently.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<SendFailure>,
 }
 
-/// Texts of people stay out of logs.
+/// Omits the content, so that no message text reaches a log.
 impl std::fmt::Debug for OutboxItem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "OutboxItem({} to {})", self.message_id, self.conversation_id)
     }
 }
 
-/// Why the server does not take a message.
+/// Why the server refused a message permanently: the error code and text.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct SendFailure {
     pub code: String,
     pub message: String,
 }
 
-/// Where a message is on its way.
+/// The send state of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendState {
-    /// Waits for a connection, for its turn, or for a pause to end.
+    /// Waiting for the storage, a connection, its turn, or the end of a backoff pause.
     Queued,
+    /// In flight: sent, not acknowledged.
     Sending,
+    /// Stored by the server at this seq.
     Sent(Seq),
-    /// Refused for good; a person tries again or gives it up.
+    /// Refused permanently. The user retries or cancels it.
     Failed(SendFailure),
 }
 
 struct Waiting {
     item: OutboxItem,
-    /// It is in the storage as it is here; before that it is not sent.
+    /// Whether the storage holds the item as it is here. It is not sent before that.
     kept: bool,
     in_flight_since: Option<Instant>,
-    /// A frame of this connection or an earlier one carried it.
+    /// Whether an earlier frame carried the item, so that the next one is a resend.
     sent_before: bool,
 }
 
+/// A backoff pause of one conversation.
 #[derive(Clone, Copy)]
 struct Hold {
-    /// `None` once the pause is over; the refusals are counted until something of the conversation is sent.
+    /// End of the pause; `None` once it is over. The count of refusals stays until a message of the
+    /// conversation is stored.
     until: Option<Instant>,
     refusals: u32,
 }
 
+/// All unacknowledged messages, in the order of writing.
 #[derive(Default)]
 pub struct Outbox {
     waiting: BTreeMap<u64, Waiting>,
     numbers: HashMap<MessageId, u64>,
     next_number: u64,
-    /// Conversations whose line stands still for a moment.
+    /// Backoff pauses by conversation.
     holds: HashMap<ConversationId, Hold>,
     in_flight: usize,
-    /// One at a time over all conversations, to find out which of them the server cannot stand.
+    /// Whether only one message may be in flight over all conversations, to find out which one the
+    /// server refuses.
     solo: bool,
-    /// What became of the latest that are not waiting any more.
+    /// The final states of the last finished messages.
     ended: VecDeque<(MessageId, SendState)>,
 }
 
 impl Outbox {
+    /// Rebuilds the outbox from the stored items.
     pub fn restored(mut items: Vec<OutboxItem>) -> Outbox {
         items.sort_by_key(|item| item.number);
         let mut outbox = Outbox::default();
@@ -123,13 +135,14 @@ impl Outbox {
         self.waiting.is_empty()
     }
 
-    /// `attempted` says that the first attempt may follow at once. It is sent once it is kept.
+    /// Adds a new item and returns it with its number, to be stored. `attempted` records that its
+    /// first attempt may follow as soon as it is stored.
     pub fn add(&mut self, mut item: OutboxItem, attempted: bool) -> OutboxItem {
         item.number = self.next_number;
         item.attempted = attempted;
         self.next_number += 1;
         self.insert(item.clone(), false);
-        // The attempt that is noted has not been made.
+        // The recorded attempt has not been made yet, so the first frame is not a resend.
         if let Some(waiting) = self.waiting.get_mut(&item.number) {
             waiting.sent_before = false;
         }
@@ -140,14 +153,15 @@ impl Outbox {
         self.waiting.get_mut(self.numbers.get(id)?)
     }
 
-    /// It is in the storage.
+    /// Records that the item is stored. It may be sent from now on.
     pub fn kept(&mut self, id: &MessageId) {
         if let Some(waiting) = self.find(id) {
             waiting.kept = true;
         }
     }
 
-    /// Those that have to be noted as attempted before they can go. They are not sent until they are kept.
+    /// Marks the stored items without an attempt as attempted and returns them, to be stored. They
+    /// are not sent until the keeper has stored them.
     pub fn note_attempts(&mut self) -> Vec<OutboxItem> {
         let unnoted = self.waiting.values_mut().filter(|waiting| !waiting.item.attempted && waiting.kept);
         let note = |waiting: &mut Waiting| {
@@ -158,7 +172,8 @@ impl Outbox {
         unnoted.filter(|waiting| waiting.item.failure.is_none()).map(note).collect()
     }
 
-    /// What can go now, first come first served, one of each conversation. They count as on their way from now on.
+    /// Takes the items that may be sent now, oldest first, at most one per conversation, and marks
+    /// them as in flight. The flag says whether it is a resend.
     pub fn next_to_send(&mut self, now: Instant) -> Vec<(OutboxItem, bool)> {
         let most = if self.solo { 1 } else { MOST_IN_FLIGHT };
         let mut seen = HashSet::new();
@@ -183,17 +198,19 @@ impl Outbox {
         going
     }
 
-    /// When the next held line may go on.
+    /// When the next backoff pause ends.
     pub fn next_release(&self) -> Option<Instant> {
         self.holds.values().filter_map(|hold| hold.until).min()
     }
 
+    /// Ends the backoff pauses that are over. Keeps their count of refusals.
     pub fn release(&mut self, now: Instant) {
         for hold in self.holds.values_mut() {
             hold.until = hold.until.filter(|until| *until > now);
         }
     }
 
+    /// When the oldest message in flight was sent.
     pub fn oldest_in_flight(&self) -> Option<Instant> {
         self.waiting.values().filter_map(|waiting| waiting.in_flight_since).min()
     }
@@ -203,6 +220,7 @@ impl Outbox {
         flying.map(|waiting| waiting.item.message_id.clone()).collect()
     }
 
+    /// Marks an item as no longer in flight.
     fn land(&mut self, number: u64) {
         if let Some(waiting) = self.waiting.get_mut(&number)
             && waiting.in_flight_since.take().is_some()
@@ -211,7 +229,8 @@ impl Outbox {
         }
     }
 
-    /// The server has it. Removes and returns the item, if it was waiting.
+    /// Records that the server stored the message. Removes and returns its item, or `None` if it is
+    /// not in the outbox.
     pub fn settle(&mut self, id: &MessageId, seq: Seq) -> Option<OutboxItem> {
         let number = *self.numbers.get(id)?;
         self.land(number);
@@ -232,7 +251,8 @@ impl Outbox {
         }
     }
 
-    /// One is not in this conversation any more: nothing of it can be sent. Removes and returns what was waiting.
+    /// Removes and returns all items of a conversation that the user is no longer a member of.
+    /// Their send state becomes `Failed`.
     pub fn give_up(&mut self, id: ConversationId) -> Vec<OutboxItem> {
         let of_it = self.waiting.iter().filter(|(_, waiting)| waiting.item.conversation_id == id);
         let numbers: Vec<u64> = of_it.map(|(number, _)| *number).collect();
@@ -255,7 +275,8 @@ impl Outbox {
         given_up
     }
 
-    /// Refused for now: its conversation waits until `pause` of the number of refusals is over.
+    /// Handles a temporary refusal: pauses the item's conversation. `pause` maps the number of
+    /// earlier refusals to a duration.
     pub fn hold(&mut self, id: &MessageId, now: Instant, pause: impl FnOnce(u32) -> std::time::Duration) {
         let Some(&number) = self.numbers.get(id) else { return };
         self.land(number);
@@ -265,7 +286,7 @@ impl Outbox {
         self.holds.insert(id, Hold { until: Some(now + pause(refusals)), refusals: refusals + 1 });
     }
 
-    /// Refused for good. Returns it as it is now, to be kept.
+    /// Handles a permanent refusal. Returns the failed item, to be stored.
     pub fn fail(&mut self, id: &MessageId, failure: SendFailure) -> Option<OutboxItem> {
         let number = *self.numbers.get(id)?;
         self.land(number);
@@ -274,7 +295,8 @@ impl Outbox {
         Some(waiting.item.clone())
     }
 
-    /// A person tries again.
+    /// Queues a failed item again and ends its conversation's pause. Returns the item, to be
+    /// stored, or `None` if it has not failed.
     pub fn retry(&mut self, id: &MessageId) -> Option<OutboxItem> {
         let waiting = self.find(id)?;
         waiting.item.failure.take()?;
@@ -283,7 +305,8 @@ impl Outbox {
         Some(item)
     }
 
-    /// Gives it up, where it is certain that the server does not have it: never attempted, or refused for good.
+    /// Removes an item that the server certainly does not have: never attempted, or refused
+    /// permanently.
     pub fn cancel(&mut self, id: &MessageId) -> Result<OutboxItem, CannotCancel> {
         let number = *self.numbers.get(id).ok_or(CannotCancel::NotWaiting)?;
         let waiting = self.waiting.get(&number).ok_or(CannotCancel::NotWaiting)?;
@@ -294,7 +317,8 @@ impl Outbox {
         Ok(self.waiting.remove(&number).ok_or(CannotCancel::NotWaiting)?.item)
     }
 
-    /// The connection ended: nothing is on its way any more, and what was may be with the server.
+    /// Handles the end of a connection: nothing is in flight, and all backoff pauses end. Items
+    /// that were in flight are resent with `retry`.
     pub fn connection_lost(&mut self) {
         for waiting in self.waiting.values_mut() {
             waiting.in_flight_since = None;
@@ -303,12 +327,13 @@ impl Outbox {
         self.holds.clear();
     }
 
-    /// From now on one at a time, until the line is empty.
+    /// Allows only one message in flight over all conversations, until the outbox is empty.
     pub fn go_solo(&mut self) {
         self.solo = true;
     }
 
-    /// The store was restored to an earlier state: what was known then says nothing any more.
+    /// Handles a new store epoch: resets `after_seq`, because earlier seqs are meaningless. Returns
+    /// all items, to be stored.
     pub fn another_epoch(&mut self) -> Vec<OutboxItem> {
         let forget = |waiting: &mut Waiting| {
             waiting.item.after_seq = Seq::ZERO;
@@ -317,6 +342,7 @@ impl Outbox {
         self.waiting.values_mut().map(forget).collect()
     }
 
+    /// The send state of a message. `None` if it is unknown or finished long ago.
     pub fn state(&self, id: &MessageId) -> Option<SendState> {
         if let Some(waiting) = self.numbers.get(id).and_then(|number| self.waiting.get(number)) {
             return Some(waiting.state());
@@ -325,7 +351,7 @@ impl Outbox {
         ended.map(|(_, state)| state.clone())
     }
 
-    /// In the order of writing.
+    /// The items of one conversation with their send states, in the order of writing.
     pub fn of_conversation(&self, id: ConversationId) -> Vec<(OutboxItem, SendState)> {
         let of_it = self.waiting.values().filter(|waiting| waiting.item.conversation_id == id);
         of_it.map(|waiting| (waiting.item.clone(), waiting.state())).collect()
@@ -346,6 +372,7 @@ impl Waiting {
     }
 }
 
+/// Why a message cannot be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotCancel {
     #[error("it is on its way, and the server may have it already")]

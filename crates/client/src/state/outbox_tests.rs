@@ -25,7 +25,7 @@ fn id(text: &str) -> MessageId {
     MessageId::from_stored(text)
 }
 
-/// Written while there is a connection, and kept.
+/// Items written while connected and already stored.
 fn outbox(ids: &[&str]) -> Outbox {
     let mut outbox = Outbox::default();
     for text in ids {

@@ -1,4 +1,4 @@
-//! The names of people, as far as they are known here, and of whom to ask next.
+//! Display names: the known ones, and the ones to fetch.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,18 +7,20 @@ use bluetick_core::UserId;
 use crate::api::PAGE_LIMIT;
 use crate::wire::bodies::Person;
 
-/// Names beyond this are not kept.
+/// Maximum number of names held. Bounds memory; further users are shown by user id.
 const MOST_NAMES: usize = 5_000;
 
+/// The known display names and the pending requests for them.
 #[derive(Default)]
 pub struct People {
-    /// `None`: the person has given no name, or the server knows none.
+    /// `None` if the user has no display name.
     names: HashMap<UserId, Option<String>>,
     wanted: BTreeSet<UserId>,
-    /// Since when they were learnt in this life; kept names are asked for again once.
+    /// Users whose name was fetched since the start. A stored name is fetched again once.
     fresh: BTreeSet<UserId>,
+    /// Whether a request is running.
     asking: bool,
-    /// An older server does not know the question.
+    /// The server does not support the request. Do not ask again.
     refused: bool,
 }
 
@@ -27,11 +29,12 @@ impl People {
         People { names: names.into_iter().take(MOST_NAMES).collect(), ..People::default() }
     }
 
-    /// What to call somebody.
+    /// The display name if known, else the user id.
     pub fn name<'a>(&'a self, user: &'a UserId) -> &'a str {
         self.names.get(user).and_then(Option::as_deref).unwrap_or(user.as_str())
     }
 
+    /// Requests the name of a user, unless it was fetched since the start.
     pub fn want(&mut self, user: &UserId) {
         if !self.refused && self.fresh.len() < MOST_NAMES && !self.fresh.contains(user) {
             self.wanted.insert(user.clone());
@@ -42,7 +45,8 @@ impl People {
         !self.asking && !self.wanted.is_empty()
     }
 
-    /// Whom to ask the server about now, if nobody is asking.
+    /// Takes up to `PAGE_LIMIT` users to ask the server about. Returns `None` if a request is
+    /// running or there is nothing to ask.
     pub fn next_question(&mut self) -> Option<Vec<UserId>> {
         if self.asking || self.wanted.is_empty() {
             return None;
@@ -57,14 +61,14 @@ impl People {
         Some(asked)
     }
 
-    /// The answer. Returns what is new, to be kept.
+    /// Handles the answer to a request. Returns the names that changed, to be stored.
     pub fn answered(&mut self, asked: Vec<UserId>, people: Vec<Person>) -> Vec<Person> {
         self.asking = false;
         self.fresh.extend(asked);
         people.into_iter().filter(|person| self.learn(person)).collect()
     }
 
-    /// Whether this is news.
+    /// Records a name. Returns whether it changed and there was room for it.
     pub fn learn(&mut self, person: &Person) -> bool {
         let is_room = self.names.len() < MOST_NAMES || self.names.contains_key(&person.user_id);
         if !is_room || self.names.get(&person.user_id) == Some(&person.display_name) {
@@ -74,7 +78,8 @@ impl People {
         true
     }
 
-    /// No answer. Asked again when somebody is wanted anew, unless the server does not know the question.
+    /// Handles a failed request. Queues the users again, unless `for_good` says that the server
+    /// does not support the request.
     pub fn not_answered(&mut self, asked: Vec<UserId>, for_good: bool) {
         self.asking = false;
         self.refused |= for_good;

@@ -1,4 +1,4 @@
-//! Who is typing and who is there. None of it is kept; it fades by itself.
+//! Ephemeral state: typing and presence. It is never stored, and typing expires.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -8,14 +8,17 @@ use tokio::time::Instant;
 
 use crate::wire::bodies::Presence;
 
-/// How often the others are told that the person is still typing.
+/// Minimum interval between two typing frames of one conversation. Must be shorter than `SHOWN`, or
+/// the indicator flickers.
 const TELL_EVERY: Duration = Duration::from_secs(3);
-/// How long somebody is shown as typing after it was last said.
+/// How long a user is shown as typing after the last typing frame.
 const SHOWN: Duration = Duration::from_secs(5);
-/// More than a screen shows.
+/// Maximum number of typing users held per conversation. Bounds memory.
 const MOST_TYPISTS: usize = 50;
+/// Maximum number of presences held. Bounds memory; further users have no known presence.
 const MOST_PRESENCES: usize = 5_000;
 
+/// Typing and presence of other users, and this user's typing frames.
 #[derive(Default)]
 pub struct Signals {
     typists: HashMap<ConversationId, HashMap<UserId, Instant>>,
@@ -25,7 +28,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// The person types here. The others are told if it was not said just now.
+    /// Records that this user is typing. Returns whether a typing frame is due; if so, queues it.
     pub fn typing_here(&mut self, id: ConversationId, now: Instant) -> bool {
         let is_news = self.told_at.get(&id).is_none_or(|told| now.duration_since(*told) >= TELL_EVERY);
         if is_news {
@@ -36,16 +39,18 @@ impl Signals {
         is_news
     }
 
-    /// What was typed is sent; the next word is news again.
+    /// Records that this user's message was sent. The next key press sends a typing frame at once.
     pub fn sent_here(&mut self, id: ConversationId) {
         self.told_at.remove(&id);
         self.to_tell.remove(&id);
     }
 
+    /// Takes the conversations that a typing frame is due for.
     pub fn take_to_tell(&mut self) -> BTreeSet<ConversationId> {
         std::mem::take(&mut self.to_tell)
     }
 
+    /// Records that another user is typing.
     pub fn somebody_types(&mut self, id: ConversationId, user: UserId, now: Instant) {
         let typists = self.typists.entry(id).or_default();
         if typists.len() < MOST_TYPISTS || typists.contains_key(&user) {
@@ -53,14 +58,14 @@ impl Signals {
         }
     }
 
-    /// What was typed has come.
+    /// Records that the message of a typing user has arrived.
     pub fn stopped_typing(&mut self, id: ConversationId, user: &UserId) {
         if let Some(typists) = self.typists.get_mut(&id) {
             typists.remove(user);
         }
     }
 
-    /// Sorted by name.
+    /// The users who are typing, sorted by user id.
     pub fn typists(&self, id: ConversationId, now: Instant) -> Vec<UserId> {
         let typists = self.typists.get(&id).into_iter().flatten();
         let mut names: Vec<UserId> =
@@ -69,11 +74,12 @@ impl Signals {
         names
     }
 
+    /// When the next typing indicator expires.
     pub fn next_fading(&self) -> Option<Instant> {
         self.typists.values().flat_map(HashMap::values).copied().min()
     }
 
-    /// Whether somebody is not typing any more.
+    /// Removes expired typing indicators. Returns whether any expired.
     pub fn fade(&mut self, now: Instant) -> bool {
         let before: usize = self.typists.values().map(HashMap::len).sum();
         for typists in self.typists.values_mut() {
@@ -93,7 +99,7 @@ impl Signals {
         self.presence.get(user)
     }
 
-    /// Without a connection nothing is known.
+    /// Forgets everything. Without a connection, presence and typing are unknown.
     pub fn clear(&mut self) {
         *self = Signals::default();
     }

@@ -1,4 +1,4 @@
-//! Short words for the tests of the state.
+//! Builders for the tests of the state.
 
 use bluetick_core::{ConversationId, MessageId, Seq, Timestamp, UserId};
 
@@ -8,7 +8,7 @@ pub fn user(name: &str) -> UserId {
     name.parse().unwrap()
 }
 
-/// The conversation of alice, whose device this is, and bob.
+/// The direct conversation of alice, who owns this device, and bob.
 pub fn direct() -> ConversationId {
     ConversationId::direct(&user("alice"), &user("bob"))
 }
@@ -26,7 +26,7 @@ pub fn said(seq: u64, sender: &str) -> Message {
     }
 }
 
-/// A place that nobody wrote to.
+/// A void at this seq.
 pub fn void(seq: u64) -> Message {
     Message {
         message_id: MessageId::from_stored(&format!("system:{seq}")),

@@ -1,4 +1,4 @@
-//! What a client makes of what it hears.
+//! Tests of how frames change the state.
 
 use super::test_support::{direct, entry, marks, said, user, void};
 use super::*;
@@ -144,7 +144,7 @@ fn who_is_thrown_out_hears_of_it_and_keeps_nothing() {
     assert!(matches!(state.todo.events.as_slice(), [Event::Gone(_)]));
 }
 
-/// Something that waits to be sent to a conversation.
+/// An unsent message to this conversation.
 fn written_to(conversation_id: ConversationId) -> OutboxItem {
     OutboxItem {
         number: 0,
@@ -285,7 +285,7 @@ fn what_is_written_while_the_backlog_comes_is_news_and_the_backlog_is_not() {
     };
     assert_eq!(news(&state), [3]);
     hear(&mut state, ServerFrame::CaughtUp);
-    // The list was read again, and knows of the message before it comes.
+    // The reloaded inbox counts the message before it arrives.
     state.learn(entry(4, 4, marks(0, 0)));
     hear(&mut state, ServerFrame::Message(said(4, "bob")));
     assert_eq!(news(&state), [3, 4]);

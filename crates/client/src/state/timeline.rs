@@ -1,4 +1,5 @@
-//! The messages of one conversation that are here: each once, in the order of seq, without a hole. It fetches nothing.
+//! The loaded messages of one conversation: a contiguous run in seq order, each message once. It
+//! makes no requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,44 +8,50 @@ use bluetick_core::Seq;
 
 use crate::wire::bodies::{Message, Page};
 
-/// A contiguous run of messages.
+/// A contiguous run of messages, voids included.
 #[derive(Default)]
 pub struct Timeline {
     messages: VecDeque<Arc<Message>>,
-    /// Something is known about where the run begins and ends.
+    /// Whether a message or a page was added. If not, both ends are unknown.
     loaded: bool,
+    /// Whether the run starts at the first visible message.
     reaches_start: bool,
-    /// Whatever comes in belongs behind the last one here.
+    /// Whether the run ends at the head, so that the next message can be appended.
     reaches_head: bool,
-    /// The newest message that came in, be it passed over: a page that was on its way meanwhile may not know of it.
+    /// The highest seq received, even if the message was not added. A page fetched meanwhile may
+    /// not include it.
     heard: Seq,
-    /// Moves on with every change, so that a reader can see that there was one.
+    /// Increases with every change, so that readers can detect one.
     pub revision: u64,
-    /// When somebody last looked at it, by the count of all looks.
+    /// Value of the state's use counter at the last use, for LRU eviction.
     pub touched: u64,
 }
 
-/// Where a run begins and ends.
+/// The range that a run of messages covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// The first seq that is here; 0 when there is none.
+    /// The first loaded seq; 0 if nothing is loaded.
     pub from_seq: Seq,
+    /// The last loaded seq; 0 if nothing is loaded.
     pub to_seq: Seq,
+    /// Whether the run starts at the first message that the user can see.
     pub reaches_start: bool,
+    /// Whether the run ends at the head. If `false`, newer messages exist that are not loaded.
     pub reaches_head: bool,
 }
 
-/// What became of a message that came in.
+/// The result of [`Timeline::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It is now the last one here.
+    /// The message was appended.
     Appended,
-    /// It is here already, or not part of this run.
+    /// The message is already present, or does not continue this run.
     Passed,
 }
 
 impl Timeline {
-    /// A run that was kept from an earlier life. Only its newest part without a hole is taken.
+    /// Rebuilds a run from stored messages in seq order. After a gap, drops everything below the
+    /// gap.
     pub fn restored(messages: Vec<Message>, first_seq: Seq) -> Timeline {
         let mut timeline = Timeline::default();
         for message in messages {
@@ -63,7 +70,7 @@ impl Timeline {
         timeline
     }
 
-    /// Lets go of everything, as if nothing had been looked for.
+    /// Drops all messages and returns to the unloaded state.
     pub fn begin_anew(&mut self) {
         let Timeline { revision, touched, heard, .. } = *self;
         *self = Timeline { revision: revision + 1, touched, heard, ..Timeline::default() };
@@ -86,7 +93,7 @@ impl Timeline {
         self.messages.iter()
     }
 
-    /// Exactly those in (after, up_to]; `None` unless all of them are here.
+    /// The messages in (after, up_to]. `None` unless all of them are loaded.
     pub fn between(&self, after: Seq, up_to: Seq) -> Option<impl Iterator<Item = &Arc<Message>>> {
         let first = self.messages.front()?.seq;
         if after.next() < first || up_to > self.messages.back()?.seq {
@@ -97,11 +104,12 @@ impl Timeline {
         Some(self.messages.iter().skip(skip).take(take))
     }
 
-    /// A message that was pushed or fetched in order.
+    /// Appends a pushed or fetched message if it continues the run. An unloaded timeline starts
+    /// with it.
     pub fn take(&mut self, message: &Arc<Message>, first_seq: Seq) -> Taken {
         self.heard = self.heard.max(message.seq);
         match self.messages.back() {
-            // The run begins with what is first heard of; what lies before is a page away.
+            // The first message starts the run. Older messages can be fetched as a page.
             None if !self.loaded => {
                 self.loaded = true;
                 self.reaches_head = true;
@@ -116,7 +124,7 @@ impl Timeline {
         Taken::Appended
     }
 
-    /// Joins the newest page to what is here, or starts over with it where it does not reach back that far.
+    /// Adds the newest page, newest first. Replaces the run if the page does not connect to it.
     pub fn add_newest(&mut self, page: Page) {
         let Page { mut messages, next_before_seq, .. } = page;
         messages.reverse();
@@ -146,7 +154,8 @@ impl Timeline {
         self.revision += 1;
     }
 
-    /// The page that was asked for with `before_seq` of the first one here.
+    /// Adds a page requested with `before_seq` of the first message, newest first. Skips messages
+    /// that do not connect.
     pub fn add_older(&mut self, page: Page) {
         for message in page.messages {
             let fits = self.messages.front().is_some_and(|first| message.seq.next() == first.seq);
@@ -158,7 +167,8 @@ impl Timeline {
         self.revision += 1;
     }
 
-    /// The page that was asked for with `after_seq` of the last one here.
+    /// Adds a page requested with `after_seq` of the last message, oldest first. Skips messages
+    /// that do not connect.
     pub fn add_newer(&mut self, page: Page) {
         for message in page.messages {
             let fits = self.messages.back().is_some_and(|last| message.seq == last.seq.next());
@@ -171,7 +181,7 @@ impl Timeline {
         self.revision += 1;
     }
 
-    /// Lets go of the oldest ones above so many.
+    /// Drops the oldest messages above `most`.
     pub fn drop_oldest(&mut self, most: usize) {
         let surplus = self.messages.len().saturating_sub(most);
         if surplus > 0 {
@@ -181,7 +191,7 @@ impl Timeline {
         }
     }
 
-    /// Lets go of the newest ones above so many; they come back with `add_newer`.
+    /// Drops the newest messages above `most`. `add_newer` loads them again.
     pub fn drop_newest(&mut self, most: usize) {
         if self.messages.len() > most {
             self.messages.truncate(most);

@@ -1,5 +1,5 @@
-//! However pushes, pages and lettings-go follow each other: a run has no hole and no message twice, and what it says about
-//! its ends is true.
+//! Property test of `Timeline`: in any order of pushes, pages and evictions, the run has no gap and
+//! no duplicate, and its two end flags are correct.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use super::test_support::said;
 use super::timeline::Timeline;
 use crate::wire::bodies::Page;
 
-/// What can happen to the run of a conversation on a device that is connected.
+/// An event that affects the timeline of a connected device.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Somebody writes; the push is on its way.
+    /// Other users write this many messages; their pushes are in flight.
     Write(u64),
-    /// The next push arrives, if there is one.
+    /// The next push arrives, if one is in flight.
     Hear,
-    /// A page is asked for. The server looks at once; the answer takes its time.
+    /// The client requests a page. The server reads at once; the answer arrives later.
     Ask(Which),
-    /// The answer arrives, if there is one.
+    /// The answer arrives, if one is in flight.
     Answer,
     DropOldest(usize),
     DropNewest(usize),
@@ -47,10 +47,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 struct World {
     head: u64,
-    /// Pushed to the device so far.
+    /// The highest seq pushed to the device.
     heard: u64,
     page_messages: u64,
-    /// An answer on its way, with the part of the run it was asked for.
+    /// An answer in flight, with the end of the run that it was requested for.
     answer: Option<(Which, Seq, Page)>,
     timeline: Timeline,
 }
@@ -76,7 +76,7 @@ impl World {
             Which::Newest => {
                 (Seq::ZERO, self.page(self.head.saturating_sub(many - 1).max(1), self.head, true))
             }
-            // A client asks for more only where there is something to go on from.
+            // A client pages only from a loaded message.
             Which::Older | Which::Newer if is_empty => return,
             Which::Older => {
                 let last = window.from_seq.get() - 1;
@@ -95,7 +95,7 @@ impl World {
         let window = self.timeline.window();
         match which {
             Which::Newest => self.timeline.add_newest(page),
-            // An answer about a run that has become another one meanwhile is let go of.
+            // Drop an answer whose end of the run has changed meanwhile.
             Which::Older if window.from_seq == edge => self.timeline.add_older(page),
             Which::Newer if window.to_seq == edge => self.timeline.add_newer(page),
             Which::Older | Which::Newer => {}
@@ -122,7 +122,7 @@ impl World {
         let window = self.timeline.window();
         if let (Some(first), Some(last)) = (seqs.first(), seqs.last()) {
             assert!(!window.reaches_start || *first == 1, "it begins with {first}, which is not the start");
-            // What is neither here nor on its way would never come.
+            // A message that is neither loaded nor in flight would never arrive.
             assert!(
                 !window.reaches_head || *last >= self.heard,
                 "it ends with {last}, {} were heard",
@@ -151,7 +151,7 @@ proptest! {
             }
             world.check();
         }
-        // In the end everything arrives, and whoever goes on asking has all of it.
+        // Finally, deliver everything and page until all messages are loaded.
         world.take_answer();
         while world.heard < world.head {
             world.hear();
@@ -162,7 +162,7 @@ proptest! {
             world.take_answer();
         }
         for which in [Which::Newer, Which::Older] {
-            // Each page brings one message at least.
+            // Each page adds at least one message.
             for _ in 0..=world.head {
                 let window = world.timeline.window();
                 let is_there = match which {

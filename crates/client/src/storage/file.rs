@@ -1,4 +1,4 @@
-//! Storage in a directory: an append-only journal, rewritten when most of it is history.
+//! Storage in a directory: an append-only journal that is rewritten when most of it is obsolete.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -8,23 +8,32 @@ use std::path::{Path, PathBuf};
 use super::journal::{self, MAGIC};
 use super::{Change, Storage, StorageError};
 
-/// Below this the journal is never rewritten.
+/// Journal size in bytes below which it is never rewritten. A smaller value costs more rewrites.
 const SMALL_BYTES: u64 = 1024 * 1024;
 
+/// A [`Storage`] in a directory. Holds an exclusive lock on the directory until it is dropped.
 pub struct FileStorage {
     directory: PathBuf,
     journal: File,
-    /// Whole batches end here; what a failed write left behind it is overwritten.
+    /// End of the last complete batch, in bytes. The next append overwrites anything behind it.
     end: u64,
     table: BTreeMap<String, String>,
+    /// Approximate journal size of the live entries, in bytes.
     live_bytes: u64,
     small_bytes: u64,
-    /// Held for as long as this is.
+    /// Holds the lock file open and locked.
     _lock: File,
 }
 
 impl FileStorage {
-    /// Makes the directory where there is none, readable by its owner alone.
+    /// Opens the storage. Creates a missing directory, on Unix with mode 0700.
+    ///
+    /// A file `journal` that does not start with the expected header is renamed to
+    /// `journal.unreadable`. An incomplete batch at the end of the journal is discarded.
+    ///
+    /// # Errors
+    ///
+    /// Fails with `InUse` if the directory is locked, and with `Io` on any file error.
     pub fn open(directory: &Path) -> Result<FileStorage, StorageError> {
         FileStorage::open_with(directory, SMALL_BYTES)
     }
@@ -48,17 +57,19 @@ impl FileStorage {
         Ok(FileStorage { directory, journal, end, table, live_bytes, small_bytes, _lock: lock })
     }
 
+    /// Writes a batch behind the last complete one and syncs it.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.journal.seek(SeekFrom::Start(self.end))?;
         self.journal.write_all(bytes)?;
-        // A shorter batch over the remains of a failed one must not leave something that reads as a batch behind it.
+        // Cut off the rest of a failed longer write, so that it cannot be read as a batch.
         self.journal.set_len(self.end + bytes.len() as u64)?;
         self.journal.sync_data()?;
         self.end += bytes.len() as u64;
         Ok(())
     }
 
-    /// The whole table as one batch in a new file, which takes the place of the old one in one step.
+    /// Writes the whole table as one batch to a new file and renames it over the journal. The
+    /// rename is atomic, so a crash leaves one complete journal.
     fn rewrite(&mut self) -> io::Result<()> {
         let new = self.directory.join("journal.new");
         let mut file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&new)?;
@@ -97,7 +108,7 @@ fn open_journal(directory: &Path, table: &mut BTreeMap<String, String>) -> io::R
     let whole = journal::replay(&bytes, table);
     if whole == 0 {
         if bytes.len() > MAGIC.len() {
-            // Not ours, or damaged at the very front: kept aside rather than overwritten.
+            // Foreign file or damaged header: move it aside instead of overwriting it.
             fs::rename(&path, directory.join("journal.unreadable"))?;
             file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&path)?;
         }
@@ -132,7 +143,8 @@ impl Storage for FileStorage {
             journal::change(&mut self.table, change.clone());
         }
         if self.end > self.small_bytes && self.end > 2 * self.live_bytes {
-            // The batch is safe in the old journal, so a failure here is no failure of the batch.
+            // The batch is already durable in the old journal, so a failed rewrite is not an error.
+            // The next batch tries again.
             let _tried_again_later = self.rewrite();
         }
         Ok(())

@@ -1,16 +1,20 @@
-//! The bytes of the journal: batches one after the other, each with its length and a checksum, so that a torn end is
-//! told from a whole one.
+//! The journal's byte format: a sequence of batches, each with a length and a checksum, so that an
+//! incomplete last batch is detected.
 //!
-//! `BTCJ1\n`, then for each batch: u32 length and u32 CRC-32 of the payload (little endian), and the payload: for each
-//! change u32 length of the key, the key, and u32 length of the value and the value, or `u32::MAX` for a removal.
+//! The file starts with `BTCJ1\n`. Each batch is a u32 length, a u32 CRC-32 of the payload (both
+//! little endian), and the payload. The payload lists changes: u32 key length, key, u32 value
+//! length, value. A removal has the value length `u32::MAX` and no value.
 
 use std::collections::BTreeMap;
 
 use super::Change;
 
+/// Header of the file, with the format version. A change makes existing journals unreadable.
 pub const MAGIC: &[u8] = b"BTCJ1\n";
+/// Value length that marks a removal.
 const REMOVED: u32 = u32::MAX;
 
+/// Applies one change to the table.
 pub fn change(table: &mut BTreeMap<String, String>, change: Change) {
     match change.value {
         Some(value) => table.insert(change.key, value),
@@ -18,6 +22,7 @@ pub fn change(table: &mut BTreeMap<String, String>, change: Change) {
     };
 }
 
+/// Encodes one batch. Panics if it reaches 4 GiB.
 pub fn encode<'a>(changes: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Vec<u8> {
     let mut bytes = vec![0; 8];
     for (key, value) in changes {
@@ -41,7 +46,8 @@ fn text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Reads whole batches into `table`; returns how many bytes they take. What follows was torn.
+/// Applies all complete batches to `table`. Returns the length of the header and these batches in
+/// bytes, or 0 without a valid header. Any bytes behind that are an incomplete or damaged batch.
 pub fn replay(bytes: &[u8], table: &mut BTreeMap<String, String>) -> usize {
     let Some(mut rest) = bytes.strip_prefix(MAGIC) else { return 0 };
     while let Some((batch, behind)) = next(rest) {
@@ -51,11 +57,13 @@ pub fn replay(bytes: &[u8], table: &mut BTreeMap<String, String>) -> usize {
     bytes.len() - rest.len()
 }
 
+/// Splits off the first batch. Returns `None` if it is incomplete or damaged.
 fn next(bytes: &[u8]) -> Option<(Vec<Change>, &[u8])> {
     let (length, rest) = number(bytes)?;
     let (checksum, rest) = number(rest)?;
     let (mut payload, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    // A run of zeros, as some file systems leave it after a crash, has the checksum of nothing.
+    // Some file systems leave zeros after a crash. They read as an empty payload with a valid
+    // checksum, so reject empty payloads.
     if payload.is_empty() || crc32fast::hash(payload) != checksum {
         return None;
     }

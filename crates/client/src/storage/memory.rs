@@ -1,11 +1,12 @@
-//! Storage that ends with its last handle: for tests, and for clients that keep nothing.
+//! Storage in memory, for tests and for clients without persistence.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::{Change, Storage, StorageError};
 
-/// Handles that are clones of each other see the same, one after the other.
+/// A [`Storage`] in memory. Clones share one table, so a test can pass one to a later client. It
+/// does not prevent concurrent use.
 #[derive(Clone, Default)]
 pub struct MemoryStorage(Arc<Mutex<BTreeMap<String, String>>>);
 

@@ -1,6 +1,8 @@
-//! What a client keeps between its lives: where it stands, what it has, and above all what it has not sent yet.
+//! Persistent storage of a client: its positions, copies of server data, and above all the unsent
+//! messages.
 //!
-//! The port is a small table of texts by key, changed in batches. What the keys mean is the business of `keeping`.
+//! [`Storage`] is a key-value table of strings that changes in batches. The module `keeping`
+//! defines the keys.
 
 mod file;
 #[cfg(feature = "fuzzing")]
@@ -14,44 +16,54 @@ use thiserror::Error;
 pub use file::FileStorage;
 pub use memory::MemoryStorage;
 
-/// One change of a batch: a value, or the removal of one.
+/// One change of a batch: sets or removes the value of a key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Change {
     pub key: String,
-    /// `None` removes.
+    /// The new value. `None` removes the key.
     pub value: Option<String>,
 }
 
 impl Change {
+    /// Sets `key` to `value`.
     pub fn put(key: impl Into<String>, value: impl Into<String>) -> Change {
         Change { key: key.into(), value: Some(value.into()) }
     }
 
+    /// Removes `key`. Removing a missing key has no effect.
     pub fn remove(key: impl Into<String>) -> Change {
         Change { key: key.into(), value: None }
     }
 }
 
+/// Why a storage operation failed.
 #[derive(Debug, Error)]
 pub enum StorageError {
+    /// Another process or client has the storage open. Holds its path.
     #[error("{0} is used by another program")]
     InUse(String),
+    /// A read or write failed.
     #[error("cannot keep anything in {place}: {error}")]
     Io { place: String, error: std::io::Error },
 }
 
-/// Implementations are called from a thread that may block, by one caller at a time.
+/// A persistent key-value table. The client calls it from one task at a time, on a thread that may
+/// block.
 ///
-/// 1. **Atomic.** A batch is kept as a whole or not at all, also when the program dies in the middle.
-/// 2. **Durable.** When `apply` has returned, the batch outlives the program and the machine (as far as the kind of
-///    storage can promise: memory cannot).
-/// 3. **In order.** Later batches win; within a batch, later changes win.
-/// 4. **Alone.** While one client uses it, nobody else does; opening it a second time is refused.
-/// 5. After an error of `apply` nothing is known about that batch, and all before it is still there.
+/// Implementations guarantee:
+///
+/// 1. **Atomic.** A crash leaves either the whole batch or none of it.
+/// 2. **Durable.** After `apply` returns, the batch survives a crash of the process and the
+///    machine. `MemoryStorage` is exempt.
+/// 3. **Ordered.** Later batches win over earlier ones; within a batch, later changes win.
+/// 4. **Exclusive.** At most one client uses a storage. `FileStorage` refuses a second open.
+/// 5. **Errors.** If `apply` fails, its batch may or may not be stored. All earlier batches are
+///    intact.
 pub trait Storage: Send + 'static {
-    /// Everything there is, sorted by key.
+    /// Returns all entries, sorted by key.
     fn load(&mut self) -> Result<Vec<(String, String)>, StorageError>;
 
+    /// Applies a batch of changes. An empty batch has no effect.
     fn apply(&mut self, batch: &[Change]) -> Result<(), StorageError>;
 }
 

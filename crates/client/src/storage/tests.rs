@@ -1,8 +1,8 @@
-//! What every storage does: one suite, run over each of them.
+//! Conformance suite for the `Storage` implementations.
 
 use super::*;
 
-/// A storage that can be closed and opened again.
+/// A location whose storage can be closed and opened again.
 trait Place {
     type Storage: Storage;
     fn open(&self) -> Self::Storage;

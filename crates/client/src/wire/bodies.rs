@@ -1,11 +1,11 @@
-//! The bodies of HTTP answers, which some frames share. Fields this client does not know are passed over.
+//! Bodies of HTTP answers; some frames share them. Unknown fields are ignored.
 
 use bluetick_core::{Boundaries, ConversationId, ConversationKind, MessageId, Seq, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::text;
 
-/// How far somebody has come: everything up to here was delivered, and up to there read.
+/// A read state: everything up to these seqs was delivered and read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Marks {
     #[serde(with = "text::seq")]
@@ -15,12 +15,12 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Everything up to `seq` was read, and so delivered.
+    /// A read state with everything up to `seq` read, and therefore delivered.
     pub fn read_up_to(seq: Seq) -> Marks {
         Marks { last_delivered_seq: seq, last_read_seq: seq }
     }
 
-    /// Marks only move forward.
+    /// The maximum of both read states. A read state only moves forward.
     #[must_use]
     pub fn furthest(self, other: Marks) -> Marks {
         Marks {
@@ -36,7 +36,7 @@ impl From<Marks> for Boundaries {
     }
 }
 
-/// A stored message.
+/// A stored message, notice or void.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Message {
     #[serde(with = "text::spelled")]
@@ -56,35 +56,38 @@ pub struct Message {
 }
 
 impl Message {
-    /// Said by a person: what counts as unread. Notices and voids do not.
+    /// Whether a user wrote this: `false` for notices and voids. Only such messages can count as
+    /// unread.
     pub fn is_said(&self) -> bool {
         !matches!(self.content_type.as_str(), "system" | "void")
     }
 
-    /// Nobody's message: a place that was given out and never written to. It is counted, so that a run can be seen to be
-    /// whole, and acknowledged with those around it; it is never shown.
+    /// Whether this is a void: a seq that was allocated and never written. It keeps pages
+    /// contiguous and is covered by receipts, but it is never shown.
     pub fn is_void(&self) -> bool {
         self.content_type == "void"
     }
 
-    /// By this user. A void names a sender that somebody may be called.
+    /// Whether `user` sent this. Always `false` for a void, whose placeholder sender may equal a
+    /// real user id.
     pub fn is_by(&self, user: &UserId) -> bool {
         self.sender_id == *user && !self.is_void()
     }
 
+    /// The group event, if this is a notice whose content parses.
     pub fn notice(&self) -> Option<Notice> {
         (self.content_type == "system").then(|| Notice::parse(&self.content))?
     }
 }
 
-/// Texts of people stay out of logs, so the content is left out here.
+/// Omits the content, so that no message text reaches a log.
 impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Message({} {} by {})", self.conversation_id, self.seq, self.sender_id)
     }
 }
 
-/// What happened in a group.
+/// A group event, stored as a message of type `system`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Notice {
@@ -103,18 +106,19 @@ pub enum Notice {
     MemberLeft {
         user_id: String,
     },
+    /// An event that this client does not know.
     #[serde(other)]
     Other,
 }
 
 impl Notice {
-    /// From the content of a message of type `system`.
+    /// Parses the content of a message of type `system`.
     pub fn parse(content: &str) -> Option<Notice> {
         serde_json::from_str(content).ok()
     }
 }
 
-/// The newest message of a conversation, its content cut short.
+/// The preview of a conversation's newest message. The content is truncated.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct LastMessage {
     #[serde(with = "text::seq")]
@@ -125,13 +129,14 @@ pub struct LastMessage {
     pub content_type: String,
 }
 
-/// Texts of people stay out of logs.
+/// Omits the content, so that no message text reaches a log.
 impl std::fmt::Debug for LastMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "LastMessage({} by {})", self.seq, self.sender_id)
     }
 }
 
+/// Whether a user is online, and when the user was last seen.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Presence {
     #[serde(with = "text::spelled")]
@@ -141,7 +146,7 @@ pub struct Presence {
     pub last_seen_at: Option<Timestamp>,
 }
 
-/// One line of the inbox.
+/// One row of the inbox.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct InboxEntry {
     #[serde(with = "text::spelled")]
@@ -150,17 +155,19 @@ pub struct InboxEntry {
     #[serde(with = "text::spelled_if_any", default)]
     pub peer: Option<UserId>,
     pub member_count: usize,
+    /// The head of the conversation.
     #[serde(with = "text::seq")]
     pub last_seq: Seq,
     #[serde(with = "text::moment")]
     pub last_at: Timestamp,
     pub last_message: Option<LastMessage>,
     pub unread: u64,
-    /// The first message the reader can see.
+    /// The first seq that this user can see.
     #[serde(with = "text::seq")]
     pub first_seq: Seq,
+    /// This user's read state.
     pub my_status: Marks,
-    /// The other one's; in a group, those of the member furthest behind.
+    /// The peer's read state. In a group, that of the member furthest behind.
     pub peer_status: Marks,
     pub muted: bool,
     pub pinned: bool,
@@ -176,23 +183,26 @@ impl InboxEntry {
     }
 }
 
+/// One page of the inbox.
 #[derive(Debug, Deserialize)]
 pub struct InboxPage {
     pub conversations: Vec<InboxEntry>,
     pub next_cursor: Option<String>,
 }
 
+/// A member of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Member {
     #[serde(with = "text::spelled")]
     pub user_id: UserId,
     /// `admin` or `member`.
     pub role: String,
+    /// The first seq that the member can see.
     #[serde(with = "text::seq")]
     pub joined_seq: Seq,
 }
 
-/// A conversation and who is in it.
+/// A conversation and its members.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ConversationBody {
     #[serde(with = "text::spelled")]
@@ -208,7 +218,7 @@ pub struct ConversationBody {
     pub members: Vec<Member>,
 }
 
-/// The same, and what it is to whoever asks.
+/// A conversation with the caller's unread count, read state and settings.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ConversationDetail {
     #[serde(flatten)]
@@ -223,7 +233,7 @@ pub struct ConversationDetail {
 }
 
 impl ConversationDetail {
-    /// As a line of the inbox of `reader`. The newest message is not told here.
+    /// Converts it to an inbox row of `reader`. `last_message` and `peer_presence` are `None`.
     pub fn into_entry(self, reader: &UserId) -> InboxEntry {
         let ConversationBody { conversation_id, title, peer, head_seq, last_at, member_count, members } =
             self.conversation;
@@ -249,18 +259,21 @@ impl ConversationDetail {
     }
 }
 
-/// A range of consecutive messages.
+/// A page of history: a contiguous range of messages.
 #[derive(Debug, Deserialize)]
 pub struct Page {
     pub messages: Vec<Message>,
+    /// Cursor of the next older page. `None` at the start of the conversation.
     #[serde(with = "text::seq_if_any")]
     pub next_before_seq: Option<Seq>,
+    /// Cursor of the next newer page. `None` at the head.
     #[serde(with = "text::seq_if_any")]
     pub next_after_seq: Option<Seq>,
     #[serde(with = "text::seq")]
     pub head_seq: Seq,
 }
 
+/// The read state of one member.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct MemberStatus {
     #[serde(with = "text::spelled")]
@@ -276,7 +289,7 @@ pub(crate) struct Statuses {
     pub members: Vec<MemberStatus>,
 }
 
-/// How many have one message.
+/// How many receivers have received and read one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Receipts {
     pub recipient_count: usize,
@@ -289,6 +302,7 @@ pub(crate) struct Presences {
     pub members: Vec<Presence>,
 }
 
+/// A user and their display name.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Person {
     #[serde(with = "text::spelled")]
@@ -302,7 +316,7 @@ pub(crate) struct People {
     pub people: Vec<Person>,
 }
 
-/// What a user sets for itself.
+/// The profile of a user.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Profile {
     #[serde(with = "text::spelled")]
@@ -312,7 +326,7 @@ pub struct Profile {
     pub display_name: Option<String>,
 }
 
-/// What is not named stays as it is.
+/// A change of the profile. A `None` field stays unchanged.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ProfileChange {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -321,7 +335,7 @@ pub struct ProfileChange {
     pub display_name: Option<String>,
 }
 
-/// What a member sets for itself in one conversation. What is not named stays as it is.
+/// A change of one user's settings of a conversation. A `None` field stays unchanged.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct SettingsChange {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -334,7 +348,7 @@ pub struct SettingsChange {
     pub read_receipts: Option<bool>,
 }
 
-/// Who one is from now on. Not `Debug`: the token never reaches a log.
+/// The result of a login. Not `Debug`, so that the token never reaches a log.
 #[derive(Clone, Deserialize)]
 pub struct Session {
     pub token: String,

@@ -1,34 +1,35 @@
-//! What to do about an error code and a close code. The full table is the server's (`docs/errors.md`); a test holds
-//! the two against each other.
+//! Error codes and close codes, and the reaction to each. The full table is `docs/errors.md`; tests
+//! compare both.
 
 use std::fmt;
 
-/// There is no such conversation, or one is not in it any more.
+/// Error code: the conversation does not exist, or the user is not a member.
 pub const CONVERSATION_NOT_FOUND: &str = "conversation_not_found";
 
-/// What a client does about an error.
+/// The reaction that an error requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The same may succeed after a pause.
+    /// Repeat the request after a pause.
     Retry,
-    /// It stays wrong until it is changed.
+    /// The request is wrong. It fails until its content changes.
     Fix,
-    /// Get a new token.
+    /// Get another token, then repeat the request.
     Login,
-    /// Open a new connection.
+    /// Reconnect, then repeat the request.
     Reconnect,
-    /// Asking again does not help.
+    /// Do not repeat the request.
     GiveUp,
 }
 
 impl Remedy {
-    /// Whether the same request, as it is, may succeed later.
+    /// Whether the unchanged request may succeed later.
     pub fn may_succeed_later(self) -> bool {
         matches!(self, Remedy::Retry | Remedy::Login | Remedy::Reconnect)
     }
 }
 
-/// A code this client does not know comes from a newer server; a person decides about it.
+/// The reaction to an error code. An unknown code comes from a newer server and maps to `Fix`, so
+/// that the user decides.
 pub fn remedy(code: &str) -> Remedy {
     match code {
         "request_timeout"
@@ -59,27 +60,37 @@ pub fn remedy(code: &str) -> Remedy {
     }
 }
 
-/// Why a WebSocket was closed.
+/// The close code of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CloseCode(pub u16);
 
 impl CloseCode {
+    /// A frame was larger than the operator allows.
     pub const FRAME_TOO_LARGE: CloseCode = CloseCode(1009);
+    /// The server is shutting down. A `come_back` frame may say when to reconnect.
     pub const RESTARTING: CloseCode = CloseCode(1012);
+    /// The first frame was not a valid `hello`.
     pub const HELLO_EXPECTED: CloseCode = CloseCode(4400);
+    /// The token is not valid.
     pub const UNAUTHENTICATED: CloseCode = CloseCode(4401);
+    /// The token was revoked.
     pub const TOKEN_REVOKED: CloseCode = CloseCode(4402);
+    /// The token has expired.
     pub const TOKEN_EXPIRED: CloseCode = CloseCode(4403);
+    /// The user has too many open connections.
     pub const TOO_MANY_CONNECTIONS: CloseCode = CloseCode(4409);
+    /// The user reconnected too often. Use a growing pause.
     pub const CONNECTS_TOO_OFTEN: CloseCode = CloseCode(4411);
+    /// The client kept sending far above its rate limit.
     pub const FLOOD: CloseCode = CloseCode(4429);
 
-    /// A new token is needed first.
+    /// Whether the client needs another token before it reconnects.
     pub fn asks_for_login(self) -> bool {
         matches!(self, CloseCode::UNAUTHENTICATED | CloseCode::TOKEN_REVOKED | CloseCode::TOKEN_EXPIRED)
     }
 
-    /// Coming back soon would end the same way.
+    /// Whether an early reconnect would end the same way, so that the client has to wait at least
+    /// 30 seconds.
     pub fn asks_for_a_long_pause(self) -> bool {
         matches!(self, CloseCode::HELLO_EXPECTED | CloseCode::TOO_MANY_CONNECTIONS | CloseCode::FLOOD)
     }

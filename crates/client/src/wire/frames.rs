@@ -1,4 +1,4 @@
-//! The frames of the WebSocket. What comes in is kept as text until somebody wants more than its type.
+//! The WebSocket frames. A received frame stays text until the caller decodes it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,10 +11,11 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use super::bodies::{InboxEntry, Marks, Message, Presence};
 use super::text;
 
-/// What a client says. Not `Debug`: it holds tokens and texts.
+/// A frame from the client to the server. Not `Debug`, because it holds tokens and message content.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ClientFrame<'a> {
+    /// The first frame of a connection. `positions` maps conversation ids to what the device has.
     Hello {
         token: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,18 +24,21 @@ pub enum ClientFrame<'a> {
         positions: BTreeMap<String, Position>,
     },
     Send(SendFrame<'a>),
+    /// Cumulative receipt: the device has every message up to `seq`.
     Delivered {
         #[serde(with = "text::spelled")]
         conversation_id: ConversationId,
         #[serde(with = "text::seq")]
         seq: Seq,
     },
+    /// Cumulative receipt: the user has read every message up to `seq`.
     Read {
         #[serde(with = "text::spelled")]
         conversation_id: ConversationId,
         #[serde(with = "text::seq")]
         seq: Seq,
     },
+    /// The user is typing.
     Typing {
         #[serde(with = "text::spelled")]
         conversation_id: ConversationId,
@@ -43,6 +47,7 @@ pub enum ClientFrame<'a> {
 }
 
 impl ClientFrame<'_> {
+    /// Encodes the frame as JSON.
     pub fn encode(&self) -> String {
         match self {
             ClientFrame::Send(send) => send.encode(),
@@ -51,7 +56,7 @@ impl ClientFrame<'_> {
     }
 }
 
-/// A message to store.
+/// A `send` frame: a message to store.
 #[derive(Clone, Serialize)]
 pub struct SendFrame<'a> {
     #[serde(with = "text::spelled")]
@@ -63,24 +68,28 @@ pub struct SendFrame<'a> {
     pub content_type: Option<&'a str>,
     #[serde(with = "text::moment_if_any", skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
-    /// A resend: the message may be with the server already, above `after_seq`.
+    /// A resend: the server may already have stored the message above `after_seq`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub retry: bool,
+    /// The highest seq that the client had before its first attempt. The server searches above it
+    /// for an earlier copy.
     #[serde(with = "text::seq_if_any", skip_serializing_if = "Option::is_none")]
     pub after_seq: Option<Seq>,
 }
 
-/// Fields around a text rarely take more.
+/// Initial buffer capacity for all fields except the content, in bytes. A smaller value causes
+/// reallocations.
 const USUAL_BYTES_AROUND: usize = 224;
 
 impl<'a> SendFrame<'a> {
-    /// The first attempt to send a text.
+    /// A first attempt to send a text.
     pub fn text(conversation_id: ConversationId, message_id: MessageId, content: &'a str) -> SendFrame<'a> {
         let (content_type, timestamp, retry, after_seq) = (None, None, false, None);
         SendFrame { conversation_id, message_id, content, content_type, timestamp, retry, after_seq }
     }
 
-    /// By hand, since it is what a busy sender does most: serde takes twice the time.
+    /// Encodes the frame without serde, because serde takes twice the time and this is the hot path
+    /// of a busy sender.
     fn encode(&self) -> String {
         let mut json = Vec::with_capacity(USUAL_BYTES_AROUND + self.content.len() + self.content.len() / 8);
         self.write(&mut json).expect("a frame holds strings and numbers only");
@@ -113,7 +122,7 @@ impl<'a> SendFrame<'a> {
     }
 }
 
-/// Everything up to `seq` is here.
+/// The device's position in a conversation: it has every message up to `seq` of this store epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Position {
     pub epoch: u64,
@@ -123,11 +132,11 @@ pub struct Position {
 
 macro_rules! kinds {
     ($($kind:ident = $name:literal;)*) => {
-        /// Of what type a frame of the server is.
+        /// The type of a server frame.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum FrameKind {
             $($kind,)*
-            /// One that a newer server knows.
+            /// A type that this client does not know.
             Unknown,
         }
 
@@ -156,10 +165,11 @@ kinds! {
     ComeBack = "come_back";
 }
 
-/// A frame of the server as it came in.
+/// A received server frame as text. Decoding is separate and optional.
 #[derive(Clone)]
 pub struct Frame(Utf8Bytes);
 
+/// A server frame whose fields did not parse.
 #[derive(Debug, Error)]
 #[error("a frame of the server was not understood: {0}")]
 pub struct BadFrame(#[from] serde_json::Error);
@@ -169,11 +179,13 @@ impl Frame {
         Frame(text)
     }
 
+    /// The JSON text of the frame.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Costs a glance: the type is what a frame begins with. Another order of the fields is read as well, slowly.
+    /// The type of the frame. Cheap if `type` is the first field, as the server writes it;
+    /// otherwise parses the frame.
     pub fn kind(&self) -> FrameKind {
         let name = self.0.strip_prefix(r#"{"type":""#).and_then(|rest| rest.split_once('"'));
         match name {
@@ -192,6 +204,7 @@ impl Frame {
         envelope.map_or(FrameKind::Unknown, |envelope| FrameKind::named(&envelope.kind))
     }
 
+    /// Decodes the frame. A frame of an unknown type decodes to [`ServerFrame::Unknown`].
     pub fn decode(&self) -> Result<ServerFrame, BadFrame> {
         let text = self.0.as_str();
         Ok(match self.kind() {
@@ -214,7 +227,7 @@ impl Frame {
     }
 }
 
-/// What the server says.
+/// A decoded frame from the server.
 #[derive(Debug)]
 pub enum ServerFrame {
     Welcome(Welcome),
@@ -234,6 +247,7 @@ pub enum ServerFrame {
     Unknown,
 }
 
+/// The answer to `hello`: who the token belongs to, the store's epoch, and the server's clock.
 #[derive(Debug, Deserialize)]
 pub struct Welcome {
     #[serde(with = "text::spelled")]
@@ -243,7 +257,8 @@ pub struct Welcome {
     pub server_time: Timestamp,
 }
 
-/// The message is stored; on the connection it was sent on, this stands in its place.
+/// The server stored a message. On the connection that sent it, the ack replaces the `message`
+/// frame.
 #[derive(Debug, Deserialize)]
 pub struct Ack {
     #[serde(with = "text::spelled")]
@@ -257,7 +272,7 @@ pub struct Ack {
     pub duplicate: bool,
 }
 
-/// Somebody has come further.
+/// The read state of one member moved forward.
 #[derive(Debug, Deserialize)]
 pub struct Status {
     #[serde(with = "text::spelled")]
@@ -266,12 +281,13 @@ pub struct Status {
     pub user_id: UserId,
     #[serde(flatten)]
     pub marks: Marks,
-    /// To one's own devices, where it was at hand.
+    /// The user's unread count. Sent only to the user's own devices, and only if the server has it
+    /// at hand.
     #[serde(default)]
     pub unread: Option<u64>,
 }
 
-/// How far all others of a group have come.
+/// The combined read state of all other members of a group: that of the member furthest behind.
 #[derive(Debug, Deserialize)]
 pub struct AllMarks {
     #[serde(with = "text::spelled")]
@@ -280,6 +296,7 @@ pub struct AllMarks {
     pub marks: Marks,
 }
 
+/// A member is typing.
 #[derive(Debug, Deserialize)]
 pub struct Typing {
     #[serde(with = "text::spelled")]
@@ -288,18 +305,19 @@ pub struct Typing {
     pub user_id: UserId,
 }
 
-/// More was missed than is pushed.
+/// The device missed more messages than the server pushes. The client fetches the rest by HTTP.
 #[derive(Debug, Deserialize)]
 pub struct Backlog {
     #[serde(with = "text::spelled")]
     pub conversation_id: ConversationId,
-    /// Up to here nothing is missing.
+    /// The server pushed everything up to this seq; continue with `after_seq` set to it.
     #[serde(with = "text::seq")]
     pub next_after_seq: Seq,
     #[serde(with = "text::seq")]
     pub head_seq: Seq,
 }
 
+/// The server refused a frame. `message_id` or `conversation_id` name what it concerns, if known.
 #[derive(Debug, Deserialize)]
 pub struct ErrorFrame {
     pub code: String,
@@ -310,13 +328,14 @@ pub struct ErrorFrame {
     pub conversation_id: Option<ConversationId>,
 }
 
+/// The user is no longer a member of the conversation.
 #[derive(Debug, Deserialize)]
 pub struct Gone {
     #[serde(with = "text::spelled")]
     pub conversation_id: ConversationId,
 }
 
-/// Just before a close: when to be back.
+/// Sent just before a close: how long to wait before reconnecting, in milliseconds.
 #[derive(Debug, Deserialize)]
 pub struct ComeBack {
     pub after_ms: u64,

@@ -1,5 +1,5 @@
-//! What goes over the wire, as a client sees it: frames, bodies, codes. Checked against the server's own documents by
-//! a test. Nothing here opens a socket or keeps anything.
+//! The wire types: frames, bodies, codes. A test checks them against the server's documents. This
+//! module opens no sockets and holds no state.
 
 pub mod bodies;
 pub mod codes;

@@ -1,4 +1,4 @@
-//! Domain types as JSON strings and numbers.
+//! Serde helpers: domain types as JSON strings and numbers.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// Anything that has a spelling.
+/// Types with `Display` and `FromStr`, as JSON strings.
 pub mod spelled {
     use super::*;
 
@@ -44,7 +44,7 @@ pub mod spelled_if_any {
     }
 }
 
-/// Ids of notices are the server's own and parse nowhere else.
+/// Message ids as JSON strings. Accepts the server's own ids of notices, which `FromStr` rejects.
 pub mod message_id {
     use bluetick_core::MessageId;
 

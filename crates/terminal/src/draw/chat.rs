@@ -1,4 +1,4 @@
-//! The conversation: its head, its messages, and the line to write in.
+//! Draws the conversation: header, messages and composer.
 
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
@@ -12,12 +12,14 @@ use crate::model::{Chat, Content, Focus, Item, Key, Model};
 use crate::scroll;
 use crate::text::{cut, width, wrap};
 
-/// One row of a conversation and where it belongs.
+/// One drawn row of a conversation.
 pub struct Row {
+    /// The item, and the row within it.
     pub place: (Key, usize),
     pub line: Line<'static>,
 }
 
+/// Colours of sender names in groups. A hash of the name selects one.
 const NAME_COLOURS: [Color; 6] = [
     Color::LightMagenta,
     Color::LightGreen,
@@ -64,7 +66,7 @@ fn messages(frame: &mut Frame<'_>, model: &Model, chat: &Chat, area: Rect) {
     let first = bottom.saturating_sub(height);
     let mut lines: Vec<Line<'_>> =
         rows.into_iter().skip(first).take(bottom - first).map(|row| row.line).collect();
-    // Few messages stand at the bottom, where the next one comes.
+    // If the messages do not fill the screen, align them to the bottom.
     let mut above = height.saturating_sub(lines.len());
     if first == 0 && chat.is_loading && above > 0 {
         lines.insert(0, Line::styled(format!("loading{}", symbols::ellipsis(model.look)), faint()));
@@ -87,7 +89,7 @@ fn messages(frame: &mut Frame<'_>, model: &Model, chat: &Chat, area: Rect) {
     }
 }
 
-/// All rows of a conversation, at the width it has.
+/// Lays out all rows of a conversation for the current width.
 pub fn rows(model: &Model, chat: &Chat) -> Vec<Row> {
     let columns = usize::from(areas(model).messages.width);
     let mut rows = Vec::new();
@@ -122,7 +124,7 @@ fn of_item(model: &Model, item: &Item, columns: usize) -> Vec<Line<'static>> {
             let sign = tick.map(|tick| format!(" {}", symbols::tick(model.look, tick))).unwrap_or_default();
             let sign_style = tick.map(|tick| symbols::tick_style(model, tick)).unwrap_or_default();
             let stamp_width = width(at) + width(&sign) + 2;
-            // Not the whole width, so that one sees at a glance who speaks.
+            // Use at most 4/5 of the width, so that own and other messages are easy to tell apart.
             let most = (columns * 4 / 5).max(columns.min(24)).saturating_sub(2).max(1);
             let mut texts = wrap(text, most);
             if width(texts.last().map_or("", String::as_str)) + stamp_width > columns.saturating_sub(2) {

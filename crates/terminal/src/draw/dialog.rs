@@ -1,4 +1,4 @@
-//! Questions in the middle of the screen, and the help.
+//! Draws the dialogs and the help.
 
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
@@ -11,6 +11,7 @@ use crate::composer::Composer;
 use crate::model::{Answer, Dialog, Model, NewChat};
 use crate::text::{cut, safe_line};
 
+/// The rows of the help: keys and their meaning.
 const HELP: [(&str, &str); 19] = [
     ("Enter", "open a conversation; send a message"),
     ("Alt-Enter, Ctrl-J", "a new line in the message"),
@@ -45,7 +46,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
             let hints = new_chat_hints(model, name.text(), found.is_empty(), *answer);
             let rows = 1 + hints.len() + found.len().clamp(1, 10);
             let area = window(frame, model, "Chat with", rows);
-            // A letter that is typed goes there, whoever Enter would take.
+            // Typed letters always go to this input, even if a result is selected.
             field(frame, Rect { height: 1, ..area }, "", name, true);
             let mut lines: Vec<Line<'_>> =
                 hints.into_iter().map(|hint| Line::styled(hint, faint())).collect();
@@ -94,7 +95,7 @@ fn field(frame: &mut Frame<'_>, area: Rect, label: &'static str, text: &Composer
     }
 }
 
-/// An empty frame in the middle; returns what is inside.
+/// Draws an empty bordered window in the middle of the screen. Returns its inner area.
 fn window(frame: &mut Frame<'_>, model: &Model, title: &str, rows: usize) -> Rect {
     let screen = frame.area();
     let width = screen.width.min(64);

@@ -1,4 +1,4 @@
-//! The list of conversations.
+//! Draws the inbox.
 
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
@@ -11,9 +11,9 @@ use super::{coloured, faint, strong};
 use crate::model::{Focus, InboxLine, Model};
 use crate::text::{cut, width};
 
-/// Each conversation takes its name and what was last said.
+/// Height of one conversation, in rows: its name and its preview.
 const ROWS_EACH: usize = 2;
-/// Who one is, and the search.
+/// Height of the head, in rows: the user and the search input.
 const HEAD_ROWS: u16 = 2;
 
 pub fn draw(frame: &mut Frame<'_>, model: &Model, area: Rect) {
@@ -34,7 +34,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     }
     let fitting = (usize::from(list.height) / ROWS_EACH).max(1);
     let at = model.selected_at().unwrap_or(0);
-    // The cursor stays in sight, with as many lines above it as there is room for.
+    // Scroll so that the selected row is the last visible one at most.
     let first = (at + 1).saturating_sub(fitting);
     let drawn = lines.iter().enumerate().skip(first).take(fitting);
     let drawn: Vec<Line<'_>> =

@@ -1,4 +1,4 @@
-//! The screen as a pure function of the model.
+//! Draws the screen as a pure function of the model.
 
 mod chat;
 mod dialog;
@@ -15,14 +15,15 @@ pub use self::chat::{Row, rows};
 use crate::model::{Focus, Link, Model};
 use crate::text::{cut, width, wrap};
 
-/// Rows that the composer takes at most.
+/// Maximum height of the composer's text, in rows. Longer texts scroll.
 const MOST_COMPOSER_ROWS: usize = 6;
-/// Name, what there is to say about it, and a rule.
+/// Height of the chat header: name, status line and a rule.
 const HEADER_ROWS: u16 = 3;
 
-/// Where things are.
+/// The areas of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Areas {
+    /// `None` if a narrow terminal shows the chat instead.
     pub inbox: Option<Rect>,
     pub header: Rect,
     pub messages: Rect,
@@ -31,6 +32,7 @@ pub struct Areas {
     pub status: Rect,
 }
 
+/// Computes the areas for the current terminal size, focus and composer height.
 pub fn areas(model: &Model) -> Areas {
     let (columns, rows) = model.size;
     let status = Rect::new(0, rows.saturating_sub(1), columns, rows.min(1));
@@ -57,7 +59,7 @@ pub fn areas(model: &Model) -> Areas {
     }
 }
 
-/// Rows of messages that are seen at once.
+/// Number of visible message rows, at least one.
 pub fn chat_height(model: &Model) -> u16 {
     areas(model).messages.height.max(1)
 }
@@ -130,7 +132,7 @@ pub(crate) fn faint() -> Style {
     Style::new().add_modifier(Modifier::DIM)
 }
 
-/// Bold, and in a colour where there are colours.
+/// Bold, and coloured if the terminal has colours.
 pub(crate) fn strong(model: &Model, colour: Color) -> Style {
     coloured(model, colour).add_modifier(Modifier::BOLD)
 }

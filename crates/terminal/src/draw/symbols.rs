@@ -1,4 +1,4 @@
-//! Signs, with words for terminals that cannot show them or have no colours to tell them apart.
+//! Symbols, with texts for terminals without Unicode or colours.
 
 use bluetick_client::Tick;
 use ratatui::style::{Color, Style};
@@ -10,7 +10,8 @@ pub fn ellipsis(look: Look) -> &'static str {
     if look.unicode { "…" } else { "..." }
 }
 
-/// Without colours, delivered and read would look the same: then words stand beside or instead of the signs.
+/// The tick symbol. Without colours, `Read` gets a text, because it would look like `Delivered`.
+/// Without Unicode, every tick is a text.
 pub fn tick(look: Look, tick: Tick) -> &'static str {
     match (tick, look.unicode, look.colour) {
         (Tick::Queued, true, _) => "◷",
