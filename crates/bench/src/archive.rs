@@ -1,4 +1,5 @@
-//! The cold tier: what moving costs and brings, and old pages over HTTP before and after it.
+//! The `archive` workload. It measures what moving messages to the archive costs and saves. It also
+//! compares HTTP reads of old pages before and after the move.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,16 +26,17 @@ use crate::{BenchError, Report};
 #[derive(Clone, Debug)]
 pub struct ArchiveBench {
     pub directory: PathBuf,
-    /// The program to measure.
+    /// Path of the server binary under test.
     pub binary: PathBuf,
     pub conversations: usize,
-    /// In each.
+    /// Number of messages in each conversation.
     pub messages: usize,
     pub readers: usize,
     pub seconds: u64,
 }
 
-/// Pages that are asked for again and again when what is in memory is measured.
+/// Number of distinct pages that readers request repeatedly when the workload measures cached
+/// reads.
 const FAVOURITES: u64 = 64;
 
 pub fn run(bench: ArchiveBench) -> Result<Report, BenchError> {
@@ -104,7 +106,7 @@ async fn measure(bench: &ArchiveBench) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-/// As fast as it goes.
+/// Archives the remaining messages without a rate limit.
 async fn move_the_rest(
     bench: &ArchiveBench,
     directory: &std::path::Path,
@@ -152,7 +154,7 @@ enum Choice {
     Favourites,
 }
 
-/// Pages of 20 from the middle of conversations, each reader over a connection of its own.
+/// Reads pages of 20 from the middle of conversations. Each reader uses its own connection.
 async fn pages(
     bench: &ArchiveBench,
     server: &ServerUnderTest,
@@ -202,7 +204,7 @@ async fn pages(
     Ok(())
 }
 
-/// One person sends, and waits for each ack.
+/// One sender sends messages and waits for each ack before the next send.
 async fn acks(
     bench: &ArchiveBench,
     server: &ServerUnderTest,

@@ -1,5 +1,5 @@
-//! The limits of this disk: one record appended and synced; the bytes of a run in the same batches; and the same number
-//! of callers who share syncs as the store's do, with nothing else done.
+//! Baselines for this disk: one record appended and synced, the batches of a run replayed, and the
+//! same number of concurrent callers with group commit and no other work.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -22,20 +22,23 @@ pub struct BareLog {
     pub sync: Latencies,
 }
 
-/// One batch as the store wrote it.
+/// The size of one batch that the store wrote.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchSize {
     pub messages: usize,
     pub bytes: usize,
 }
 
+/// Size of the preallocated file, in bytes. Writes wrap to the start at this offset.
 const FILE_BYTES: u64 = 64 << 20;
-/// A short message, as it lies in the log.
+/// Size of a short message's log record, in bytes.
 const SMALL_RECORD_BYTES: usize = 256;
+/// Upper bound on the number of syncs that `one_fsync` measures.
 const FSYNCS: usize = 2_000;
+/// Upper bound on how long `one_fsync` measures.
 const FSYNCS_FOR: Duration = Duration::from_secs(2);
 
-/// A preallocated file that is written over and over, as a log that recycles its segments would.
+/// A preallocated file that is overwritten in a loop, like a log that recycles its segments.
 struct Tape {
     path: PathBuf,
     file: File,
@@ -54,7 +57,7 @@ impl Tape {
         Ok(Tape { path, file, offset: 0 })
     }
 
-    /// Returns how long the sync took.
+    /// Appends `bytes`, syncs the file and returns the duration of the sync.
     fn append(&mut self, bytes: &[u8]) -> io::Result<Duration> {
         if self.offset + bytes.len() as u64 > FILE_BYTES {
             self.offset = 0;
@@ -75,7 +78,7 @@ fn noise(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 31) as u8).collect()
 }
 
-/// What one append and its sync take on this disk, while nothing else happens.
+/// Measures the latency of one append and its sync on an otherwise idle disk.
 pub fn one_fsync(directory: &Path) -> Result<Latencies, BenchError> {
     let measured = || -> io::Result<Latencies> {
         let mut tape = Tape::prepare(directory)?;
@@ -95,7 +98,7 @@ pub fn one_fsync(directory: &Path) -> Result<Latencies, BenchError> {
     measured().map_err(|error| BenchError::Io { path: directory.to_owned(), error })
 }
 
-/// Writes the batches again, one after the other.
+/// Writes and syncs batches of the given sizes in sequence, for at most `at_most`.
 pub fn replay(directory: &Path, batches: &[BatchSize], at_most: Duration) -> io::Result<BareLog> {
     let mut tape = Tape::prepare(directory)?;
     let bytes = noise(batches.iter().map(|batch| batch.bytes).max().unwrap_or(0));
@@ -114,7 +117,7 @@ pub fn replay(directory: &Path, batches: &[BatchSize], at_most: Duration) -> io:
     Ok(BareLog { messages_per_second, sync })
 }
 
-/// What callers who share syncs came to.
+/// The result of a group commit run.
 pub struct GroupCommit {
     pub messages_per_second: f64,
     pub messages_per_fsync: f64,
@@ -122,10 +125,10 @@ pub struct GroupCommit {
     pub acks: Latencies,
 }
 
-/// A record and whoever waits for it.
+/// A record and the reply channel of the caller that waits for its sync.
 type Waiting = (Vec<u8>, oneshot::Sender<()>);
 
-/// What waits for the writer.
+/// The records that wait for the writer thread.
 #[derive(Default)]
 struct Queue {
     state: Mutex<QueueState>,
@@ -158,14 +161,16 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Whoever waits, or comes later, learns that there is no answer.
+    /// Closes the queue after a write error. Drops all reply channels, so current and later callers
+    /// get an error.
     fn abandon(&self) {
         let mut state = self.state.lock().expect(NO_PANIC);
         state.closed = true;
         state.waiting.clear();
     }
 
-    /// Everything that waits; nothing at the end.
+    /// Blocks until records wait or the queue is closed, then moves all records into `taken`. An
+    /// empty result means that the queue is closed.
     fn take(&self, taken: &mut VecDeque<Waiting>) {
         let mut state = self.state.lock().expect(NO_PANIC);
         while state.waiting.is_empty() && !state.closed {
@@ -176,7 +181,8 @@ impl Queue {
     }
 }
 
-/// One thread takes everything that waits, writes it, syncs it and answers. Returns how many syncs there were.
+/// The writer thread: takes all waiting records, writes and syncs them as one batch, and replies.
+/// Returns the number of syncs.
 fn write(mut tape: Tape, queue: &Queue) -> io::Result<u64> {
     let (mut taken, mut batch, mut syncs) = (VecDeque::new(), Vec::new(), 0);
     loop {
@@ -192,13 +198,14 @@ fn write(mut tape: Tape, queue: &Queue) -> io::Result<u64> {
         tape.append(&batch)?;
         syncs += 1;
         for (_, reply) in taken.drain(..) {
-            // A caller that is gone needs no answer.
+            // The send fails only if the caller no longer waits.
             let _gone = reply.send(());
         }
     }
 }
 
-/// So many callers, each of which hands over a record of the same size as the store's and waits until it is synced.
+/// Runs `callers` concurrent callers. Each caller submits a record of `record_bytes` and waits
+/// until it is synced.
 pub async fn group_commit(
     directory: &Path,
     callers: usize,

@@ -1,4 +1,4 @@
-//! What can go wrong in a run.
+//! The errors of a benchmark run.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub enum BenchError {
     Client(String),
 }
 
-/// What a task of a set came to.
+/// Converts the outcome of a joined task to a result. Resumes the panic of a task that panicked.
 pub fn settle<T>(
     joined: Option<Result<Result<T, StoreError>, tokio::task::JoinError>>,
 ) -> Result<(), BenchError> {

@@ -1,21 +1,23 @@
-//! Open files: both sides of a run need one for each connection.
+//! The limit on open files. Both the server and the load generator need one file per connection.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::BenchError;
 use crate::under_test::client_failed;
 
-/// Files besides those of the connections.
+/// Number of open files to allow in addition to one per connection.
 const OTHERS: u64 = 1_024;
 
-/// Allows files for so many connections. The server is started later and inherits what is allowed here.
+/// Raises the open-file limit of this process for `connections` connections. The server inherits
+/// the limit, so call this before starting it.
 pub fn allow_files(connections: u64) -> Result<(), BenchError> {
     let wanted = connections + OTHERS;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());
     }
-    // Above the maximum only the privileged may go, which is worth a try.
+    // Only a privileged process may raise the hard limit. Try it, because the bench may run as
+    // root.
     let maximum = limit.maximum.map(|maximum| maximum.max(wanted));
     let raised = Rlimit { current: Some(wanted), maximum };
     setrlimit(Resource::Nofile, raised).map_err(|_| {

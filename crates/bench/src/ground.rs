@@ -1,4 +1,4 @@
-//! Where a run happens: a directory of its own, empty or with a store in it that was filled before.
+//! The data directory of a run: empty, or with a store that was filled before the run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,31 +17,33 @@ use crate::small_talk;
 
 #[derive(Clone, Debug)]
 pub struct Ground {
-    /// Empty or new, and removed at the end; or kept, for several runs.
+    /// The data directory. It must be empty or new, unless `keep` is set and an earlier run with
+    /// the same `stored` filled it.
     pub directory: PathBuf,
     pub keep: bool,
     pub stored: Stored,
 }
 
-/// What is in the store before the run begins.
+/// The number of messages and conversations in the store before the run begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     pub messages: u64,
     pub conversations: u64,
 }
 
-/// Says what a kept directory was filled with.
+/// Name of the file that records the `Stored` content of a kept directory.
 const LABEL: &str = "bluetick-bench.json";
-/// Conversations of each person on one side of those that are stored.
+/// Number of stored conversations that share one receiver.
 const CONVERSATIONS_EACH: usize = 10;
 
 impl Ground {
-    /// A directory for one run with nothing in it.
+    /// Returns an empty directory for one run, without stored messages.
     pub fn bare(directory: PathBuf) -> Ground {
         Ground { directory, keep: false, stored: Stored::default() }
     }
 
-    /// Runs `work` on a runtime of its own and removes the directory afterwards.
+    /// Runs `work` on its own runtime. Fills an empty directory first, and removes the directory
+    /// afterwards unless `keep` is set.
     pub fn run<T>(
         &self,
         threads: usize,
@@ -69,7 +71,8 @@ impl Ground {
         result
     }
 
-    /// What lies there must be ours, and what this run asks for.
+    /// Checks that an earlier bench run filled the directory with the content that this run
+    /// requires.
     fn check_label(&self) -> Result<(), BenchError> {
         let label = std::fs::read(self.directory.join(LABEL)).ok();
         let found: Option<Stored> = label.and_then(|label| serde_json::from_slice(&label).ok());
@@ -122,12 +125,13 @@ impl Ground {
         &self.directory
     }
 
-    /// Somebody of this run. In a kept directory, those of an earlier run have had conversations already.
+    /// Returns a user id for this run. In a kept directory the id includes the run, so users of
+    /// earlier runs are not reused.
     pub fn person(&self, run: Run, name: &str, number: usize) -> UserId {
         if self.keep { person(&format!("{name}-{:x}", run.0), number) } else { person(name, number) }
     }
 
-    /// What the report says about it.
+    /// Adds the stored content to the report's parameters.
     pub fn describe(&self, report: Report) -> Report {
         if self.stored.messages == 0 {
             return report;
@@ -138,7 +142,7 @@ impl Ground {
     }
 }
 
-/// Tells runs in the same directory apart.
+/// An identifier that distinguishes runs in the same directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Run(u64);
 

@@ -1,4 +1,5 @@
-//! One group: everybody is online, a few write, all others receive and acknowledge, over WebSockets to a server of its own.
+//! The `group` workload. All members of one group are online; some send, and all others receive and
+//! acknowledge over WebSockets.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,9 +20,9 @@ use crate::{BenchError, Report};
 #[derive(Clone, Debug)]
 pub struct GroupBench {
     pub ground: Ground,
-    /// The program to measure.
+    /// Path of the server binary under test.
     pub binary: PathBuf,
-    /// The senders among them.
+    /// Number of group members, including the senders.
     pub members: usize,
     pub senders: usize,
     pub load: Load,

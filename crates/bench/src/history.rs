@@ -1,4 +1,5 @@
-//! The newest page of random conversations over HTTP, from a server that was just started.
+//! The `history` workload: reads the newest page of random conversations over HTTP from a freshly
+//! started server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use crate::{BenchError, Report};
 #[derive(Clone, Debug)]
 pub struct HistoryBench {
     pub ground: Ground,
-    /// The program to measure.
+    /// Path of the server binary under test.
     pub binary: PathBuf,
     pub conversations: usize,
-    /// In each.
+    /// Number of messages in each conversation.
     pub messages: usize,
     pub readers: usize,
     pub seconds: u64,

@@ -1,4 +1,5 @@
-//! Connections that do nothing: how quickly they come, what each costs, and whether they stay.
+//! The `idle` workload. It measures how fast idle connections are established, what each costs, and
+//! whether they stay open.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -21,20 +22,22 @@ use crate::{BenchError, Report};
 #[derive(Clone, Debug)]
 pub struct IdleBench {
     pub directory: PathBuf,
-    /// The program to measure.
+    /// Path of the server binary under test.
     pub binary: PathBuf,
     pub connections: usize,
-    /// How many say hello at the same time.
+    /// Number of connections that are established concurrently.
     pub at_once: usize,
-    /// How long all of them are held.
+    /// How long all connections are held open, in seconds.
     pub hold_seconds: u64,
 }
 
-/// The server has nothing to do any more when it is measured.
+/// Pause before each memory measurement, so that the server is idle by then.
 const REST: Duration = Duration::from_secs(2);
-/// A source address has fewer ports than one machine can hold connections.
+/// Number of connections per source address. It must not exceed the ports available above
+/// `FIRST_PORT`.
 const CONNECTIONS_AN_ADDRESS: usize = 25_000;
-/// Below those the system hands out by itself, so that the two do not meet.
+/// First source port. With `CONNECTIONS_AN_ADDRESS` ports, the range stays below the kernel's
+/// ephemeral ports.
 const FIRST_PORT: u16 = 7_000;
 
 pub fn run(bench: IdleBench) -> Result<Report, BenchError> {
@@ -42,7 +45,8 @@ pub fn run(bench: IdleBench) -> Result<Report, BenchError> {
     Ground::bare(bench.directory.clone()).run(1, measure(&bench))
 }
 
-/// Where a connection comes from: 127.0.0.2 and following, the ports of each one after the other.
+/// Returns the source address of a connection. Each address from 127.0.0.2 on provides
+/// `CONNECTIONS_AN_ADDRESS` consecutive ports.
 fn source(number: usize) -> SocketAddr {
     let address = u32::from(Ipv4Addr::LOCALHOST) + 1 + (number / CONNECTIONS_AN_ADDRESS) as u32;
     let port = FIRST_PORT + (number % CONNECTIONS_AN_ADDRESS) as u16;
@@ -102,7 +106,8 @@ async fn measure(bench: &IdleBench) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-/// All of them, a few at a time. Each then waits in a task of its own, which answers pings.
+/// Establishes all connections, at most `at_once` at a time. Each connection then waits in its own
+/// task, which answers pings.
 async fn connect_all(
     bench: &IdleBench,
     server: &ServerUnderTest,
@@ -161,7 +166,8 @@ fn put_memory(report: &mut Report, connections: f64, token_bytes: u64, before: &
         report.figure(format!("{key}_bytes_per_connection"), label, bytes, "bytes a connection");
     };
     each("server_resident", "memory of the server", before.server, after.server);
-    // Tokens were there before and are gone afterwards.
+    // The bench held the tokens before the run and drops them while connecting. Subtract them from
+    // the first value.
     let bench_before = before.bench.saturating_sub(token_bytes);
     each("bench_resident", "memory of the bench", bench_before, after.bench);
     each("kernel_slab", "memory of the kernel, both ends", before.kernel_slab, after.kernel_slab);

@@ -1,4 +1,5 @@
-//! Inboxes and ticks in the store: pages of a short and of a long inbox side by side, marks, receipts, bytes.
+//! The `inbox` workload on the embedded store: pages of a short and a long inbox, acks, receipts
+//! and disk use.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,16 +26,19 @@ use crate::{BenchError, Report};
 #[derive(Clone, Debug)]
 pub struct InboxBench {
     pub directory: PathBuf,
-    /// In the long inbox. The short one has 20.
+    /// Number of conversations in the long inbox. The short inbox has `SHORT`.
     pub conversations: usize,
     pub seconds: u64,
     pub in_flight: usize,
 }
 
+/// Number of conversations in the short inbox.
 const SHORT: usize = 20;
-/// Messages in each conversation of the run of marks.
+/// Number of messages in each conversation that the ack measurement uses.
 const MARKED_MESSAGES: usize = 500;
+/// Number of conversations that the ack measurement uses.
 const MARKED_CONVERSATIONS: usize = 1_000;
+/// Number of members of the group that the receipts measurement uses.
 const GROUP_MEMBERS: usize = 10_000;
 
 pub fn run(bench: InboxBench) -> Result<Report, BenchError> {
@@ -55,7 +59,7 @@ async fn measure(bench: &InboxBench) -> Result<Report, BenchError> {
     let chats = long.chain(short).map(|(to, from)| Chat { from, to, messages: 1 });
     fill(&store, chats, &text).await?;
 
-    // Everything has just changed and nothing is in the tables: the first look sorts it all.
+    // No checkpoint has run since the conversations changed, so the first page sorts all of them.
     let started = Instant::now();
     page(&store, &person("long", 0)).await?;
     let first = started.elapsed().as_secs_f64() * 1e3;
@@ -85,7 +89,7 @@ async fn measure(bench: &InboxBench) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-/// The short inbox and the long one in turn, so that whatever else the machine does happens to both.
+/// Reads the short and the long inbox alternately, so that other load on the machine affects both.
 async fn compare(
     store: &Arc<EmbeddedStore>,
     bench: &InboxBench,
@@ -145,7 +149,8 @@ fn footprint(bench: &InboxBench, report: &mut Report) -> Result<(), BenchError> 
     Ok(())
 }
 
-/// Every reader acknowledges one message after the other: each mark moves a boundary and is synced.
+/// Each reader acknowledges one message after the other. Each ack advances the read state and is
+/// synced.
 async fn marks(
     store: &Arc<EmbeddedStore>,
     bench: &InboxBench,
@@ -190,7 +195,7 @@ async fn marks(
     Ok(())
 }
 
-/// "Read by k of n" in a large group while its members read on.
+/// Measures receipt counts ("read by k of n") of a large group while its members continue to read.
 async fn receipts(
     store: &Arc<EmbeddedStore>,
     bench: &InboxBench,

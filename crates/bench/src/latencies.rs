@@ -1,17 +1,18 @@
-//! Latencies, counted in buckets.
+//! A latency histogram.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Counts of latencies in buckets 3 % wide, from a microsecond up. Many threads may record at once.
+/// A histogram of latencies with buckets 3 % wide, from one microsecond up. Threads may record
+/// concurrently.
 pub struct Latencies {
     buckets: Box<[AtomicU64]>,
     max_us: AtomicU64,
 }
 
-/// Buckets to each power of two.
+/// Number of buckets per power of two. It must be a power of two.
 const STEPS: u64 = 32;
 
 impl Default for Latencies {
@@ -63,7 +64,7 @@ impl Latencies {
     }
 }
 
-/// What is told of them.
+/// The quantiles that a report shows.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Quantiles {
     pub count: u64,
@@ -73,7 +74,8 @@ pub struct Quantiles {
     pub max_ms: f64,
 }
 
-/// Below [`STEPS`] microseconds a bucket each; above, [`STEPS`] buckets to each doubling.
+/// Returns the bucket of a latency. Below [`STEPS`] microseconds each microsecond has its own
+/// bucket; above, each doubling has [`STEPS`] buckets.
 fn bucket_of(us: u64) -> u64 {
     if us < STEPS {
         return us;

@@ -1,5 +1,5 @@
-//! Measuring Bluetick with its own tools. Every workload gives a [`Report`]; what the figures mean is written in
-//! docs/benchmarks.md.
+//! Benchmarks for Bluetick. Every workload returns a [`Report`]. docs/benchmarks.md explains the
+//! figures.
 
 pub mod archive;
 pub mod attack;

@@ -1,6 +1,8 @@
-//! One WebSocket of the load generator. It shares the processors with the server it measures, so it does the least that
-//! a client must: it finds the frames and looks at how each begins. All connections of a thread read into one buffer; a
-//! connection that waits holds no memory besides its socket.
+//! A WebSocket connection of the load generator. It shares the CPU with the server under test, so
+//! it does minimal work: it splits the input into frames and reads only the start of each.
+//!
+//! All connections of a thread share one read buffer. An idle connection holds no memory besides
+//! its socket.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
@@ -12,7 +14,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::BenchError;
 use crate::under_test::client_failed;
 
-/// What a frame of the server is, as far as a load generator cares.
+/// The type of a server frame, as far as the load generator distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Message,
@@ -23,7 +25,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// By its first field, which is the type.
+    /// Reads the type from the frame's first field.
     fn of(json: &[u8]) -> Kind {
         match json.strip_prefix(br#"{"type":""#) {
             Some(rest) if rest.starts_with(b"message\"") => Kind::Message,
@@ -37,12 +39,13 @@ impl Kind {
 
 pub struct Line {
     stream: TcpStream,
-    /// The beginning of a frame whose end has not come yet.
+    /// The received part of an incomplete frame.
     partial: Vec<u8>,
-    /// What is to be written.
+    /// Bytes that the next `Line::flush` writes.
     outgoing: Vec<u8>,
 }
 
+/// Free space in the shared read buffer for one read, in bytes.
 const READ_BYTES: usize = 128 * 1024;
 pub const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
@@ -51,8 +54,8 @@ pub const TEXT: u8 = 1;
 const CLOSE: u8 = 8;
 pub const PING: u8 = 9;
 const PONG: u8 = 10;
-/// A client must mask what it writes. Nobody is to be protected here, so it is always the same; it is not zero, so that
-/// the server has the work of every other client.
+/// The fixed mask of all client frames. The protocol requires a mask. It is not zero, so that the
+/// server does the same unmasking work as for other clients.
 const MASK: [u8; 4] = [0x5a, 0xc3, 0x96, 0x3c];
 
 thread_local! {
@@ -64,7 +67,8 @@ fn lost(error: impl std::fmt::Display) -> BenchError {
 }
 
 impl Line {
-    /// Connects from `from`, where that matters, and shakes hands.
+    /// Connects, from the source address `from` if given, and upgrades the connection to a
+    /// WebSocket.
     pub async fn open(to: SocketAddr, from: Option<SocketAddr>) -> Result<Line, BenchError> {
         let stream = dial(to, from).await.map_err(client_failed)?;
         stream.set_nodelay(true).map_err(client_failed)?;
@@ -79,7 +83,7 @@ impl Line {
         Ok(line)
     }
 
-    /// Reads the head of the answer. What follows it are frames already.
+    /// Reads the HTTP response header. The bytes after it are WebSocket frames.
     async fn upgraded(&mut self) -> Result<(), BenchError> {
         loop {
             self.stream.readable().await.map_err(lost)?;
@@ -100,7 +104,8 @@ impl Line {
         }
     }
 
-    /// Takes what the socket has and lets `take` use some of it; the rest is kept. None when there is nothing.
+    /// Reads the available bytes and passes them to `take`, which returns how many it used. Keeps
+    /// the rest. Returns `None` when no bytes are available.
     fn read<T>(
         &mut self,
         take: impl FnOnce(&[u8]) -> Result<(usize, T), BenchError>,
@@ -129,7 +134,8 @@ impl Line {
         })
     }
 
-    /// Waits for something to read and shows every frame that is whole. Dropping the future loses none.
+    /// Waits for input and passes every complete frame to `visit`. Answers pings. Dropping the
+    /// future loses no frame.
     pub async fn frames(&mut self, mut visit: impl FnMut(Kind, &[u8])) -> Result<(), BenchError> {
         loop {
             self.stream.readable().await.map_err(lost)?;
@@ -143,7 +149,7 @@ impl Line {
         }
     }
 
-    /// Puts a frame behind what is to be written.
+    /// Appends a frame to the output buffer.
     pub fn put(&mut self, frame: &ClientFrame<'_>) {
         self.put_text(frame.encode().as_bytes());
     }
@@ -152,7 +158,8 @@ impl Line {
         self.put_frame(FINAL | TEXT, json);
     }
 
-    /// A frame that begins with that byte: its kind, and whether it is final.
+    /// Appends a masked frame to the output buffer. `first` is the first header byte: the opcode
+    /// and the final bit.
     pub fn put_frame(&mut self, first: u8, payload: &[u8]) {
         let outgoing = &mut self.outgoing;
         outgoing.push(first);
@@ -177,12 +184,12 @@ impl Line {
         }
     }
 
-    /// Whatever these bytes are.
+    /// Appends raw bytes to the output buffer.
     pub fn put_raw(&mut self, bytes: &[u8]) {
         self.outgoing.extend_from_slice(bytes);
     }
 
-    /// Takes what has come and looks at none of it. An error when the server has closed the connection.
+    /// Discards all available input. Returns an error if the server has closed the connection.
     pub fn skip(&mut self) -> Result<(), BenchError> {
         while self.read(|bytes| Ok((bytes.len(), ())))?.is_some() {}
         Ok(())
@@ -192,7 +199,7 @@ impl Line {
         self.stream
     }
 
-    /// Writes what was put.
+    /// Writes the output buffer to the socket.
     pub async fn flush(&mut self) -> Result<(), BenchError> {
         let mut written = 0;
         while written < self.outgoing.len() {
@@ -208,7 +215,7 @@ impl Line {
         Ok(())
     }
 
-    /// Gives back the memory it does not need while it waits.
+    /// Frees the output buffer, which an idle connection does not need.
     pub fn slim(&mut self) {
         self.outgoing = Vec::new();
     }
@@ -217,14 +224,15 @@ impl Line {
 pub async fn dial(to: SocketAddr, from: Option<SocketAddr>) -> io::Result<TcpStream> {
     let Some(from) = from else { return TcpStream::connect(to).await };
     let socket = TcpSocket::new_v4()?;
-    // A port that a connection of an earlier run has just left can be taken again.
+    // Allow reuse of a port that a connection of an earlier run has left in `TIME_WAIT`.
     socket.set_reuseaddr(true)?;
-    // Where somebody else has that port, any other one of the address will do.
+    // If the port is in use, bind to any free port of the same address.
     socket.bind(from).or_else(|_| socket.bind(SocketAddr::new(from.ip(), 0)))?;
     socket.connect(to).await
 }
 
-/// Shows the frames that are whole. Returns how many bytes they took, and how many of them were pings.
+/// Passes each complete text frame to `visit`. Returns the number of bytes used and the number of
+/// pings.
 fn take_frames(bytes: &[u8], visit: &mut impl FnMut(Kind, &[u8])) -> Result<(usize, usize), BenchError> {
     let (mut used, mut pings) = (0, 0);
     while let Some((head, payload)) = first_frame(&bytes[used..]) {
@@ -243,7 +251,8 @@ fn take_frames(bytes: &[u8], visit: &mut impl FnMut(Kind, &[u8])) -> Result<(usi
     Ok((used, pings))
 }
 
-/// The length of the head of a frame and what follows it, if all of it is here. A server does not mask.
+/// Returns the header length and the payload of the first frame, or `None` if the frame is
+/// incomplete. Server frames have no mask.
 fn first_frame(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (head, length) = match *bytes.get(1)? {
         126 => (4, u16::from_be_bytes(*bytes.get(2..)?.first_chunk()?) as usize),

@@ -1,4 +1,4 @@
-//! Load on a server for some seconds: how it is offered, and what came of it.
+//! Offers load to a server for a number of seconds and collects the outcome.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,12 +11,14 @@ use crate::schedule::{Pacer, Schedule};
 use crate::talk::{Sender, Tally};
 use crate::under_test::{Costs, ServerUnderTest, client_failed};
 
-/// How sends follow each other.
+/// How the senders schedule their messages.
 #[derive(Clone, Copy, Debug)]
 pub enum Load {
-    /// A closed loop: each sender has so many on their way, and sends the next when one is acknowledged.
+    /// A closed loop: each sender keeps this many messages unacknowledged and sends the next one
+    /// after each ack.
     Window(usize),
-    /// An open loop: all senders together send so many a second, come what may, up to so many unanswered ones each.
+    /// An open loop: all senders together send `per_second` messages, regardless of the acks. Each
+    /// sender has at most `bound` unacknowledged messages.
     Rate { per_second: u64, bound: usize },
 }
 
@@ -31,21 +33,22 @@ impl Load {
     }
 }
 
-/// What came of it.
+/// The measurements of one load phase.
 pub struct Outcome {
     tally: Arc<Tally>,
     acknowledged: u64,
     pub delivered: u64,
     pub costs: Costs,
-    /// In an open loop: what it was, and how many messages were due.
+    /// In an open loop: the offered rate per second and the number of messages that were due.
     offered: Option<(u64, u64)>,
 }
 
-/// Less than this share of what was due, acknowledged within the time, is a rate that was not kept.
+/// Minimum share of due messages that must be acknowledged in time. Below this share the report
+/// remarks that the rate was not kept.
 const KEPT: f64 = 0.99;
 
-/// Lets the senders send. They come back when everything they sent is acknowledged. `received` is where the receivers
-/// count.
+/// Runs the senders for `seconds` and returns them when all their messages are acknowledged.
+/// `received` is the receivers' tally.
 pub async fn offer(
     load: Load,
     seconds: u64,
@@ -105,18 +108,19 @@ impl Outcome {
         self.tally.acks.quantile_ms(0.99)
     }
 
-    /// Processors that the server kept busy, on average.
+    /// Returns the average number of CPU cores that the server used.
     pub fn server_cores(&self) -> f64 {
         self.costs.server_cpu_seconds / self.costs.seconds
     }
 
-    /// In an open loop: how much of what was due was acknowledged within the time.
+    /// Returns the percentage of due messages that were acknowledged in time. In a closed loop it
+    /// is 100.
     pub fn kept_percent(&self) -> f64 {
         let due = self.offered.map_or(self.acknowledged, |(_, due)| due);
         self.acknowledged as f64 * 100.0 / due.max(1) as f64
     }
 
-    /// Rates and latencies; what it cost is put apart.
+    /// Adds rates and latencies to the report. The caller adds the costs separately.
     pub fn put_into(&self, report: &mut Report) {
         if let Some((per_second, due)) = self.offered {
             report.figure("offered_per_second", "offered", per_second as f64, "/s");
@@ -151,7 +155,8 @@ impl Outcome {
     }
 }
 
-/// Whoever receives should still be there; those who wait for a frame are let go with their connections.
+/// Returns an error if a receiver has failed, then aborts all receivers and closes their
+/// connections.
 pub async fn dismiss(mut receiving: JoinSet<Result<(), BenchError>>) -> Result<(), BenchError> {
     while let Some(ended) = receiving.try_join_next() {
         ended.map_err(client_failed)??;

@@ -1,9 +1,9 @@
-//! What a run costs: time, processor, bytes.
+//! Measures the resource use of a run: time, CPU, memory and disk writes.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Counters at one moment.
+/// A snapshot of the resource counters.
 #[derive(Clone, Debug)]
 pub struct Usage {
     directory: PathBuf,
@@ -12,17 +12,17 @@ pub struct Usage {
     written_bytes: u64,
 }
 
-/// The difference of two.
+/// The difference between two snapshots.
 #[derive(Clone, Copy, Debug)]
 pub struct Spent {
     pub wall: Duration,
     pub cpu: Duration,
-    /// Bytes the device wrote meanwhile, whoever asked for it.
+    /// Bytes that the device wrote in the meantime, for all processes.
     pub written_bytes: u64,
 }
 
 impl Usage {
-    /// `directory` says which device is watched.
+    /// Takes a snapshot. Disk writes are those of the device that holds `directory`.
     pub fn now(directory: &Path) -> Usage {
         let written_bytes = device_bytes(directory);
         Usage { directory: directory.to_owned(), at: Instant::now(), cpu: cpu_time(), written_bytes }
@@ -43,8 +43,9 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Bytes the device of `path` has written since it was attached, for the whole machine. (What Linux counts for a single
-/// process, `/proc/self/io`, counts a page that is touched as written in full, with its neighbours.)
+/// Returns the bytes that the device of `path` has written since it was attached, for the whole
+/// machine. `/proc/self/io` is not usable here: it counts a touched page, and its neighbouring
+/// pages, as written in full.
 fn device_bytes(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = path.metadata() else { return 0 };
@@ -58,24 +59,24 @@ fn device_bytes(path: &Path) -> u64 {
     sectors.unwrap_or(0) * 512
 }
 
-/// Resident memory of this process in bytes.
+/// Returns the resident memory of this process in bytes.
 pub fn resident_bytes() -> u64 {
     status_bytes("self", "VmRSS:")
 }
 
-/// The most it ever was.
+/// Returns the peak resident memory of this process in bytes.
 pub fn peak_bytes() -> u64 {
     status_bytes("self", "VmHWM:")
 }
 
-/// A line of what Linux tells about a process.
+/// Returns a size field of `/proc/PROCESS/status` in bytes, or 0 if it is unavailable.
 pub fn status_bytes(process: &str, field: &str) -> u64 {
     let status = std::fs::read_to_string(Path::new("/proc").join(process).join("status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Memory of the kernel for TCP sockets' buffers, of the whole machine.
+/// Returns the kernel memory of TCP socket buffers in bytes, for the whole machine.
 pub fn kernel_tcp_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("TCP:"));
@@ -83,14 +84,15 @@ pub fn kernel_tcp_bytes() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
-/// Memory of the kernel for its own objects (sockets, files and whatever else), of the whole machine.
+/// Returns the kernel memory of slab objects (sockets, files and others) in bytes, for the whole
+/// machine.
 pub fn kernel_slab_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Slab:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Bytes a directory takes on the disk.
+/// Returns the disk space that a directory uses, in bytes.
 pub fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };

@@ -1,5 +1,5 @@
-//! Pages over HTTP as the load generator asks for them: one connection that is kept, one question at a time, and no
-//! more reading of an answer than it takes to know that it is whole.
+//! The HTTP client of the load generator: one kept-alive connection with one request at a time. It
+//! parses an answer only as far as needed to find its end.
 
 use std::net::SocketAddr;
 
@@ -16,18 +16,18 @@ pub struct PageLine {
     answer: Vec<u8>,
 }
 
-/// What every message on a page has once.
+/// A field that occurs exactly once per message of a page.
 const FIELD_OF_MESSAGE: &[u8] = br#""message_id":"#;
 
 impl PageLine {
-    /// `token` may be empty where none is asked for.
+    /// Connects to the server. `token` may be empty for calls that need no token.
     pub async fn open(to: SocketAddr, token: String) -> Result<PageLine, BenchError> {
         let stream = TcpStream::connect(to).await.map_err(client_failed)?;
         stream.set_nodelay(true).map_err(client_failed)?;
         Ok(PageLine { stream, host: to, token, answer: Vec::with_capacity(16 * 1024) })
     }
 
-    /// The body of the answer, which must be a 200.
+    /// Sends a GET request and returns the body. Returns an error if the status is not 200.
     pub async fn get(&mut self, path: &str) -> Result<&[u8], BenchError> {
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
@@ -45,14 +45,14 @@ impl PageLine {
         }
     }
 
-    /// How many messages are on that page.
+    /// Returns the number of messages on the page at `path`.
     pub async fn messages(&mut self, path: &str) -> Result<usize, BenchError> {
         let body = self.get(path).await?;
         Ok(memchr::memmem::find_iter(body, FIELD_OF_MESSAGE).count())
     }
 }
 
-/// Where the body lies, once all of it is here.
+/// Returns the range of the body once the answer is complete, or `None` before.
 fn whole_answer(bytes: &[u8]) -> Result<Option<std::ops::Range<usize>>, BenchError> {
     let Some(head) = memchr::memmem::find(bytes, b"\r\n\r\n") else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes[..head]);

@@ -1,4 +1,5 @@
-//! Pairs of people: one sends, the other receives and acknowledges, over WebSockets to a server of its own.
+//! The `pairs` workload. In each pair one user sends, and the other receives and acknowledges over
+//! WebSockets.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::{BenchError, Report};
 #[derive(Clone, Debug)]
 pub struct PairsBench {
     pub ground: Ground,
-    /// The program to measure.
+    /// Path of the server binary under test.
     pub binary: PathBuf,
     pub pairs: usize,
     pub load: PairsLoad,
@@ -31,11 +32,11 @@ pub struct PairsBench {
 #[derive(Clone, Copy, Debug)]
 pub enum PairsLoad {
     Given(Load),
-    /// Half of what a closed loop with one send of each pair on its way came to.
+    /// Half of the rate that a closed loop with one unacknowledged message per pair reached.
     Half,
 }
 
-/// How long the full rate is looked for, at most.
+/// Upper bound on how long the closed loop for [`PairsLoad::Half`] runs, in seconds.
 const SEARCH_SECONDS: u64 = 5;
 
 pub fn run(bench: PairsBench) -> Result<Report, BenchError> {

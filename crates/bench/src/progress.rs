@@ -1,8 +1,9 @@
-//! What is shown while a run goes on, on standard error.
+//! Progress output on standard error.
 
 use std::io::IsTerminal;
 
-/// One line that counts up on a terminal; a line every ten seconds elsewhere.
+/// Progress output: one line that is overwritten on a terminal, or a new line every ten seconds
+/// elsewhere.
 pub struct Progress {
     terminal: bool,
     ticks: u64,
@@ -15,7 +16,7 @@ impl Progress {
         Progress { terminal: std::io::stderr().is_terminal(), ticks: 0 }
     }
 
-    /// To be called once a second.
+    /// Shows `line`. Call it once per second.
     pub fn show(&mut self, line: &str) {
         self.ticks += 1;
         if self.terminal {
@@ -34,7 +35,7 @@ impl Drop for Progress {
     }
 }
 
-/// What happens next.
+/// Announces the next step of the run.
 pub fn step(text: &str) {
     eprintln!("{text}");
 }

@@ -1,4 +1,5 @@
-//! Everybody comes back at once: devices that each missed some messages connect to a server that was just started.
+//! The `reconnect` workload: all devices, each with missed messages, connect to a freshly started
+//! server at once.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use crate::{BenchError, Report};
 #[derive(Clone, Debug)]
 pub struct ReconnectBench {
     pub directory: PathBuf,
-    /// The program to measure.
+    /// Path of the server binary under test.
     pub binary: PathBuf,
     pub devices: usize,
     pub missed: usize,
@@ -95,7 +96,8 @@ async fn measure(bench: &ReconnectBench) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-/// Catches up, acknowledges the last of the messages, and counts them. The connection stays.
+/// Catches up, acknowledges the last message and returns the number of messages with the open
+/// connection.
 async fn catch_up(to: SocketAddr, token: &str) -> Result<(usize, Line), BenchError> {
     let (mut messages, mut last) = (0, Vec::new());
     let mut line = connect(to, None, token, |message| {

@@ -1,4 +1,4 @@
-//! What a run found: the same figures for people, as a table, and for programs, as JSON.
+//! The result of a run, as a table for humans and as JSON for programs.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::latencies::{Latencies, Quantiles};
 
-/// What a workload was, what it found, and what has to be said about it. Keys are stable and end with their unit.
+/// A workload's parameters, figures and remarks. Keys are stable and end with their unit.
 #[derive(Debug)]
 pub struct Report {
     workload: &'static str,
@@ -48,7 +48,7 @@ impl Report {
         self.rows.push(Row { key: key.into(), label: label.into(), value });
     }
 
-    /// Something that a reader of the figures has to know.
+    /// Adds a remark that helps to interpret the figures.
     pub fn remark(&mut self, remark: impl Into<String>) {
         self.remarks.push(remark.into());
     }
@@ -83,13 +83,13 @@ impl Report {
         table
     }
 
-    /// One object: workload, parameters, figures, latencies, remarks.
+    /// Returns the report as one JSON object: workload, parameters, figures, latencies, remarks.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a report holds strings and numbers only")
     }
 }
 
-/// As many digits as say something.
+/// Formats a number with a precision that fits its magnitude.
 fn rounded(number: f64) -> String {
     if number >= 100.0 {
         return grouped(number.round() as u64);
@@ -100,7 +100,7 @@ fn rounded(number: f64) -> String {
     if number >= 0.1 { format!("{number:.2}") } else { format!("{number:.4}") }
 }
 
-/// 1234567 as 1,234,567
+/// Formats a number with thousands separators: 1234567 as 1,234,567.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -138,7 +138,7 @@ impl Serialize for Report {
     }
 }
 
-/// A JSON object whose fields keep the order of the list they come from.
+/// A JSON object whose fields keep the order of the underlying list.
 struct InOrder<'a, T, V: ?Sized>(&'a [T], fn(&T) -> Option<(&str, &V)>);
 
 impl<T, V: Serialize + ?Sized> Serialize for InOrder<'_, T, V> {

@@ -1,5 +1,5 @@
-//! An open loop: messages are due at fixed moments, whatever has become of those before them. Who waits for an answer
-//! before the next question hides how long others would have waited.
+//! The schedule of an open loop: messages are due at fixed times, regardless of earlier acks. A
+//! closed loop would hide latency (coordinated omission), because it sends nothing while it waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// When each message of each sender is due. All messages together come at even distances, the senders take turns.
+/// The due time of each message of each sender. Messages are evenly spaced, and the senders take
+/// turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     per_second: u64,
@@ -20,7 +21,8 @@ impl Schedule {
         Schedule { per_second, senders: senders as u64 }
     }
 
-    /// After the start, for the message of that number of that sender, both counted from 0.
+    /// Returns when a sender's message is due, relative to the start. Senders and messages are
+    /// numbered from 0.
     pub fn due(&self, sender: usize, number: u64) -> Duration {
         self.moment(number * self.senders + sender as u64)
     }
@@ -30,21 +32,21 @@ impl Schedule {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// How many turns of all senders together are due by then.
+    /// Returns how many turns of all senders are due at `elapsed`.
     pub fn turns_by(&self, elapsed: Duration) -> u64 {
-        // A turn is due when its moment, which is rounded down, is not later.
+        // A turn is due when its time, rounded down to a nanosecond, is not later than `elapsed`.
         let turns = ((elapsed.as_nanos() + 1) * u128::from(self.per_second)).div_ceil(1_000_000_000);
         u64::try_from(turns).unwrap_or(u64::MAX)
     }
 
-    /// How many of them are this sender's, of so many turns.
+    /// Returns how many of the first `turns` turns belong to this sender.
     pub fn of_sender(&self, sender: usize, turns: u64) -> u64 {
         (turns + self.senders - 1 - sender as u64) / self.senders
     }
 }
 
-/// Tells senders that something is due. Timers of the runtime have a grain of a millisecond, which is as long as what
-/// is measured here, so a thread of its own keeps the time.
+/// Notifies senders when messages are due. It runs on its own thread, because the runtime's timer
+/// resolution of one millisecond is as long as the measured latencies.
 pub struct Pacer {
     pub schedule: Schedule,
     pub started: Instant,
@@ -53,11 +55,12 @@ pub struct Pacer {
     stop: AtomicBool,
 }
 
-/// Sleeping less than this costs more than it brings.
+/// Lower bound on a sleep of the pacer thread. Shorter sleeps cost more CPU than the added
+/// precision is worth.
 const LEAST_SLEEP: Duration = Duration::from_micros(50);
 
 impl Pacer {
-    /// Starts now. Ends when `stop` is called.
+    /// Starts the pacer thread. It runs until `stop` is called.
     pub fn start(schedule: Schedule) -> Arc<Pacer> {
         let pacer = Arc::new(Pacer {
             schedule,
@@ -78,7 +81,7 @@ impl Pacer {
             let turns = self.schedule.turns_by(elapsed);
             if turns > told {
                 self.turns.store(turns, Ordering::Release);
-                // Whoever has several turns is woken once.
+                // Notify a sender with several due turns only once.
                 for turn in told..turns.min(told + self.schedule.senders) {
                     self.wake[(turn % self.schedule.senders) as usize].notify_one();
                 }
@@ -92,7 +95,7 @@ impl Pacer {
         }
     }
 
-    /// Nothing more is due.
+    /// Stops the pacer. No further messages become due.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -101,7 +104,7 @@ impl Pacer {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// How many messages of this sender are due so far.
+    /// Returns how many messages of this sender are due so far.
     pub fn due_count(&self, sender: usize) -> u64 {
         self.schedule.of_sender(sender, self.turns.load(Ordering::Acquire))
     }
@@ -114,7 +117,7 @@ impl Pacer {
         self.started + self.schedule.due(sender, number)
     }
 
-    /// Until more is due, or the end.
+    /// Waits until more messages of this sender are due or the pacer stops.
     pub async fn more(&self, sender: usize) {
         self.wake[sender].notified().await;
     }

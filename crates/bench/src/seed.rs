@@ -1,4 +1,4 @@
-//! A store with something in it, to be measured.
+//! Fills a store with conversations before a measurement.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,8 +14,10 @@ use crate::BenchError;
 use crate::error::settle;
 use crate::workload::Dice;
 
+/// Upper bound on conversations that are filled concurrently.
 const IN_FLIGHT: usize = 4_096;
-/// Messages of one conversation on their way; all of them together fit into the store's queue.
+/// Upper bound on unacknowledged messages per conversation. `IN_FLIGHT` times this must fit into
+/// the store's queue.
 const WINDOW: usize = 8;
 
 pub fn open(directory: &Path) -> Result<Arc<EmbeddedStore>, BenchError> {
@@ -27,7 +29,7 @@ pub fn person(name: &str, number: usize) -> UserId {
     format!("{name}-{number:06}").parse().expect("a short name")
 }
 
-/// `messages` from one person to the other.
+/// A direct conversation with `messages` messages from one user to the other.
 #[derive(Clone)]
 pub struct Chat {
     pub from: UserId,
@@ -35,16 +37,16 @@ pub struct Chat {
     pub messages: usize,
 }
 
-/// What is said in the message of this number.
+/// Returns the text of a message by its number.
 pub type Texts = Arc<dyn Fn(usize) -> Arc<str> + Send + Sync>;
 
-/// Always the same.
+/// Returns the same text for every message.
 pub fn always(text: &str) -> Texts {
     let text: Arc<str> = text.into();
     Arc::new(move |_| Arc::clone(&text))
 }
 
-/// Makes the conversations and sends what is in them, many at a time.
+/// Creates the conversations and stores their messages, many concurrently.
 pub async fn fill(
     store: &Arc<EmbeddedStore>,
     chats: impl Iterator<Item = Chat>,
@@ -72,7 +74,8 @@ async fn fill_one(store: &EmbeddedStore, chat: Chat, texts: Texts) -> Result<(),
     let mut accepted = VecDeque::with_capacity(WINDOW);
     for number in 0..chat.messages {
         let now = SystemClock.now();
-        // As a client makes them: 48 bits of time, and the rest as good as random, which no compression takes away.
+        // Build an id like a client's UUIDv7: 48 bits of time and pseudo-random bits. Random bits
+        // keep the ids as incompressible as real ones.
         let mut uuid = [0; 16];
         uuid[..6].copy_from_slice(&now.millis().to_be_bytes()[2..]);
         let seed = number as u64 ^ u64::from_le_bytes(id.as_bytes()[..8].try_into().expect("8 of 16 bytes"));

@@ -1,8 +1,9 @@
-//! Texts that compress about as well as what people write: short sentences of common words, few of them often.
+//! Generates texts that compress about as well as real chat messages: short sentences with a skewed
+//! distribution of common words.
 
 use std::sync::Arc;
 
-/// By how often they are used, roughly.
+/// Common words, roughly by descending frequency.
 const WORDS: &[&str] = &[
     "I",
     "you",
@@ -182,7 +183,7 @@ const WORDS: &[&str] = &[
     "🙏",
 ];
 
-/// The text with this number, always the same. Mostly short; now and then a long one.
+/// Returns the text with this number. It is deterministic. Most texts are short and a few are long.
 pub fn text(number: usize) -> Arc<str> {
     let mut dice = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995;
     let mut roll = |below: usize| {
@@ -199,7 +200,8 @@ pub fn text(number: usize) -> Arc<str> {
     };
     let mut text = String::new();
     for _ in 0..words {
-        // The smaller of two rolls, so that the first words come more often.
+        // Take the smallest of three rolls, so that words at the start of the list are more
+        // frequent.
         let word = roll(WORDS.len()).min(roll(WORDS.len())).min(roll(WORDS.len()));
         if !text.is_empty() {
             text.push(' ');

@@ -1,6 +1,7 @@
-//! `bluetick bench store`: the embedded store alone, without the network.
+//! `bluetick bench store`: the embedded store without the network.
 //!
-//! Every send is a whole one: membership, dedupe, order, one durable batch, inbox rows, checkpoints.
+//! Every send takes the full path: membership, dedupe, order, one durable batch, inbox rows,
+//! checkpoints.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,16 +32,17 @@ pub struct StoreBench {
     pub conversations: usize,
     pub in_flight: usize,
     pub body_bytes: usize,
-    /// How long pages are read, hot and after a restart. 0 leaves that out.
+    /// How long pages are read, from memory and again after a restart, in seconds. 0 skips the
+    /// reads.
     pub read_seconds: u64,
     pub settings: StoreSettings,
 }
 
-/// The bare logs are written for so long, at most.
+/// Upper bound on how long each bare log measurement runs.
 const BARE_LOG: Duration = Duration::from_secs(10);
 
 pub fn run(bench: StoreBench) -> Result<Report, BenchError> {
-    // One thread sends for everybody; the processors are for the store.
+    // One thread runs all senders, so that the other cores are free for the store.
     bench.ground.run(1, measure(&bench))
 }
 
@@ -295,7 +297,7 @@ impl Results {
 
     fn put_costs(&self, bench: &StoreBench, report: &mut Report) {
         let messages = bench.messages as f64;
-        // The last checkpoint is part of what the messages cost.
+        // Include the final checkpoint in the costs of the messages.
         let cpu = (self.sending.cpu + self.closing.cpu).as_secs_f64() * 1e6 / messages;
         let label = "CPU of the store and the bench";
         report.figure("cpu_seconds_per_million_messages", label, cpu, "s a million messages");

@@ -1,5 +1,4 @@
-//! One connection that sends and one that receives, and what they count: the parts of every conversation that is
-//! measured over WebSockets.
+//! A sending and a receiving connection with their counters. All WebSocket workloads use them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,26 +16,28 @@ use crate::progress::Progress;
 use crate::schedule::Pacer;
 use crate::under_test::client_failed;
 
-/// A receiver says `delivered` after so many messages.
+/// A receiver sends `delivered` after this many messages.
 const ACK_EVERY: u64 = 16;
-/// A UUIDv7 but for its last digits, which count.
+/// A UUIDv7 whose last digits are replaced by a counter.
 const FIRST_MESSAGE_ID: u128 = 0x0199_c0de_0000_7000_8000_0000_0000_0000;
+/// Number of hexadecimal digits of the counter in a message id.
 const COUNTING_DIGITS: usize = 12;
 
-/// What all of them count together.
+/// Counters that all connections of a run share.
 #[derive(Default)]
 pub struct Tally {
     pub acknowledged: AtomicU64,
     pub delivered: AtomicU64,
-    /// From the moment a message was written, or, in an open loop, from the moment it was due.
+    /// Time until the ack, measured from the write (closed loop) or from the due time (open loop).
     pub acks: Latencies,
-    /// In an open loop: from the moment a message was due until it was written.
+    /// In an open loop: time from a message's due time to its write.
     pub lateness: Latencies,
     stop: AtomicBool,
 }
 
 impl Tally {
-    /// Shows what is counted, here and by the receivers, once a second, until the time is over. An error of anybody ends it early.
+    /// Shows the counters of senders and receivers once per second until the time is over. Returns
+    /// early if a sender fails.
     pub async fn watch<T: 'static>(
         &self,
         seconds: u64,
@@ -60,12 +61,12 @@ impl Tally {
         Ok(())
     }
 
-    /// Acknowledged and delivered so far.
+    /// Returns the number of acknowledged and of delivered messages so far.
     pub fn counts(&self) -> (u64, u64) {
         (self.acknowledged.load(Ordering::Relaxed), self.delivered.load(Ordering::Relaxed))
     }
 
-    /// Senders of a closed loop finish what they have begun.
+    /// Stops the senders of a closed loop. They wait for their outstanding acks.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -75,7 +76,7 @@ impl Tally {
     }
 }
 
-/// A send frame of which only the id changes from message to message.
+/// An encoded send frame in which only the message id changes.
 struct Template {
     json: Vec<u8>,
     digits_at: usize,
@@ -105,7 +106,7 @@ pub struct Sender {
     number: u64,
 }
 
-/// What came in with one reading.
+/// The frames that one read returned.
 #[derive(Default)]
 struct Came {
     messages: u64,
@@ -123,7 +124,7 @@ impl Came {
         }
     }
 
-    /// Acks come in the order of the sends.
+    /// Records the frames in the tally. Acks arrive in the order of the sends.
     fn count(self, waiting: &mut VecDeque<Instant>, tally: &Tally) -> Result<(), BenchError> {
         if let Some(error) = self.error {
             return Err(client_failed(error));
@@ -135,7 +136,7 @@ impl Came {
             }
             tally.acknowledge(self.acks);
         }
-        // In a group, others write too.
+        // Senders in a group also receive the messages of other senders.
         if self.messages > 0 {
             tally.delivered.fetch_add(self.messages, Ordering::Relaxed);
         }
@@ -153,7 +154,8 @@ impl Sender {
         self.line.put_text(self.template.numbered(self.number));
     }
 
-    /// A closed loop: keeps `window` sends on their way until it is stopped, and waits for the last acks.
+    /// A closed loop: keeps `window` messages unacknowledged until it is stopped, then waits for
+    /// the last acks.
     pub async fn keep_window(mut self, window: usize, tally: Arc<Tally>) -> Result<Sender, BenchError> {
         let mut waiting = VecDeque::with_capacity(window);
         loop {
@@ -173,7 +175,7 @@ impl Sender {
         }
     }
 
-    /// An open loop: sends what is due, `bound` unanswered ones at the most, until it is stopped.
+    /// An open loop: sends due messages until it is stopped, with at most `bound` unacknowledged.
     pub async fn keep_pace(
         mut self,
         place: usize,
@@ -210,7 +212,7 @@ impl Sender {
     }
 }
 
-/// Receives and acknowledges until it is dropped.
+/// Receives and acknowledges messages until the future is dropped.
 pub async fn receive(
     mut line: Line,
     conversation_id: ConversationId,

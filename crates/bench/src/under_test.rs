@@ -1,4 +1,5 @@
-//! The server that is measured: this same program as a child process, on a store of its own, and what it costs.
+//! The server under test: a child process of the same binary with its own store, and its resource
+//! use.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,15 +22,17 @@ use crate::measure::{Usage, status_bytes};
 use crate::pages::PageLine;
 use crate::report::Report;
 
+/// Upper bound on the server's start-up time.
 const START: Duration = Duration::from_secs(600);
+/// Lifetime of the users' tokens. It must exceed the duration of a run.
 const TOKEN_TTL: Duration = Duration::from_secs(24 * 3_600);
 
 pub struct ServerUnderTest {
     child: Child,
     pub address: SocketAddr,
-    /// The same for the client library.
+    /// The server address, for the client library.
     pub door: Server,
-    /// From the start of the process until it served.
+    /// Time from the start of the process until it accepts requests.
     pub started_in: Duration,
     tokens: Tokens,
 }
@@ -43,25 +46,27 @@ fn server_failed(error: impl std::fmt::Display) -> BenchError {
 }
 
 impl ServerUnderTest {
-    /// Starts it on what `directory` holds. One sender, and one address, does the work of many here, so rates are not limited.
+    /// Starts the server on the store in `directory`. Rate limits are disabled, because one client
+    /// address and few senders produce the load of many.
     pub async fn start(binary: &Path, directory: &Path) -> Result<ServerUnderTest, BenchError> {
         ServerUnderTest::start_with(binary, directory, &[]).await
     }
 
-    /// With settings of the run, as they are spelled in the environment.
+    /// Starts the server with additional settings, given as environment variables.
     pub async fn start_with(
         binary: &Path,
         directory: &Path,
         settings: &[(&str, &str)],
     ) -> Result<ServerUnderTest, BenchError> {
-        // The first to come makes the signing key; the server then finds it.
+        // `Tokens::open` creates the signing key if it is missing. The server then loads the same
+        // key.
         let tokens =
             Tokens::open(&AuthSettings::default(), directory, &SystemRandom).map_err(server_failed)?;
         let started = Instant::now();
         let mut child = Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(directory)
-            // People of a run have tokens and no accounts.
+            // The users of a run have tokens but no accounts.
             .env("BLUETICK_AUTH__SIGNUP", "false")
             .env("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")
             .env("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
@@ -96,7 +101,7 @@ impl ServerUnderTest {
         }
     }
 
-    /// Ends it in order, so that the next one starts at once.
+    /// Shuts the server down gracefully, so that the next start needs no recovery.
     pub async fn stop(mut self) -> Result<(), BenchError> {
         if let Some(id) = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
             rustix::process::kill_process(id, rustix::process::Signal::TERM).map_err(server_failed)?;
@@ -108,7 +113,7 @@ impl ServerUnderTest {
         Ok(self.tokens.mint(user, TOKEN_TTL, SystemClock.now()).map_err(client_failed)?.token)
     }
 
-    /// As that user: connects and says hello; returns at `caught_up`.
+    /// Connects as `user`, sends `hello` and returns at `caught_up`.
     pub async fn connect(&self, user: &UserId) -> Result<Line, BenchError> {
         connect(self.address, None, &self.token(user)?, |_| ()).await
     }
@@ -117,13 +122,14 @@ impl ServerUnderTest {
         self.child.id().unwrap_or(0).to_string()
     }
 
-    /// Processor time so far.
+    /// Returns the server's CPU time so far, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         let path = Path::new("/proc").join(self.process()).join("stat");
         let stat = std::fs::read_to_string(path).unwrap_or_default();
         let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let fields: Vec<f64> = after_name.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-        // User and system time, in ticks of 10 ms; the state before them is a letter and not counted here.
+        // User and system time in ticks of 10 ms. The process state is a letter, so `fields` omits
+        // it.
         (fields.get(10).unwrap_or(&0.0) + fields.get(11).unwrap_or(&0.0)) / 100.0
     }
 
@@ -135,7 +141,7 @@ impl ServerUnderTest {
         status_bytes(&self.process(), "VmHWM:")
     }
 
-    /// What it has counted itself.
+    /// Reads the server's own metrics.
     async fn counters(&self) -> Result<Counters, BenchError> {
         let mut line = PageLine::open(self.address, String::new()).await?;
         let text = String::from_utf8_lossy(line.get("/metrics").await?).into_owned();
@@ -149,7 +155,7 @@ impl ServerUnderTest {
         })
     }
 
-    /// Counts costs from now on; `directory` says which device is watched.
+    /// Starts measuring costs. Disk writes are those of the device that holds `directory`.
     pub async fn meter(&self, directory: &Path) -> Result<Meter<'_>, BenchError> {
         let counters = self.counters().await?;
         Ok(Meter { server: self, counters, cpu_seconds: self.cpu_seconds(), usage: Usage::now(directory) })
@@ -169,7 +175,7 @@ pub struct Meter<'a> {
     usage: Usage,
 }
 
-/// What was spent while a meter ran.
+/// The resources that a run used while the meter ran.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
     pub seconds: f64,
@@ -198,7 +204,8 @@ impl Meter<'_> {
 }
 
 impl Costs {
-    /// The rows that every workload over the network has. `one` is what is counted: a message, a page.
+    /// Adds the rows that all network workloads share. `one` names the counted unit, such as a
+    /// message or a page.
     pub fn put_into(&self, report: &mut Report, one: &str, count: u64) {
         let count = count.max(1) as f64;
         let mut processor = |whose: &str, seconds: f64| {
@@ -230,7 +237,8 @@ fn plural(one: &str) -> String {
     }
 }
 
-/// Connects and says hello. Gives each message of the backlog to `visit`; returns at `caught_up`.
+/// Connects and sends `hello`. Passes each message of the backlog to `visit` and returns at
+/// `caught_up`.
 pub async fn connect(
     to: SocketAddr,
     from: Option<SocketAddr>,

@@ -1,4 +1,4 @@
-//! What the store reports about itself while it is measured.
+//! A store observer that collects the store's reports during a measurement.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use bluetick_core::ports::{CheckpointReport, CommitReport, StoreObserver};
 use crate::bare_log::BatchSize;
 use crate::latencies::Latencies;
 
-/// Collects what the store reports about itself.
+/// Collects the store's commit and checkpoint reports.
 #[derive(Default)]
 pub struct Watcher {
     pub committed: AtomicU64,
@@ -22,7 +22,7 @@ pub struct Watched {
     pub checkpoints: Vec<CheckpointReport>,
 }
 
-/// The bare log replays this many batches at the most.
+/// Upper bound on recorded batches, which the bare log replays. It bounds memory use.
 const REPLAYED_BATCHES: usize = 200_000;
 
 impl Watcher {
@@ -36,7 +36,7 @@ impl Watcher {
         }))
     }
 
-    /// Forgets the preparation and gives what was seen so far.
+    /// Returns everything collected so far and resets the collection.
     pub fn take(&self) -> Watched {
         self.committed.store(0, Ordering::Relaxed);
         self.with(|_| {});

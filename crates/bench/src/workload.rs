@@ -1,8 +1,9 @@
-//! Messages that look like messages: words, a few popular conversations and many quiet ones.
+//! Realistic messages: texts made of words, and a few popular conversations among many quiet ones.
 
 use std::sync::Arc;
 
-/// A small generator (xorshift): quick, seeded, the same everywhere.
+/// A small, fast pseudo-random generator (xorshift). The same seed gives the same numbers on every
+/// platform.
 #[derive(Clone, Copy, Debug)]
 pub struct Dice(u64);
 
@@ -27,7 +28,8 @@ impl Dice {
     }
 }
 
-/// Conversation numbers with a zipf-like distribution (exponent 1): number 0 is the most popular.
+/// Picks conversation numbers with a Zipf-like distribution (exponent 1). Number 0 is the most
+/// popular.
 #[derive(Clone, Copy, Debug)]
 pub struct Popularity {
     count: usize,
@@ -38,7 +40,8 @@ impl Popularity {
         Popularity { count }
     }
 
-    /// By the inverse of the continuous distribution: log-uniform over the ranks.
+    /// Picks a number by inverting the continuous distribution, which is log-uniform over the
+    /// ranks.
     pub fn pick(&self, dice: &mut Dice) -> usize {
         let rank = ((self.count as f64 + 1.0).ln() * dice.unit()).exp() - 1.0;
         (rank as usize).min(self.count - 1)
@@ -53,7 +56,7 @@ const WORDS: &[&str] = &[
     "birthday", "how", "was", "school", "today", "miss",
 ];
 
-/// A supply of texts of about `bytes` bytes.
+/// Returns `count` random texts of exactly `bytes` bytes each.
 pub fn texts(bytes: usize, count: usize, dice: &mut Dice) -> Vec<Arc<str>> {
     let text = |dice: &mut Dice| {
         let mut text = String::with_capacity(bytes + 16);

@@ -1,5 +1,5 @@
-//! Writes down what is done at the command line, to a data directory that no server is using. What a running server is asked
-//! to do, it writes down itself.
+//! Writes the audit trail of commands that work without a server. A running server writes the
+//! entries of the requests it handles itself.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::settings::{Engine, Settings};
 
-/// Writes down what has been done, where there was nothing to write to before it was.
+/// Records a completed act. For commands that create the data directory, and with it the trail.
 pub fn note_done(settings: &Settings, act: Act) -> Result<(), Failure> {
     trail(settings).write_now(&entry(act, Outcome::Done, None)).map_err(Failure::failed)
 }
@@ -40,7 +40,8 @@ fn entry(act: Act, outcome: Outcome, subject: Option<Subject>) -> Entry {
     }
 }
 
-/// Does something, and writes down that it is about to be done and how it ended. Where the first fails, it is not done.
+/// Runs `work` and records its start and its outcome. If recording the start fails, it returns the
+/// error and does not run `work`.
 pub fn audited<T>(
     settings: &Settings,
     act: Act,
@@ -56,7 +57,7 @@ pub fn audited<T>(
         Err(failure) => (Outcome::Failed, Some(failure.to_string())),
     };
     let ended = Entry { at: SystemClock.now(), outcome, reason, ..begun };
-    // That it was begun is written down, so it stays as it is.
+    // The trail has the start of the act, so a failure to record the outcome is only reported.
     if let Err(error) = trail.write_now(&ended) {
         eprintln!("bluetick: {error}");
     }

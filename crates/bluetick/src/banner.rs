@@ -1,20 +1,21 @@
-//! What a newcomer sees first: where to click, where the data is, how to make a first user.
+//! The text that `bluetick serve` prints at its start: the URL, the data directory, and how to
+//! create the first user.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 pub struct Banner<'a> {
     pub address: SocketAddr,
-    /// It speaks https, and nothing else.
+    /// Whether the server accepts only https.
     pub tls: bool,
     pub data_dir: &'a Path,
-    /// How this program was called, so that what is shown can be pasted.
+    /// How this program was invoked, so that the printed commands can be pasted.
     pub program: &'a str,
-    /// People may sign up by themselves.
+    /// Whether sign-up is open.
     pub signup: bool,
-    /// The server makes tokens; otherwise the operator's product does.
+    /// Whether the server issues tokens. Otherwise the operator's product does.
     pub mints: bool,
-    /// Everything is in the tables of a fleet, which the settings name, and not in the data directory.
+    /// Whether the data is in the tables of a fleet and not in the data directory.
     pub is_fleet: bool,
 }
 
@@ -47,7 +48,7 @@ impl Banner<'_> {
     }
 }
 
-/// "Everywhere" is no place to click on.
+/// Replaces an unspecified address (0.0.0.0 or ::) with the loopback address, which can be opened.
 pub fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -57,7 +58,7 @@ pub fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// As a shell takes it.
+/// Quotes the text for a shell, if needed.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@,=".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

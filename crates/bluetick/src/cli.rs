@@ -1,4 +1,4 @@
-//! The command line: what may be said and what it teaches. What is then done belongs to `commands`.
+//! The command line: arguments and help texts. `commands` implements the commands.
 
 mod archive;
 mod backup;

@@ -10,9 +10,9 @@ use crate::settings::Mistakes;
 
 #[derive(Debug)]
 pub enum Failure {
-    /// The operator should change what was asked for: a flag, a setting, a name.
+    /// The operator has to correct the request: a flag, a setting, a name.
     Usage(String),
-    /// What was asked for is fine and could not be done.
+    /// The request is valid, but the command could not complete it.
     Failed(String),
 }
 

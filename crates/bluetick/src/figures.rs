@@ -1,10 +1,10 @@
-//! Figures as people read them: moments, sizes, counts, times.
+//! Formats figures for people: points in time, sizes, counts, durations.
 
 use std::time::Duration;
 
 use bluetick_core::Timestamp;
 
-/// Date and time in UTC, by the calendar arithmetic of the Gregorian era of 400 years.
+/// Formats date and time in UTC. Computes with Gregorian cycles of 400 years.
 pub fn utc(at: Timestamp) -> String {
     let seconds = at.millis().div_euclid(1000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -25,7 +25,7 @@ pub fn utc(at: Timestamp) -> String {
     )
 }
 
-/// Bytes in the largest unit that leaves a number before the point.
+/// Formats a size in the largest decimal unit in which it is at least 1.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if bytes < 1000 {
@@ -33,7 +33,7 @@ pub fn size(bytes: u64) -> String {
     }
     let mut amount = bytes as f64 / 1000.0;
     let mut unit = 0;
-    // What would be shown as a thousand of one unit is one of the next.
+    // Switch to the next unit for values that would be rounded to 1000.0.
     while amount >= 999.95 && unit + 1 < UNITS.len() {
         amount /= 1000.0;
         unit += 1;
@@ -41,7 +41,7 @@ pub fn size(bytes: u64) -> String {
     format!("{amount:.1} {}", UNITS[unit])
 }
 
-/// With a comma at every third digit.
+/// Formats a number with a comma between groups of three digits.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);

@@ -1,4 +1,4 @@
-//! The two keys that a server makes for itself, in a fleet: the same on every node, whichever started first.
+//! Shares the two keys that a server generates (token key, admin key) among the nodes of a fleet.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -13,8 +13,8 @@ use crate::failure::Failure;
 pub const TOKEN_KEY: &str = "token.key";
 pub const NAMES: [&str; 2] = [TOKEN_KEY, "admin.key"];
 
-/// Puts the keys of the fleet into the data directory, where they are read as those of a single server are. The first node
-/// brings its own.
+/// Writes the keys of the fleet to the data directory, where a node reads them like a single server
+/// does. The first node to start contributes its own keys, or generates them.
 pub async fn share(store: &CloudStore, data_dir: &Path) -> Result<(), Failure> {
     for name in NAMES {
         let path = data_dir.join(name);
@@ -42,7 +42,7 @@ fn new_key() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whole under another name, then moved: nobody reads half a key.
+/// Writes the key to a temporary file and renames it, so that no reader sees a partial key.
 fn write(data_dir: &Path, path: &Path, key: &str) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
     let draft = path.with_extension(format!("key-{}", std::process::id()));

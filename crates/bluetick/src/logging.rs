@@ -1,4 +1,4 @@
-//! Where log lines go and how they look: standard error; human on a terminal, JSON otherwise.
+//! Sets up logging to standard error: human-readable on a terminal, JSON otherwise.
 
 use std::io::{self, IsTerminal};
 
@@ -10,7 +10,7 @@ use tracing_subscriber::{Layer, fmt, registry};
 use crate::failure::Failure;
 use crate::settings::{LogFormat, LogSettings};
 
-/// Overrides `log.filter` for one run.
+/// The environment variable that overrides `log.filter`.
 const FILTER_VARIABLE: &str = "BLUETICK_LOG";
 
 pub fn start(settings: &LogSettings) -> Result<(), Failure> {

@@ -1,5 +1,5 @@
-//! Bluetick: the server and its command-line tools in one binary. This crate reads settings, puts the parts
-//! together and talks to the person at the keyboard; chat itself happens in the other crates.
+//! Bluetick: the server and its command-line tools in one binary. This crate reads the settings,
+//! assembles the parts, and talks to the operator. The chat itself is in the other crates.
 
 mod archive;
 mod audit;
@@ -28,12 +28,14 @@ use rustix::fs::Mode;
 
 use crate::cli::{Cli, Command};
 
-/// A quarter less processor time a message than with the system's own, and memory that is given back after a storm.
+/// jemalloc uses a quarter less CPU time per message than the system allocator. It also returns
+/// memory to the system after a load peak.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // What people wrote lies in files of the store, of the archive and of `bluetick chat`: nobody else may look.
+    // Files of the store, the archive and `bluetick chat` hold messages: only the owner may read
+    // them.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let command = Cli::parse().command.unwrap_or_else(|| Command::Serve(Default::default()));
     let done = match &command {

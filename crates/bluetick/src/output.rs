@@ -1,10 +1,10 @@
-//! Standard output, which may be a pipe that somebody closes or a disk that is full.
+//! Writes results to standard output.
 
 use std::io::{ErrorKind, Write};
 
 use crate::failure::Failure;
 
-/// Prints a result. Whoever closes the pipe early has seen enough; any other trouble is a failure.
+/// Prints a result. A closed pipe is not an error; any other failed write is.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -1,5 +1,5 @@
-//! Questions at the terminal. A password is read without an echo, and the terminal is as it was before whether the
-//! answer comes, the person gives up with Ctrl-C, or something fails.
+//! Prompts on the terminal. A password is read without echo. The terminal modes are restored after
+//! an answer, after Ctrl-C, and after an error.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,6 +10,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 use crate::failure::Failure;
 
+/// How long to wait for an own signal to end the process. Afterwards the signal counts as ignored.
 const SIGNALS_TAKE: Duration = Duration::from_secs(1);
 
 const CTRL_C: u8 = 0x03;
@@ -26,7 +27,7 @@ pub fn ask(question: &str) -> Result<String, Failure> {
     Ok(line.trim().to_owned())
 }
 
-/// Without an echo. At the terminal itself, wherever the streams of the process go.
+/// Reads a password without echo, from `/dev/tty` even if the standard streams are redirected.
 pub fn ask_password(question: &str) -> Result<String, Failure> {
     let unreadable = |error: io::Error| Failure::failed(format!("cannot read the password: {error}"));
     let mut terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").map_err(unreadable)?;
@@ -34,22 +35,22 @@ pub fn ask_password(question: &str) -> Result<String, Failure> {
     terminal.write_all(question.as_bytes()).map_err(unreadable)?;
     #[expect(clippy::unbuffered_bytes, reason = "what is typed ahead belongs to who reads next")]
     let typed = typed(&mut Read::by_ref(&mut terminal).bytes());
-    // Enter is not echoed either.
+    // Print the line break that was typed, because Enter is not echoed either.
     let moved_on = terminal.write_all(b"\n");
     drop(quiet);
     match typed.map_err(unreadable)? {
         Typed::Line(password) => moved_on.map(|()| password).map_err(unreadable),
         Typed::GivenUp => {
-            // Ended as Ctrl-C ends any program, so that a script around it ends as well.
+            // End by SIGINT as any program does, so that a calling script ends as well.
             let _interrupted = kill_process(getpid(), Signal::INT);
-            // It may be another thread that the signal meets, a moment later. Where it is ignored, nothing comes.
+            // Another thread may handle the signal a moment later. An ignored signal has no effect.
             std::thread::sleep(SIGNALS_TAKE);
             Err(Failure::failed("no password was given"))
         }
     }
 }
 
-/// A terminal without an echo, key by key. Dropping it makes the terminal as it was.
+/// A terminal in raw mode without echo. Dropping it restores the previous modes.
 struct Quiet {
     terminal: File,
     before: Termios,
@@ -60,7 +61,7 @@ impl Quiet {
         let terminal = terminal.try_clone()?;
         let before = tcgetattr(&terminal)?;
         let mut modes = before.clone();
-        // Keys that would end or stop the program come as bytes: it must not die or sleep without its echo.
+        // Read Ctrl-C and Ctrl-Z as bytes, so that the process does not end or stop without echo.
         modes
             .local_modes
             .remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN);
@@ -71,7 +72,7 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // A terminal that is gone needs no echo.
+        // Best effort: this fails if the terminal is gone.
         let _restored = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
     }
 }
@@ -79,7 +80,7 @@ impl Drop for Quiet {
 #[derive(Debug, PartialEq, Eq)]
 enum Typed {
     Line(String),
-    /// With Ctrl-C, or Ctrl-D before anything else.
+    /// The user typed Ctrl-C, or Ctrl-D on an empty line.
     GivenUp,
 }
 
@@ -91,11 +92,11 @@ fn typed(keys: &mut impl Iterator<Item = io::Result<u8>>) -> io::Result<Typed> {
             Some(CTRL_C) => return Ok(Typed::GivenUp),
             Some(CTRL_D) if line.is_empty() => return Ok(Typed::GivenUp),
             Some(BACKSPACE | DELETE) => {
-                // The whole character: its first byte is the one that does not continue another.
+                // Remove a whole UTF-8 character: its continuation bytes and its first byte.
                 while line.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
             }
             Some(CTRL_U) => line.clear(),
-            // Other keys that steer are no part of a password.
+            // Ignore other control characters.
             Some(byte) if byte.is_ascii_control() => {}
             Some(byte) => line.push(byte),
             None if line.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -1,10 +1,10 @@
-//! Being told to stop, or to look at one's files again.
+//! The signals that stop the server or make it reload its certificate.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 
-/// The two ways an operator or a supervisor says "stop".
+/// SIGTERM and SIGINT.
 pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
@@ -26,8 +26,8 @@ impl StopSignals {
     }
 }
 
-/// SIGHUP, for a server that has something to read again. To any other it is what it is to most programs: the terminal
-/// is gone, and so is the program.
+/// SIGHUP, for a server with files to reload. If it is not wanted, SIGHUP keeps its default action
+/// and ends the process.
 pub struct ReloadSignal(Option<Signal>);
 
 impl ReloadSignal {

@@ -28,7 +28,7 @@ use crate::settings::{Engine, Settings};
 
 #[derive(Debug, Error)]
 pub enum CannotOpen {
-    /// Another process has the data directory; where that one listens, if it serves already.
+    /// Another process uses the data directory. `address` is where it listens, once it serves.
     #[error("{reason}")]
     InUse { reason: String, address: Option<SocketAddr> },
     #[error("cannot open the store: {0}")]
@@ -45,15 +45,15 @@ pub enum CannotOpen {
     Redis(String),
 }
 
-/// The store, and the way to tell others on this machine where its server listens.
+/// The open store.
 pub enum OpenStore {
     Embedded(Arc<EmbeddedStore>),
     Cloud(Arc<CloudStore>),
 }
 
 impl OpenStore {
-    /// Blocks; may take seconds after a crash. Without a listener for a tool that only looks or changes users. The
-    /// runtime is where the store of a fleet lives; this is not called on one of its threads.
+    /// Opens the store. Blocks, after a crash for seconds. Tools pass no `listener`. The store of a
+    /// fleet runs on `runtime`; call this outside of its async tasks.
     pub fn open(
         settings: &Settings,
         listener: Option<Arc<dyn CommitListener>>,
@@ -92,7 +92,7 @@ impl OpenStore {
         let redis = Redis::open(settings.store.redis()).await.map_err(CannotOpen::Redis)?;
         let redis = Arc::new(redis);
         let archive = settings.archive.clone();
-        // A tool does not create an archive. A missing one is on the nodes, or is not mounted.
+        // A tool creates no archive. A missing one is on another machine or not mounted.
         let vault = match settings.missing_archive() {
             Some(_) if listener.is_none() => None,
             _ => Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new),
@@ -121,7 +121,7 @@ impl OpenStore {
         }
     }
 
-    /// Where its old messages go.
+    /// The archive of the store.
     pub fn archive(&self) -> Arc<dyn Archive> {
         match self {
             OpenStore::Embedded(store) => Arc::clone(store) as Arc<dyn Archive>,
@@ -129,7 +129,7 @@ impl OpenStore {
         }
     }
 
-    /// The other nodes that serve it.
+    /// The other nodes of the fleet.
     pub fn fleet(&self) -> Arc<dyn Fleet> {
         match self {
             OpenStore::Embedded(_) => Arc::new(NoFleet),
@@ -145,7 +145,7 @@ impl OpenStore {
         }
     }
 
-    /// Says which certificate its server shows, for the same tools; `None` for none.
+    /// Stores the certificate of the server for tools on this machine. `None`: no TLS.
     pub fn announce_certificate(&self, data_dir: &Path, certificate: Option<&[u8]>) -> io::Result<()> {
         match self {
             OpenStore::Embedded(_) => known::note(data_dir, certificate),
@@ -154,7 +154,7 @@ impl OpenStore {
     }
 }
 
-/// Refuses tables into which a copy was begun and not finished.
+/// Fails if a migration into the tables is unfinished.
 pub async fn whole_copy(rows: &DynamoRows) -> Result<(), CannotOpen> {
     let copy = Marker::read(rows).await.map_err(|error| CannotOpen::Half(error.to_string()))?;
     if copy.is_some_and(|copy| copy.finished_at.is_none()) {
@@ -164,7 +164,7 @@ pub async fn whole_copy(rows: &DynamoRows) -> Result<(), CannotOpen> {
     Ok(())
 }
 
-/// A name that no other life of any node has.
+/// A random node id, unique to this run of the process.
 fn new_node() -> NodeId {
     let mut bytes = [0; 8];
     SystemRandom.fill(&mut bytes);

@@ -1,4 +1,4 @@
-//! `bluetick archive` and `bluetick erase` as a person at the keyboard meets them.
+//! `bluetick archive` and `bluetick erase` as an operator uses them on a terminal.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -13,7 +13,7 @@ use support::Shell;
 
 const CONVERSATION: &str = "g144gj289144gj289144gj289";
 
-/// With a data directory that a server has used.
+/// A shell with an existing data directory.
 fn shell() -> Shell {
     let shell = Shell::new();
     shell.run(&["user", "add", "alice", "--generate"]).printed();
@@ -90,10 +90,10 @@ fn on_a_terminal_the_id_has_to_be_typed() {
     let mut seen = Vec::new();
     let mut is_asked = false;
     let mut buffer = [0; 4096];
-    // The last one to hold the other side ends it with an error.
+    // Reading fails when the last process closes the other side of the pseudo-terminal.
     while let Ok(count @ 1..) = (&pty).read(&mut buffer) {
         seen.extend_from_slice(&buffer[..count]);
-        // What is typed before the question would be echoed into the middle of it.
+        // Type only after the prompt: earlier input would be echoed into the middle of it.
         if !is_asked && String::from_utf8_lossy(&seen).contains("to go on: ") {
             is_asked = true;
             (&pty).write_all(b"alicia\n").unwrap();

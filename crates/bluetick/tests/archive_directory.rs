@@ -1,4 +1,4 @@
-//! The program with its archive in a directory: who may read it, what is said after a restart, and how to leave it.
+//! An archive in a directory: permissions, history after a restart, and turning the archive off.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -25,7 +25,7 @@ const ARCHIVED: [(&str, &str); 5] = [
 ];
 const OFF_WARNING: &str = "the archive is off and has messages";
 
-/// A data directory, and beside it a directory for the archive, both open to everybody as people make them.
+/// A data directory and an archive directory beside it. Both are created readable by everybody.
 struct World {
     shell: Shell,
     token: String,
@@ -33,7 +33,7 @@ struct World {
 }
 
 impl World {
-    /// Two people with 40 messages, all of them in the archive; no server.
+    /// Two users with 40 messages, all archived. No server runs.
     async fn archived() -> World {
         rustix::process::umask(Mode::from_raw_mode(0o022));
         let shell = Shell::new();
@@ -79,7 +79,7 @@ impl World {
         variables.iter().fold(launcher, |launcher, (name, value)| launcher.with(name, value))
     }
 
-    /// Without a server.
+    /// Runs a command while no server runs.
     fn run(&self, arguments: &[&str]) -> Outcome {
         let mut command = self.shell.command(arguments);
         Outcome::of(command.envs(ARCHIVED).output().unwrap())
@@ -94,7 +94,7 @@ fn assert_private(directory: &Path) -> usize {
     let mut files = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
         let (path, metadata) = entry.map(|entry| (entry.path(), entry.metadata().unwrap())).unwrap();
-        // Made by the test itself.
+        // The test itself creates this file.
         if path.file_name().is_some_and(|name| name == "server.log") {
             continue;
         }

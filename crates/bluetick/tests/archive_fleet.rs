@@ -1,4 +1,5 @@
-//! `bluetick archive` and `bluetick erase` on the tables of a fleet, with a directory that all nodes see.
+//! `bluetick archive` and `bluetick erase` on the tables of a fleet, with a shared archive
+//! directory.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

@@ -1,4 +1,4 @@
-//! The program with its archive in a real S3 server: there and back, and while that server is away.
+//! An archive on a real S3 server: messages are archived and restored, also after an S3 outage.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -21,7 +21,7 @@ struct World {
 }
 
 impl World {
-    /// Two people with 300 messages.
+    /// Starts S3 and a server, and sends 300 messages between two users.
     async fn start(kind: S3Kind, timeout_seconds: &str) -> World {
         let objects = S3Server::start(kind).await;
         let data_dir = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ impl World {
         request(&self.server.address, method, &path, &self.token, body).await.unwrap()
     }
 
-    /// Carries a job out and answers how things stand then.
+    /// Runs a job and returns the status of the archive afterwards.
     async fn job(&self, kind: &str, body: Value) -> Value {
         let address = &self.server.address;
         let path = format!("/v1/archive/{kind}");
@@ -157,7 +157,7 @@ async fn while_the_bucket_is_away_everything_newer_goes_on_and_then_all_is_well_
     assert_eq!(world.metric("bluetick_archive_paused ").await, "1");
 
     world.objects.start_again().await;
-    // It is left alone for a moment at a time.
+    // The server stops asking S3 for a moment after each failure.
     while world.ask("GET", "messages?before_seq=100", None).await.0 == 503 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

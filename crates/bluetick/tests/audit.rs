@@ -1,4 +1,4 @@
-//! What is done to a data directory is written down, whether a server or a command does it.
+//! Servers and commands record every change to a data directory in the audit trail.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -20,7 +20,7 @@ fn lines(shell: &Shell) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Act, outcome and who did it, of the lines from the given one on.
+/// Act, outcome, subject and actor of the entries, beginning with entry `from`.
 fn said(shell: &Shell, from: usize) -> Vec<String> {
     let word = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let line = |line: &Value| {

@@ -1,4 +1,4 @@
-//! `bluetick backup` and `bluetick restore` on the real server: while people talk, into a directory and into a bucket.
+//! `bluetick backup` and `bluetick restore` on a real server under load, to a directory and to S3.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
 
-/// The command, without holding the test's own threads up.
+/// Runs the command without blocking the threads of the test.
 async fn run(shell: &Shell, variables: &[(&str, &str)], arguments: &[&str]) -> Outcome {
     let mut command = shell.command(arguments);
     command.envs(variables.iter().copied());
@@ -53,21 +53,22 @@ async fn open(address: &str, token: &str, body: Value) -> String {
     answer["conversation_id"].as_str().unwrap().to_owned()
 }
 
-/// A crowd in one group and in pairs, talking until it is told to stop.
+/// A load of senders in one group and in pairs. They send until they are stopped.
 struct Crowd {
     announce: watch::Sender<Situation>,
     senders: JoinSet<ClientLog>,
 }
 
 impl Crowd {
-    /// Names begin with `name`, so that several crowds can talk in the same conversations one after the other.
+    /// Starts the senders. `name` prefixes their message ids, so that several loads can use the
+    /// same conversations in sequence.
     fn talk(name: &str, address: &str, people: &[(String, String, Vec<String>)]) -> Crowd {
         let (announce, situation) = watch::channel(Situation::default());
         announce.send_modify(|now| now.addresses = vec![address.to_owned()]);
         let mut senders = JoinSet::new();
         for (number, (user, token, conversations)) in people.iter().enumerate() {
             let sender = Sender {
-                // Message ids follow from it; who it is follows from the token.
+                // The name only determines the message ids. The token determines the user.
                 name: format!("{name}-{user}"),
                 token: token.clone(),
                 conversations: conversations.clone(),
@@ -85,7 +86,7 @@ impl Crowd {
     }
 }
 
-/// What was tried, without what came of it: it may be in a backup that was made meanwhile, or not.
+/// Keeps only the attempts: a backup made meanwhile may or may not contain their messages.
 fn tried_only(logs: &[ClientLog]) -> Vec<ClientLog> {
     let tried = |log: &ClientLog| ClientLog {
         sender: log.sender.clone(),
@@ -152,7 +153,7 @@ async fn a_backup_made_while_people_talk_holds_all_that_was_acknowledged_before_
         let checked = run(&shell, &[], &["check", "--data-dir", &again]).await.printed();
         assert!(checked.contains("none; the store is sound"), "{checked}");
         let server = launcher(&shell.path(&again)).start().await;
-        // The keys came along: tokens of the old server are good here.
+        // The backup contains the keys, so tokens of the old server are valid here.
         let mut messages = 0;
         for (reader, conversation) in &conversations {
             messages += history(&server.address, &tokens[*reader], conversation).await.len();
@@ -185,7 +186,7 @@ async fn what_cannot_be_done_is_said_in_a_sentence() {
     let server = launcher(&live).start().await;
     std::fs::create_dir(shell.path("taken")).unwrap();
     shell.file("taken/mine", "1");
-    // Online and offline alike.
+    // Expect the same errors with and without a running server.
     let refusals = |shell: &Shell| {
         [
             shell.run(&["backup", "taken", "--data-dir", "live"]).refused(),
@@ -241,7 +242,7 @@ async fn a_bucket_holds_a_backup_without_the_keys() {
 
     run(&shell, &variables, &["restore", &to, "--data-dir", "again"]).await.printed();
     assert!(!shell.path("again/token.key").exists());
-    // Where the keys are kept elsewhere, they are put back.
+    // The backup has no keys, so copy them back from where they are kept.
     std::fs::copy(live.join("token.key"), shell.path("again/token.key")).unwrap();
     let server = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), &shell.path("again")).start().await;
     assert_eq!(messages(&server.address, &alice, &id).await, known);

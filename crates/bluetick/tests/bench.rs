@@ -1,4 +1,4 @@
-//! `bluetick bench`: a small run of every workload ends with a report that programs can read.
+//! `bluetick bench`: a small run of every workload prints a machine-readable report.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -7,7 +7,7 @@ mod support;
 use serde_json::Value;
 use support::Shell;
 
-/// Runs it with `--json` and checks that the promised keys are there, with numbers.
+/// Runs the benchmark with `--json` and asserts that the documented keys hold numbers.
 fn report(arguments: &[&str], figures: &[&str], latencies: &[&str]) -> Value {
     let shell = Shell::new();
     let all: Vec<&str> = [&["bench", "--json"], arguments].concat();
@@ -121,7 +121,7 @@ fn every_attack_is_made_and_honest_acks_stand_beside_quiet_ones() {
         assert!(acted(name) > Some(0.0), "{name}: {}", json["figures"]);
         assert!(json["figures"][format!("{name}_ack_p99_times_quiet")].is_number(), "{name}");
     }
-    // How many of the others are refused depends on how often a busy machine lets attackers try.
+    // Other refusals depend on how many attempts a busy machine leaves to the attackers.
     let refused = json["figures"]["bad_tokens_refusals_per_second"].as_f64();
     assert!(refused > Some(0.0), "nobody refused a bad token: {}", json["figures"]);
 }

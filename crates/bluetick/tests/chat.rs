@@ -1,4 +1,4 @@
-//! `bluetick chat` in real terminals: pseudo-terminals with a screen that is read as a person would.
+//! `bluetick chat` in pseudo-terminals, with a terminal emulator that renders the screen.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -26,7 +26,7 @@ const ROWS: u16 = 24;
 const COLUMNS: u16 = 90;
 const PASSWORD: &str = "correct horse";
 
-/// A terminal with a `bluetick chat` in it.
+/// A pseudo-terminal that runs `bluetick chat`.
 struct Terminal {
     pty: Arc<Pty>,
     child: Child,
@@ -37,7 +37,7 @@ struct Terminal {
 
 struct Seen {
     screen: vt100::Parser,
-    /// Every byte the program has written.
+    /// All output of the program.
     bytes: Vec<u8>,
 }
 
@@ -74,7 +74,7 @@ impl Terminal {
         let (from, to) = (Arc::clone(&pty), Arc::clone(&seen));
         let reading = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // The last one to hold the other side ends it with an error.
+            // Reading fails when the last process closes the other side of the pseudo-terminal.
             while let Ok(count @ 1..) = (&*from).read(&mut bytes) {
                 let mut seen = to.lock().unwrap();
                 seen.screen.process(&bytes[..count]);
@@ -106,7 +106,7 @@ impl Terminal {
         self.wait_until(text, |screen| screen.contents().contains(text));
     }
 
-    /// The colour of the first place where this is shown right of the inbox.
+    /// The colour of the first cell right of the inbox that shows `sign`.
     fn colour_of(screen: &vt100::Screen, sign: &str) -> Option<vt100::Color> {
         let places = (0..ROWS).flat_map(|row| (30..COLUMNS).map(move |column| (row, column)));
         let mut cells = places.filter_map(|(row, column)| screen.cell(row, column));
@@ -117,7 +117,7 @@ impl Terminal {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for the end; the terminal is as it was before.
+    /// Waits until the program exits. Asserts that it restored the terminal.
     #[track_caller]
     fn ended(mut self) -> i32 {
         let deadline = Instant::now() + PATIENCE;
@@ -137,7 +137,7 @@ impl Terminal {
         status.code().unwrap_or(-1)
     }
 
-    /// Tries to open a chat with a user that the server does not know: while sign-up is open, it refuses.
+    /// Tries to open a chat with an unknown user, which the server refuses while sign-up is open.
     fn begin_with_nobody(&self, user: &str) {
         self.press(&format!("\u{e}{user}\r"));
         self.wait_for(&format!("Nobody called {user} is known here."));
@@ -148,7 +148,8 @@ impl Terminal {
     /// Opens a chat with a user who has an account.
     fn begin_with(&self, user: &str) {
         self.press(&format!("\u{e}{user}\r"));
-        // By its header: another conversation may have been open before, and keys pressed too early are for that one.
+        // Wait for the header: keys pressed earlier would go to a conversation that was open
+        // before.
         self.wait_until("it is open", |screen| {
             let contents = screen.contents();
             let header = contents.lines().next().and_then(|line| line.split(['│', '|']).nth(1));
@@ -157,7 +158,7 @@ impl Terminal {
         });
     }
 
-    /// Makes an account, at the prompts.
+    /// Creates an account at the prompts.
     fn sign_up(home: &Path, server: &str, user: &str) -> Terminal {
         Terminal::sign_up_with(home, server, user, &[])
     }
@@ -170,7 +171,7 @@ impl Terminal {
             terminal.press(&format!("{PASSWORD}\r"));
         }
         terminal.wait_for(&format!("Bluetick {user}"));
-        // The mouse is the terminal's, so that text can be selected.
+        // The program captures no mouse events, so that text can be selected.
         terminal
             .wait_until("no mouse", |screen| screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None);
         terminal.wait_until("all is well", |screen| !screen.contents().contains("waiting for network"));
@@ -180,7 +181,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Ended already in most tests; then there is nothing to kill.
+        // In most tests the program has exited already; then killing it fails.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
@@ -227,7 +228,7 @@ impl Server {
         self.ask("POST", "/v1/signup", "", json!({"user_id": user, "password": PASSWORD})).await;
     }
 
-    /// Somebody who sends over HTTP.
+    /// Logs a user in over HTTP and returns the token.
     async fn log_in(&self, user: &str) -> String {
         let body = json!({"user_id": user, "password": PASSWORD});
         let answer = self.ask("POST", "/v1/login", "", body).await;
@@ -253,7 +254,7 @@ async fn two_people_chat_in_two_terminals_also_over_a_restart_of_the_server() {
 
     alice.press("n");
     alice.wait_for("Chat with");
-    // Neither the whole name nor the answer to it is waited for.
+    // Press Enter after a part of the name, before the server answers.
     alice.press("bo\r");
     alice.wait_for("Enter send");
     alice.press("Hi bob\r");
@@ -315,7 +316,7 @@ async fn what_was_written_without_a_network_goes_out_the_next_time() {
     assert_eq!(alice.ended(), 0);
 
     server.kill().await;
-    // Who and where are remembered, and so is what was said.
+    // The client remembers user, server and messages.
     let alice = Terminal::start(home.path(), &[]);
     alice.wait_for("first");
     alice.press("\r");
@@ -468,7 +469,7 @@ async fn a_token_that_turns_out_to_be_somebody_elses_ends_it_in_one_sentence() {
     bob.press("\u{3}");
     assert_eq!(bob.ended(), 0);
     let token = server.log_in("bob").await;
-    // Without a network the token is believed.
+    // While the server is unreachable, the client accepts the token.
     server.kill().await;
     let arguments = ["--server", &server.url(), "--user", "alice"];
     let alice = Terminal::start_with(home.path(), &arguments, &[("BLUETICK_TOKEN", &token)]);
@@ -495,7 +496,7 @@ fn whoever_gives_up_at_the_password_gets_the_terminal_back_as_it_was() {
     }
 }
 
-/// As in whatever a shell without jobs starts in the background, and in all that this starts.
+/// Whether this process ignores SIGINT, as background processes of a shell without job control do.
 fn interrupts_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -521,7 +522,7 @@ fn a_wrong_password_and_a_missing_server_are_told_in_one_sentence() {
     assert!(String::from_utf8(piped.stderr).unwrap().contains("chat needs a terminal"));
 }
 
-/// A certificate that vouches for itself, as somebody makes who only wants to try it.
+/// Uses a self-signed certificate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_tls_is_believed_by_the_certificates_one_names_and_by_no_others() {
     let home = tempfile::tempdir().unwrap();

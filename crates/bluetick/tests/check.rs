@@ -1,4 +1,4 @@
-//! `bluetick check`: what it says, and with which exit code.
+//! `bluetick check`: its output and its exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -94,7 +94,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Replaces the last `count` batches of the log.
+/// Overwrites the last `count` batches of the log with `byte`.
 fn destroy(data_dir: &Path, count: usize, byte: u8) {
     let files = std::fs::read_dir(data_dir.join("log")).unwrap().flatten().map(|entry| entry.path());
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|kind| kind == "log")).collect();

@@ -1,4 +1,4 @@
-//! The binary as a person at the keyboard meets it.
+//! The command line as an operator uses it.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

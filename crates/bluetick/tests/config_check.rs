@@ -13,7 +13,7 @@ use std::process::Command;
 use bluetick_testkit::process::Launcher;
 use support::{Outcome, Shell};
 
-/// Every path below a directory, with its bytes.
+/// Every path below a directory, with the content of files.
 fn content(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {

@@ -1,5 +1,5 @@
-//! The server is killed with `kill -9` in the middle of traffic, again and again. Every client keeps its own log, and
-//! in the end the checker compares them all with what the server has.
+//! Kills the server repeatedly with `kill -9` under load. Every client keeps a log; at the end the
+//! checker compares all logs with the server's history.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -30,7 +30,7 @@ async fn open(address: &str, token: &str, body: Value) -> String {
     answer["conversation_id"].as_str().unwrap().to_owned()
 }
 
-/// How many this life of the server has completed.
+/// How many checkpoints the server has completed since its start.
 async fn checkpoints_of(address: &str) -> u64 {
     let metrics = get_text(address, "/metrics").await.unwrap();
     let count = metrics.lines().find_map(|line| line.strip_prefix("bluetick_checkpoint_seconds_count "));
@@ -42,7 +42,8 @@ async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
     traffic_under_kills(&[]).await;
 }
 
-/// Everything moves as soon as it is in the tables, a few messages to an object, so that kills fall into every step of it.
+/// Archives messages as soon as they are in the tables, in small segments, so that kills hit every
+/// step of the archiver.
 #[tokio::test(flavor = "multi_thread")]
 async fn nor_while_all_of_it_moves_to_the_archive() {
     let settings = [
@@ -58,7 +59,7 @@ async fn nor_while_all_of_it_moves_to_the_archive() {
     assert_eq!(verified["last_job"]["report"]["problems"], json!([]));
     let (segments, messages) = (&verified["cold"]["segments"], &verified["cold"]["messages"]);
     assert!(messages.as_u64() > Some(500), "hardly anything moved: {messages}");
-    // What the kills left behind is gone: there is one object for each segment, and the marker.
+    // The archiver has removed orphans: the archive has one object per segment and the marker.
     let objects = files_below(&data_dir.path().join("archive"));
     assert_eq!(json!(objects - 1), *segments);
 }
@@ -68,14 +69,14 @@ fn files_below(directory: &std::path::Path) -> usize {
     entries.map(|entry| if entry.path().is_dir() { files_below(&entry.path()) } else { 1 }).sum()
 }
 
-/// Starts a job of the archive, and answers how things stand when it is over.
+/// Runs an archive job and returns the status of the archive afterwards.
 async fn job(address: &str, kind: &str, body: &Value) -> Value {
     let path = format!("/v1/archive/{kind}");
     let job = loop {
         let (status, answer) = request(address, "POST", &path, ADMIN_KEY, Some(body)).await.unwrap();
         match status {
             202 => break answer["job_id"].clone(),
-            // One that was asked for before goes on.
+            // Another job is running.
             409 => tokio::time::sleep(Duration::from_millis(20)).await,
             _ => panic!("{status} {answer}"),
         }
@@ -100,7 +101,7 @@ async fn traffic_under_kills(settings: &[(&str, &str)]) -> (tempfile::TempDir, S
         seed % bound
     };
     let data_dir = tempfile::tempdir().unwrap();
-    // A checkpoint as soon as the one before is done, so that kills fall into many of them.
+    // Run checkpoints without a pause, so that kills hit many of them.
     let mut launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path())
         .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
         .with("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")

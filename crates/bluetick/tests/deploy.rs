@@ -1,4 +1,4 @@
-//! What is in deploy/ and in the documents for operators names only what there is: settings, commands, metrics.
+//! Files in deploy/ and the operator documents name only existing settings, commands and metrics.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -14,17 +14,17 @@ use support::Shell;
 use toml::{Table, Value};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Counted by a node of a fleet alone, which is not started here.
+/// The source of the metrics of fleet nodes. This test starts no fleet node.
 const FLEET_METRICS: &str = include_str!("../../server/src/metrics.rs");
 
-/// Read by the binary and no settings.
+/// Environment variables of the binary that are not settings.
 const NOT_SETTINGS: [&str; 3] = ["BLUETICK_CONFIG", "BLUETICK_LOG", "BLUETICK_TOKEN"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Everything below deploy/, with its path.
+/// All files below deploy/, with their paths.
 fn deployed() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join("deploy")];
@@ -48,7 +48,7 @@ fn operators_documents() -> Vec<(PathBuf, String)> {
     documents.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
-/// The keys of all settings, from the example that the binary prints.
+/// The keys of all settings, as printed by `bluetick config example`.
 fn catalogue() -> BTreeSet<String> {
     let printed = Shell::new().run(&["config", "example"]).printed();
     let mut section = String::new();
@@ -70,7 +70,7 @@ fn key_of(variable: &str) -> String {
     variable.trim_start_matches("BLUETICK_").to_ascii_lowercase().replace("__", ".")
 }
 
-/// Words made of these characters that begin so.
+/// The words of letters, digits and underscores that begin with `prefix`.
 fn words<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(move |word| word.len() > prefix.len() && word.starts_with(prefix))
@@ -154,7 +154,8 @@ fn the_values_are_ones_that_a_server_starts_with() {
     }
 }
 
-/// Variables of the server with their values, however deep; what Compose fills in is something of enough length.
+/// The `BLUETICK_*` variables at any depth, with their values. A long text replaces values that
+/// Compose substitutes.
 fn variables(yaml: &Yaml) -> Vec<(String, String)> {
     match yaml {
         Yaml::Hash(fields) => {

@@ -25,7 +25,7 @@ async fn a_fleet_answers_everything_as_the_server_did_that_it_replaces() {
 
     let (old, new) = (open(&desk.old()), desk.cloud().await);
     assert_same(&old, &new, &PEOPLE).await;
-    // What nobody can read is there all the same.
+    // Messages that no user can read are copied too.
     let rows = desk.rows().await;
     let cell = rows.get(Table::Messages, &Key::number(filled.empty, 2)).await.unwrap().unwrap();
     assert_eq!(cell.get_text("content").unwrap().as_ref(), "bye");
@@ -34,7 +34,8 @@ async fn a_fleet_answers_everything_as_the_server_did_that_it_replaces() {
     let shared = &*new.in_common("token.key", "another").await.unwrap();
     assert_eq!(shared, "0123456789abcdef", "tokens stay good");
 
-    // And it goes on from there: the same id is the same message, the next one has the next place.
+    // The tables continue the history: a resent id is a duplicate, and the next message has the
+    // next seq.
     let id = direct("ann", "bob");
     let (old_hand, new_hand) = (Hand(&old), Hand(&new));
     let (first, again) =
@@ -88,7 +89,7 @@ async fn a_run_that_is_killed_goes_on_where_it_was() {
     let desk = Desk::new("kill_").await;
     let ids = talk(&desk, 60, 60).await;
     let rows = desk.rows().await;
-    // Killed again and again, each time when something more is there.
+    // Kill the migration several times, each time after further progress.
     for milestone in [ids[2], ids[25], ids[45]] {
         let mut command = desk.command(&[]);
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
@@ -115,7 +116,7 @@ async fn a_run_that_is_killed_goes_on_where_it_was() {
 async fn a_directory_that_was_served_between_two_runs_is_brought_up_to_date() {
     let desk = Desk::new("between_").await;
     let filled = fill(&desk.old()).await;
-    // As far as copying goes; a run that was stopped before it had compared.
+    // Copy everything, then simulate a run that was stopped before it had compared.
     desk.migrate(&[]).await.printed();
     unfinish(&desk).await;
     let store = open(&desk.old());
@@ -190,7 +191,7 @@ async fn without_its_archive_nothing_is_copied() {
     desk.migrate(&["--config", "other.toml", "--from-config", "bluetick.toml"]).await.printed();
 }
 
-/// How fast it is: `cargo test --release -p bluetick --test migrate -- --ignored --nocapture`.
+/// Measures the speed: `cargo test --release -p bluetick --test migrate -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "measures"]
 async fn a_hundred_thousand_messages() {
@@ -202,7 +203,8 @@ async fn a_hundred_thousand_messages() {
     assert_eq!(outcome.code, 0);
 }
 
-/// Conversations of a writer with as many readers, in the order in which they are copied.
+/// Creates direct conversations of one writer with each reader. Returns them in the order of the
+/// copy.
 async fn talk(desk: &Desk, readers: u32, messages: i64) -> Vec<bluetick_core::ConversationId> {
     let store = open(&desk.old());
     let hand = Hand(&store);
@@ -225,7 +227,7 @@ async fn talk(desk: &Desk, readers: u32, messages: i64) -> Vec<bluetick_core::Co
     ids
 }
 
-/// As if the copy had been stopped before its end was written down.
+/// Resets the marker, as if the migration had been stopped before it finished.
 async fn unfinish(desk: &Desk) {
     let rows = desk.rows().await;
     let key = Key::new("\u{1}migration");

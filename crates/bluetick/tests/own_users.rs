@@ -1,4 +1,4 @@
-//! Users of the operator's own product beside people who sign up: nobody takes another's name.
+//! Users of the operator's product beside users who sign up: no user gets the name of another.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

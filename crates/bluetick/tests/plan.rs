@@ -1,4 +1,4 @@
-//! `bluetick plan` as a person asks for it, and the figures of the documents, which are its own.
+//! `bluetick plan` on the command line, and its figures in the documents.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::Value;
 use support::Shell;
 
-/// Before each block of figures stands the command that prints it.
+/// Precedes each block of figures in a document and names the flags that print it.
 const MARK: &str = "<!-- bluetick plan ";
 const FENCE: &str = "\n```text\n";
 
@@ -32,7 +32,7 @@ fn the_figures_in_the_documents_are_what_the_program_says() {
     }
 }
 
-/// The document with every block of figures printed anew, and how many there are.
+/// Returns the document with updated figures, and the number of its blocks.
 fn with_figures(text: &str) -> (String, usize) {
     let mut renewed = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! The server as a child process: how it starts, who may use its data, and how it stops.
+//! The server as a child process: start, access to the data directory, and shutdown.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -15,12 +15,12 @@ use support::Shell;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running server, ended with the test at the latest.
+/// A running server. Dropping it kills the process.
 struct Server {
     child: Child,
     address: SocketAddr,
     banner: String,
-    /// Kept open, so that the server can go on printing.
+    /// Kept open, so that the server can write to standard output.
     _stdout: BufReader<ChildStdout>,
     log_lines: Receiver<String>,
     log: String,
@@ -36,7 +36,7 @@ impl Server {
         command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        // Read all the time, so that a talkative server never waits for its reader.
+        // Read continuously, so that the server never blocks on a full pipe.
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (lines, log_lines) = channel();
         std::thread::spawn(move || {
@@ -54,7 +54,7 @@ impl Server {
         Server { child, address, banner, _stdout: stdout, log_lines, log: String::new() }
     }
 
-    /// Waits until a line with this is logged.
+    /// Waits until the server logs a line that contains `text`.
     fn wait_for_log(&mut self, text: &str) {
         loop {
             let line = self.log_lines.recv_timeout(PATIENCE).unwrap();
@@ -70,7 +70,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for the end; what was logged comes with it.
+    /// Waits until the server exits. Returns its status and its log.
     fn ended(mut self) -> (ExitStatus, String) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -83,7 +83,7 @@ impl Server {
         }
     }
 
-    /// The status line and the rest of the answer.
+    /// Sends a request and returns the whole response.
     fn ask(&self, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -107,7 +107,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ended already in most tests; then there is nothing to kill.
+        // In most tests the server has exited already; then killing it fails.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
@@ -233,7 +233,7 @@ fn sigterm_and_ctrl_c_end_it_in_good_order_and_users_stay() {
 fn a_second_signal_stops_at_once() {
     let shell = Shell::new();
     let mut server = Server::start_with(&shell, &[("BLUETICK_SERVER__DRAIN_SECONDS", "600")]);
-    // A request that never ends keeps the drain waiting.
+    // An incomplete request delays the drain.
     let mut unfinished = TcpStream::connect(server.address).unwrap();
     unfinished
         .write_all(b"POST /v1/login HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{")

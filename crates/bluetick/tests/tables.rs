@@ -9,7 +9,8 @@ use support::{Outcome, Shell};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// With settings for tables of its own. Nobody asks Redis before the tables are right.
+/// A working directory with settings for its own tables. No Redis runs, because the
+/// program checks the tables before it connects to Redis.
 struct Desk {
     shell: Shell,
     server: &'static DynamoServer,
@@ -34,7 +35,7 @@ impl Desk {
         Outcome::of(tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap())
     }
 
-    /// Asks the engine itself. Whatever an answer says, only its status is looked at.
+    /// Sends a request to the engine directly. Checks only the HTTP status of the answer.
     async fn ask(&self, operation: &str, body: &str) {
         let mut stream = TcpStream::connect(self.server.address()).await.unwrap();
         let request = format!(

@@ -1,4 +1,4 @@
-//! The server with a certificate of its own: who is let in, and how a new certificate takes the place of the old one.
+//! The server with TLS: access, and replacement of the certificate.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An authority, and a certificate for 127.0.0.1 that it vouches for: `NAME.ca`, `NAME.pem`, `NAME.key`.
+/// Creates a CA and a certificate for 127.0.0.1 signed by it: `NAME.ca`, `NAME.pem`, `NAME.key`.
 fn issue(folder: &Path, name: &str) {
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
     openssl(
@@ -44,7 +44,7 @@ fn openssl(folder: &Path, arguments: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A server that shows `shown.pem`, which is a copy of `one.pem` at first; `two` is there to be copied over it.
+/// A server that uses `shown.pem`, at first a copy of `one.pem`. Tests replace it with `two.pem`.
 struct World {
     shell: Shell,
     launcher: Launcher,
@@ -70,7 +70,7 @@ impl World {
         World { shell, launcher, process }
     }
 
-    /// The server, believed by one of the two authorities.
+    /// The server as a client sees it that trusts one of the two CAs.
     fn trusted_by(&self, authority: &str) -> Server {
         let url = format!("https://{}", self.process.address).parse().unwrap();
         let roots = fs::read(self.shell.path(&format!("{authority}.ca"))).unwrap();
@@ -103,7 +103,7 @@ impl World {
         assert!(waited.is_ok(), "{text:?} was never logged:\n{}", self.launcher.log());
     }
 
-    /// Two people in a conversation, believed by `one`.
+    /// Two users with a direct conversation. Both trust `one`.
     async fn pair(&self) -> Pair {
         let server = self.trusted_by("one");
         let [alice, bob] = ["alice", "bob"].map(|name| name.parse::<UserId>().unwrap());
@@ -126,7 +126,7 @@ impl World {
     }
 }
 
-/// Puts a certificate and a key where the server looks for them.
+/// Replaces the certificate and the key that the server loads.
 fn show(shell: &Shell, certificate: &str, key: &str) {
     for (from, to) in [(format!("{certificate}.pem"), "shown.pem"), (format!("{key}.key"), "shown.key")] {
         fs::copy(shell.path(&from), shell.path("new")).unwrap();
@@ -170,7 +170,7 @@ impl Pair {
     }
 }
 
-/// What `openssl s_client` sees; the question it puts is `asked`.
+/// Runs `openssl s_client` and sends `asked`. Returns whether it succeeded, and its output.
 fn client(world: &World, options: &[&str], asked: &str) -> (bool, String) {
     let mut command = Command::new("openssl");
     command.args(["s_client", "-connect", &world.process.address, "-CAfile"]).arg(world.shell.path("one.ca"));
@@ -201,7 +201,7 @@ async fn people_chat_over_tls_and_every_answer_tells_browsers_to_stay_with_it() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_sighup_new_connections_are_shown_the_new_certificate_and_old_ones_go_on() {
-    // Never looked at unless told.
+    // Disable the periodic reload.
     let world = World::start(&[("BLUETICK_SERVER__TLS__RELOAD_SECONDS", "0")]).await;
     let mut pair = world.pair().await;
     show(&world.shell, "two", "two");
@@ -283,7 +283,7 @@ async fn the_tools_of_this_machine_find_a_server_with_tls_by_its_settings() {
     run(&["health"], &[("BLUETICK_SERVER__LISTEN", &address)]).printed();
     run(&["user", "add", "carol", "--generate"], &[]).printed();
     assert!(run(&["user", "show", "carol"], &[]).printed().contains("carol"));
-    // By name, and by the roots of the machine, which are these for the moment.
+    // With a URL, the root certificates of the machine apply, here set by SSL_CERT_FILE.
     let url = format!("https://{address}");
     let roots = shell.path("one.ca");
     run(&["health", "--url", &url], &[("SSL_CERT_FILE", roots.to_str().unwrap())]).printed();
@@ -291,7 +291,7 @@ async fn the_tools_of_this_machine_find_a_server_with_tls_by_its_settings() {
     let refused = run(&["health", "--url", &url], &[("SSL_CERT_FILE", others.to_str().unwrap())]);
     assert!(refused.code == 1 && refused.stderr.contains("certificate"), "{}", refused.stderr);
 
-    // Without the settings they know it by what it wrote down, and by that alone.
+    // Without settings the commands trust only the certificate that the server stored.
     fs::remove_file(shell.path("bluetick.toml")).unwrap();
     assert!(run(&["user", "show", "carol"], &[]).printed().contains("carol"));
     let der = "x509 -in two.pem -outform der -out bluetick-data/certificate.der";
@@ -323,7 +323,7 @@ async fn the_tools_of_this_machine_go_on_while_a_new_certificate_is_not_shown_ye
     world.hang_up();
     world.wait_for_log("the certificate was read again").await;
     all_work();
-    // Neither by the file that is there now: by what the server says that it shows.
+    // The commands trust the certificate that the server announces, not the one in the file.
     show(shell, "one", "one");
     let noted = async {
         while run(&["user", "show", "carol"]).code != 0 {
@@ -334,7 +334,8 @@ async fn the_tools_of_this_machine_go_on_while_a_new_certificate_is_not_shown_ye
     all_work();
 }
 
-/// Writes another year over both days of `one.pem`, which makes it a bad certificate of the same key, and shows that.
+/// Overwrites the year of both dates in `one.pem`, which makes the signature invalid, and shows the
+/// result.
 fn move_to_year(folder: &Path, year: &str) {
     const UTC_TIME: [u8; 2] = [0x17, 13];
     openssl(folder, "x509 -in one.pem -outform der -out moved.der");
@@ -366,12 +367,12 @@ async fn a_certificate_that_is_out_of_date_is_taken_and_complained_about_in_the_
     }
 }
 
-/// Nobody has to finish what they began: not a handshake, and not the reading of what they were sent.
+/// The server closes connections that do not complete a handshake in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_begins_a_handshake_and_says_no_more_is_let_go_while_others_talk() {
     let world = World::start(&[("BLUETICK_LIMITS__HEADERS_SECONDS", "1")]).await;
     let mut pair = world.pair().await;
-    // The head of a first message that never comes.
+    // Incomplete beginnings of a ClientHello.
     let begun: [&[u8]; 3] = [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"];
     let silent: Vec<TcpStream> = (0..60)
         .map(|number: usize| {
@@ -385,7 +386,8 @@ async fn whoever_begins_a_handshake_and_says_no_more_is_let_go_while_others_talk
     let ended = tokio::task::spawn_blocking(move || {
         for mut stream in silent {
             let mut rest = Vec::new();
-            // Closed, whether politely or not, before the patience of the test is over.
+            // The server closes the connection, by FIN or reset, before the read timeout of the
+            // test.
             if let Err(error) = stream.read_to_end(&mut rest) {
                 assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
             }
@@ -405,7 +407,7 @@ async fn a_reader_that_stops_is_cut_off_over_tls_too_and_the_sender_does_not_wai
     .await;
     let mut pair = world.pair().await;
     let content = "x".repeat(60_000);
-    // More than the outbox, TLS and all the buffers of the kernel on the way hold.
+    // More bytes than the outbox, TLS and the kernel buffers hold.
     for _ in 0..400 {
         pair.send(&content).await;
     }
@@ -414,7 +416,8 @@ async fn a_reader_that_stops_is_cut_off_over_tls_too_and_the_sender_does_not_wai
         match timeout(PATIENCE, pair.bob.next()).await.expect("it ends") {
             Ok(frame) => heard += usize::from(frame.kind() == FrameKind::Message),
             Err(LinkError::Closed { code }) => break Some(code.0),
-            // It did not read for longer than the server waits to say goodbye.
+            // The client did not read within the time that the server waits to send the close
+            // frame.
             Err(LinkError::Lost) => break None,
             Err(error) => panic!("{error}"),
         }
@@ -424,7 +427,7 @@ async fn a_reader_that_stops_is_cut_off_over_tls_too_and_the_sender_does_not_wai
     pair.send("one more").await;
 }
 
-/// The goodbye is heard although the client was still sending, and TLS or not, nothing of it is cut off.
+/// The client receives the close code even if it is still sending.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_sends_too_much_hears_the_close_code_over_tls_too() {
     let world = World::start(&[("BLUETICK_LIMITS__FRAME_BYTES", "70000")]).await;
@@ -433,7 +436,7 @@ async fn who_sends_too_much_hears_the_close_code_over_tls_too() {
     let content = "x".repeat(3_000_000);
     let too_much = ClientFrame::Send(SendFrame::text(pair.chat, "m1".parse().unwrap(), &content));
     let sending = async {
-        // As far as the server listens.
+        // Sending may fail: the server stops reading.
         let _sent = sender.feed(&too_much).await;
         let _sent = sender.flush().await;
     };

@@ -1,14 +1,15 @@
-//! Chance that can be repeated: a case that fails prints the seed with which it fails again.
+//! Reproducible randomness: a failing case prints the seed that repeats it.
 
 use bluetick_core::ports::{Random, SystemRandom};
 
-/// Set to a number that was printed, it repeats that run.
+/// Environment variable with the seed. Set it to a printed seed to repeat that run.
 const SEED_VARIABLE: &str = "BLUETICK_SEED";
 
 pub struct Dice(u64);
 
 impl Dice {
-    /// Prints the seed.
+    /// Creates a generator with the seed from the environment or a random seed, and prints the
+    /// seed.
     pub fn throw() -> Dice {
         let given = std::env::var(SEED_VARIABLE).ok().and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| {
@@ -17,11 +18,11 @@ impl Dice {
             u64::from_be_bytes(bytes)
         });
         println!("{SEED_VARIABLE}={seed} repeats this run");
-        // Zero is the one state the generator never leaves.
+        // The generator never leaves the state zero.
         Dice(seed.max(1))
     }
 
-    /// Below `bound`.
+    /// Returns a random number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,8 +1,10 @@
-//! What every store must do. An adapter implements [`Harness`] and writes
-//! `bluetick_conformance::suite!(MyHarness);`: each case becomes a test of its own, with the sentence it checks as name.
+//! The conformance suite that every store must pass. An adapter implements [`Harness`] and calls
+//! `bluetick_conformance::suite!(MyHarness);`. Each case becomes a test named after the rule it
+//! checks.
 //!
-//! The cases know nothing of the adapter, its files or its servers; they speak through the port only, wait for
-//! answers and not for time, and use fresh names, so that a networked store that outlives a test can run them too.
+//! The cases use only the store port and know nothing about the adapter's files or servers. They
+//! wait for results instead of sleeping. They use fresh names, so that a networked store that
+//! outlives a test can run them too.
 
 mod cases;
 mod dice;
@@ -18,19 +20,19 @@ use bluetick_core::ports::{CommitListener, Store};
 pub use recorder::{Heard, Recorder};
 pub use world::{NOW, World};
 
-/// One adapter under test.
+/// An adapter under test.
 #[async_trait]
 pub trait Harness: Send + Sync + Sized + 'static {
-    /// A store that reports to `listener`, and whose clock says [`NOW`].
+    /// Starts a store that publishes to `listener` and whose clock is set to [`NOW`].
     async fn start(listener: Arc<dyn CommitListener>) -> Self;
 
     fn store(&self) -> Arc<dyn Store>;
 
-    /// The store as it is after the process died without warning and was started again. An adapter that keeps
-    /// nothing beyond its process may return itself unchanged.
+    /// Simulates a process crash and starts the store again. An adapter without durability may
+    /// return itself unchanged.
     async fn crash_and_restart(self, listener: Arc<dyn CommitListener>) -> Self;
 
-    /// The store after it was closed in order and opened again.
+    /// Closes the store gracefully and opens it again.
     async fn close_and_reopen(self, listener: Arc<dyn CommitListener>) -> Self;
 
     /// Sets the wall clock, also for later restarts of the store. The monotonic clock does not
@@ -57,7 +59,7 @@ pub use cases::*;
 
 macro_rules! list_of_cases {
     ($($case:ident)*) => {
-        /// Makes one test of every case for a [`Harness`].
+        /// Generates one test per case for a [`Harness`].
         #[macro_export]
         macro_rules! suite {
             ($harness:ty) => {

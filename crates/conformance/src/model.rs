@@ -1,7 +1,7 @@
-//! What a group must look like, computed from the log of all that was done to it.
+//! A model of a group's state, computed from the log of all operations.
 //!
-//! Slow on purpose: every question walks the whole log and applies the definitions. How a store, or the core, keeps
-//! these numbers does not belong here, or both would be wrong alike.
+//! It is slow on purpose: every query walks the whole log and applies the definitions. It must not
+//! reuse the logic of a store or of the core, or it would repeat their bugs.
 
 use bluetick_core::MarkKind;
 
@@ -16,14 +16,14 @@ pub enum Deed {
     Hid { name: Name, hides: bool },
 }
 
-/// How far somebody has come since its last joining.
+/// The read state of a member since it last joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Person {
     pub joined: u64,
     pub delivered: u64,
     pub read: u64,
     pub shown_read: u64,
-    /// Everything up to here was acked by a device or is the person's own.
+    /// The member's devices have acknowledged all messages up to this seq, or the member sent them.
     pub acknowledged: u64,
     hides: bool,
 }
@@ -37,14 +37,15 @@ impl Person {
         }
     }
 
-    /// What the others count with: nobody waits for somebody who joined later.
+    /// Returns the ticks that other members see. Messages from before the member joined count as
+    /// delivered and read.
     pub fn shown(&self) -> (u64, u64) {
         let floor = self.joined - 1;
         (self.delivered.max(floor), self.shown_read.max(floor))
     }
 }
 
-/// A message, as far as ticks care.
+/// A message, reduced to the properties that affect ticks.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     by: Name,
@@ -57,7 +58,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The first of them makes the group.
+    /// Creates a group. The first of the founders is its creator.
     pub fn founded_by(founders: &[Name]) -> Model {
         Model { founders: founders.to_vec(), log: Vec::new() }
     }
@@ -80,7 +81,7 @@ impl Model {
         self.places().len() as u64
     }
 
-    /// `None` of somebody who is not a member.
+    /// Returns the member's read state, or `None` if the user is not a member.
     pub fn person(&self, who: Name) -> Option<Person> {
         let founder = Person { joined: 1, ..Person::default() };
         let mut person = self.founders.contains(&who).then_some(founder);
@@ -128,14 +129,16 @@ impl Model {
         numbered.filter(|(seq, place)| *seq > from && !place.notice && place.by != name).count() as u64
     }
 
-    /// The place after which a conversation is pending.
+    /// Returns the seq after which messages are pending, or `None` if none are.
     pub fn pending(&self, name: Name) -> Option<u64> {
         let person = self.person(name).expect("a member has pending messages");
         let after = person.acknowledged.max(person.joined - 1);
         (after < self.head()).then_some(after)
     }
 
-    /// What a device at a position misses: (after, whether its position acks something). `None` when nothing is.
+    /// Returns what a device at `position` misses: the seq to send after, and whether its position
+    /// acknowledges new messages. Returns `None` if the device misses nothing and acknowledges
+    /// nothing.
     pub fn behind(&self, name: Name, position: u64) -> Option<(u64, bool)> {
         let person = self.person(name).expect("a member has positions");
         if position > self.head() {
@@ -147,7 +150,7 @@ impl Model {
         (after < self.head() || unacknowledged).then_some((after, unacknowledged))
     }
 
-    /// (recipients, delivered, read), by asking everybody who was to get it.
+    /// Returns (recipients, delivered, read) of a message, by checking every recipient.
     pub fn counted(&self, seq: u64, among: &[Name]) -> (usize, usize, usize) {
         let index = usize::try_from(seq - 1).expect("a short conversation");
         let sender = self.places()[index].by;
@@ -158,7 +161,7 @@ impl Model {
         })
     }
 
-    /// The lowest boundaries among the others; where nobody else is left, nobody is behind.
+    /// Returns the lowest read state among the other members, or the head if there are no others.
     pub fn others(&self, name: Name, among: &[Name]) -> (u64, u64) {
         let others = self.members(among).filter(|(other, _)| *other != name).map(|(_, other)| other.shown());
         let lowest = others.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)));

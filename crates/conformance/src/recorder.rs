@@ -1,11 +1,11 @@
-//! A listener that remembers.
+//! A commit listener that records everything the store publishes.
 
 use std::sync::Mutex;
 
 use bluetick_core::ports::{Change, CommitListener, Committed, Moved};
 use bluetick_core::{ConversationId, Revocations, Seq, UserId};
 
-/// One thing that was told.
+/// A published message or change.
 #[derive(Clone, Debug)]
 pub enum Heard {
     Message(Committed),
@@ -13,7 +13,7 @@ pub enum Heard {
 }
 
 impl Heard {
-    /// None where it is about a user alone.
+    /// Returns the conversation of the event, or `None` for an event about a user.
     fn conversation(&self) -> Option<ConversationId> {
         match self {
             Heard::Message(committed) => Some(committed.message.conversation),
@@ -44,7 +44,7 @@ impl Recorder {
         self.0.lock().expect("recording does not panic").extend(heard);
     }
 
-    /// Messages and changes, in the order in which they were told.
+    /// Returns the messages and changes of a conversation in the order of publication.
     pub fn everything(&self, conversation: ConversationId) -> Vec<Heard> {
         let all = self.0.lock().expect("recording does not panic");
         all.iter().filter(|heard| heard.conversation() == Some(conversation)).cloned().collect()
@@ -87,7 +87,7 @@ impl Recorder {
         revoked.collect()
     }
 
-    /// Who was asked to come again.
+    /// Returns the users for whom the store published `Change::Overlooked`.
     pub fn overlooked(&self) -> Vec<UserId> {
         let all = self.0.lock().expect("recording does not panic");
         let overlooked = all.iter().filter_map(|heard| match heard {

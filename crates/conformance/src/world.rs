@@ -1,5 +1,5 @@
-//! The words the cases are written in: people, conversations and messages here, ticks and the inbox in rooms of their
-//! own.
+//! Helpers that the cases are written with: users, conversations and messages. The submodules
+//! contain the helpers for ticks and the inbox.
 
 mod inbox;
 mod stand;
@@ -22,10 +22,10 @@ use crate::{Harness, Recorder};
 pub struct World<H> {
     harness: H,
     pub recorder: Arc<Recorder>,
-    /// Makes the names of this world its own, for stores that outlive it. In front, so that a name that begins like
-    /// another one still does.
+    /// Prefix of all user ids of this world, unique among worlds in the same store. As a prefix it
+    /// keeps the property that one id begins with another.
     prefix: String,
-    /// Minutes after [`NOW`], on the clock that stamps what is sent.
+    /// The test's clock, in minutes after [`NOW`]. It stamps new conversations and messages.
     minute: AtomicI64,
 }
 
@@ -47,7 +47,7 @@ impl<H: Harness> World<H> {
         self.harness.store()
     }
 
-    /// The listener of the new life starts with an empty memory.
+    /// Crashes and restarts the store. The new recorder starts empty.
     pub async fn crash(self) -> World<H> {
         let recorder = Arc::new(Recorder::default());
         let World { harness, prefix, minute, .. } = self;
@@ -62,7 +62,7 @@ impl<H: Harness> World<H> {
         World { harness, recorder, prefix, minute }
     }
 
-    /// What must be so now, after a crash, and after a clean restart.
+    /// Runs `check` now, after a crash, and after a clean restart.
     pub async fn holds(self, check: impl AsyncFn(&World<H>)) -> World<H> {
         check(&self).await;
         let world = self.crash().await;
@@ -72,7 +72,8 @@ impl<H: Harness> World<H> {
         world
     }
 
-    /// Turns the server's clock: what is made and sent from here on carries this time. Backwards too.
+    /// Sets the test's clock. New conversations and messages carry this time, which may be in the
+    /// past.
     pub fn turn_clock_to(&self, minute: i64) {
         self.minute.store(minute, Ordering::SeqCst);
     }
@@ -110,7 +111,8 @@ impl<H: Harness> World<H> {
         let created_by = self.user(creator);
         let mut bits = [0; 15];
         bits[..4].copy_from_slice(&std::process::id().to_be_bytes());
-        // Each number once, and spread, so that the order of ids is not the order of making.
+        // Make each number unique and spread the numbers, so that the order of ids differs from the
+        // order of creation.
         let number = GROUPS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         bits[4..12].copy_from_slice(&number.to_be_bytes());
         let creation = Creation::Group { title: "Tea".parse().expect("a title"), members };
@@ -152,7 +154,7 @@ impl<H: Harness> World<H> {
         self.store().remove_member(RemoveMember { conversation, actor, user, at: self.now() }).await
     }
 
-    /// A message whose id follows from its content.
+    /// Creates a message whose id is derived from its text.
     pub fn message(&self, conversation: ConversationId, sender: &str, text: &str) -> Append {
         Append {
             conversation,
@@ -179,13 +181,13 @@ impl<H: Harness> World<H> {
         self.send(id, sender, text).await.expect("the message is stored").seq.get()
     }
 
-    /// Sends when the server's clock says this minute.
+    /// Sets the clock to `minute` and sends a message.
     pub async fn sent_at(&self, minute: i64, id: ConversationId, sender: &str, text: &str) -> u64 {
         self.turn_clock_to(minute);
         self.sent(id, sender, text).await
     }
 
-    /// Sends as many one behind the other, without waiting in between. Returns the last place.
+    /// Sends `count` messages without waiting for the acks in between. Returns the last seq.
     pub async fn sent_many(&self, id: ConversationId, sender: &str, name: &str, count: usize) -> u64 {
         let mut waiting = Vec::new();
         for number in 0..count {
@@ -209,7 +211,7 @@ impl<H: Harness> World<H> {
         self.store().page(PageRequest { conversation, reader: self.user(reader), from, limit }).await
     }
 
-    /// Everything `reader` may see, oldest first.
+    /// Returns all messages that `reader` may see, oldest first.
     pub async fn history(&self, id: ConversationId, reader: &str) -> Vec<Message> {
         let mut all = Vec::new();
         let mut after = Seq::ZERO;
@@ -224,14 +226,14 @@ impl<H: Harness> World<H> {
         }
     }
 
-    /// (seq, content) of everything `reader` may see.
+    /// Returns (seq, content) of all messages that `reader` may see.
     pub async fn texts(&self, id: ConversationId, reader: &str) -> Vec<(u64, String)> {
         let history = self.history(id, reader).await;
         history.into_iter().map(|message| (message.seq.get(), message.content.to_string())).collect()
     }
 }
 
-/// Asserts that the rules said no, and how.
+/// Asserts that the store refused the call with the expected refusal.
 #[track_caller]
 pub fn assert_refused<T: std::fmt::Debug>(result: Result<T, StoreError>, expected: Refusal) {
     match result {

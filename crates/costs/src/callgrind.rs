@@ -1,8 +1,9 @@
-//! Counting under callgrind: this program runs itself there, and reads what callgrind wrote about each thread.
+//! Counts instructions under callgrind: this program runs itself under valgrind and reads
+//! callgrind's profile of each thread.
 //!
-//! The two talk by lines. Whoever performs says when everything is ready, the other switches the counting on and says
-//! `go`; and the same at the end. Counting is switched from outside, because from inside a thread can do so for itself
-//! only.
+//! The two processes exchange lines. The child reports when it is ready; the parent enables
+//! counting and sends `go`. They do the same at the end. The parent controls counting, because a
+//! thread can enable it only for itself.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write, stdin};
@@ -12,29 +13,30 @@ use std::thread;
 
 use crate::workload::Path;
 
-/// Whoever talks to the server is on the first thread; what it does there is not the server's.
+/// Callgrind's number of the main thread, which runs the clients. Its costs are not the server's
+/// and are ignored.
 const MAIN_THREAD: u64 = 1;
 
-/// What one performance costs the server.
+/// The server's costs in one measured run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub instructions: u64,
     pub allocations: u64,
-    /// To sockets.
+    /// Number of writes to sockets.
     pub writes: u64,
 }
 
-/// What was counted, and for how much.
+/// The counts of a measured run and the amount of work they cover.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Performance {
     pub counts: Counts,
-    /// Messages, deliveries or pages.
+    /// Number of messages, deliveries or pages.
     pub units: u64,
-    /// Written to WebSockets.
+    /// Number of frames written to WebSockets.
     pub frames: u64,
 }
 
-/// Goes through a path's workload once, when it is told to.
+/// Runs a path's workload once, on command of the parent process.
 pub fn perform(path: Path) {
     let mut rehearsed = path.rehearse();
     println!("{} {}", rehearsed.units(), rehearsed.frames());
@@ -45,7 +47,8 @@ pub fn perform(path: Path) {
     rehearsed.end();
 }
 
-/// Busily: valgrind looks for a message from outside only while something runs.
+/// Waits for a line on standard input in a busy loop. Valgrind polls for outside commands only
+/// while a thread runs.
 fn wait_for_a_line() {
     let heard = thread::spawn(|| stdin().lock().lines().next());
     while !heard.is_finished() {
@@ -53,7 +56,7 @@ fn wait_for_a_line() {
     }
 }
 
-/// Runs a path under callgrind. What is wrong is said in a sentence.
+/// Runs a path under callgrind. The error is a sentence that describes the problem.
 pub(crate) fn count(path: Path) -> Result<Performance, String> {
     let program = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
     let output =
@@ -70,7 +73,7 @@ pub(crate) fn count(path: Path) -> Result<Performance, String> {
         .map_err(|error| format!("valgrind cannot be run: {error}"))?;
     let counted = conduct(&mut running);
     if counted.is_err() {
-        // It waits for a line that does not come.
+        // The child still waits for a line that the parent will not send.
         let _ = running.kill();
     }
     let ended = running.wait().map_err(|error| error.to_string())?;
@@ -86,7 +89,8 @@ pub(crate) fn count(path: Path) -> Result<Performance, String> {
     Ok(Performance { counts, units, frames })
 }
 
-/// Beside the build, where `callgrind_annotate` finds the profiles afterwards.
+/// Creates an empty profile directory in the build's target directory, where `callgrind_annotate`
+/// can read the profiles later.
 fn empty_directory(program: &FilePath, path: Path) -> io::Result<PathBuf> {
     let target = program.parent().and_then(FilePath::parent).ok_or(io::ErrorKind::NotFound)?;
     let directory = target.join("callgrind").join(path.name());
@@ -97,7 +101,7 @@ fn empty_directory(program: &FilePath, path: Path) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Switches the counting on and off around the performance. Returns how much it was.
+/// Enables and disables counting around the measured run. Returns its number of units and frames.
 fn conduct(running: &mut Child) -> Result<(u64, u64), String> {
     let lost = || "what runs under valgrind has ended too early".to_owned();
     let mut said = BufReader::new(running.stdout.take().ok_or_else(lost)?).lines();
@@ -128,7 +132,7 @@ fn instrumentation(process: u32, switch: &str) -> Result<(), String> {
 }
 
 impl Counts {
-    /// Adds what callgrind has written about one thread.
+    /// Adds the counts of one thread's callgrind profile.
     fn add(&mut self, profile: &str) {
         let field =
             |name| profile.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());

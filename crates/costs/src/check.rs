@@ -1,4 +1,5 @@
-//! Counts every path, shows what has changed, and judges.
+//! Counts every path, prints the differences from the stored costs and decides whether they are
+//! acceptable.
 
 use std::io;
 use std::process::{Command, ExitCode};
@@ -9,18 +10,21 @@ use crate::callgrind::{Performance, count};
 use crate::kept::{Cost, Kept};
 use crate::workload::Path;
 
-/// Runs of the same program on one processor differ by some 4 % in how frames happen to fall into batches; another
-/// compiler or another processor's memcpy by some more. Beyond this it is the code.
+/// Allowed increase over the stored costs, in percent. Runs of one binary on one processor differ
+/// by about 4 %, because frames fall into batches differently. Another compiler or another
+/// processor's memcpy adds some more.
 const MARGIN_PERCENT: f64 = 25.0;
 
-/// Now and then a run has much smaller batches than others, and costs more by that. So the least of a few is kept, and
-/// what would be complained of is counted again.
+/// Upper bound on measured runs per path. Some runs have much smaller batches and cost more, so the
+/// check repeats a failing run and keeps the cheapest.
 const ATTEMPTS: usize = 3;
 
-/// A WebSocket is written to when its batch is complete, not frame by frame.
+/// Minimum number of frames per socket write. A lower value means that the server writes single
+/// frames instead of batches.
 const LEAST_FRAMES_PER_WRITE: f64 = 4.0;
 
-/// With `BLUETICK_BLESS` set, what was counted is kept instead of judged.
+/// Runs the check. If `BLUETICK_BLESS` is set, it stores the counted costs instead of comparing
+/// them.
 pub fn check() -> ExitCode {
     match count_all_and_judge() {
         Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
@@ -65,7 +69,8 @@ fn count_all_and_judge() -> Result<Vec<String>, String> {
     Ok(complaints)
 }
 
-/// Who runs when depends less on the machine then. What is started from here stays there as well.
+/// Pins this process and its children to one processor, which makes scheduling depend less on the
+/// machine.
 fn stay_on_one_processor() -> io::Result<()> {
     let allowed = sched_getaffinity(None)?;
     let mut one = CpuSet::new();
@@ -75,7 +80,7 @@ fn stay_on_one_processor() -> io::Result<()> {
     Ok(sched_setaffinity(None, &one)?)
 }
 
-/// The first performance that will do, or the cheapest of all attempts.
+/// Returns the first measured run that satisfies `will_do`, or the cheapest of all attempts.
 fn least(path: Path, will_do: impl Fn(&Performance) -> bool) -> Result<Performance, String> {
     let mut least = count(path)?;
     for _ in 1..ATTEMPTS {

@@ -1,20 +1,20 @@
-//! One connection of somebody who talks to the server. What it says was encoded before, and what it hears it only
-//! counts, so that it allocates nothing and does little while others are being counted.
+//! A client connection. It sends frames that were encoded in advance and only counts the received
+//! frames. It allocates nothing and does little while the server's costs are counted.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than anything takes, also where every instruction is counted; nothing waits this long unless it has failed.
+/// Read timeout. It must exceed every wait, also under callgrind; only a failure reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The largest frame or answer that is expected.
+/// Size of the read buffer: the largest expected frame or answer, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 pub struct Device {
     stream: TcpStream,
     buffer: Box<[u8]>,
-    /// What was received and not looked at yet lies between the two.
+    /// `start..end` is the range of received bytes that are not processed yet.
     start: usize,
     end: usize,
 }
@@ -27,7 +27,7 @@ impl Device {
         Device { stream, buffer: vec![0; BUFFER_BYTES].into(), start: 0, end: 0 }
     }
 
-    /// A WebSocket that has said hello and caught up.
+    /// Opens a WebSocket, sends `hello` and waits until the device has caught up.
     pub fn greet(address: SocketAddr, token: &str) -> Device {
         let mut device = Device::connect(address);
         let upgrade = format!(
@@ -43,17 +43,18 @@ impl Device {
         device
     }
 
-    /// A connection for HTTP that is kept.
+    /// Opens a kept-alive HTTP connection.
     pub fn caller(address: SocketAddr) -> Device {
         Device::connect(address)
     }
 
-    /// Says what was encoded before, all at once.
+    /// Sends encoded bytes in one write.
     pub fn say(&mut self, encoded: &[u8]) {
         self.stream.write_all(encoded).expect("the server takes what is said");
     }
 
-    /// Waits for so many frames of each type, in whatever order, and passes over others, but for errors.
+    /// Waits for the given number of frames of each type, in any order. Ignores other frames, but
+    /// panics on an error frame.
     pub fn hear(&mut self, expected: &[(&str, usize)]) {
         let mut missing: usize = expected.iter().map(|(_, count)| count).sum();
         let mut heard = [0; 2];
@@ -69,7 +70,7 @@ impl Device {
         }
     }
 
-    /// Asks over HTTP and returns the body of the answer.
+    /// Sends an HTTP request and returns the body of the answer.
     pub fn ask(&mut self, request: &[u8]) -> &[u8] {
         self.say(request);
         let head = self.hear_head();
@@ -130,7 +131,8 @@ impl Device {
     }
 }
 
-/// A client's text frame. The mask is any; it has to be there, and taking it off is part of what is counted.
+/// Encodes a client text frame. The protocol requires a mask, and unmasking is part of the counted
+/// costs. The value of the mask does not matter.
 pub(crate) fn frame(text: &str) -> Vec<u8> {
     const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
     let mut frame = vec![0x81];
@@ -146,7 +148,7 @@ pub(crate) fn frame(text: &str) -> Vec<u8> {
     frame
 }
 
-/// Every frame of the server begins with its type.
+/// Returns the type of a server frame, which is its first field.
 fn kind_of(text: &[u8]) -> &[u8] {
     let kind = text.strip_prefix(br#"{"type":""#).unwrap_or_default();
     kind.split(|byte| *byte == b'"').next().unwrap_or_default()

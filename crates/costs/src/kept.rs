@@ -1,4 +1,4 @@
-//! The costs that are kept: `instructions.toml` beside this crate's manifest.
+//! The stored costs: `instructions.toml` next to this crate's manifest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,12 +19,12 @@ const HEADER: &str = "\
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Kept {
-    /// The compiler's version: another one makes other instructions of the same code.
+    /// The compiler version. Another version generates different instructions from the same code.
     pub rustc: String,
     pub paths: BTreeMap<String, Cost>,
 }
 
-/// Of one message, delivery or page.
+/// The costs of one message, delivery or page.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cost {
@@ -36,7 +36,7 @@ pub(crate) struct Cost {
 impl Cost {
     pub fn of(performance: &Performance) -> Cost {
         let Performance { counts, units, .. } = performance;
-        // To three decimals: the rest is noise.
+        // Round to three decimals; further digits are noise.
         let each = |count: u64| (count as f64 * 1000.0 / *units as f64).round() / 1000.0;
         Cost {
             instructions: each(counts.instructions).round() as u64,
@@ -57,7 +57,8 @@ impl Kept {
         toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// What is missing would never be complained of.
+    /// Reads the stored costs. Returns an error if a path is missing, because the check would never
+    /// report it.
     pub fn of_every_path() -> Result<Kept, String> {
         let kept = Kept::read()?;
         match Path::ALL.into_iter().find(|path| !kept.paths.contains_key(path.name())) {

@@ -1,10 +1,10 @@
-//! What a message costs, counted: instructions (under callgrind, compared with `instructions.toml`) and allocations (in
-//! a test with ceilings). Times depend on the machine and on what else it does; counts hardly do, so a change of the
-//! code shows in them.
+//! Counts what a message costs: instructions (under callgrind, compared with `instructions.toml`)
+//! and allocations (in a test with upper bounds). Unlike times, counts hardly depend on the machine
+//! and its load, so they reveal code changes.
 //!
-//! The server and the store are the real ones, with real sockets and syncs, in a process of their own with whoever talks
-//! to them. Those who talk ([`Device`]) have everything ready that they will say and only count frames, on the main
-//! thread, so that what is counted is the server's. Measuring how fast it all is belongs to `bluetick bench`.
+//! The server and the store are real, with real sockets and syncs. The clients run in the same
+//! process on the main thread. A client ([`Device`]) encodes its frames in advance and only counts
+//! received frames, so the counted costs are the server's. `bluetick bench` measures speed.
 
 mod callgrind;
 mod check;

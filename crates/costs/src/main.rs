@@ -1,5 +1,5 @@
-//! `bluetick-costs` counts the instructions of each path under callgrind and compares them with those that are kept.
-//! `bluetick-costs perform PATH` is what it runs there.
+//! `bluetick-costs` counts the instructions of each path under callgrind and compares them with the
+//! stored counts. It runs `bluetick-costs perform PATH` under callgrind.
 
 use std::process::ExitCode;
 

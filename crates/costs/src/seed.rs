@@ -1,4 +1,4 @@
-//! Conversations that are there before anything is counted.
+//! Creates conversations before the measured run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 use crate::world::{open_store, runtime};
 
-/// A fixed time, as everything here is fixed.
+/// A fixed timestamp, which keeps the workload deterministic.
 const THEN: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
-/// About the length of what people write.
+/// A message text of typical length.
 pub(crate) const TEXT: &str =
     "sounds good, see you at the station at five, the train is delayed again so do not hurry too much";
 
@@ -20,7 +20,7 @@ pub(crate) fn person(name: &str, number: usize) -> UserId {
     format!("{name}-{number:03}").parse().expect("a short name is a user's")
 }
 
-/// A UUIDv7 as clients make them, but for its last digits, which count.
+/// Returns a UUIDv7 like a client's, whose last digits are `number`.
 pub(crate) fn message_id(number: usize) -> MessageId {
     const ZERO: u128 = 0x0199_c0de_0000_7000_8000_0000_0000_0000;
     MessageId::Uuid((ZERO | number as u128).to_be_bytes())
@@ -30,8 +30,8 @@ pub(crate) fn directory() -> TempDir {
     tempfile::tempdir().expect("there is room for a temporary directory")
 }
 
-/// Makes them in the directory's store, with so many messages by whoever began each, and closes it: what was in memory
-/// is in the tables then.
+/// Creates the conversations in the store of `data_dir`, each with `messages` messages by its
+/// creator. Then it closes the store, which moves all data from memory to the tables.
 pub(crate) fn seed(data_dir: &Path, conversations: Vec<(ConversationId, UserId, Creation)>, messages: usize) {
     runtime().block_on(async {
         let store = open_store(data_dir, None);

@@ -1,5 +1,5 @@
-//! The three paths whose costs are kept, each with a fixed small workload. What is said and asked is always the same,
-//! and each round ends when everything in it was heard.
+//! The three paths whose costs are stored, each with a small fixed workload. Sends and requests are
+//! deterministic. A round ends when the clients have received everything in it.
 
 use bluetick_core::ConversationId;
 use bluetick_core::ports::Creation;
@@ -9,16 +9,17 @@ use crate::device::{Device, frame};
 use crate::seed::{TEXT, directory, message_id, person, seed};
 use crate::world::World;
 
-/// Nobody's first round is counted: it wakes conversations up and fills buffers that are kept.
+/// Number of uncounted rounds. They load the conversations and fill the reused buffers.
 const WARM_UP_ROUNDS: usize = 2;
+/// Number of counted rounds.
 const ROUNDS: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// Pairs of people: a message in, its ack to the one and the message to the other, who says `delivered` now and
-    /// then, of which the first hears.
+    /// Pairs of users. The sender sends messages and receives acks; the peer receives the messages
+    /// and sends `delivered`, which the sender receives as `status`.
     Send,
-    /// A group of which everybody is online: from a message in to all sockets.
+    /// A group with all members online: from a received message to the sockets of all members.
     Deliver,
     /// The newest page of conversations that are in the tables, over HTTP.
     History,
@@ -39,7 +40,7 @@ impl Path {
         Path::ALL.into_iter().find(|path| path.name() == name)
     }
 
-    /// What its costs are divided by.
+    /// Returns the unit that the costs are divided by.
     pub fn unit(self) -> &'static str {
         match self {
             Path::Send => "message",
@@ -48,7 +49,7 @@ impl Path {
         }
     }
 
-    /// Makes everything ready and goes through it twice.
+    /// Prepares the workload and runs the warm-up rounds.
     pub fn rehearse(self) -> Rehearsed {
         let rounds = WARM_UP_ROUNDS + ROUNDS;
         let (world, cast): (World, Box<dyn Cast>) = match self {
@@ -64,7 +65,7 @@ impl Path {
     }
 }
 
-/// A path whose workload waits to be counted.
+/// A path with a prepared workload that is ready to be counted.
 pub struct Rehearsed {
     world: World,
     cast: Box<dyn Cast>,
@@ -72,19 +73,19 @@ pub struct Rehearsed {
 }
 
 impl Rehearsed {
-    /// Goes through the workload.
+    /// Runs the counted rounds.
     pub fn perform(&mut self) {
         for _ in 0..ROUNDS {
             self.play_round();
         }
     }
 
-    /// How many messages, deliveries or pages one performance is.
+    /// Returns the number of messages, deliveries or pages in the counted rounds.
     pub fn units(&self) -> usize {
         ROUNDS * self.cast.units_in_round()
     }
 
-    /// Frames that the server writes to WebSockets in one performance.
+    /// Returns the number of frames that the server writes to WebSockets in the counted rounds.
     pub fn frames(&self) -> usize {
         ROUNDS * self.cast.frames_in_round()
     }
@@ -106,11 +107,11 @@ trait Cast {
     fn frames_in_round(&self) -> usize;
 }
 
-/// What somebody says in each round.
+/// The encoded bytes that one client sends in each round.
 struct Lines(Vec<Vec<u8>>);
 
 impl Lines {
-    /// `window` messages a round.
+    /// Encodes `window` messages per round.
     fn sends(conversation: ConversationId, speaker: usize, rounds: usize, window: usize) -> Lines {
         let conversation_id = conversation.to_string();
         let send = |number: usize| {
@@ -125,7 +126,8 @@ impl Lines {
         Lines((0..rounds).map(round).collect())
     }
 
-    /// That all of a round has arrived, of a conversation in which nothing else is said.
+    /// Encodes one `delivered` per round that covers all messages of the round. The conversation
+    /// must have no other messages.
     fn delivered(conversation: ConversationId, rounds: usize, window: usize) -> Lines {
         let conversation_id = conversation.to_string();
         let mark = |round| {
@@ -147,7 +149,7 @@ struct Pair {
 
 impl Pairs {
     const COUNT: usize = 20;
-    /// A receiver says `delivered` once for as many.
+    /// Number of messages per pair and round. The receiver acknowledges them with one `delivered`.
     const WINDOW: usize = 20;
 
     fn gather(rounds: usize) -> (World, Box<dyn Cast>) {
@@ -201,7 +203,7 @@ impl Cast for Pairs {
 }
 
 struct Group {
-    /// The senders first.
+    /// The connections of all members, senders first.
     members: Vec<Device>,
     sends: Vec<Lines>,
 }
@@ -234,7 +236,7 @@ impl Cast for Group {
         }
         let said = Group::SENDERS * Group::WINDOW;
         for (number, device) in self.members.iter_mut().enumerate() {
-            // One's own are heard of as acks.
+            // A sender receives acks instead of its own messages.
             let own = if number < Group::SENDERS { Group::WINDOW } else { 0 };
             device.hear(&[("ack", own), ("message", said - own)]);
         }
@@ -285,7 +287,7 @@ impl Cast for Readers {
     fn play(&mut self, _round: usize) {
         for request in &self.requests {
             let page = self.device.ask(request);
-            // Twenty messages with their texts; what a page looks like is tested elsewhere.
+            // Check only that the page has twenty texts. Other tests cover the content of pages.
             assert!(page.len() > 20 * TEXT.len());
         }
     }

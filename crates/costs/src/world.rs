@@ -1,4 +1,4 @@
-//! A whole server on one thread, on a store of its own.
+//! A complete server on one thread with its own store.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,8 +18,9 @@ use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
+/// Lifetime of the clients' tokens. It must exceed the duration of a run.
 const TOKEN_TTL: Duration = Duration::from_secs(24 * 3600);
-/// Longer than any run: nothing that a clock sets off is counted.
+/// An interval longer than any run. It disables timers whose costs would distort the counts.
 const NEVER_SECONDS: u64 = 24 * 3600;
 
 pub struct World {
@@ -30,7 +31,7 @@ pub struct World {
     _data_dir: TempDir,
 }
 
-/// The store of a data directory, which writes tables only when it is closed.
+/// Opens the store of a data directory. It writes tables only when it is closed.
 pub(crate) fn open_store(data_dir: &Path, listener: Option<Arc<dyn CommitListener>>) -> Arc<EmbeddedStore> {
     let settings = StoreSettings {
         data_dir: data_dir.to_owned(),
@@ -42,7 +43,7 @@ pub(crate) fn open_store(data_dir: &Path, listener: Option<Arc<dyn CommitListene
 }
 
 impl World {
-    /// Serves what is in the directory.
+    /// Starts a server on the store in the directory.
     pub fn start(data_dir: TempDir) -> World {
         let tokens = Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom);
         let tokens = Arc::new(tokens.expect("the keys are made in the data directory"));
@@ -71,13 +72,13 @@ impl World {
     }
 
     pub fn stop(self) {
-        // Were the thread gone already, joining it tells why.
+        // The send fails only if the thread has already ended; `join` then reports why.
         let _ = self.stop.send(());
         self.thread.join().expect("the server ends in good order");
     }
 }
 
-/// One thread, so that the order of things hardly depends on which processor is free.
+/// Builds a single-threaded runtime, so that the order of events hardly depends on free processors.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made")
 }
@@ -91,7 +92,7 @@ async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> Server {
     let parts = ServerParts {
         settings: ServerSettings { listen: "127.0.0.1:0".into(), ..ServerSettings::default() },
         limits: LimitSettings {
-            // There, but never reached: looking at a limit is part of the path.
+            // Set limits that are never reached. Checking them is part of the counted path.
             sends_per_second: u32::MAX,
             sends_burst: u32::MAX,
             requests_per_second: u32::MAX,

@@ -1,8 +1,8 @@
-//! Heap allocations on the ways of a message, on all threads of the server: from the frame that comes in to the ack and
-//! to the sockets of those who receive it, over the embedded store with its log and its syncs.
+//! Counts heap allocations per message on all threads of the server: from the received frame to the
+//! ack and the receivers' sockets, on the embedded store with its log and syncs.
 //!
-//! They are the same in every build, so they are counted where `cargo test` is. One test: there is one allocator, and
-//! it counts for everybody.
+//! Allocation counts are the same in every build profile, so an ordinary `cargo test` checks them.
+//! This file has one test, because the global allocator counts for all tests.
 
 use std::alloc::System;
 
@@ -12,7 +12,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Allocated or made larger, for each message, delivery or page.
+/// Returns the number of allocations and reallocations per message, delivery or page.
 fn allocations(path: Path) -> f64 {
     let mut rehearsed = path.rehearse();
     let region = Region::new(ALLOCATOR);
@@ -23,18 +23,20 @@ fn allocations(path: Path) -> f64 {
     each
 }
 
-/// How many frames fall into a batch depends on what else the machine does, and what a batch allocates is shared by its
-/// frames. So what is above its ceiling is counted again.
+/// Upper bound on measured runs per path. The number of frames per batch depends on the machine's
+/// load, and frames share the allocations of their batch. A run above its ceiling is therefore
+/// repeated.
 const ATTEMPTS: usize = 3;
 
 #[test]
 fn a_message_a_delivery_and_a_page_stay_below_their_ceilings_of_allocations() {
     let ceilings = [
-        // 9.9: the frame that is read and its record, an answer to wait for, what is written to two.
+        // Measured 9.9: the received frame and its record, a reply channel, and the frames to two
+        // clients.
         (Path::Send, 12.5),
-        // 0.23, which is 11 for 49 receivers: the frame is encoded once and shared.
+        // Measured 0.23, which is 11 per 49 receivers: the frame is encoded once and shared.
         (Path::Deliver, 0.29),
-        // 74 for twenty messages.
+        // Measured 74 for twenty messages.
         (Path::History, 93.0),
     ];
     for (path, ceiling) in ceilings {

@@ -1,4 +1,4 @@
-//! What comes in the body of an HTTP call.
+//! Fuzz target for HTTP request bodies.
 
 use bluetick_core::ConversationId;
 use bluetick_wire::http::{
@@ -8,10 +8,11 @@ use bluetick_wire::http::{
 };
 use bluetick_wire::{BadInput, decode};
 
-/// Longer than anything the server has to say about a body.
+/// Upper bound on the length of an error message about a body, in bytes. It must not grow with the
+/// input.
 const TOLD_BYTES: usize = 1_000;
 
-/// Every kind of body is made of it.
+/// Decodes the input as every kind of request body.
 pub fn any_body(json: &[u8]) {
     told(decode::<SignupRequest>(json).and_then(|body| body.user().and(body.display_name().map(drop))));
     told(decode::<LoginRequest>(json).and_then(|body| body.user()));
@@ -44,7 +45,8 @@ fn told<T>(outcome: Result<T, BadInput>) {
     }
 }
 
-/// However much came in, little is said about it.
+/// Asserts that an error message is not empty and at most `TOLD_BYTES` long, regardless of the
+/// input size.
 pub fn is_fit_to_be_told(error: &str) {
     assert!(!error.is_empty() && error.len() <= TOLD_BYTES, "{} bytes: {error}", error.len());
 }

@@ -1,4 +1,4 @@
-//! A chunk of the tables: messages together, whole or with their content in the archive.
+//! Fuzz target for chunks of the tables: several messages, complete or with archived content.
 
 use bluetick_core::Timestamp;
 use bluetick_store_embedded::codec::chunk::{self, CAPACITY, Entry, Fingerprint, Header, Packer};
@@ -31,14 +31,15 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// What the bytes would be if they had been written so: the fuzzer knows no checksums.
+/// Corrects the checksums of a chunk, because the fuzzer does not compute them.
 fn with_checksums(bytes: &[u8]) -> Vec<u8> {
     let mut chunk = bytes.to_vec();
     let header_bytes = 32 + chunk::count_of(bytes) * 4;
     if chunk.len() < header_bytes {
         return chunk;
     }
-    // The length before compression is the fuzzer's to say, and 64 MiB each time would only make it slow.
+    // The input controls the uncompressed length. Bound it, because allocating 64 MiB each time
+    // would slow the fuzzer down.
     chunk[15] = 0;
     chunk[14] &= 0x0f;
     let body = crc32fast::hash(&chunk[header_bytes..]);
@@ -50,7 +51,8 @@ fn with_checksums(bytes: &[u8]) -> Vec<u8> {
     chunk
 }
 
-/// Records of any bytes come back as they went in. Each begins with its length.
+/// Asserts that packed records of arbitrary bytes are read back unchanged. Each record begins with
+/// its length.
 fn packed(mut bytes: &[u8]) {
     let mut records = Vec::new();
     while let Some((&length, rest)) = bytes.split_first()

@@ -1,10 +1,11 @@
-//! What a fleet finds in its tables, in Redis and in the archive.
+//! Fuzz targets for what the fleet reads from its tables, from Redis and from the archive.
 
 use bluetick_core::{ConversationId, Seq};
 use bluetick_store_cloud::fuzzing::{read_row, read_text};
 use bluetick_store_cloud::rows::{Item, Value};
 
-/// A row as a JSON object: texts, whole numbers and flags. Anything else is what DynamoDB calls null.
+/// Reads a table row, given as a JSON object with strings, integers and booleans. Ignores fields of
+/// other types.
 pub fn any_row(json: &[u8]) {
     let Ok(serde_json::Value::Object(fields)) = serde_json::from_slice(json) else { return };
     let attribute = |(name, value): (String, serde_json::Value)| {

@@ -1,4 +1,4 @@
-//! What comes in an address: ids in its path, cursors and limits behind the question mark.
+//! Fuzz target for URLs: ids in the path, cursors and limits in the query.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -28,7 +28,8 @@ pub fn any_query(bytes: &[u8]) {
     let _ = PeopleParameters::parse(text);
     let _ = StatusParameters::parse(text);
     spelled_again::<InboxPlace>(text);
-    // One spelling for one thing: what is equal must not look different, or it is a second key to the same door.
+    // Each value must have exactly one spelling. Two spellings of one id would be two keys for the
+    // same object.
     spelled_alike::<ConversationId>(text);
     spelled_alike::<MessageId>(text);
     spelled_alike::<UserId>(text);

@@ -1,4 +1,4 @@
-//! A batch of the log and the records in it.
+//! Fuzz target for a log batch and its records.
 
 use bluetick_core::MessageId;
 use bluetick_store_embedded::codec::chunk::Fingerprinter;
@@ -6,7 +6,7 @@ use bluetick_store_embedded::codec::event::{self, Event};
 use bluetick_store_embedded::codec::record::{self, Record};
 use bluetick_store_embedded::codec::{Reader, cold};
 
-/// One event after the other, up to the first that cannot be read.
+/// Reads events up to the first invalid one. Asserts that each event survives a round trip.
 pub fn any_batch(bytes: &[u8]) {
     let mut reader = Reader(bytes);
     while let Ok(Some(event)) = event::next_event(&mut reader) {
@@ -37,14 +37,14 @@ fn written(event: &Event<'_>) -> Vec<u8> {
     out
 }
 
-/// What can be read comes back, and so does what is made of it.
+/// Asserts that a readable record survives a round trip, and so do the records derived from it.
 pub fn any_record(bytes: &[u8]) {
     let Ok(read) = Record::decode(bytes) else {
         assert!(record::cut(bytes).is_err() && cold::erased(bytes).is_err());
         return;
     };
     if matches!(&read.message_id, MessageId::Text(text) if text.len() > MessageId::MAX_BYTES) {
-        // No client could have sent it.
+        // No client can send such a message id, so skip the record.
         return;
     }
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! What comes over a WebSocket, in both directions.
+//! Fuzz targets for WebSocket frames in both directions.
 
 use bluetick_client::wire::frames::Frame;
 use bluetick_core::ports::Origin;
@@ -8,7 +8,7 @@ use bluetick_wire::fuzzing::both_readings;
 
 use crate::bodies::is_fit_to_be_told;
 
-/// What a client says to the server: both readers make the same of it.
+/// Decodes a client frame. Asserts that the fast and the general parser agree.
 pub fn any_client_frame(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (at_once, slowly) = both_readings(text);
@@ -40,7 +40,7 @@ pub fn any_client_frame(bytes: &[u8]) {
     }
 }
 
-/// What a server says to a client, be it a server that lies.
+/// Decodes a server frame, which may come from a malicious server.
 pub fn any_server_frame(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let frame = Frame::new(text.to_owned().into());

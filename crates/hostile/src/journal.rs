@@ -1,4 +1,4 @@
-//! What a client kept in a file between its lives.
+//! Fuzz target for the client's journal file.
 
 use bluetick_client::storage::fuzzing::{replayed, written};
 
@@ -13,7 +13,7 @@ pub fn any_journal(bytes: &[u8]) {
     assert_eq!(replayed(&written(&table)).0, table);
 }
 
-/// The input as batches of at most 255 bytes, each with its length and the checksum that it needs.
+/// Splits the input into batches of at most 255 bytes, each with its length and a correct checksum.
 fn with_checksums(mut rest: &[u8]) -> Vec<u8> {
     let mut bytes = b"BTCJ1\n".to_vec();
     while let Some((&length, behind)) = rest.split_first() {

@@ -1,9 +1,9 @@
-//! What must hold whatever bytes come in. For each way in there is one function that takes any bytes, reads them as the
-//! server or the client would, and panics where something does not hold: a reader that panics, takes memory without
-//! bound, believes what nobody signed, or reads back something else than was written.
+//! Fuzz targets. Each target is a function that takes arbitrary bytes and reads them like the
+//! server or the client does. It panics if a parser panics, accepts an unsigned token, or reads
+//! back other data than was written. It must also not allocate memory without bound.
 //!
-//! The fuzzer (`fuzz/`) calls them with bytes it makes up; a test calls them with the corpus that it left. Checksums are
-//! set right on the way, where they would keep the fuzzer out of what lies behind them.
+//! The fuzzer (`fuzz/`) calls the targets with generated inputs; a test calls them with the stored
+//! corpus. Some targets correct checksums, because the fuzzer could not get past them otherwise.
 
 mod bodies;
 mod chunks;
@@ -19,7 +19,7 @@ mod tokens;
 
 pub type Target = fn(&[u8]);
 
-/// Every target by its name, which is also that of its corpus.
+/// All targets by name. The corpus directory of a target has the same name.
 pub const TARGETS: [(&str, Target); 13] = [
     ("bodies", bodies::any_body),
     ("chunks", chunks::any_chunk),
@@ -36,16 +36,16 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("tokens", tokens::any_token),
 ];
 
-/// Feeds the target of this name.
+/// Runs the target with this name on `bytes`.
 ///
-/// # Panics
-/// Where something does not hold, and where there is no such target.
+/// # Panics Panics if the target finds a violation or does not exist.
 pub fn feed(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|(known, _)| *known == name);
     target.expect("a target that exists").1(bytes);
 }
 
-/// The first byte says which of so many ways; the rest is the input.
+/// Uses the first byte to choose one of `ways` variants. Returns the variant and the rest of the
+/// input.
 fn choice(bytes: &[u8], ways: u8) -> Option<(u8, &[u8])> {
     bytes.split_first().map(|(first, rest)| (first % ways, rest))
 }

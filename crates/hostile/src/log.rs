@@ -1,4 +1,4 @@
-//! The commit log after something happened to its file.
+//! Fuzz target for a damaged commit log file.
 
 use std::path::Path;
 
@@ -9,11 +9,12 @@ use bluetick_store_embedded::log::{
 
 const TAG: StoreTag = StoreTag(*b"thestore");
 
-/// The first byte says how many batches there are and whether their payload comes from the input; behind that come
-/// damages, each a place (two bytes) and what is laid over what stands there (one byte, never nothing).
+/// Writes a log and damages it. The first byte of the input selects the number of batches, and the
+/// rest fills them. The rest also encodes the damages: an offset (two bytes) and a non-zero XOR
+/// mask (one byte) each.
 ///
-/// Whatever the damage: either it is reported, or what is read is a beginning of what was written. A batch is never
-/// changed, and none is skipped.
+/// Asserts that the scan either reports the damage or returns a prefix of the written batches. It
+/// never returns a changed batch and never skips one.
 pub fn any_damage(bytes: &[u8]) {
     let Some((&batches, damages)) = bytes.split_first() else { return };
     let written: Vec<Vec<u8>> =
@@ -21,7 +22,7 @@ pub fn any_damage(bytes: &[u8]) {
     let mut file = segment(&written);
     let begin = FIRST_FRAME as usize;
     for damage in damages.as_chunks::<3>().0 {
-        // The header of the file, too, but most of all what follows it.
+        // Damage the file header too, but mostly the batches after it.
         let at = usize::from(u16::from_le_bytes([damage[0], damage[1]]));
         let length = file.len() - begin + 48;
         let at = at % length;
@@ -58,7 +59,7 @@ fn segment(payloads: &[Vec<u8>]) -> Vec<u8> {
         batch.seal(BatchNumber(number), TAG);
         file.extend_from_slice(&batch.bytes);
     }
-    // Files are made longer than what is in them.
+    // The store preallocates segments, so a file is longer than its content.
     file.resize(file.len() + 256, 0);
     let header = SegmentHeader {
         number: SegmentNumber(1),

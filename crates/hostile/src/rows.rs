@@ -1,4 +1,4 @@
-//! Rows of the tables in the data directory, with their keys.
+//! Fuzz target for rows of the embedded tables with their keys.
 
 use bluetick_core::{ConversationId, UserId};
 use bluetick_store_embedded::codec::archive::{self, Erasure, LastRun, Progress, SegmentRow};
@@ -7,7 +7,8 @@ use bluetick_store_embedded::codec::rows::{self, seal};
 use crate::choice;
 use crate::events::any_record;
 
-/// The first byte says whether the checksum is set right, the second how long the key is.
+/// Reads a key and a row. The first byte selects whether the checksum is corrected; the second is
+/// the length of the key.
 pub fn any_row(bytes: &[u8]) {
     let Some((way, rest)) = choice(bytes, 2) else { return };
     let Some((&key_bytes, rest)) = rest.split_first() else { return };

@@ -1,12 +1,16 @@
-//! Sealed segments of the archive, as an object store may give them back.
+//! Fuzz target for archive segments as an object store may return them.
 
 use bluetick_archive::segment::{self, decode_frame};
 use bluetick_archive::{FrameRef, SegmentName};
 
 use crate::choice;
 
+/// Size of a segment header with its checksum, in bytes. It must match the format in
+/// `bluetick_archive`.
 const HEADER_BYTES: usize = 53;
+/// Size of an index entry, in bytes. It must match the format in `bluetick_archive`.
 const ENTRY_BYTES: usize = 24;
+/// Size of a segment footer, in bytes. It must match the format in `bluetick_archive`.
 const FOOTER_BYTES: usize = 20;
 
 pub fn any_segment(bytes: &[u8]) {
@@ -29,7 +33,7 @@ fn opened(bytes: &[u8]) {
     assert!(again.records().eq(opened.records()));
 }
 
-/// A frame by itself, as a range read brings it. The length before compression is the fuzzer's to say.
+/// Decodes one block as returned by a range read. The input sets the uncompressed length.
 fn one_frame(bytes: &[u8]) {
     let Some((raw_length, stored)) = bytes.split_first_chunk() else { return };
     let frame = FrameRef {
@@ -46,7 +50,8 @@ fn one_frame(bytes: &[u8]) {
     }
 }
 
-/// What the bytes would be if they had been sealed so: header, each frame the index names, index and footer.
+/// Corrects the checksums of the header, of each block in the index, of the index and of the
+/// footer.
 fn with_checksums(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if bytes.len() < HEADER_BYTES + FOOTER_BYTES {

@@ -1,4 +1,5 @@
-//! Tokens. Nothing is believed that was not signed with the key; what was signed is read without trust in its claims.
+//! Fuzz target for tokens. The server must reject every token that is not signed with its key, and
+//! must not trust the claims of a signed one.
 
 use std::sync::LazyLock;
 
@@ -15,9 +16,9 @@ use crate::choice;
 const SECRET: &str = "a secret of more than thirty-two bytes, for tests";
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_250);
 
-/// As an operator's product and a server share it.
+/// Verifier with a secret that an operator's product shares with the server.
 static SHARED: LazyLock<Tokens> = LazyLock::new(|| opened(None, None));
-/// The same, for tokens of one issuer to one audience.
+/// The same verifier, restricted to one issuer and one audience.
 static PARTICULAR: LazyLock<Tokens> = LazyLock::new(|| opened(Some("maker"), Some("chat")));
 
 fn opened(issuer: Option<&str>, audience: Option<&str>) -> Tokens {
@@ -36,9 +37,9 @@ pub fn any_token(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(rest) else { return };
     match way {
         0 => whole(text),
-        // A header and claims of anybody's making, signed as they should be.
+        // An arbitrary header and arbitrary claims with a valid signature.
         1 => whole(&assembled(text, SECRET.as_bytes())),
-        // And by somebody who does not have the key.
+        // The same with a signature by another key.
         _ => {
             let forged = assembled(text, b"another secret of more than thirty-two bytes");
             assert!(SHARED.verify(&forged, NOW).is_err(), "a forged token was believed");
@@ -58,7 +59,7 @@ fn whole(token: &str) {
     }
 }
 
-/// `header\nclaims`, as JSON.
+/// Builds a token from `header\nclaims`, both JSON, and signs it with `key`.
 fn assembled(text: &str, key: &[u8]) -> String {
     let (header, claims) = text.split_once('\n').unwrap_or((r#"{"alg":"HS256"}"#, text));
     let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));

@@ -1,4 +1,4 @@
-//! What the fuzzer has found worth keeping, fed again: without the fuzzer, in a moment.
+//! Runs all fuzz targets on the stored corpus, without the fuzzer.
 
 use std::alloc::System;
 use std::collections::BTreeSet;
@@ -10,7 +10,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The largest thing that a length in the data may ask for is a chunk of 64 MiB; nothing in the corpus is that large.
+/// Upper bound on the bytes allocated for one input. A length field may request at most a 64 MiB
+/// chunk, and no corpus input requests that much.
 const MOST_BYTES: usize = 48 << 20;
 
 fn corpus() -> PathBuf {
@@ -26,7 +27,7 @@ fn everything_in_the_corpus_is_read_without_harm_and_without_much_memory() {
         {
             let path = entry.unwrap().path();
             let bytes = std::fs::read(&path).unwrap();
-            // Shown when it fails.
+            // The test harness shows this path if the input fails.
             println!("{}", path.display());
             let region = Region::new(GLOBAL);
             target(&bytes);

@@ -1,11 +1,11 @@
-//! The compiler's word that memory is safe holds but for a few places, each of which says why it may be believed.
+//! Checks that unsafe code occurs only in known places and that each place states why it is sound.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// How whoever is allowed something for once is told so.
+/// The start of a lint attribute's arguments that permits unsafe code.
 const PERMISSION: &str = "(unsafe_code";
 
 fn repository() -> PathBuf {
@@ -24,16 +24,16 @@ fn files_below(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Comments and what stands in quotes are no code. Rough, and right for what is looked for.
+/// Removes comments and quoted text from a line. It is approximate, but sufficient for this search.
 fn code_of(line: &str) -> String {
     let before_comment = line.split("//").next().unwrap_or_default();
     before_comment.split('"').step_by(2).collect()
 }
 
-/// The comments that stand right above a line, attributes passed over.
+/// Returns the lines directly above a line, up to the previous statement or block, nearest first.
 fn said_above<'a>(lines: &'a [&'a str], at: usize) -> impl Iterator<Item = &'a str> {
     let above = lines[..at].iter().rev().map(|line| line.trim());
-    // An attribute may take several lines.
+    // Do not stop at attributes, which may span several lines.
     above.take_while(|line| !line.is_empty() && !line.ends_with(';') && *line != "}")
 }
 
@@ -69,13 +69,13 @@ fn every_unsafe_block_says_why_it_is_safe_and_every_permission_for_one_has_a_rea
         }
     }
     assert!(sources.len() > 300, "only {} files were looked through", sources.len());
-    // Whoever needs another one looks here, and thinks twice.
+    // A new block of unsafe code must be added here, so that a reviewer notices it.
     let known = [
-        // The policy by which the system lets a thread run.
+        // Sets the scheduling policy of a thread.
         ("crates/server/src/limits/passwords.rs".to_owned(), 1),
-        // Randomness that follows from the seed of a simulation takes the place of the system's.
+        // Replaces the system's randomness with randomness from the simulation's seed.
         ("crates/sim/src/entropy.rs".to_owned(), 1),
-        // The map of the tables, and a flag of it.
+        // Maps the tables into memory and sets a flag of the map.
         ("crates/store-embedded/src/tables/opening.rs".to_owned(), 2),
     ];
     assert_eq!(blocks, BTreeMap::from(known), "blocks of unsafe code");

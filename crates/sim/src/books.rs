@@ -1,5 +1,5 @@
-//! The end: nothing breaks any more, and within a while every device has everything, everybody knows how far everybody is,
-//! and all that was ever said is in its place.
+//! The final check. After faults stop, within a bounded time every device must have every message
+//! and every read state must match. Every acknowledged message must be stored at its seq.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use crate::device::{Has, Report};
 use crate::town::{Town, short};
 use crate::visitor::Visitor;
 
-/// What each device shows, by its name, and whose it is.
+/// The latest report of each device and its user, by device name.
 pub type Reports = BTreeMap<String, (UserId, watch::Receiver<Report>)>;
 
-/// How long everybody has to come to the same view once nothing breaks any more.
+/// Time limit for convergence after faults stop, in simulated time. If it is too short, correct
+/// runs fail.
 const SETTLING: Duration = Duration::from_secs(180);
 
-/// What is not as it has to be in the end, and may still become so.
+/// A deviation from the expected final state that may still resolve itself.
 struct Unsettled {
     guarantee: Guarantee,
     id: Option<ConversationId>,
@@ -72,7 +73,7 @@ async fn read_inboxes(town: &Arc<Town>, visitors: &mut [Visitor]) {
     }
 }
 
-/// Each conversation through the eyes of each member; the head of each.
+/// Reads each conversation as each member and returns the heads.
 async fn read_everything(town: &Town, visitors: &mut [Visitor]) -> Option<BTreeMap<ConversationId, u64>> {
     let mut heads = BTreeMap::new();
     for visitor in visitors.iter_mut() {
@@ -83,11 +84,11 @@ async fn read_everything(town: &Town, visitors: &mut [Visitor]) -> Option<BTreeM
             heads.insert(id, history.last().map_or(0, |(seq, _)| *seq));
         }
     }
-    // All notices are known now, and with them who else is in what.
+    // All notices are known now, so the auditor knows every member who joined later.
     for visitor in visitors.iter_mut() {
         let later = town.auditor().joined_later(&visitor.user);
         for id in later {
-            // Something may still be stored while it is being read.
+            // Take the head first: another message may be stored during the read.
             let head = town.auditor().known_head(id);
             let history = visitor.history(id).await?;
             town.auditor().history_since_joining(id, &visitor.user, &history, head);
@@ -96,7 +97,7 @@ async fn read_everything(town: &Town, visitors: &mut [Visitor]) -> Option<BTreeM
     Some(heads)
 }
 
-/// A device that has not got everything yet, or not got rid of all it had to say.
+/// Finds a device that misses messages, or whose requests are not answered yet.
 fn who_is_behind(town: &Town, heads: &BTreeMap<ConversationId, u64>, reports: &Reports) -> Option<Unsettled> {
     let behind = |id, what| Some(Unsettled { guarantee: Guarantee::OnceInTheView, id, what });
     for (name, (user, report)) in reports {
@@ -108,8 +109,9 @@ fn who_is_behind(town: &Town, heads: &BTreeMap<ConversationId, u64>, reports: &R
         for (id, head) in heads {
             let Some(joined) = town.auditor().joined(*id, user) else { continue };
             let first_of = |has: &Has| has.first == joined;
-            // What one device of somebody has acknowledged, the server does not owe to another that never said that it
-            // knows the conversation: a client reads it in the history.
+            // The server does not resend messages that another device of the user acknowledged,
+            // unless the device names the conversation in its positions. A client reads them from
+            // the history. So one device with the full range is enough.
             let is_had = reports
                 .values()
                 .any(|(whose, report)| whose == user && report.borrow().views.get(id).is_some_and(first_of));
@@ -132,7 +134,7 @@ fn who_is_behind(town: &Town, heads: &BTreeMap<ConversationId, u64>, reports: &R
     None
 }
 
-/// A device that does not know how far somebody is, or somebody who is not as far as its device said.
+/// Finds a device that misses a read state, or a receipt that the server does not reflect.
 async fn who_knows_less(town: &Town, visitors: &mut [Visitor], reports: &Reports) -> Option<Unsettled> {
     for visitor in visitors {
         let own = reports.values().filter(|(whose, _)| *whose == visitor.user);
@@ -167,7 +169,8 @@ fn what_is_not_known(
 ) -> Option<String> {
     let auditor = town.auditor();
     let settled = is.iter().filter(|(user, _)| !auditor.has_started_again(id, user));
-    // A device is not told what it said itself, and of what was refused it does not know which.
+    // The server does not publish a device's own receipts back to it. A device whose receipt was
+    // refused does not know which one, so skip its own user.
     let settled = settled.filter(|(user, _)| report.was_heard || *user != own);
     settled.into_iter().find_map(|(user, is)| {
         let knows = report.ticks.get(&(id, user.clone())).copied().unwrap_or_default();

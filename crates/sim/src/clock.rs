@@ -1,4 +1,4 @@
-//! A node's clock: simulated time, and how far it is off.
+//! A node's clock: simulated time plus an offset.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use bluetick_core::Timestamp;
 use bluetick_core::time::Clock;
 use tokio::time::Instant;
 
-/// When every run begins.
+/// Wall-clock time at which every run starts.
 pub const BEGINNING: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 pub struct SimClock {
@@ -20,7 +20,7 @@ impl SimClock {
         SimClock { began, off_ms: AtomicI64::new(0) }
     }
 
-    /// Somebody sets it.
+    /// Moves the wall clock. Monotonic time is not affected.
     pub fn jump(&self, by_ms: i64) {
         self.off_ms.fetch_add(by_ms, Ordering::SeqCst);
     }

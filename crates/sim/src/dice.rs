@@ -1,6 +1,7 @@
-//! Chance, by a seed.
+//! Seeded random numbers.
 
-/// SplitMix64. Each part of a run has dice of its own, so that leaving one part out does not change the others.
+/// A SplitMix64 generator. Each component of a run has its own generator, so removing one does not
+/// change the others.
 #[derive(Clone, Debug)]
 pub struct Dice {
     seed: u64,
@@ -12,9 +13,10 @@ impl Dice {
         Dice { seed, state: seed }
     }
 
-    /// Dice for a part, which depend on its name alone and not on what was thrown before.
+    /// Derives a generator from the seed and the name. It does not depend on the numbers drawn so
+    /// far.
     pub fn of(&self, part: &str) -> Dice {
-        // FNV-1a.
+        // FNV-1a hash.
         let hash = part.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -35,7 +37,7 @@ impl Dice {
         self.throw() % limit.max(1)
     }
 
-    /// Both ends included.
+    /// Returns a number between `least` and `most`, both included.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most.saturating_sub(least) + 1)
     }

@@ -1,5 +1,5 @@
-//! Where the process gets its unpredictable bytes. Hash tables of the standard library and of others ask the system for
-//! theirs, and the order in which they are walked follows from them: in a thread that has a seed, the answer does too.
+//! The source of random bytes of this process. Hash maps get their keys from the operating system,
+//! and the keys decide the iteration order. In a seeded thread these bytes follow from the seed.
 
 use std::cell::Cell;
 
@@ -9,7 +9,8 @@ thread_local! {
     static SEEDED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// From here on everything that is unpredictable in this thread follows from the seed. Before the first hash table.
+/// Makes all randomness of this thread follow from the seed. Call it before the thread creates its
+/// first hash map.
 pub fn seed(seed: u64) {
     SEEDED.set(Some(seed));
     fastrand::seed(seed);
@@ -27,11 +28,12 @@ fn fill(bytes: &mut [u8]) -> usize {
     bytes.len()
 }
 
-/// Takes the place of the C library's function of this name in this program, which is the only way to reach the hash
-/// tables of others.
+/// Replaces the C library's `getrandom` in this program. This is the only way to control the hash
+/// maps of dependencies.
 ///
 /// # Safety
-/// As the C library's: `buffer` is null or has room for `length` bytes, which nobody else uses meanwhile.
+/// As for the C library: `buffer` is null or valid for writes of `length` bytes, and nothing else
+/// accesses it during the call.
 #[expect(
     unsafe_code,
     reason = "the system's interface is a pointer and a length; both come from a caller that owns them"
@@ -41,7 +43,8 @@ pub unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) 
     if buffer.is_null() || length == 0 {
         return 0;
     }
-    // SAFETY: the caller promises it, see above; the bytes are only written to.
+    // SAFETY: the caller guarantees it, see above; the bytes are initialized first and then only
+    // written to.
     let bytes = unsafe {
         buffer.write_bytes(0, length);
         std::slice::from_raw_parts_mut(buffer, length)

@@ -1,4 +1,4 @@
-//! What can break, and when it does.
+//! The kinds of faults and their schedule.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::world::{World, WorldKind};
 pub enum Fault {
     /// A connection is cut.
     LineCut,
-    /// Lines are late and get stuck.
+    /// Connections are slow and stall.
     LinesStuck,
-    /// The power of a node goes, or the node is killed.
+    /// A node loses power or is killed.
     Crash,
     CrashWhileWriting,
     CrashInCheckpoint,
-    /// A node is told to stop, and comes back.
+    /// A node is shut down and starts again.
     Restart,
     DiskFull,
     DiskFails,
@@ -36,12 +36,12 @@ pub enum Fault {
     TablesActLate,
     TablesSlow,
     NewsLate,
-    /// A node's trouble with tables and hints ends.
+    /// A node's trouble with the tables and Redis ends.
     Mended,
 }
 
 impl Fault {
-    /// What can happen in a world.
+    /// The faults that can occur in a world.
     pub fn of(kind: WorldKind) -> BTreeSet<Fault> {
         let own: &[Fault] = match kind {
             WorldKind::Embedded => &[
@@ -71,7 +71,8 @@ impl Fault {
     }
 }
 
-/// Things break, each kind at its own moments, until it is calm.
+/// Injects faults, each kind on its own random schedule, until the busy phase ends or the run has a
+/// finding.
 pub async fn weather(town: &Arc<Town>, world: &Arc<World>, faults: &BTreeSet<Fault>) {
     let mut tasks = tokio::task::JoinSet::new();
     for fault in faults {

@@ -1,4 +1,4 @@
-//! One HTTP call, by hand: what a client on a bad network does.
+//! A minimal HTTP client that makes one request per connection.
 
 use std::time::Duration;
 
@@ -19,15 +19,17 @@ impl Answer {
         (200..300).contains(&self.status)
     }
 
-    /// The caller was told that it may not, or that there is no such thing.
+    /// Returns whether the server answered with a 4xx status. This includes the rate limit (429).
     pub fn is_refused(&self) -> bool {
         (400..500).contains(&self.status)
     }
 }
 
+/// Time limit for a request, in simulated time.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// `None`: no answer, and nobody knows what became of it.
+/// Sends a request to a random node. `None` means that no complete answer arrived; the server may
+/// have executed the request.
 pub async fn call(
     town: &Town,
     dice: &mut Dice,
@@ -67,7 +69,7 @@ fn parse(answer: &[u8]) -> Option<Answer> {
     let status = head.split(' ').nth(1)?.parse().ok()?;
     let body = &answer[end + 4..];
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    // Cut off in the middle is no answer.
+    // A truncated body does not count as an answer.
     let expected: usize = length.map_or(Some(0), |length| length.trim().parse().ok())?;
     if body.len() != expected {
         return None;

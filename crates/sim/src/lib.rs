@@ -1,9 +1,12 @@
-//! Whole servers in one thread, under a simulated clock and network and on a simulated disk, tables and hints. A seed
-//! decides what everybody does, what breaks and when; an auditor that sees only what clients see compares it with the
-//! guarantees of the design. The same seed gives the same trace, byte for byte.
+//! Deterministic simulation of whole servers in one thread: clock, network, disk, tables and Redis
+//! are simulated. The seed decides every client action and every fault. An auditor sees only what
+//! clients see and checks it against the guarantees of the design. The same seed produces the same
+//! trace, byte for byte.
 //!
-//! Where to look: [`run`] is one seed, and [`process`] gives it a process of its own; [`world`] what the servers stand on; [`faults`] what breaks; `device`, `visitor` and `lodger`
-//! are the clients; [`audit`] the guarantees, and `books` what must hold in the end; [`plant`] bugs on purpose; [`shrink`] what is left of a failure.
+//! Modules: [`run`] runs one seed, and [`process`] runs it in a separate process. [`world`]
+//! simulates the infrastructure and [`faults`] injects failures. `device`, `visitor` and `lodger`
+//! are the clients. [`audit`] checks the guarantees, and `books` checks the final state. [`plant`]
+//! adds deliberate bugs, and [`shrink`] minimizes a failing run.
 
 pub mod audit;
 mod books;

@@ -1,5 +1,6 @@
-//! Somebody who is given a key, is logged out or logs out, and tries the old key again: a token that was revoked opens
-//! nothing, and what it had opened is closed.
+//! A client that gets a token, has it revoked (by logging out or by the operator) and uses it
+//! again. It checks that a revoked token is refused everywhere and that its open connections are
+//! closed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,31 +20,36 @@ pub struct Lodger {
     town: Arc<Town>,
     user: UserId,
     dice: Dice,
-    /// One server hears of every revocation at once; in a fleet the others may hear of it later.
+    /// Whether there is one server, which applies revocations immediately. In a fleet other nodes
+    /// may apply them later.
     is_alone: bool,
     void: Vec<Void>,
 }
 
-/// What was revoked for sure.
+/// A token whose revocation was acknowledged.
 struct Void {
     token: String,
-    /// What it had opened.
+    /// The connection opened with the token before the revocation.
     socket: Option<WebSocket>,
 }
 
-/// A key that is good, and how often a clock had been set when it was made.
+/// A valid token, and the value of `clocks_set` before it was minted.
 struct Fresh {
     token: String,
     clocks_set: u64,
 }
 
-/// A connection whose token is revoked is closed when it looks around next; its line may be stuck.
+/// Time limit for closing a connection after its token is revoked. The server notices at its next
+/// check, and the network may delay the close. If it is too short, correct runs fail.
 const CLOSING: Duration = Duration::from_secs(20);
-/// In a fleet that is well, nothing that is void is good for longer.
+/// Time after which every node of a healthy fleet refuses a revoked token. If it is too short,
+/// correct runs fail.
 const HEARD_EVERYWHERE: Duration = Duration::from_secs(16);
 
+/// WebSocket close code for a revoked token.
 const REVOKED: u16 = 4402;
-/// The server ends, or fails on this connection.
+/// Other acceptable close codes: the server failed on this connection (1011) or is shutting down
+/// (1012).
 const OTHER_ENDS: [u16; 2] = [1011, 1012];
 
 impl Lodger {
@@ -68,7 +74,8 @@ impl Lodger {
             sleep(self.dice.millis(0, 1_000)).await;
             if self.is_logged_out(&fresh).await {
                 self.note("has a void key");
-                // Nodes that were not told look for it in the order of time, which is for clocks to say that agree.
+                // Nodes that missed the announcement find the revocation by scanning in time order.
+                // That needs clocks that agree.
                 let socket = socket.filter(|_| self.clocks_agree(&fresh));
                 self.void.push(Void { token: fresh.token, socket });
                 if self.is_alone {
@@ -79,7 +86,7 @@ impl Lodger {
         self
     }
 
-    /// Of the server itself, which makes it so that no earlier revocation is about it.
+    /// Asks the server to mint a token. The server guarantees that no earlier revocation covers it.
     async fn get_a_key(&mut self) -> Option<Fresh> {
         let clocks_set = self.town.counts.clocks_set.load(Ordering::SeqCst);
         let body = json!({"user_id": self.user.as_str(), "ttl_s": 80_000});
@@ -99,7 +106,7 @@ impl Lodger {
         heard.contains("welcome").then_some(socket)
     }
 
-    /// Whether the token is void for sure.
+    /// Logs out in one of three ways. Returns whether the token is certainly revoked.
     async fn is_logged_out(&mut self, fresh: &Fresh) -> bool {
         let (how, everywhere) = (self.dice.below(3), json!({"everywhere": true}));
         let sessions = format!("/v1/users/{}/sessions", self.user);
@@ -108,7 +115,8 @@ impl Lodger {
             1 => self.call(&fresh.token, "POST", "/v1/logout", Some(&everywhere)).await,
             _ => self.call(ADMIN_KEY, "DELETE", &sessions, None).await,
         };
-        // The operator makes void what was issued until now, which is for clocks to say that agree.
+        // The operator revokes all tokens issued until now, which is only reliable if the clocks
+        // agree.
         answer.is_some_and(|answer| answer.is_done()) && (how < 2 || self.clocks_agree(fresh))
     }
 
@@ -144,7 +152,7 @@ impl Lodger {
         if timeout(CLOSING, ends).await.is_err() {
             return self.find("stays connected with a token that was revoked".to_owned());
         }
-        // `None`: the line was cut.
+        // `None`: the connection was cut without a close frame.
         let code = socket.close_code();
         self.note(format_args!("is shown out: {code:?}"));
         if let Some(code) = code
@@ -159,7 +167,7 @@ impl Lodger {
         self.town.auditor().find(Guarantee::Private, None, format!("{} {what}", self.user));
     }
 
-    /// In the end every node has heard of everything, and whoever comes with a new key is let in.
+    /// Final check: every node refuses the revoked tokens and accepts a new one.
     pub async fn close(&mut self) {
         sleep(HEARD_EVERYWHERE).await;
         for _ in 0..4 {

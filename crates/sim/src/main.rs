@@ -1,4 +1,4 @@
-//! `bluetick-sim`: runs seeds and says what was found.
+//! The `bluetick-sim` command: runs seeds and reports the failures.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -19,34 +19,34 @@ use clap::Parser;
 #[derive(Parser, Debug)]
 #[command(version, after_help = HELP)]
 struct Arguments {
-    /// The seeds to run: FIRST..END, where END is not one of them, or a single number
+    /// Seeds to run: FIRST..END (END excluded), or a single number
     #[arg(long, value_parser = parse_seeds, default_value = "1..100")]
     seeds: Range<u64>,
-    /// One world only; else even seeds are of one and odd ones of the other
+    /// Run one world only; by default even seeds run embedded and odd seeds run fleet
     #[arg(long)]
     world: Option<WorldKind>,
     /// Plant a bug, and stop at the first seed that finds it
     #[arg(long, conflicts_with = "world")]
     plant: Option<Plant>,
-    /// Plant one bug after the other, and print how many seeds each took to be found
+    /// Plant each bug in turn, and print the seed that found it
     #[arg(long, conflicts_with_all = ["world", "plant"])]
     plants: bool,
-    /// Print what happened in each run, line by line
+    /// Print the trace of each run, line by line
     #[arg(long)]
     trace: bool,
-    /// Leave out some kinds of faults
+    /// Disable these kinds of faults (comma-separated)
     #[arg(long, value_delimiter = ',')]
     without: Vec<Fault>,
-    /// How long people talk and things break in each run, in simulated milliseconds, instead of what the seed says
+    /// Length of the busy phase of each run in simulated milliseconds; overrides the seed's value
     #[arg(long)]
     busy_ms: Option<u64>,
     /// Run one seed in this process and print its outcome as JSON
     #[arg(long, hide = true)]
     alone: bool,
-    /// Do not look for the least that is needed to see a failure
+    /// Do not shrink a failing run
     #[arg(long)]
     no_shrinking: bool,
-    /// How many seeds to run side by side
+    /// Number of seeds to run in parallel
     #[arg(long, default_value_t = default_jobs())]
     jobs: usize,
 }
@@ -125,7 +125,7 @@ struct Failed {
     what: String,
 }
 
-/// What all runs together were.
+/// Totals over all runs.
 #[derive(Default)]
 struct Sum {
     seeds: AtomicU64,
@@ -168,9 +168,11 @@ impl Sum {
     }
 }
 
+/// Minimum time between two progress lines on stderr.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// The first failure, by seed, of those that were run.
+/// Runs the seeds in parallel and returns the failure with the lowest seed among the seeds that
+/// ran. Workers stop taking seeds after the first failure.
 fn run_all(arguments: &Arguments, plant: Option<Plant>) -> Result<Option<Failed>, Failure> {
     let (began, sum) = (Instant::now(), Sum::default());
     let (next, failed) = (AtomicU64::new(arguments.seeds.start), Mutex::new(None::<Failed>));
@@ -214,7 +216,8 @@ fn run_all(arguments: &Arguments, plant: Option<Plant>) -> Result<Option<Failed>
     });
     match arguments {
         Arguments { plants: true, .. } => {}
-        // What is printed of a seed is the same every time.
+        // Timings vary between runs, so they go to stderr and the trace on stdout stays
+        // deterministic.
         Arguments { trace: true, .. } => eprintln!("{}", sum.line(began)),
         _ => println!("{}", sum.line(began)),
     }
@@ -249,7 +252,8 @@ fn plant_name(plant: Plant) -> String {
     plant.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// A table of what was planted, how soon it was found and as what.
+/// Plants each bug in turn and prints a table: bug, the seed that found it, and the broken
+/// guarantee.
 fn try_plants(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut all_found = true;
     println!("| planted | found by seed | as |\n|---|---|---|");

@@ -1,5 +1,5 @@
-//! Lines between clients and nodes: late, slow, stuck and cut. What goes in at one end comes out at the other in order, as
-//! with TCP; between lines there is no order.
+//! Simulated connections between clients and nodes: delayed, stalled and cut. Each connection
+//! delivers bytes in order, as TCP does; separate connections are independent.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use crate::dice::Dice;
 
+/// Capacity in bytes of the client's end of a connection, in each direction.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 #[derive(Clone)]
@@ -20,7 +21,8 @@ pub struct Network(Arc<Lines>);
 struct Lines {
     dice: Dice,
     next: AtomicU64,
-    /// The usual delay, in milliseconds, and how often it is much more (one in so many; 0: never).
+    /// Maximum usual delay in milliseconds. One in `stuck_one_in` chunks is delayed by 0.1 to 4
+    /// seconds more (0: none).
     delay_ms: AtomicU64,
     stuck_one_in: AtomicU64,
     open: Mutex<BTreeMap<u64, Line>>,
@@ -51,7 +53,7 @@ impl Network {
         self.0.stuck_one_in.store(stuck_one_in, Ordering::SeqCst);
     }
 
-    /// Lays a line to a node, whose own end is given, and returns the client's end.
+    /// Opens a connection to a node, given the node's end, and returns the client's end.
     pub fn lay(&self, node: usize, theirs: DuplexStream) -> DuplexStream {
         let number = self.0.next.fetch_add(1, Ordering::SeqCst);
         let (ours, near) = duplex(BUFFER_BYTES);
@@ -70,7 +72,7 @@ impl Network {
         ours
     }
 
-    /// Cuts a line that is open, chosen by the number. Returns whether there was one.
+    /// Cuts an open connection, selected by `chosen`. Returns whether there was one.
     pub fn cut_one(&self, chosen: u64) -> bool {
         let open = self.open();
         let index = usize::try_from(chosen % (open.len().max(1) as u64)).unwrap_or(0);
@@ -78,7 +80,7 @@ impl Network {
         line.inspect(|line| line.cut()).is_some()
     }
 
-    /// From this moment on nothing comes through to or from this node on the lines there are.
+    /// Cuts all open connections of a node. Nothing passes through them afterwards.
     pub fn cut_all(&self, node: usize) {
         self.open().values().filter(|line| line.node == node).for_each(Line::cut);
     }
@@ -108,7 +110,7 @@ async fn pump(
                 delay += dice.between(100, 4_000);
             }
             sleep(Duration::from_millis(delay)).await;
-            // Cut while it was on its way.
+            // The connection may have been cut during the delay.
             if *cut_too.borrow_and_update() || to.write_all(&bytes[..length]).await.is_err() {
                 return;
             }

@@ -1,5 +1,5 @@
-//! A run in a process of its own, so that nothing of an earlier one is left in it: the same seed gives the same trace, byte
-//! for byte, whatever was run before and beside it.
+//! Runs a plan in a separate process, free of the state of earlier runs. The same seed then
+//! produces the same trace, byte for byte, whatever ran before or in parallel.
 
 use std::process::{Command, Stdio};
 
@@ -10,7 +10,7 @@ use crate::faults::Fault;
 use crate::run::{Outcome, Plan};
 use crate::world::WorldKind;
 
-/// The flag with which this program runs one plan and prints its outcome as JSON.
+/// The flag that makes this program run one plan and print its outcome as JSON.
 pub const ALONE: &str = "--alone";
 
 #[derive(Debug, Error)]
@@ -21,7 +21,7 @@ pub enum Failure {
     NoOutcome { seed: u64, status: std::process::ExitStatus },
 }
 
-/// The flags that stand for the plan.
+/// Returns the command-line flags that reproduce the plan.
 pub fn flags(plan: &Plan) -> Vec<String> {
     let mut flags = vec!["--seeds".to_owned(), plan.seed.to_string()];
     match plan.plant {
@@ -48,7 +48,8 @@ pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
     run_by(&program, plan)
 }
 
-/// By another program of this name, as tests need it.
+/// Runs the plan with the given `bluetick-sim` executable; tests are separate programs and need
+/// this.
 pub fn run_by(program: &std::path::Path, plan: &Plan) -> Result<Outcome, Failure> {
     let mut command = Command::new(program);
     let done = command.args(flags(plan)).arg(ALONE).stderr(Stdio::inherit()).output()?;
@@ -56,7 +57,7 @@ pub fn run_by(program: &std::path::Path, plan: &Plan) -> Result<Outcome, Failure
     serde_json::from_slice(&done.stdout).map_err(no_outcome)
 }
 
-/// All faults of a world but these.
+/// Returns all faults of a world except `without`.
 pub fn faults_without(world: WorldKind, without: &[Fault]) -> std::collections::BTreeSet<Fault> {
     Fault::of(world).into_iter().filter(|fault| !without.contains(fault)).collect()
 }

@@ -1,4 +1,4 @@
-//! One seed from its beginning to its end.
+//! Runs one seed from start to end.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,19 +26,20 @@ use crate::town::{Town, person, short};
 use crate::visitor::Visitor;
 use crate::world::{World, WorldKind};
 
-/// All that a run follows from.
+/// The complete input of a run: equal plans produce equal traces.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
     pub world: WorldKind,
     pub faults: BTreeSet<Fault>,
-    /// How long things happen and break, in simulated time, before it gets calm.
+    /// Length of the busy phase in simulated time. Afterwards clients start nothing new and faults
+    /// stop.
     pub busy: Duration,
     pub plant: Option<Plant>,
 }
 
 impl Plan {
-    /// Seeds of even numbers are of one world, those of odd numbers of the other.
+    /// Without an explicit `world`, even seeds run embedded and odd seeds run fleet.
     pub fn new(seed: u64, world: Option<WorldKind>) -> Plan {
         let by_seed = if seed.is_multiple_of(2) { WorldKind::Embedded } else { WorldKind::Fleet };
         let world = world.unwrap_or(by_seed);
@@ -46,7 +47,7 @@ impl Plan {
         Plan { seed, world, faults: Fault::of(world), busy, plant: None }
     }
 
-    /// With a bug on purpose, in the world where it can grow.
+    /// Plans a run with a deliberate bug, in the world that the bug belongs to.
     pub fn planted(seed: u64, plant: Plant) -> Plan {
         Plan { plant: Some(plant), ..Plan::new(seed, Some(plant.world())) }
     }
@@ -61,7 +62,8 @@ pub struct Outcome {
     pub sends: u64,
     pub connections: u64,
     pub requests: u64,
-    /// How many threads the runtime started besides. What they do is not by the seed, so there must not be any.
+    /// Number of extra threads that the runtime started. The seed does not control them, so it must
+    /// be 0.
     pub threads: u64,
 }
 
@@ -69,7 +71,8 @@ thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A panic inside a server is a finding of its own; it need not be printed besides.
+/// Installs a panic hook that collects panics of the simulated thread instead of printing them.
+/// `run` reports the first one as a finding.
 fn collect_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -84,10 +87,11 @@ fn collect_panics() {
     });
 }
 
+/// Name of the simulated thread. The panic hook uses it to recognize panics of a run.
 const THREAD: &str = "simulated";
 
-/// Runs in a thread of its own, in which all that is unpredictable follows from the seed. It is the same every time for the
-/// first run of a process; what a process makes once and counts up, as the runtime does, makes a difference to later ones.
+/// Runs the plan in a new thread whose random source is seeded. Only the first run of a process is
+/// reproducible: process-wide counters, such as those of the runtime, change later runs.
 pub fn run(plan: &Plan) -> Outcome {
     collect_panics();
     let plan = plan.clone();
@@ -120,6 +124,7 @@ pub fn run(plan: &Plan) -> Outcome {
     running.join().expect("what panics in the simulated servers is caught there")
 }
 
+/// Number of simulated users. `settle_in` needs at least 5.
 const PEOPLE: usize = 5;
 
 async fn story(plan: &Plan) -> Outcome {
@@ -184,7 +189,8 @@ async fn story(plan: &Plan) -> Outcome {
     }
 }
 
-/// Some have one device, which forgets where it stood; others have two, which do not.
+/// Users 2 and 4 have one device, which forgets its positions. User 0 also has one device; users 1
+/// and 3 have two. Their devices keep their positions.
 fn is_forgetful(person: usize) -> bool {
     person.is_multiple_of(2) && person > 0
 }
@@ -196,7 +202,8 @@ async fn busy(town: &Town, time: Duration) {
     }
 }
 
-/// Conversations of two, a group of four, and one that people are let into later.
+/// Creates four direct conversations, a group of four, and a group that user 1 adds members to
+/// later. Returns `None` if a server does not answer.
 async fn settle_in(town: &Town, visitors: &mut [Visitor]) -> Option<()> {
     for (one, other) in [(0, 1), (1, 2), (3, 4), (0, 3)] {
         let id = visitors[one].open(&json!({"kind": "direct", "peer": person(other).as_str()})).await?;

@@ -1,5 +1,5 @@
-//! From a run that failed to the least that still does: fewer kinds of faults, less time, and of its trace the lines that
-//! concern the conversation.
+//! Minimizes a failing run: fewer kinds of faults, a shorter busy phase, and only the relevant
+//! trace lines.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use crate::audit::Guarantee;
 use crate::process::{Failure, run};
 use crate::run::{Outcome, Plan};
 
-/// The smallest plan that breaks the same guarantee, and what happened in it. Takes a run for each kind of fault and a few
-/// more.
+/// Returns the smallest plan found that breaks the same guarantee, and its outcome. Takes one run
+/// per kind of fault and a few more.
 pub fn shrink(failed: &Plan, guarantee: Guarantee) -> Result<(Plan, Outcome), Failure> {
     let mut least = failed.clone();
     let mut outcome = run(&least)?;
@@ -24,7 +24,7 @@ pub fn shrink(failed: &Plan, guarantee: Guarantee) -> Result<(Plan, Outcome), Fa
             (least, outcome) = (plan, smaller);
         }
     }
-    // Anything later has nothing to do with it.
+    // Time after the failure is irrelevant.
     let mut busy = outcome.simulated.min(least.busy);
     while busy > Duration::from_millis(200) {
         busy = busy * 3 / 4;
@@ -37,10 +37,10 @@ pub fn shrink(failed: &Plan, guarantee: Guarantee) -> Result<(Plan, Outcome), Fa
     Ok((least, outcome))
 }
 
-/// How many lines of a trace are worth reading.
+/// Maximum number of trace lines to print.
 const LINES: usize = 60;
 
-/// The lines that concern the conversation of the finding, and what broke; the last of them.
+/// Returns the last trace lines about the finding's conversation, the servers and the auditor.
 pub fn essence(outcome: &Outcome) -> Vec<&str> {
     let id = outcome.finding.as_ref().and_then(|finding| finding.conversation.as_ref());
     let concerns = |line: &&String| {

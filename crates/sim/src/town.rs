@@ -1,4 +1,4 @@
-//! What everybody in a run shares.
+//! State shared by all tasks of a run: random source, trace, network, auditor and nodes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,11 +15,11 @@ use crate::dice::Dice;
 use crate::network::Network;
 use crate::trace::Trace;
 
-/// Where nodes are reached.
+/// The nodes of a world, by index.
 pub trait Nodes: Send + Sync {
     fn count(&self) -> usize;
 
-    /// A connection to a node that is up.
+    /// Connects to a node. Returns `None` if the node is down.
     fn connect(&self, node: usize) -> Option<DuplexStream>;
 }
 
@@ -30,32 +30,34 @@ pub struct Town {
     pub tokens: Arc<Tokens>,
     auditor: Mutex<Auditor>,
     nodes: Mutex<Option<Arc<dyn Nodes>>>,
-    /// Nobody begins anything new, and nothing breaks any more.
+    /// Set when the busy phase ends: clients start nothing new and no more faults are injected.
     calm: AtomicBool,
     over: AtomicBool,
     pub counts: Counts,
 }
 
-/// What was done, for the report.
+/// Counters for the report.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub faults: AtomicU64,
     pub sends: AtomicU64,
     pub connections: AtomicU64,
     pub requests: AtomicU64,
-    /// How often a clock was set.
+    /// Number of times a node's clock was changed.
     pub clocks_set: AtomicU64,
 }
 
-/// The operator's.
+/// The admin key of every simulated server.
 pub const ADMIN_KEY: &str = "the-key-of-the-simulation";
+/// Lifetime of a client's token. It must be longer than any clock jump, or valid tokens are
+/// refused.
 const TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Town {
     pub fn new(dice: Dice) -> Arc<Town> {
         let settings = AuthSettings { max_token_ttl_seconds: TOKEN_TTL.as_secs(), ..AuthSettings::default() };
-        // The servers' own key, by the seed, which none reads again: tokens of others may not be from the future, as those
-        // are for a clock that is set back.
+        // Sign with the servers' own key, derived from the seed. Servers refuse tokens of other
+        // issuers that come from the future, and a clock that is set back sees such tokens.
         let home = tempfile::TempDir::new().expect("there is room for a key");
         let tokens = Tokens::open(&settings, home.path(), &SeededRandom::new(dice.of("keys")));
         Arc::new(Town {
@@ -84,7 +86,7 @@ impl Town {
         self.auditor.lock().expect("the auditor does not panic")
     }
 
-    /// Something is wrong: the first finding counts, and ends the run.
+    /// Returns whether the auditor has a finding. The first finding ends the run.
     pub fn is_broken(&self) -> bool {
         self.auditor().finding().is_some()
     }
@@ -109,7 +111,7 @@ impl Town {
         self.tokens.mint(user, TOKEN_TTL, BEGINNING).expect("a token can be made for anybody").token
     }
 
-    /// One that was good long ago.
+    /// Mints a token that expired almost 48 hours before the run began.
     pub fn expired_token(&self, user: &UserId) -> String {
         let long_ago = BEGINNING.plus_millis(-48 * 3600 * 1000);
         self.tokens
@@ -118,7 +120,8 @@ impl Town {
             .token
     }
 
-    /// A line to any node, if that one is up, and which one it is.
+    /// Connects to a random node and returns its index and the connection. Returns `None` if that
+    /// node is down.
     pub fn connect(&self, dice: &mut Dice) -> Option<(usize, DuplexStream)> {
         let nodes = self.nodes.lock().expect("nobody panics while holding the nodes").clone()?;
         let node = usize::try_from(dice.below(nodes.count() as u64)).unwrap_or(0);
@@ -128,7 +131,7 @@ impl Town {
     }
 }
 
-/// The port of what is unpredictable, by a seed.
+/// The `Random` port, driven by the seed.
 pub struct SeededRandom(Mutex<Dice>);
 
 impl SeededRandom {
@@ -146,7 +149,7 @@ impl Random for SeededRandom {
     }
 }
 
-/// A person by number.
+/// Returns the id of a user by number.
 pub fn person(number: usize) -> UserId {
     format!("p{number}").parse().expect("it is a name")
 }

@@ -1,4 +1,4 @@
-//! What happened, line by line. The same seed gives the same lines, byte for byte.
+//! The trace of a run, line by line. The same seed produces the same lines, byte for byte.
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard};
@@ -11,7 +11,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// In a runtime whose clock is simulated.
+    /// Starts the trace. Requires a runtime with a simulated clock.
     pub fn begin() -> Trace {
         Trace { began: Instant::now(), lines: Mutex::default() }
     }
@@ -23,7 +23,7 @@ impl Trace {
     pub fn note(&self, who: &str, what: impl std::fmt::Display) {
         let since = self.began.elapsed();
         let mut line = String::new();
-        // Writing to a string does not fail.
+        // Writing to a `String` is infallible.
         let _ = write!(line, "{:>4}.{:03} {who:<9} {what}", since.as_secs(), since.subsec_millis());
         self.lines().push(line);
     }

@@ -1,5 +1,6 @@
-//! Somebody at a desk: reads pages, inboxes and ticks over HTTP, sends a message there now and then, lets people into
-//! groups and takes them out, leaves, and tries doors that are closed to it.
+//! The HTTP client of a user. It reads pages, inboxes and ticks, and sometimes sends a message. It
+//! adds and removes group members, leaves groups, and attempts accesses that the server must
+//! refuse.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,18 +22,20 @@ pub struct Visitor {
     name: String,
     dice: Dice,
     token: String,
-    /// In which it is from their beginning on.
+    /// Conversations that the user belongs to from their creation.
     conversations: Vec<ConversationId>,
-    /// Those it may let people into, and take them out of.
+    /// Groups in which the user may add and remove members.
     groups: Vec<ConversationId>,
     people: usize,
-    /// Its user's device relies on what the server owes it, and a message of one's own is owed to nobody.
+    /// The user's device relies on pending rows to catch up. The sender's own messages create none,
+    /// so this client must not send.
     sends_nothing: bool,
-    /// What it asks for is for the books alone, and would fill the trace.
+    /// Suppresses trace lines for the requests of the final check.
     is_quiet: bool,
     number: u64,
 }
 
+/// Page size of history requests, in messages.
 const PAGE: usize = 20;
 
 impl Visitor {
@@ -86,7 +89,8 @@ impl Visitor {
         answer
     }
 
-    /// Tries until there is an answer that is not about trouble.
+    /// Repeats the request until it succeeds or is refused for a reason other than the rate limit.
+    /// Returns `None` after 200 attempts or when the run has a finding.
     pub async fn surely(&mut self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
         for _ in 0..200 {
             if self.town.is_broken() {
@@ -102,7 +106,7 @@ impl Visitor {
         None
     }
 
-    /// Opens a conversation, and returns its id.
+    /// Creates a conversation and returns its id.
     pub async fn open(&mut self, body: &Value) -> Option<ConversationId> {
         let answer = self.surely("POST", "/v1/conversations", Some(body)).await?;
         answer.body["conversation_id"].as_str()?.parse().ok()
@@ -153,7 +157,8 @@ impl Visitor {
         }
     }
 
-    /// Returns whether every conversation was there. A direct one without messages is only its creator's.
+    /// Checks each inbox entry and returns whether all conversations are present. A direct
+    /// conversation without messages may be missing: only its creator lists it.
     pub fn check_inbox(&self, stored: &[u64], body: &Value) -> bool {
         let entries = body["conversations"].as_array().map_or(&[][..], Vec::as_slice);
         let mut all = true;
@@ -177,7 +182,8 @@ impl Visitor {
         }
     }
 
-    /// Where everybody is. `before` is what had been told when it was asked for.
+    /// Checks the read states of all members and returns them. `before` holds the read states
+    /// published before the request.
     fn check_ticks(&self, id: ConversationId, before: &Standings, body: &Value) -> Standings {
         let members = body["members"].as_array().into_iter().flatten();
         let standings: Standings = members.filter_map(standing).collect();
@@ -187,7 +193,7 @@ impl Visitor {
         standings
     }
 
-    /// Where everybody is in the end.
+    /// Reads and checks the read states of all members at the end of the run.
     pub async fn standings(&mut self, id: ConversationId) -> Option<Standings> {
         let before = self.town.auditor().told_so_far(id);
         let answer = self.surely("GET", &format!("/v1/conversations/{id}/status"), None).await?;
@@ -203,7 +209,7 @@ impl Visitor {
         self.town.auditor().attempted(id, &self.user, &message_id, &content);
         let body = json!({"message_id": message_id, "content": content});
         let path = format!("/v1/conversations/{id}/messages");
-        // Once more when there was no answer, and sometimes just so.
+        // Resend up to two times: after a missing answer, and sometimes after a success.
         for _ in 0..=self.dice.below(3) {
             if let Some(answer) = self.call("POST", &path, Some(&body)).await
                 && answer.is_done()
@@ -218,7 +224,7 @@ impl Visitor {
         }
     }
 
-    /// Sends something else under an id that is stored: the first one counts.
+    /// Sends other content under a `message_id` that is stored. The server must refuse it.
     async fn contradict(&mut self, id: ConversationId, message_id: &str) {
         let body = json!({"message_id": message_id, "content": "something else"});
         let path = format!("/v1/conversations/{id}/messages");
@@ -230,7 +236,7 @@ impl Visitor {
         }
     }
 
-    /// Says that it has read more than there is.
+    /// Sends a read receipt above the head.
     async fn exaggerate(&mut self) {
         let id = *self.dice.pick(&self.conversations);
         let seq = self.town.auditor().stored_so_far(id) + self.dice.between(1, 5);
@@ -253,7 +259,7 @@ impl Visitor {
         }
     }
 
-    /// Takes a guest out of a group.
+    /// Removes a member who was added later.
     async fn take_out(&mut self) {
         if self.groups.is_empty() {
             return;
@@ -265,7 +271,7 @@ impl Visitor {
         }
     }
 
-    /// Leaves a group into which somebody let it.
+    /// Leaves a group that the user was added to later.
     async fn leave(&mut self) {
         if let Some(id) = self.pick_visited() {
             let user = self.user.clone();
@@ -276,13 +282,13 @@ impl Visitor {
     async fn remove(&mut self, id: ConversationId, user: &UserId) {
         let begun = self.town.auditor().removes(id, user);
         let answer = self.call("DELETE", &format!("/v1/conversations/{id}/members/{user}"), None).await;
-        // It was out before, where there is no such member.
+        // 404 means that the user is not a member any more, so the removal is complete as well.
         if answer.is_some_and(|answer| answer.is_done() || answer.status == 404) {
             self.town.auditor().removed(id, user, begun);
         }
     }
 
-    /// A conversation it may have been let into later.
+    /// Picks a conversation that the user may have been added to later.
     fn pick_visited(&mut self) -> Option<ConversationId> {
         let visited: Vec<_> = {
             let auditor = self.town.auditor();
@@ -293,7 +299,7 @@ impl Visitor {
         (!visited.is_empty()).then(|| *self.dice.pick(&visited))
     }
 
-    /// Reads a page of a conversation into which it was let later, if it was.
+    /// Reads a page of a conversation that the user was added to later.
     async fn look_around(&mut self) {
         let Some(id) = self.pick_visited() else { return };
         let path = format!("/v1/conversations/{id}/messages?limit={PAGE}");
@@ -305,7 +311,8 @@ impl Visitor {
         }
     }
 
-    /// Asks for something of a conversation it is not in. It may be let in at this very moment, and then it is not in vain.
+    /// Attempts to access a conversation that the user is not a member of. The attempt may succeed
+    /// if the user is added concurrently.
     async fn intrude(&mut self) {
         let closed: Vec<_> = {
             let auditor = self.town.auditor();
@@ -334,14 +341,14 @@ impl Visitor {
         let path = format!("/v1/conversations/{id}{path}");
         if let Some(answer) = self.call(method, &path, body.as_ref()).await
             && answer.is_done()
-            // Somebody may have asked for it to be let in meanwhile.
+            // A concurrent request may have added the user.
             && !self.town.auditor().may_see(id, &self.user)
         {
             self.town.auditor().intruded(id, &self.user, what);
         }
     }
 
-    /// Comes with a token that has expired.
+    /// Sends a request with an expired token.
     async fn come_late(&mut self) {
         let token = self.town.expired_token(&self.user);
         let answer = http::call(&self.town, &mut self.dice, &token, "GET", "/v1/conversations", None).await;
@@ -353,7 +360,7 @@ impl Visitor {
         }
     }
 
-    /// Everything in a conversation, oldest first, as it is in the end.
+    /// Reads the whole history of a conversation, oldest first.
     pub async fn history(&mut self, id: ConversationId) -> Option<Vec<(u64, Seen)>> {
         let mut history = Vec::new();
         let mut after = 0;

@@ -1,4 +1,4 @@
-//! The client's end of a WebSocket, by hand, over any stream.
+//! A minimal WebSocket client over any stream.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ const TEXT: u8 = 0x1;
 const CLOSE: u8 = 0x8;
 const PING: u8 = 0x9;
 const PONG: u8 = 0xA;
+/// Time limit for the handshake and for each write, in simulated time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct WebSocket {
@@ -49,7 +50,7 @@ impl WebSocket {
         }
     }
 
-    /// Whether it went into the line.
+    /// Sends a text frame. Returns whether the connection accepted it.
     pub async fn say(&mut self, text: &str) -> bool {
         self.write(TEXT, text.as_bytes()).await
     }
@@ -63,13 +64,14 @@ impl WebSocket {
                 frame.extend(long.to_be_bytes());
             }
         }
-        // A mask of zeros changes nothing and is one all the same.
+        // Clients must mask their frames; a mask of zeros leaves the payload unchanged.
         frame.extend([0; 4]);
         frame.extend(payload);
         matches!(timeout(PATIENCE, self.line.write_all(&frame)).await, Ok(Ok(())))
     }
 
-    /// The next text. `None` when the connection is over. Dropping the future loses nothing.
+    /// Returns the next text frame, or `None` when the connection has ended. Answers pings.
+    /// Dropping the future loses no received bytes.
     pub async fn hear(&mut self) -> Option<String> {
         loop {
             while let Some((opcode, payload)) = self.take_frame() {
@@ -88,7 +90,7 @@ impl WebSocket {
         }
     }
 
-    /// What the server said when it closed the connection; `None` where it did not say anything, or is still there.
+    /// Returns the close code of the server. `None` if it sent no close frame or no code.
     pub fn close_code(&self) -> Option<u16> {
         self.closed_with
     }

@@ -1,4 +1,5 @@
-//! A short run of the simulation, whether it is the same every time, and whether it finds what is wrong.
+//! Runs a few seeds, checks that runs are reproducible, and checks that the auditor finds planted
+//! bugs.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -74,7 +75,7 @@ fn the_same_seed_gives_the_same_trace_byte_for_byte_and_another_one_does_not() {
     }
 }
 
-/// No bug may hide for longer than this.
+/// Number of seeds within which each planted bug must be found.
 const SEEDS: u64 = 20;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The inbox, sorted anew each time.
+//! The inbox. It sorts all entries for every request.
 
 use std::cmp::Reverse;
 

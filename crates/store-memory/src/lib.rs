@@ -1,7 +1,7 @@
-//! The reference store: what the port means, said as plainly as possible.
+//! The in-memory reference store: the simplest implementation of the [`Store`] port.
 //!
-//! One lock, ordinary collections. It keeps every promise of [`Store`] but durability, is what tests of the rest
-//! of the server run on, and is the model other adapters are compared with.
+//! It uses one lock and ordinary collections. It keeps every guarantee of [`Store`] except
+//! durability. Tests of the server run on it, and other adapters are compared with it.
 
 mod inbox;
 mod stand;
@@ -36,13 +36,13 @@ struct State {
     closed: bool,
 }
 
-/// A conversation with all that is in it.
+/// A conversation with its members, messages and read states.
 struct Thread {
     conversation: Conversation,
     members: Arc<Members>,
     messages: Vec<Arc<Message>>,
     places: HashMap<(UserId, MessageId), Seq>,
-    /// Of members who have said or sent something, or set something.
+    /// Read states of the members who have acknowledged, sent or set something.
     standings: HashMap<UserId, Standing>,
 }
 

@@ -1,4 +1,4 @@
-//! Ticks, counted by looking at everybody.
+//! Ticks, computed by scanning all members and messages.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ impl Thread {
             return (before.own(), None);
         }
         self.standings.insert(mark.user.clone(), after);
-        // A first ack of one's own messages changes what is pending and nothing that anybody is told.
-        // Others may see more of what was read before, by somebody who hid it then and no longer does.
+        // A member's first ack of its own messages changes what is pending, but publishes nothing.
+        // If a member stops hiding its reads, others may see earlier reads, so compare `shown` too.
         let told = after.own() != before.own() || after.shown() != before.shown();
         (after.own(), told.then(|| self.moved(&mark.user, before, mark.origin)))
     }
@@ -47,7 +47,7 @@ impl Thread {
         })
     }
 
-    /// By counting the messages themselves.
+    /// Counts the unread messages by scanning all messages.
     pub fn unread(&self, member: &Member) -> u64 {
         let from = self.standing(&member.user).read_since(member.joined_seq);
         let by_others = self.messages.iter().filter(|message| {

@@ -1,4 +1,4 @@
-//! The reference store passes the suite that it is the reference for.
+//! Runs the conformance suite on the reference store.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
-//! Judges a run by what the clients saw and what the server has in the end.
+//! Checks a run by comparing the clients' logs with the final history.
 //!
-//! It believes nothing the server says about itself: an acknowledged message must be in the history, at its place,
-//! once.
+//! It does not rely on the server's own claims: each acknowledged message must be in the history
+//! once, at the acknowledged seq.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
-/// What one sender did and heard, in order, over all its connections. A sender that reconnects sends again what was
-/// not acknowledged, in the same order, before anything new.
+/// The ordered actions and events of one sender over all its connections. After a reconnect, the
+/// sender first resends unacknowledged messages in the same order.
 #[derive(Clone, Debug, Default)]
 pub struct ClientLog {
     pub sender: String,
@@ -34,7 +34,8 @@ pub enum Event {
         sender: String,
         content: String,
     },
-    /// The connection was told that it is not sent what lies up to here, or the receiver may not see it.
+    /// The connection skips everything up to this seq: the server announced it, or the receiver may
+    /// not see it.
     LeftOut {
         conversation: String,
         up_to: u64,
@@ -48,11 +49,11 @@ pub struct Stored {
     pub sender: String,
     pub message_id: String,
     pub content: String,
-    /// Written by no client: a notice, or a void.
+    /// No client wrote it: it is a notice or a void.
     pub system: bool,
 }
 
-/// Every conversation from first to last.
+/// The complete history of every conversation.
 pub type Histories = BTreeMap<String, Vec<Stored>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,20 +87,22 @@ pub enum Violation {
         conversation: String,
         seq: u64,
     },
-    /// A sender's later message is there and an earlier one of the same sender is not, or comes after it.
+    /// A message of a sender is stored although an earlier one of the same sender is missing or
+    /// stored later.
     NotAPrefix {
         conversation: String,
         sender: String,
         missing_or_late: String,
     },
-    /// A connection was shown a place before the one below it, or twice.
+    /// A connection received a seq that does not directly follow the last one: skipped, repeated or
+    /// out of order.
     PushedOutOfOrder {
         receiver: String,
         conversation: String,
         after: u64,
         then: u64,
     },
-    /// What was pushed is not what is stored at that place.
+    /// The pushed message differs from the stored one at that seq.
     PushedSomethingElse {
         receiver: String,
         conversation: String,
@@ -113,7 +116,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How much was looked at, so that a test can insist that it was something.
+/// Counters, so that a test can assert that enough was checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     pub attempted: usize,
@@ -199,7 +202,8 @@ fn acknowledgements(
     }
 }
 
-/// In each conversation, what is stored of a sender is the beginning of what it attempted, in that order.
+/// Checks that the stored messages of a sender in each conversation are a prefix of its attempts,
+/// in order.
 fn prefixes(
     log: &ClientLog,
     histories: &Histories,
@@ -240,7 +244,8 @@ fn prefixes(
     }
 }
 
-/// On one connection every conversation goes up by one; the acknowledgement stands for one's own message.
+/// Checks that each conversation continues by one on each connection. The ack replaces the push of
+/// the sender's own message.
 fn pushes(log: &ClientLog, histories: &Histories, checked: &mut Checked, violations: &mut Vec<Violation>) {
     let mut last: HashMap<&str, u64> = HashMap::new();
     for event in &log.events {

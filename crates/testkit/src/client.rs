@@ -1,4 +1,4 @@
-//! A client that sends, keeps a log of all it did and heard, and never gives up.
+//! A client that sends messages, logs everything it does and receives, and always reconnects.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::checker::{ClientLog, Event};
 
 pub type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// What a client has of each conversation.
+/// The last seq that a client has of each conversation.
 pub type Positions = HashMap<String, u64>;
 
-/// Connects, says hello and what it has, and gathers what it missed until it is caught up. `None` when the server is
-/// not there or goes away meanwhile.
+/// Connects, sends `hello` with positions, and collects frames until it is caught up. Returns
+/// `None` if the server is down or the connection ends.
 pub async fn connect(address: &str, token: &str, positions: &Positions) -> Option<(Socket, Vec<Value>)> {
     let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}/v1/ws")).await.ok()?;
     let hello = json!({"type": "hello", "token": token, "positions": positions});
@@ -34,7 +34,7 @@ pub async fn connect(address: &str, token: &str, positions: &Positions) -> Optio
     }
 }
 
-/// The epoch that a server tells whoever connects.
+/// Returns the epoch in the server's `welcome`; `None` if the connection fails.
 pub async fn epoch(address: &str, token: &str) -> Option<u64> {
     let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}/v1/ws")).await.ok()?;
     let hello = json!({"type": "hello", "token": token});
@@ -47,7 +47,7 @@ pub async fn epoch(address: &str, token: &str) -> Option<u64> {
     }
 }
 
-/// The next JSON frame; `None` when the connection ends.
+/// Returns the next JSON frame; `None` when the connection ends.
 pub async fn next_frame(socket: &mut Socket) -> Option<Value> {
     loop {
         match socket.next().await?.ok()? {
@@ -58,17 +58,17 @@ pub async fn next_frame(socket: &mut Socket) -> Option<Value> {
     }
 }
 
-/// Where servers are now, and `stop` when everybody shall end.
+/// The current server addresses, and whether all clients must stop.
 #[derive(Clone, Debug, Default)]
 pub struct Situation {
-    /// Any of them will do; none while there is none.
+    /// All addresses are equivalent; empty while no server runs.
     pub addresses: Vec<String>,
     pub stop: bool,
 }
 
-/// Waits until everybody shall end.
+/// Waits until `stop` is set.
 pub async fn stopped(situation: &mut watch::Receiver<Situation>) {
-    // Whoever announces things is gone: that is an end as well.
+    // A dropped sender also means the end.
     let _stop_or_gone = situation.wait_for(|now| now.stop).await.is_ok();
 }
 
@@ -77,7 +77,7 @@ pub struct Sender {
     pub name: String,
     pub token: String,
     pub conversations: Vec<String>,
-    /// How many may be unacknowledged.
+    /// Maximum number of unacknowledged messages.
     pub window: usize,
 }
 
@@ -88,7 +88,8 @@ struct Attempt {
 }
 
 impl Sender {
-    /// Sends until told to stop. Over a new connection it first sends again what was not acknowledged.
+    /// Sends until `stop` is set and returns the log. On a new connection it first resends
+    /// unacknowledged messages.
     pub async fn run(self, mut situation: watch::Receiver<Situation>) -> ClientLog {
         let mut log = ClientLog { sender: self.name.clone(), events: Vec::new() };
         let mut unacknowledged: VecDeque<Attempt> = VecDeque::new();
@@ -99,14 +100,14 @@ impl Sender {
             if now.stop {
                 return log;
             }
-            // Not always the same one, where there are several.
+            // Vary the server, if there are several.
             let next = number as usize % now.addresses.len().max(1);
             let socket = match now.addresses.get(next) {
                 Some(address) => connect(address, &self.token, &positions).await,
                 None => None,
             };
             let Some((mut socket, missed)) = socket else {
-                // Either a change is announced, or the server is just starting.
+                // Wait for an address change, or retry soon because the server may be starting.
                 let _ = tokio::time::timeout(Duration::from_millis(20), situation.changed()).await;
                 continue;
             };

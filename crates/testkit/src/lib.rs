@@ -1,4 +1,5 @@
-//! What tests of a whole server need. Knows the contract only, nothing of the server's insides.
+//! Tools for tests of a whole server. They use the public contract only and know nothing of the
+//! server's internals.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 

@@ -1,11 +1,11 @@
-//! How much a crowd of devices hears, while it goes on.
+//! Counts the acks and messages that a load of devices receives during a run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// Since the start.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub struct Meter {
     acknowledged: AtomicU64,
@@ -34,7 +34,7 @@ impl Meter {
         }
     }
 
-    /// What is heard in each step of the time, until `is_over`.
+    /// Returns the counts of each interval of length `step`, until `is_over` returns true.
     pub async fn watch(&self, step: Duration, mut is_over: impl FnMut() -> bool) -> Vec<Reading> {
         let (mut steps, mut before) = (Vec::new(), self.read());
         let mut next = Instant::now() + step;
@@ -57,7 +57,7 @@ impl Reading {
         }
     }
 
-    /// Acknowledged in a second, on average.
+    /// Average number of acks per second over `time`.
     pub fn acknowledged_per_second(self, time: Duration) -> f64 {
         self.acknowledged as f64 / time.as_secs_f64()
     }

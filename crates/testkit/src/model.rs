@@ -1,5 +1,6 @@
-//! What must be true in the end, computed from the history and from what the devices said of themselves. It takes
-//! nothing over that the server counts: who is in, how far each has come, what is unread.
+//! The reference model of the final state, computed from the history and from the devices' claims.
+//! It uses no number that the server computes: it derives members, read states and unread counts
+//! itself.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +10,19 @@ use crate::checker::Stored;
 use crate::device::{Boundaries, Record, Seen, Step};
 use crate::names::{ConversationName, Seat, UserName};
 
-/// One conversation from first to last, and who is in it.
+/// The complete history of a conversation and its members.
 #[derive(Clone, Debug)]
 pub struct Thread {
     pub messages: Vec<Seen>,
-    /// When the newest message that is no void came in; `None` while there is none.
+    /// `received_at` of the newest message that is not a void; `None` if there is none.
     pub last_at: Option<i64>,
-    /// Everybody who is in at the end, with the first place they see.
+    /// The final members, with the first seq visible to each.
     pub members: BTreeMap<UserName, u64>,
 }
 
 impl Thread {
-    /// `founders` were in before the first message; everybody else came, and somebody may have gone, with a notice.
+    /// `founders` are members before the first message. All other changes follow from notices.
+    /// Returns `None` if a message is malformed.
     pub fn new(founders: &[UserName], messages: &[Value]) -> Option<Thread> {
         let seen: Option<Vec<Seen>> = messages.iter().map(Seen::from_json).collect();
         let seen = seen?;
@@ -41,26 +43,27 @@ impl Thread {
         self.messages.last().map_or(0, |message| message.seq)
     }
 
-    /// What a member may see.
+    /// Returns the messages visible to a member; `None` if the user is not a member.
     pub fn visible_to(&self, user: &UserName) -> Option<&[Seen]> {
         let first = *self.members.get(user)?;
         Some(&self.messages[(first - 1).min(self.messages.len() as u64) as usize..])
     }
 
-    /// By others, no notices and no voids, above what is read.
+    /// Counts the visible messages of others above `read`, without notices and voids.
     pub fn unread(&self, user: &UserName, read: u64) -> u64 {
         let counts = |message: &&Seen| message.seq > read && message.sender != *user && message.is_said();
         self.visible_to(user).unwrap_or_default().iter().filter(counts).count() as u64
     }
 
-    /// The newest message somebody wrote while it was in for the last time.
+    /// Returns the highest seq of a message that the user sent since it last joined; 0 if there is
+    /// none.
     pub fn last_own(&self, user: &UserName) -> u64 {
         let own = |message: &&Seen| message.sender == *user && message.is_said();
         self.visible_to(user).unwrap_or_default().iter().rev().find(own).map_or(0, |message| message.seq)
     }
 
-    /// Who has the message at `seq`: its sender does not count, nor those who came later. `None` for a void and for a
-    /// seq above the head: no message is there, so the server answers `message_not_found`.
+    /// Counts who has the message at `seq`. The sender and later members do not count. `None` for a
+    /// void and for a seq above the head: the server answers `message_not_found` there.
     pub fn receipts(&self, seq: u64, standing: &BTreeMap<UserName, Boundaries>) -> Option<Receipts> {
         let message = self.messages.get(usize::try_from(seq.checked_sub(1)?).ok()?)?;
         if message.is_void() {
@@ -78,7 +81,8 @@ impl Thread {
         Some(receipts)
     }
 
-    /// The furthest behind of all but one, nobody being behind what it cannot see.
+    /// Returns the minimum read state of all other members. No member counts as behind messages
+    /// that it cannot see.
     pub fn others(&self, user: &UserName, standing: &BTreeMap<UserName, Boundaries>) -> Boundaries {
         let others = self.members.iter().filter(|(other, _)| *other != user);
         let stands = others.map(|(other, joined)| standing_since(standing, other, *joined));
@@ -107,8 +111,8 @@ pub struct Receipts {
 }
 
 impl Receipts {
-    /// Reads an answer to `GET …/status?seq=`: the counts, or `None` where the server says that no message has this seq.
-    /// Any other answer is an error, in words.
+    /// Parses an answer to `GET …/status?seq=`. Returns `None` if no message has this seq. Any
+    /// other answer is an error with its text.
     pub fn from_answer(status: u16, body: &Value) -> Result<Option<Receipts>, String> {
         if status == 404 && body["error"]["code"] == "message_not_found" {
             return Ok(None);
@@ -123,8 +127,8 @@ impl Receipts {
     }
 }
 
-/// Between these a member must stand. A mark of which nothing was ever seen may be lost with the server; one that
-/// anybody was told of may not.
+/// The inclusive bounds of a member's read state. A receipt that was never published may be lost in
+/// a crash; a published one may not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub least: Boundaries,
@@ -137,7 +141,7 @@ impl Bounds {
     }
 }
 
-/// What the devices of everybody said and were told, put together.
+/// The claims and received read states of all devices, merged.
 #[derive(Clone, Debug, Default)]
 pub struct Testimony {
     claims: BTreeMap<Seat, Boundaries>,
@@ -156,12 +160,13 @@ impl Testimony {
         }
     }
 
-    /// The most that anybody was ever told about a member.
+    /// Returns the maximum read state that any device received of each member.
     pub fn told(&self) -> impl Iterator<Item = (&Seat, Boundaries)> {
         self.told.iter().map(|(seat, told)| (seat, *told))
     }
 
-    /// `steady` members were never out; the ticks of the others started again at some time.
+    /// Returns the bounds of a member's read state. `steady` members were never removed; the ticks
+    /// of the others restarted at some time.
     pub fn bounds(
         &self,
         conversation: &ConversationName,
@@ -171,7 +176,7 @@ impl Testimony {
     ) -> Bounds {
         let seat = (conversation.clone(), user.clone());
         let of = |map: &BTreeMap<Seat, Boundaries>| map.get(&seat).copied().unwrap_or_default();
-        // A reply reads what came before it.
+        // A reply implies that the user has read everything before it.
         let replied = thread.last_own(user).saturating_sub(1);
         let replied = Boundaries { delivered: replied, read: replied };
         let claimed = of(&self.claims);

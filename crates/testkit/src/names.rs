@@ -1,4 +1,4 @@
-//! Who and where, told apart by type: a check that mixes up the two does not compile.
+//! Typed names of users, conversations and devices: mixing them up does not compile.
 
 use std::fmt;
 use std::sync::Arc;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// A running server on a free port of loopback. Killed when it is dropped.
+/// A running server on a free loopback port. It is killed when it is dropped.
 pub struct ServerProcess {
     child: Child,
     pub address: String,
 }
 
-/// How to start it, as often as it dies.
+/// How to start the server, any number of times.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     pub binary: PathBuf,
@@ -21,7 +21,8 @@ pub struct Launcher {
     pub variables: Vec<(String, String)>,
 }
 
-/// Limits that are off unless a test sets them: all clients come from one address, and few users do the work of many.
+/// Limits that are disabled unless a test sets them: all clients share one address, and a few users
+/// do the work of many.
 const OF_MANY_PEOPLE: [&str; 6] = [
     "BLUETICK_LIMITS__CONNECTIONS_PER_ADDRESS",
     "BLUETICK_LIMITS__CONNECTS_PER_ADDRESS_PER_SECOND",
@@ -32,8 +33,8 @@ const OF_MANY_PEOPLE: [&str; 6] = [
 ];
 
 impl Launcher {
-    /// Sign-up is closed, because conversations accept only known users while it is open, and most
-    /// tests write to users without an account. [`Launcher::open`] opens it.
+    /// Sign-up is closed: while it is open, conversations accept only known users, and most tests
+    /// write to users without an account. [`Launcher::open`] opens it.
     pub fn new(binary: impl Into<PathBuf>, data_dir: &Path) -> Launcher {
         let closed = Launcher { binary: binary.into(), data_dir: data_dir.to_owned(), variables: Vec::new() };
         closed.with("BLUETICK_AUTH__SIGNUP", "false")
@@ -53,7 +54,7 @@ impl Launcher {
         self.data_dir.join("server.log")
     }
 
-    /// What all servers started here have logged so far.
+    /// Returns the log of all servers started here.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
@@ -62,7 +63,7 @@ impl Launcher {
         let log_path = self.log_path();
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&log_path).unwrap();
         let mut command = Command::new(&self.binary);
-        // Sizes and seeds of a test are no settings of the server.
+        // `BLUETICK_` variables with sizes and seeds of a test are not settings of the server.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("BLUETICK_") {
                 command.env_remove(name);
@@ -87,7 +88,8 @@ impl Launcher {
                 break rest.split('/').next().unwrap().to_owned();
             }
         };
-        // Kept being read, so that the server never waits for its reader. Ends with the server.
+        // Keep reading, so that the server never blocks on its output. The task ends with the
+        // server.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         ServerProcess { child, address }
     }
@@ -98,7 +100,7 @@ impl ServerProcess {
         self.child.id().unwrap()
     }
 
-    /// `kill -9`, and wait until it is gone.
+    /// Kills the server with `kill -9` and waits until it has ended. Panics if it had ended before.
     pub async fn kill(mut self) {
         assert_eq!(self.child.try_wait().unwrap(), None, "the server died of its own accord");
         self.child.kill().await.unwrap();

@@ -1,6 +1,8 @@
-//! A real Redis as a child process, alone, as a cluster or under sentinels. What is kept in it belongs to the tests.
+//! A real Redis as a child process: a single server, a cluster, or with sentinels. Its data belongs
+//! to the tests.
 //!
-//! Nothing here is async, so that one server can be a static of a whole test binary, whatever runtime each test has.
+//! Nothing here is async, so one server can be a static of a test binary, whatever runtime each
+//! test uses.
 
 mod cluster;
 mod reply;
@@ -19,7 +21,8 @@ pub use reply::Reply;
 pub use sentinel::RedisSentinel;
 pub use tls::RedisWithTls;
 
-/// A running server on a free port of loopback. Killed when it is dropped, and when the test process ends in whatever way.
+/// A running server on a free loopback port. It is killed when it is dropped and when the test
+/// process ends in any way.
 pub struct RedisServer {
     options: RedisOptions,
     running: Option<Running>,
@@ -34,18 +37,22 @@ pub struct RedisOptions {
     pub append_only: bool,
     /// Further settings, as in redis.conf.
     pub settings: Vec<(String, String)>,
-    /// It watches others, and keeps nothing itself.
+    /// The server is a sentinel: it monitors others and stores no data.
     pub is_sentinel: bool,
 }
 
-/// A shell that keeps the server as its child and kills it as soon as nobody holds the other end of its input.
+/// A shell that runs the server as its child. It kills the server when the other end of its
+/// standard input is closed.
 struct Running {
     shell: Child,
     _leash: ChildStdin,
     server: u32,
 }
 
+/// Time limit for starting a server and for reaching an expected state. If it is too short, tests
+/// fail on a slow machine.
 const DEADLINE: Duration = Duration::from_secs(30);
+/// The shell script of [`Running`]. It prints the process id of the server.
 const LEASH: &str =
     "exec 3<&0; \"$@\" </dev/null >>log 2>&1 & echo $!; read -r _ <&3; kill -9 $! 2>/dev/null; wait";
 
@@ -64,7 +71,7 @@ impl RedisServer {
     pub fn start_with(options: RedisOptions) -> RedisServer {
         let directory = tempfile::tempdir().unwrap();
         let mut server = RedisServer { options, running: None, port: 0, directory };
-        // Somebody else may take a free port before the server does.
+        // Another process may take the free port before the server does.
         for _ in 0..5 {
             server.port = free_port();
             if server.launch() {
@@ -78,30 +85,30 @@ impl RedisServer {
         self.port
     }
 
-    /// With the password, when there is one.
+    /// Includes the password, if there is one.
     pub fn url(&self) -> String {
         let password = self.options.password.as_ref().map(|password| format!(":{password}@"));
         format!("redis://{}127.0.0.1:{}", password.unwrap_or_default(), self.port)
     }
 
-    /// `kill -9`, and wait until it is gone. Nothing listens on its port then.
+    /// Kills the server with `kill -9` and waits until it has ended. Afterwards its port is closed.
     pub fn stop(&mut self) {
         if let Some(running) = self.running.take() {
             running.end();
         }
     }
 
-    /// Starts again at the same address with what it has on disk, which may be nothing.
+    /// Restarts the server at the same address with its data on disk, if any.
     pub fn start_again(&mut self) {
         self.stop();
         let start = Instant::now();
-        // The port may take a moment to be free.
+        // The port may take a moment to become free.
         while !self.launch() {
             assert!(start.elapsed() < DEADLINE, "redis-server did not start again:\n{}", self.log());
         }
     }
 
-    /// Starts again at the same address with nothing.
+    /// Restarts the server at the same address without data.
     pub fn start_again_empty(&mut self) {
         self.stop();
         let _none = std::fs::remove_file(self.directory.path().join("dump.rdb"));
@@ -109,7 +116,7 @@ impl RedisServer {
         self.start_again();
     }
 
-    /// Stops its clock: connections stay, answers do not come.
+    /// Stops the process with SIGSTOP: connections stay open, but the server does not answer.
     pub fn pause(&self) {
         self.signal("STOP");
     }
@@ -118,7 +125,7 @@ impl RedisServer {
         self.signal("CONT");
     }
 
-    /// Runs one command, on a connection of its own.
+    /// Runs one command on a new connection. Panics if the server does not answer.
     pub fn command(&self, words: &[&str]) -> Reply {
         self.try_command(words).unwrap_or_else(|error| panic!("{words:?}: {error}\n{}", self.log()))
     }
@@ -127,7 +134,7 @@ impl RedisServer {
         reply::ask(self.port, self.options.password.as_deref(), words)
     }
 
-    /// One line of `INFO`, such as `master_link_status`.
+    /// Returns one line of `INFO`, such as `master_link_status`.
     pub fn info(&self, section: &str, name: &str) -> Option<String> {
         let info = self.try_command(&["INFO", section]).ok()?.text();
         let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -138,7 +145,7 @@ impl RedisServer {
         self.running.is_some()
     }
 
-    /// What the server has said so far.
+    /// Returns the server's log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
@@ -147,10 +154,10 @@ impl RedisServer {
         signal(self.running.as_ref().expect("it runs").server, name);
     }
 
-    /// Whether it came up.
+    /// Starts the server. Returns whether it came up within `DEADLINE`.
     fn launch(&mut self) -> bool {
         let configuration = self.directory.path().join("redis.conf");
-        // A sentinel writes what it has learnt into its file.
+        // A sentinel writes its state into its configuration file, so keep an existing one.
         if !self.options.is_sentinel || !configuration.exists() {
             std::fs::write(&configuration, self.configuration()).unwrap();
         }
@@ -167,7 +174,7 @@ impl RedisServer {
         let running = Running { shell, _leash: leash, server: line.trim().parse().unwrap() };
         let start = Instant::now();
         while start.elapsed() < DEADLINE && running.is_alive() {
-            // The answer names the process, since another one could have answered on this port.
+            // Compare the process id, since another process could answer on this port.
             let answer = self.info("server", "process_id");
             if answer.is_some_and(|id| id == running.server.to_string()) && !self.is_loading() {
                 self.running = Some(running);
@@ -215,7 +222,7 @@ impl Running {
     }
 }
 
-/// By the shell's own command, since this crate has no unsafe code to call the system with.
+/// Uses the `kill` program, because this crate has no unsafe code for system calls.
 fn signal(process: u32, name: &str) {
     let _gone_already = Command::new("kill")
         .args([&format!("-{name}"), &process.to_string()])

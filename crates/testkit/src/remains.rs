@@ -1,19 +1,20 @@
-//! Finds texts in the files of a directory, as they are and inside zstd frames wherever one begins:
-//! also in free pages, gaps and spare files.
+//! Finds texts in the files of a directory, in plain form and inside zstd frames that begin
+//! anywhere. It includes free pages, gaps and spare files.
 
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// More than the largest chunk holds. What looks like a frame and is none ends far earlier.
+/// Upper bound on the decoded bytes of a zstd frame, above the size of the largest chunk. Bytes
+/// that only look like a frame fail much earlier.
 const MOST_DECODED_BYTES: u64 = 64 << 20;
 
-/// Those of `texts` that some file below `directory` still holds, each with the file.
+/// Returns each of `texts` that a file below `directory` still contains, with the file.
 pub fn remains(directory: &Path, texts: &[String]) -> BTreeSet<(String, PathBuf)> {
     let mut found = BTreeSet::new();
     for path in files_below(directory) {
-        // A server may delete a file between listing and reading it.
+        // The server may delete a file between listing and reading.
         let Ok(bytes) = std::fs::read(&path) else { continue };
         for used in used_parts(&bytes) {
             search(used, texts, &path, &mut found);
@@ -26,7 +27,7 @@ pub fn remains(directory: &Path, texts: &[String]) -> BTreeSet<(String, PathBuf)
     found
 }
 
-/// Without runs of blocks that are all zeros: most of a log file is.
+/// Splits off runs of zero blocks, which make up most of a log file.
 fn used_parts(bytes: &[u8]) -> Vec<&[u8]> {
     const BLOCK: usize = 4096;
     let (mut parts, mut begin) = (Vec::new(), None);
@@ -47,7 +48,7 @@ fn used_parts(bytes: &[u8]) -> Vec<&[u8]> {
 
 fn search(bytes: &[u8], texts: &[String], path: &Path, found: &mut BTreeSet<(String, PathBuf)>) {
     let Some(first) = texts.first() else { return };
-    // All texts of a test begin alike, so one pass finds where any of them may be.
+    // All texts of a test share a prefix, so one pass finds all candidates.
     let common = texts.iter().fold(first.len(), |common, text| {
         first.bytes().zip(text.bytes()).take(common).take_while(|(one, other)| one == other).count()
     });
@@ -61,7 +62,7 @@ fn search(bytes: &[u8], texts: &[String], path: &Path, found: &mut BTreeSet<(Str
     }
 }
 
-/// As much as can be decoded: the end of a frame may be overwritten.
+/// Decodes as much as possible: the end of a frame may be overwritten.
 fn decoded(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if let Ok(decoder) = zstd::stream::read::Decoder::with_buffer(bytes) {

@@ -1,4 +1,4 @@
-//! A real S3 server as a child process. What is kept in it belongs to the tests.
+//! A real S3 server as a child process. Its data belongs to the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,16 +9,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-/// Which server. They differ where the protocol leaves room, so that the tests run on both.
+/// The S3 implementation. They differ where the protocol is vague, so tests run on both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum S3Kind {
-    /// Verifies signatures and keeps objects as files; its put-if-absent is not atomic.
+    /// Verifies signatures and stores objects as files. Its put-if-absent is not atomic.
     S3sFs,
-    /// Keeps objects in memory and has an atomic put-if-absent; takes any signature.
+    /// Stores objects in memory and has an atomic put-if-absent. It accepts any signature.
     Ministack,
 }
 
-/// A running server on a free port of loopback, with one bucket. Killed when it is dropped.
+/// A running server on a free loopback port, with one bucket. It is killed when it is dropped.
 pub struct S3Server {
     kind: S3Kind,
     child: Option<Child>,
@@ -29,6 +29,7 @@ pub struct S3Server {
 const BUCKET: &str = "bluetick-test";
 const ACCESS_KEY_ID: &str = "BLUETICKTEST";
 const SECRET_ACCESS_KEY: &str = "not-a-secret-of-anybody";
+/// Time limit for starting the server. If it is too short, tests fail on a slow machine.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 impl S3Server {
@@ -36,7 +37,7 @@ impl S3Server {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("data")).unwrap();
         let mut server = S3Server { kind, child: None, port: 0, directory };
-        // Somebody else may take a free port before the server does.
+        // Another process may take the free port before the server does.
         for _ in 0..5 {
             server.port = free_port();
             if server.launch().await {
@@ -55,31 +56,31 @@ impl S3Server {
         BUCKET
     }
 
-    /// The environment in which a client is let in.
+    /// Returns the environment variables with the credentials.
     pub fn credentials(&self) -> [(&'static str, &'static str); 2] {
         [("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID), ("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY)]
     }
 
-    /// `kill -9`, and wait until it is gone. Nothing listens on its port then.
+    /// Kills the server with `kill -9` and waits until it has ended. Afterwards its port is closed.
     pub async fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().await.unwrap();
         }
     }
 
-    /// Starts again at the same address. Only s3s-fs still has its objects.
+    /// Restarts the server at the same address. Only s3s-fs keeps its objects.
     pub async fn start_again(&mut self) {
         self.stop().await;
         assert!(self.launch().await, "{:?} did not start again:\n{}", self.kind, self.log());
         self.make_bucket().await;
     }
 
-    /// What the server has said so far.
+    /// Returns the server's log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// Whether it came up.
+    /// Starts the server. Returns whether it came up within `DEADLINE`.
     async fn launch(&mut self) -> bool {
         let log = self.directory.path().join("log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
@@ -92,7 +93,8 @@ impl S3Server {
             if child.try_wait().unwrap().is_some() {
                 return false;
             }
-            // Asked twice, since another process could have answered on this port while ours was about to fail.
+            // Check again that our process runs: another process could answer on this port while
+            // ours is about to fail.
             if self.answers().await && child.try_wait().unwrap().is_none() {
                 self.child = Some(child);
                 return true;
@@ -150,7 +152,7 @@ impl S3Server {
 }
 
 impl S3Kind {
-    /// Where `./test` puts the program, unless the environment says otherwise.
+    /// Returns the program: from the environment variable, or where `./test` installs it.
     fn program(self) -> PathBuf {
         let (variable, installed, fix) = match self {
             S3Kind::S3sFs => (

@@ -1,5 +1,5 @@
-//! A connection that a test speaks on itself, one frame after the other. Nothing is judged and nothing is done by
-//! itself; that is for a [`Device`](crate::device::Device).
+//! A connection that a test controls frame by frame. It checks nothing and does nothing on its own;
+//! for that use [`Device`](crate::device::Device).
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use crate::client::{Positions, Socket, connect, next_frame};
 
 pub struct Talker {
     socket: Socket,
-    /// What came before the last frame that was waited for, and was none of that kind.
+    /// Frames of other kinds that arrived before the requested ones.
     passed_over: Vec<Value>,
 }
 
-/// Longer than anything takes on a server that is alive.
+/// Time limit for connecting and for each awaited frame. It is longer than any operation of a
+/// running server takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Talker {
-    /// Caught up. What it missed can be heard.
+    /// Connects and waits until it is caught up. `hear` returns the frames received meanwhile.
     pub async fn connect(address: &str, token: &str) -> Talker {
         let nothing = Positions::new();
         let connecting = tokio::time::timeout(PATIENCE, connect(address, token, &nothing));
@@ -31,7 +32,8 @@ impl Talker {
         self.socket.send(Message::text(frame.to_string())).await.unwrap();
     }
 
-    /// The first frame of this kind that was not heard yet, whatever else comes before it.
+    /// Returns the first unread frame of this kind and keeps the frames before it. Panics if none
+    /// arrives within `PATIENCE` or the connection ends.
     pub async fn hear(&mut self, kind: &str) -> Value {
         let waited_for = tokio::time::timeout(PATIENCE, self.next_of(kind)).await;
         let waited_for = waited_for.unwrap_or_else(|_| panic!("no {kind} came: {:?}", self.passed_over));
@@ -58,7 +60,7 @@ impl Talker {
         self.say(frame).await;
     }
 
-    /// How many frames of a kind have come and were not waited for.
+    /// Returns how many frames of a kind have arrived and were not read.
     pub fn unheard(&self, kind: &str) -> usize {
         self.passed_over.iter().filter(|frame| frame["type"] == kind).count()
     }

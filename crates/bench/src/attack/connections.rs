@@ -1,4 +1,5 @@
-//! Attacks made of connections: many that trickle, some that never read, some that come and go, one user with too many.
+//! Connection attacks: connections that trickle bytes, connections that never read, a reconnect
+//! storm, and one user with too many connections.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,12 +15,14 @@ use super::squad::Orders;
 use crate::line::{Line, dial};
 use crate::under_test::connect;
 
-/// A request that takes its time. Every other attacker gets as far as a WebSocket and then trickles its hello.
+/// The incomplete HTTP request that even-numbered attackers trickle. Odd-numbered attackers open a
+/// WebSocket and trickle `HELLO`.
 const REQUEST: &[u8] =
     b"GET /v1/conversations HTTP/1.1\r\nHost: localhost\r\nX-Long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-/// The head of a text frame of 100 bytes, masked, and the beginning of it.
+/// The header of a masked 100-byte text frame and the first bytes of its payload.
 const HELLO: &[u8] =
     b"\x81\xe4\0\0\0\0{\"type\":\"hello\",\"token\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+/// Delay before an attacker retries a refused connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub async fn trickle(orders: Arc<Orders>, number: usize) {
@@ -39,23 +42,24 @@ pub async fn trickle(orders: Arc<Orders>, number: usize) {
     }
 }
 
-/// Byte by byte, until the server has had enough.
+/// Writes `bytes` one at a time until the server closes the connection.
 async fn trickle_into(mut stream: TcpStream, bytes: &[u8], orders: &Orders) -> Option<()> {
     for byte in bytes {
         orders.turn().await;
         stream.write_all(&[*byte]).await.ok()?;
         orders.acted();
     }
-    // Nothing is left to say; whoever waits for more is let wait.
+    // All bytes are sent. Wait for the server to answer or close.
     let mut nothing = [0];
     stream.readable().await.ok()?;
     stream.try_read(&mut nothing).ok().map(drop)
 }
 
-/// Connections of one account that are sent messages and never look at them.
+/// Number of non-reading connections that one attacker holds open.
 const MUTE: usize = 15;
 const BODY_BYTES: usize = 16_000;
-/// Those who write to them; the others of the squad stay at home.
+/// Number of attackers that send messages to non-reading connections. The other attackers stay
+/// idle.
 const WRITERS: usize = 4;
 
 pub async fn never_read(orders: Arc<Orders>, number: usize) {
@@ -74,7 +78,8 @@ pub async fn never_read(orders: Arc<Orders>, number: usize) {
         };
         loop {
             orders.turn().await;
-            // Those that the server has closed are replaced, one at a time.
+            // Replace the oldest connection after every 16 messages, because the server may have
+            // closed it.
             if mute.len() == MUTE && sent.is_multiple_of(16) {
                 mute.pop_front();
             }
@@ -96,7 +101,7 @@ pub async fn never_read(orders: Arc<Orders>, number: usize) {
     }
 }
 
-/// Says hello and waits for nothing.
+/// Opens a WebSocket and sends `hello` without waiting for the answer.
 async fn hello(orders: &Orders, from: Option<SocketAddr>, token: &str) -> Option<Line> {
     let mut line = Line::open(orders.field.to, from).await.ok()?;
     line.put(&ClientFrame::Hello { token, device_id: None, positions: Default::default() });
@@ -104,7 +109,7 @@ async fn hello(orders: &Orders, from: Option<SocketAddr>, token: &str) -> Option
     Some(line)
 }
 
-/// Hello, caught up, gone.
+/// Connects, waits for `caught_up` and disconnects, in a loop.
 pub async fn come_and_go(orders: Arc<Orders>, number: usize) {
     loop {
         orders.turn().await;
@@ -117,7 +122,7 @@ pub async fn come_and_go(orders: Arc<Orders>, number: usize) {
     }
 }
 
-/// All attackers are one user, and nobody lets go before the server does.
+/// Opens connections of one user account and holds them until the server closes them.
 pub async fn pile_up(orders: Arc<Orders>, number: usize) {
     let most = orders.field.connections / orders.field.accounts.len();
     let mut held: VecDeque<Line> = VecDeque::with_capacity(most);

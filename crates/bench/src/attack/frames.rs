@@ -1,5 +1,5 @@
-//! Attacks by people with an account, on connections that said hello: frames that are tiny, huge, too many, or about what
-//! is none of their business.
+//! Frame attacks on authenticated WebSocket connections: tiny frames, huge frames, too many frames,
+//! and frames about conversations the user is not a member of.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use crate::under_test::connect;
 use crate::workload::Dice;
 
 const PAUSE: Duration = Duration::from_millis(50);
-/// Frames are written so many at a time: a system call for each would only slow down the attacker.
+/// Number of frames that an attacker writes per flush. Smaller batches spend more system calls and
+/// slow down the attacker.
 const TOGETHER: u64 = 10;
 
-/// Connects again and again, and does `act` on the connection until the server has had enough of it.
+/// Connects in a loop and calls `act` on each connection until the server closes it.
 async fn again_and_again(orders: Arc<Orders>, number: usize, mut act: impl FnMut(&mut Line, u64)) {
     loop {
         let token = &orders.field.account(number).token;
@@ -26,7 +27,7 @@ async fn again_and_again(orders: Arc<Orders>, number: usize, mut act: impl FnMut
             continue;
         };
         let mut count = 0;
-        // Not all of them write at the same moment.
+        // Stagger the flushes of different attackers.
         let offset = number as u64 % TOGETHER;
         loop {
             orders.turn().await;
@@ -44,7 +45,8 @@ async fn again_and_again(orders: Arc<Orders>, number: usize, mut act: impl FnMut
     }
 }
 
-/// Every other attacker sends messages of one byte; the others one message that never ends, in fragments of one byte.
+/// Even-numbered attackers send text messages of one byte. Odd-numbered attackers send one endless
+/// message in fragments of one byte.
 pub async fn one_byte(orders: Arc<Orders>, number: usize) {
     again_and_again(orders, number, |line, count| match number % 2 {
         0 => line.put_frame(FINAL | TEXT, b"x"),
@@ -54,11 +56,13 @@ pub async fn one_byte(orders: Arc<Orders>, number: usize) {
     .await;
 }
 
+/// Payload size of a large frame, in bytes.
 const LARGE_BYTES: usize = 500_000;
-/// The head of a text frame of a GiB, masked.
+/// The header of a masked text frame that declares a payload of 1 GiB.
 const SAID_TO_BE_HUGE: [u8; 14] = [FINAL | TEXT, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 1, 2, 3, 4];
 
-/// As large as is allowed and no JSON; and, from every other attacker, the mere announcement of far more.
+/// Even-numbered attackers send large frames that are not valid JSON. Odd-numbered attackers send
+/// only a frame header that declares 1 GiB.
 pub async fn giant(orders: Arc<Orders>, number: usize) {
     let large = vec![b'['; LARGE_BYTES];
     loop {
@@ -81,7 +85,8 @@ pub async fn giant(orders: Arc<Orders>, number: usize) {
     }
 }
 
-/// Of both kinds: those of WebSocket, and those of the contract.
+/// Even-numbered attackers send WebSocket pings. Odd-numbered attackers send `ping` frames of the
+/// API.
 pub async fn pings(orders: Arc<Orders>, number: usize) {
     again_and_again(orders, number, |line, _| match number % 2 {
         0 => line.put_frame(FINAL | PING, b"are you there"),
@@ -90,7 +95,7 @@ pub async fn pings(orders: Arc<Orders>, number: usize) {
     .await;
 }
 
-/// Marks, pages and words for conversations that are not theirs, or do not exist.
+/// Sends `typing`, `read` and other frames for random conversation ids, which do not exist.
 pub async fn guesses(orders: Arc<Orders>, number: usize) {
     let mut dice = Dice::new(number as u64 + 1);
     again_and_again(orders, number, |line, _| {

@@ -1,4 +1,4 @@
-//! The attacks, by name.
+//! The list of attacks with their names and rates.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ macro_rules! attacks {
         impl Attack {
             pub const ALL: &'static [Attack] = &[$(Attack::$variant,)*];
 
-            /// How it is spelled in figures and on the command line.
+            /// Identifier of the attack in report keys and on the command line.
             pub const fn key(self) -> &'static str {
                 match self { $(Attack::$variant => $key,)* }
             }
@@ -19,12 +19,12 @@ macro_rules! attacks {
                 match self { $(Attack::$variant => $title,)* }
             }
 
-            /// What is counted as one act of it.
+            /// The unit in which the report counts this attack's actions.
             pub const fn act(self) -> &'static str {
                 match self { $(Attack::$variant => $act,)* }
             }
 
-            /// How many acts a second all attackers together try, at the most.
+            /// Upper bound on actions per second, summed over all attackers.
             pub const fn per_second(self) -> u64 {
                 match self { $(Attack::$variant => $per_second,)* }
             }

@@ -1,5 +1,6 @@
-//! Honest people while somebody attacks: pairs talk at a modest, even rate, first undisturbed, then under each attack in
-//! turn, and how long their acks take is compared. The server has its usual limits.
+//! The `attack` workload. Honest pairs send messages at a constant, moderate rate, first
+//! undisturbed and then during each attack. The report compares their ack latencies. The server
+//! runs with its default limits.
 
 mod connections;
 mod frames;
@@ -31,21 +32,22 @@ use squad::{Field, Spent, Squad};
 #[derive(Clone, Debug)]
 pub struct AttackBench {
     pub directory: PathBuf,
-    /// The program to measure.
+    /// Path of the server binary under test.
     pub binary: PathBuf,
     pub pairs: usize,
-    /// Messages of all honest pairs together, a second.
+    /// Messages per second, summed over all honest pairs.
     pub rate: u64,
-    /// Of each phase.
+    /// Duration of each phase, in seconds.
     pub seconds: u64,
-    /// How often every attack is made.
+    /// How many times each attack runs.
     pub rounds: u64,
-    /// How many connections an attack that is made of connections holds.
+    /// Number of connections that a connection attack holds open.
     pub connections: usize,
     pub attacks: Vec<Attack>,
 }
 
-/// What an operator gets who sets nothing. (Other workloads switch these off.)
+/// The server's default limits. `ServerUnderTest` disables limits, so this workload sets them
+/// again.
 const USUAL_LIMITS: [(&str, &str); 6] = [
     ("BLUETICK_LIMITS__SENDS_PER_SECOND", "100"),
     ("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "200"),
@@ -54,14 +56,16 @@ const USUAL_LIMITS: [(&str, &str); 6] = [
     ("BLUETICK_LIMITS__CONNECTS_PER_ADDRESS_PER_SECOND", "500"),
     ("BLUETICK_LIMITS__CONNECTS_PER_USER_PER_MINUTE", "120"),
 ];
+/// Size of each honest message's text, in bytes.
 const BODY_BYTES: usize = 100;
-/// What one honest sender may have unanswered.
+/// Upper bound on unacknowledged messages of one honest sender.
 const OUTSTANDING: usize = 256;
-/// Between an attack and the next quiet phase.
+/// Pause between an attack and the next quiet phase.
 const REST: Duration = Duration::from_secs(1);
-/// Attackers have accounts and talk with each other.
+/// Number of attacker accounts. Each attacker account has a peer account and a direct conversation
+/// with it.
 const ATTACKERS: usize = 100;
-/// The most that an attack may multiply the p99 of an honest ack by.
+/// Target: an attack may multiply the p99 ack latency of honest pairs by at most this factor.
 const WANTED_TIMES: f64 = 3.0;
 
 pub fn run(bench: AttackBench) -> Result<Report, BenchError> {
@@ -73,7 +77,8 @@ fn pair(name: &str, number: usize) -> Chat {
     Chat { from: person(&format!("{name}-a"), number), to: person(&format!("{name}-b"), number), messages: 0 }
 }
 
-/// Honest people come from other addresses than attackers, one or two from each.
+/// Returns the source address of an honest client. The range is disjoint from the attackers'
+/// addresses.
 fn honest_source(number: usize) -> SocketAddr {
     let address = u32::from(Ipv4Addr::new(127, 1, 0, 1)) + number as u32;
     SocketAddr::from((Ipv4Addr::from(address), 0))
@@ -151,13 +156,14 @@ fn field(bench: &AttackBench, server: &ServerUnderTest) -> Result<Field, BenchEr
     Ok(Field { to: server.address, accounts, connections: bench.connections })
 }
 
-/// A phase under attack.
+/// The measurements of one phase under attack.
 struct Disturbed {
     outcome: Outcome,
     spent: Spent,
 }
 
-/// Of several phases, the one in the middle: what the machine does besides happens to all of them, and to some more.
+/// Returns the median over several phases. The median reduces the effect of other load on the
+/// machine.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)

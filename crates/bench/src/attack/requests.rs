@@ -1,4 +1,4 @@
-//! Attacks by strangers: passwords and tokens tried one after the other.
+//! Attacks without a valid account: password guessing and forged tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,10 @@ use crate::line::dial;
 use crate::under_test::connect;
 use crate::workload::Dice;
 
+/// Delay before an attacker reconnects after the server closed or refused its connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks on one connection after the other, and keeps each as long as it is answered.
+/// Sends HTTP requests in a loop. Reuses each connection while the server answers, then reconnects.
 async fn ask_again_and_again(orders: &Orders, number: usize, mut request: impl FnMut() -> String) {
     loop {
         if let Ok(mut stream) = dial(orders.field.to, orders.field.source(number)).await {
@@ -27,7 +28,7 @@ async fn ask_again_and_again(orders: &Orders, number: usize, mut request: impl F
 async fn asked(stream: &mut TcpStream, request: &str, orders: &Orders) -> Option<()> {
     orders.turn().await;
     stream.write_all(request.as_bytes()).await.ok()?;
-    // Answers are short: what comes at once is all of it.
+    // Answers are short, so one read returns the whole answer.
     let mut answer = [0; 4_096];
     let answered = stream.read(&mut answer).await.ok().filter(|count| *count > 0);
     if answered.is_some_and(|count| !answer[..count].starts_with(b"HTTP/1.1 200")) {
@@ -37,7 +38,7 @@ async fn asked(stream: &mut TcpStream, request: &str, orders: &Orders) -> Option
     answered.map(drop)
 }
 
-/// Another name each time, so that no limit of one account is met.
+/// Attempts log-ins. Each attempt uses a different user id, so per-account limits do not apply.
 pub async fn log_ins(orders: Arc<Orders>, number: usize) {
     let mut dice = Dice::new(number as u64 + 1);
     ask_again_and_again(&orders, number, || {
@@ -50,7 +51,8 @@ pub async fn log_ins(orders: Arc<Orders>, number: usize) {
     .await;
 }
 
-/// Half of them in the hello of a WebSocket, half in calls. They look right and are signed by somebody else.
+/// Sends well-formed tokens with a wrong signature. Even-numbered attackers send them in HTTP
+/// calls, odd-numbered attackers in a WebSocket `hello`.
 pub async fn bad_tokens(orders: Arc<Orders>, number: usize) {
     let mut dice = Dice::new(number as u64 + 1);
     let good = orders.field.account(number).token.clone();

@@ -1,5 +1,5 @@
-//! Attackers: one thread of the lowest priority with a runtime of its own, so that they take processor time from nobody
-//! who measures, and what they take is known.
+//! Runs the attackers on one thread of the lowest priority with its own runtime. They therefore
+//! take little CPU time from the measurement, and their own CPU time is measured.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,24 +16,28 @@ use super::{connections, frames, requests};
 use crate::BenchError;
 use crate::under_test::client_failed;
 
-/// An attacker's account, and that of somebody it talks with.
+/// An attacker's account and the account of its conversation peer.
 pub struct Account {
     pub token: String,
     pub peer_token: String,
     pub conversation: ConversationId,
 }
 
-/// What attackers know.
+/// The data that all attackers share: server address, accounts and number of connections.
 pub struct Field {
     pub to: SocketAddr,
     pub accounts: Vec<Account>,
     pub connections: usize,
 }
 
+/// Nice value of the attacker thread. 19 is the lowest priority on Linux.
 const LOWEST_PRIORITY: i32 = 19;
-/// How long attackers are at work before it is measured: by then their connections are there.
+/// Minimum time between the start of an attack and its measurement. The attackers open their
+/// connections during this time.
 const DEPLOYING: Duration = Duration::from_secs(2);
+/// How long `Squad::deploy` waits for the first action before it fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
+/// Number of source addresses that the attackers share.
 const SOURCES: u32 = 8;
 
 impl Field {
@@ -41,14 +45,14 @@ impl Field {
         &self.accounts[number % self.accounts.len()]
     }
 
-    /// Attackers have a few addresses.
+    /// Returns the source address of an attacker. Attackers share `SOURCES` addresses.
     pub fn source(&self, number: usize) -> Option<SocketAddr> {
         let address = u32::from(Ipv4Addr::new(127, 2, 0, 1)) + number as u32 % SOURCES;
         Some(SocketAddr::from((Ipv4Addr::from(address), 0)))
     }
 }
 
-/// What all attackers of a squad count, and the beat they keep.
+/// The shared state of one attack: its rate, its turn counter and its result counters.
 pub struct Orders {
     pub field: Arc<Field>,
     started: Instant,
@@ -59,7 +63,8 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Waits until it is time for the next act of anybody. Who is late does not make up for it.
+    /// Waits for the next turn of the shared rate. Late attackers skip missed turns instead of
+    /// catching up.
     pub async fn turn(&self) {
         let due = |turn: u64| Duration::from_secs_f64(turn as f64 / self.per_second as f64);
         let mut turn = self.turns.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +74,8 @@ impl Orders {
             self.turns.store(turn + 1, Ordering::Relaxed);
         }
         let until = self.started + due(turn);
-        // Timers have a grain of a millisecond; what is due within one is done at once.
+        // Timers have a resolution of one millisecond. Run turns that are due within one
+        // millisecond now.
         if until > Instant::now() + GRAIN {
             tokio::time::sleep_until(until.into()).await;
         } else if turn.is_multiple_of(TURNS_BETWEEN_YIELDS) {
@@ -86,12 +92,15 @@ impl Orders {
     }
 }
 
+/// Resolution of the runtime's timers.
 const GRAIN: Duration = Duration::from_millis(1);
-/// The thread has the lowest priority on a busy machine: what it made up for would be bursts, and not the rate that is said.
+/// Delay after which missed turns are skipped. The thread has the lowest priority, so catching up
+/// would create bursts above the configured rate.
 const LATE: Duration = Duration::from_millis(2);
+/// Number of turns without a sleep after which an attacker yields to the other tasks.
 const TURNS_BETWEEN_YIELDS: u64 = 16;
 
-/// What an attack came to.
+/// The duration, CPU time and counters of one attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Spent {
     pub seconds: f64,
@@ -106,7 +115,7 @@ impl Spent {
     }
 }
 
-/// Attackers at work. Dropping it calls them back, too.
+/// A running attack. Dropping it stops the attackers.
 pub struct Squad {
     orders: Arc<Orders>,
     stop: Option<oneshot::Sender<()>>,
@@ -130,8 +139,10 @@ impl Squad {
         Ok(Squad { orders, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Waits until they are at work. With the lowest priority that may take a while on a busy machine; what is measured
-    /// before would be called an attack and be none.
+    /// Waits until the attackers have started. The lowest-priority thread may start late on a busy
+    /// machine, and measuring earlier would measure no attack.
+    ///
+    /// Returns an error if no attacker acts within `GIVE_UP`.
     pub async fn deploy(&self) -> Result<(), BenchError> {
         tokio::time::sleep(DEPLOYING).await;
         let deadline = Instant::now() + GIVE_UP;
@@ -144,13 +155,13 @@ impl Squad {
         Ok(())
     }
 
-    /// They drop everything.
+    /// Stops the attackers and returns their costs.
     pub fn call_back(mut self) -> Result<Spent, BenchError> {
         self.end().unwrap_or_else(|| Err(client_failed("the attackers had gone already")))
     }
 
     fn end(&mut self) -> Option<Result<Spent, BenchError>> {
-        // Gone already: then there is nobody to tell.
+        // The send fails only if the thread has already ended.
         let _told = self.stop.take()?.send(());
         let ended = self.thread.take()?.join();
         Some(ended.unwrap_or_else(|_| Err(client_failed("the attackers failed"))))
@@ -185,7 +196,7 @@ fn work(attack: Attack, orders: &Arc<Orders>, stopped: oneshot::Receiver<()>) ->
     })
 }
 
-/// One task for each attacker. None of them ends by itself.
+/// Spawns one task per attacker. The tasks run until they are aborted.
 fn attackers(attack: Attack, orders: &Arc<Orders>) -> JoinSet<()> {
     let mut attackers = JoinSet::new();
     let connections = orders.field.connections;

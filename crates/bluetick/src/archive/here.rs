@@ -1,4 +1,5 @@
-//! The archive of a data directory that no server is using, or of the tables of a fleet.
+//! Runs archive jobs in this process, on a data directory that no server uses or on the tables of
+//! a fleet.
 
 use std::sync::Arc;
 
@@ -45,9 +46,9 @@ impl StoreDesk {
                 _signal = stop.next() => {
                     meter.say("stopping; once more stops at once");
                     tokio::select! {
-                        // A job ends by itself when the store closes.
+                        // Closing the store ends the job.
                         (done, ()) = async { tokio::join!(&mut work, self.store.close()) } => done,
-                        // What was done is safe.
+                        // Completed steps are durable, so exiting at once is safe.
                         _signal = stop.next() => std::process::exit(1),
                     }
                 }
@@ -62,7 +63,7 @@ impl StoreDesk {
     }
 }
 
-/// The outer failure is a request that means nothing.
+/// Runs the task. The outer error is an invalid request, the inner one a failed job.
 async fn run(
     archive: &dyn Archive,
     task: &Task,

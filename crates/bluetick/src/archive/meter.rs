@@ -1,5 +1,5 @@
-//! How far a job has come, on standard error: a bar that is drawn over itself on a terminal, a line now and then
-//! elsewhere.
+//! Shows the progress of a job on standard error: a redrawn bar on a terminal, otherwise a line
+//! every few seconds.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -10,12 +10,15 @@ use bluetick_wire::http::StageBody;
 
 use crate::figures::{count, size, time};
 
+/// Minimum time between two redraws of the bar. A shorter one makes a terminal flicker.
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
+/// Minimum time between two lines when standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// The bar takes what the words leave of a line.
+/// Bounds the width of the bar, in columns. The bar takes the columns that the text leaves free.
 const BAR_COLUMNS: std::ops::RangeInclusive<usize> = 4..=24;
+/// Assumed width of a terminal that does not report one, in columns.
 const USUAL_COLUMNS: usize = 80;
-/// Before this, a rate says little.
+/// Minimum elapsed time before a rate is shown. Rates over a shorter time are misleading.
 const RATE_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub struct Meter {
 
 #[derive(Default)]
 struct Drawn {
-    /// The stage, and when it began.
+    /// The current stage and its start time.
     stage: Option<(StageBody, Instant)>,
     at: Option<Instant>,
     is_on_screen: bool,
@@ -40,7 +43,7 @@ struct Drawn {
 }
 
 impl Meter {
-    /// With `is_quiet`, only people are told.
+    /// Draws a bar on a terminal. Elsewhere it prints lines, or nothing if `is_quiet` is set.
     pub fn new(is_quiet: bool) -> Meter {
         let way = match (io::stderr().is_terminal(), is_quiet) {
             (true, _) => Way::Bar,
@@ -57,7 +60,7 @@ impl Meter {
             Some((known, began)) if known == stage => began,
             _ => {
                 drawn.stage = Some((stage, now));
-                // A new stage is drawn at once.
+                // Draw a new stage immediately.
                 drawn.at = None;
                 now
             }
@@ -69,7 +72,7 @@ impl Meter {
         drawn.at = Some(now);
         let columns = (self.way == Way::Bar).then(columns);
         let text = line(stage, done, total, now - began, columns);
-        // Where nobody reads it, the job goes on all the same.
+        // The job continues if standard error is closed.
         let _unread = match self.way {
             Way::Bar => {
                 drawn.is_on_screen = true;
@@ -82,7 +85,7 @@ impl Meter {
         };
     }
 
-    /// Takes the bar off the screen, so that something else may be said.
+    /// Erases the bar from the screen, so that other output can be printed.
     pub fn clear(&self) {
         let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
         if std::mem::take(&mut drawn.is_on_screen) {
@@ -95,7 +98,7 @@ impl Meter {
         eprintln!("bluetick: {words}");
     }
 
-    /// Says why nothing happens, the first time it is asked to.
+    /// Prints the reason for waiting, on the first call only.
     pub fn say_why_it_waits(&self, words: &str) {
         let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
         if !std::mem::replace(&mut drawn.has_said_why, true) {
@@ -119,7 +122,7 @@ fn columns() -> usize {
         .unwrap_or(USUAL_COLUMNS)
 }
 
-/// What is done, and what is counted of it.
+/// Returns the description of a stage and its unit. An empty unit means bytes.
 fn words(stage: StageBody) -> (&'static str, &'static str) {
     match stage {
         StageBody::Moving => ("moving old messages", "conversations"),
@@ -134,7 +137,7 @@ fn words(stage: StageBody) -> (&'static str, &'static str) {
     }
 }
 
-/// With a bar where there are columns to draw it over.
+/// Formats a progress line. It contains a bar if `columns` is set.
 fn line(stage: StageBody, done: u64, total: u64, elapsed: Duration, columns: Option<usize>) -> String {
     let (doing, unit) = words(stage);
     let amount = |number| if unit.is_empty() { size(number) } else { count(number) };
@@ -153,7 +156,7 @@ fn line(stage: StageBody, done: u64, total: u64, elapsed: Duration, columns: Opt
         let percent = if total == 0 { 100 } else { u128::from(done) * 100 / u128::from(total) };
         return format!("{doing}: {percent}%, {}", text.replace("  ", ", "));
     };
-    // Besides the words: two brackets, two spaces, and the last column, which stays free.
+    // Reserve two brackets, two spaces, and the last column, which stays empty.
     let room = columns.saturating_sub(doing.len() + text.len() + 5);
     let bar_columns = room.clamp(*BAR_COLUMNS.start(), *BAR_COLUMNS.end());
     let filled = (done as f64 / total.max(1) as f64 * bar_columns as f64) as usize;

@@ -1,6 +1,7 @@
-//! The archive as an operator works with it: on the data directory or the tables themselves, or through the server that is
-//! using the directory.
-//! Both speak the bodies of the HTTP calls, so what is shown and what `--json` prints is the same either way.
+//! The archive commands of an operator. They work on the data directory or the tables directly, or
+//! through the server that uses the directory.
+//!
+//! Both paths use the bodies of the HTTP calls, so the output and `--json` are the same.
 
 mod here;
 mod meter;
@@ -21,7 +22,7 @@ use crate::failure::Failure;
 use crate::settings::{Engine, Settings};
 use crate::store::CannotOpen;
 
-/// What is to be done.
+/// A job for the archive.
 pub enum Task {
     Run(ArchiveRunRequest),
     Verify,
@@ -31,7 +32,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// What is written down about it. What means nothing is refused later, and is about nobody.
+    /// The audit entry of the task. An invalid request has no subject; it is refused later.
     fn audited_as(&self) -> (Act, Option<Subject>) {
         match self {
             Task::Run(request) => {
@@ -50,13 +51,14 @@ impl Task {
 }
 
 pub enum Desk {
-    /// With the settings, which say where what is done is written down.
+    /// Holds the settings too, because they name the audit trail.
     Store(StoreDesk, Box<Settings>),
     Server(ServerDesk),
 }
 
 impl Desk {
-    /// A directory that is not there is a mistyped one.
+    /// Opens the store, or connects to the server that uses it. A missing data directory or archive
+    /// directory is a usage error, because the path is probably mistyped.
     pub fn open(settings: &Settings) -> Result<Desk, Failure> {
         let data_dir = &settings.store.data_dir;
         if settings.store.engine == Engine::Embedded && !data_dir.exists() {
@@ -90,7 +92,7 @@ impl Desk {
         }
     }
 
-    /// Does it and waits for its end, or until the person at the keyboard has enough.
+    /// Runs the task and waits until it ends or the operator interrupts it.
     pub fn carry_out(&self, task: &Task, meter: Meter) -> Result<ReportBody, Failure> {
         match self {
             Desk::Store(desk, settings) => {
@@ -101,7 +103,7 @@ impl Desk {
         }
     }
 
-    /// Lets go of the store; what was done is durable before.
+    /// Closes the store. Completed work is durable before.
     pub fn close(self) {
         if let Desk::Store(desk, _) = self {
             desk.close();

@@ -1,4 +1,4 @@
-//! The archive of a running server. Jobs are the server's: they go on when nobody waits here.
+//! Runs archive jobs on a running server. The server continues a job if this command stops waiting.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,12 +14,13 @@ use crate::running::{Answer, RunningServer, reason, refused};
 use crate::settings::Settings;
 use crate::stop_signals::StopSignals;
 
+/// Interval between two requests for the state of a job.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// A backup that has to wait for its turn asks for it as often.
+/// Interval at which a backup asks again while the server runs another job.
 const ASK_AGAIN_EVERY: Duration = Duration::from_millis(500);
 
-/// The server does one job at a time.
+/// The answer to a request to start a job. The server runs one job at a time.
 enum Begun {
     Job(String),
     NotYet(Failure),

@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 
 use super::*;
 
-/// A server that is asked so many questions, and what it was asked.
+/// Starts a server that returns `answers` in order. The thread returns the requests it received.
 fn scripted(answers: Vec<(u16, Value)>) -> (ServerDesk, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut settings = Settings::default();

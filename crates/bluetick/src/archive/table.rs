@@ -1,4 +1,4 @@
-//! What is printed in the end: how the archive is, and what a job did.
+//! Formats the status of the archive and the report of a job as text.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use bluetick_wire::http::{
 use super::Task;
 use crate::figures::{count, counted, size, time, utc};
 
-/// Lines of a name and what is to be said about it.
+/// Text with one line per name and value.
 #[derive(Default)]
 struct Table(String);
 
@@ -32,7 +32,7 @@ pub fn status(archive: &ArchiveBody) -> String {
     } else {
         String::new()
     };
-    // Of a fleet's tables nobody here knows.
+    // A fleet reports no size of its tables.
     if archive.hot_file_bytes > 0 {
         table.line("Hot tables", size(archive.hot_file_bytes) + &free);
     }

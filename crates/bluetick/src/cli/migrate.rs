@@ -34,7 +34,7 @@ impl MigrateArgs {
         Flags { config: self.config.clone(), ..Flags::default() }
     }
 
-    /// Those of the server that is left.
+    /// The flags that load the settings of the source server.
     pub fn source_flags(&self) -> Flags {
         let config = self.from_config.clone().or_else(|| self.config.clone());
         Flags { config, data_dir: Some(self.from.clone()), listen: None }

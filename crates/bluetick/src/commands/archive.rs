@@ -1,4 +1,5 @@
-//! `bluetick archive`: moves old messages out of the hot store and back, and looks after them.
+//! `bluetick archive`: moves old messages to the archive and back, verifies the archive, and shows
+//! its status.
 
 use bluetick_wire::http::{ArchiveRunRequest, ReportBody, RestoreRequest};
 use serde::Serialize;
@@ -30,7 +31,7 @@ pub fn run(command: &ArchiveCommand) -> Result<(), Failure> {
     }
 }
 
-/// Does it, shows how far it is, and prints what was done.
+/// Runs the task, shows its progress, and prints the report. Fails if the report names a problem.
 pub fn carry_out(task: &Task, places: &Places, output: OutputArgs) -> Result<(), Failure> {
     judge(&carry_out_unjudged(task, places, output)?)
 }
@@ -66,7 +67,7 @@ fn open(places: &Places) -> Result<Desk, Failure> {
     Desk::open(&Loaded::load(&Inputs::of_this_process(places.flags()))?.settings)
 }
 
-/// Lets go of the store also when something was refused.
+/// Closes the store even if `act` fails.
 fn with<T>(desk: Desk, act: impl FnOnce(&Desk) -> Result<T, Failure>) -> Result<T, Failure> {
     let done = act(&desk);
     desk.close();

@@ -1,4 +1,4 @@
-//! `bluetick backup`: copies everything to another place.
+//! `bluetick backup`: copies the data directory to another directory or to a bucket.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -22,7 +22,7 @@ pub fn run(arguments: &BackupArgs) -> Result<(), Failure> {
     }
     let to = match arguments.to.contains("://") {
         true => arguments.to.clone(),
-        // The server's working directory is another one.
+        // The server has another working directory, so a relative path would name another place.
         false => {
             let whole = std::path::absolute(&arguments.to);
             let whole = whole.map_err(|error| Failure::usage(format!("{}: {error}", arguments.to)))?;
@@ -46,7 +46,7 @@ pub fn run(arguments: &BackupArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The mode of a directory that was there before and is not its owner's alone.
+/// Returns the mode of an existing directory if its group or others have any permission.
 fn open_mode(directory: &Path) -> Option<u32> {
     let mode = fs::metadata(directory).ok()?.permissions().mode() & 0o7777;
     (mode & 0o077 != 0).then_some(mode)

@@ -1,4 +1,4 @@
-//! `bluetick bench`: measuring.
+//! `bluetick bench`: runs the benchmarks.
 
 use std::path::PathBuf;
 
@@ -61,7 +61,7 @@ fn load(window: u32, rate: RateArgs) -> Load {
     }
 }
 
-/// What is measured over the network is this very program.
+/// The path of this program. The network benchmarks start it as their server.
 fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(Failure::failed)
 }

@@ -1,4 +1,4 @@
-//! `bluetick chat`: finds out who is chatting and where, then leaves the terminal to the terminal client.
+//! `bluetick chat`: determines server and user, logs in, then starts the terminal client.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -21,7 +21,8 @@ use crate::prompt::{ask, ask_password};
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 const TOKEN_VARIABLE: &str = "BLUETICK_TOKEN";
 const SESSION_FILE: &str = "session.json";
-/// A token that is about to expire is not worth starting with.
+/// Minimum remaining lifetime of a stored token, in milliseconds. A shorter-lived token expires
+/// soon after the start, so the command asks for the password instead.
 const GOOD_FOR_MS: i64 = 60_000;
 
 pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
@@ -56,7 +57,7 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
         match bluetick_terminal::run(client, &url.to_string(), look).await.map_err(Failure::failed)? {
             Ended::Left => Ok(()),
             Ended::LoggedOut => {
-                // The next start asks for the password again.
+                // Delete the stored token, so that the next start asks for the password.
                 let _forgotten = fs::remove_file(directory.join(SESSION_FILE));
                 Err(Failure::failed("the log-in has expired; start again to log in"))
             }
@@ -68,7 +69,7 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
     })
 }
 
-/// The server, and by which certificates it is believed where it speaks TLS.
+/// The server, with the root certificates to trust if it uses TLS.
 fn server(arguments: &ChatArgs, url: &ServerUrl) -> Result<Server, Failure> {
     let Some(file) = &arguments.ca_file else {
         return Server::new(url.clone()).map_err(Failure::failed);
@@ -83,11 +84,11 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     builder.worker_threads(2).enable_all().build().map_err(Failure::failed)
 }
 
-/// Logs out: the server makes the token void that was kept, and nothing is kept any more.
+/// Logs out: revokes the stored token at the server and deletes everything stored for the user.
 fn forget(arguments: &ChatArgs, home: &Home, url: &ServerUrl, user: Option<UserId>) -> Result<(), Failure> {
     let user = user.ok_or_else(|| Failure::usage("nobody is logged in here; --user says who to forget"))?;
     let directory = home.of(url, &user);
-    // Nobody may be using it.
+    // Opening the storage fails if another client uses it.
     let storage = FileStorage::open(&directory).map_err(Failure::failed)?;
     let server = server(arguments, url)?;
     let told = match kept_token(&directory) {
@@ -97,7 +98,7 @@ fn forget(arguments: &ChatArgs, home: &Home, url: &ServerUrl, user: Option<UserI
     fs::remove_dir_all(&directory).map_err(Failure::failed)?;
     drop(storage);
     eprintln!("bluetick: forgot {user} at {url}");
-    // Any other refusal means that the token was void already.
+    // Any other error means that the token was already invalid.
     if let Err(ApiError::Unreachable(reason)) = told {
         eprintln!("bluetick: the server did not hear of it, so the token is good until it expires: {reason}");
     }
@@ -109,7 +110,7 @@ struct Identity {
     token: String,
 }
 
-/// By the token that was given, by the log-in of last time, or by asking.
+/// Identifies the user by the given token, by the stored log-in, or by asking for a password.
 async fn identify(
     arguments: &ChatArgs,
     home: &Home,
@@ -128,7 +129,7 @@ async fn identify(
                 Err(Failure::usage(format!("the token is {}'s", profile.user_id)))
             }
             Ok(profile) => Ok(Identity { user: profile.user_id, token }),
-            // Without a network the token is believed; the server decides when it is there.
+            // Accept the token while the server is unreachable; the server checks it on connecting.
             Err(ApiError::Unreachable(_)) if user.is_some() => {
                 user.map(|user| Identity { user, token }).ok_or_else(|| Failure::usage("no user"))
             }
@@ -183,7 +184,7 @@ fn kept_token(place: &Path) -> Option<String> {
     is_good.then(|| kept["token"].as_str().map(str::to_owned))?
 }
 
-/// Readable by its owner alone, from its first byte on.
+/// Stores the token. Only the owner can read the file, from its creation on.
 fn keep_token(place: &Path, session: &Session) -> Result<(), Failure> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
@@ -202,7 +203,7 @@ fn keep_token(place: &Path, session: &Session) -> Result<(), Failure> {
     fs::rename(new, place.join(SESSION_FILE)).map_err(failed)
 }
 
-/// Where this client keeps things, of all servers and users.
+/// The directory where this client stores its data, for all servers and users.
 struct Home(PathBuf);
 
 impl Home {
@@ -221,7 +222,7 @@ impl Home {
         self.0.join("chat").join(below(&url.to_string())).join(below(user.as_str()))
     }
 
-    /// Where and who it was last time.
+    /// The server and the user of the last start.
     fn last(&self) -> Option<(ServerUrl, UserId)> {
         let last: Value = serde_json::from_slice(&fs::read(self.0.join("chat/last.json")).ok()?).ok()?;
         Some((last["server"].as_str()?.parse().ok()?, last["user"].as_str()?.parse().ok()?))
@@ -229,13 +230,13 @@ impl Home {
 
     fn remember(&self, url: &ServerUrl, user: &UserId) {
         let last = json!({"server": url.to_string(), "user": user.as_str()});
-        // A convenience: without it, the flags are needed again.
+        // Best effort: if this fails, the next start needs the flags again.
         let _kept = fs::write(self.0.join("chat/last.json"), last.to_string());
     }
 }
 
-/// A path below a directory, different for different texts. Long names become several directories, since one takes 255
-/// bytes at most.
+/// Maps a text to a relative path; different texts map to different paths. Long texts become nested
+/// directories, because a file name has at most 255 bytes.
 fn below(text: &str) -> PathBuf {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
     let spelled =

@@ -1,4 +1,4 @@
-//! `bluetick check`: looks through a data directory that no server uses.
+//! `bluetick check`: checks a data directory that no server uses for damage.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -41,7 +41,8 @@ pub fn run(arguments: &CheckArgs) -> Result<(), Failure> {
     if arguments.archive { check_archive(arguments, &settings.store.data_dir) } else { Ok(()) }
 }
 
-/// Reads the segments in the archive. Failing to read them is a usage error: exit code 1 means damage.
+/// Verifies the segments in the archive. Failing to read them is a usage error, because exit code 1
+/// means damage.
 fn check_archive(arguments: &CheckArgs, data_dir: &Path) -> Result<(), Failure> {
     if access(data_dir, Access::WRITE_OK) == Err(Errno::ROFS) {
         return Err(Failure::usage(format!(
@@ -54,7 +55,7 @@ fn check_archive(arguments: &CheckArgs, data_dir: &Path) -> Result<(), Failure> 
     judge(&report)
 }
 
-/// The state of the store is unknown then, which differs from damage.
+/// Maps an error of the check to a usage error: the store was not checked, so damage is unknown.
 fn not_looked_through(error: CheckError) -> Failure {
     match error {
         CheckError::Lock { error: LockError::InUse(_), .. } => Failure::usage(format!(

@@ -1,4 +1,4 @@
-//! `bluetick erase`: deletes the content of messages for good, when somebody has said that this is meant.
+//! `bluetick erase`: deletes the content of messages permanently, after a confirmation.
 
 use std::io::{self, IsTerminal};
 

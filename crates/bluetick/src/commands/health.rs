@@ -1,4 +1,4 @@
-//! `bluetick health`: whether a server takes work, as an exit code.
+//! `bluetick health`: reports by exit code whether a server is ready.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::running::{Client, trust};
 use crate::settings::{Inputs, Loaded};
 
+/// Bounds connecting, and each read and write. A health check of a container must not hang.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
@@ -18,7 +19,8 @@ pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
         None => {
             let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
             let client = Client::without_key(address(&settings.server.listen, 80)?, TIMEOUT);
-            // Not by the certificate in the file: the server may show the one before it for a while yet.
+            // Accept any certificate: after a change of the file the server may still use the old
+            // one.
             if settings.server.tls.is_on() { client.with_tls(trust::anyone()?, None) } else { client }
         }
     };
@@ -32,7 +34,7 @@ pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
     Err(Failure::failed(format!("the server on {} takes no work: {reason}", client.address())))
 }
 
-/// With https the certificate must be one that this machine believes.
+/// A client for `url`. With https, the root certificates of this machine must verify the server.
 fn client_of(url: &str) -> Result<Client, Failure> {
     let (is_secure, server) = authority(url)?;
     let client = Client::without_key(address(server, if is_secure { 443 } else { 80 })?, TIMEOUT);
@@ -45,7 +47,7 @@ fn client_of(url: &str) -> Result<Client, Failure> {
     Ok(client.with_tls(trust::machine()?, Some(name)))
 }
 
-/// Whether it is with TLS, and `HOST:PORT`.
+/// Returns whether the URL uses TLS, and its `HOST:PORT`.
 fn authority(url: &str) -> Result<(bool, &str), Failure> {
     let (is_secure, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
         (Some(rest), _) => (false, rest),

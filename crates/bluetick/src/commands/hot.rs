@@ -1,4 +1,4 @@
-//! `bluetick hot`: the conversations that were ever too busy for one partition of the tables.
+//! `bluetick hot`: lists the conversations that have ever been spread over several partitions.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::figures::count;
 use crate::output::print;
 use crate::settings::{Inputs, Loaded};
 
-/// Of a conversation that went up and down for long, the newest are told.
+/// Maximum number of epochs shown per conversation; older ones are only counted. Bounds the line.
 const EPOCHS_TOLD: usize = 6;
 
 pub fn run(arguments: &HotArgs) -> Result<(), Failure> {

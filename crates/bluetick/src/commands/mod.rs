@@ -1,4 +1,4 @@
-//! What each command does, one a file.
+//! The implementation of each command, one file per command.
 
 pub mod archive;
 pub mod backup;

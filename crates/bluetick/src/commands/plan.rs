@@ -1,4 +1,4 @@
-//! `bluetick plan`: what a fleet needs and what it costs.
+//! `bluetick plan`: calculates what a fleet needs and what it costs.
 
 use crate::cli::PlanArgs;
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! `bluetick restore`: makes a data directory of a backup.
+//! `bluetick restore`: creates a data directory from a backup.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub fn run(arguments: &RestoreArgs) -> Result<(), Failure> {
     let restored = runtime.block_on(restoring);
     meter.clear();
     let restored = restored.map_err(failure)?;
-    // The directory has to be empty until then, so that is where its trail begins.
+    // The audit trail starts here: the directory must be empty before the restore.
     note_done(&settings, Act::Restore)?;
     let Restored { manifest, epoch, with_keys } = &restored;
     if arguments.output.json {

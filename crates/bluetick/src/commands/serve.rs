@@ -1,4 +1,4 @@
-//! `bluetick serve`: puts the parts together, says where to click, and runs until it is told to stop.
+//! `bluetick serve`: assembles the server, prints the banner, and runs until a stop signal arrives.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub fn run(arguments: &ServeArgs) -> Result<(), Failure> {
 
 async fn serve(loaded: &Loaded) -> Result<(), Failure> {
     let settings = &loaded.settings;
-    // From here on a signal is an orderly end and no longer the end of the process.
+    // From here on, a stop signal causes a graceful shutdown instead of ending the process.
     let mut stop = StopSignals::listen()?;
     let mut reload = ReloadSignal::listen(settings.server.tls.is_on())?;
     let metrics = Metrics::new();
@@ -72,7 +72,7 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
             return Err(failure);
         }
     };
-    // A closed standard output is no reason not to serve.
+    // Serve even if standard output is closed.
     let _unread = io::stdout().write_all(banner.as_bytes()).and_then(|()| io::stdout().flush());
 
     let mut certificate = server.certificate();
@@ -100,7 +100,7 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
     }
 }
 
-/// Starts to listen. The store is told where, for the tools that find its directory in use.
+/// Starts to listen, and announces address and certificate to the tools on this machine.
 async fn start(
     loaded: &Loaded,
     store: &OpenStore,
@@ -143,7 +143,7 @@ async fn start(
         StartError::Tls(error) => Failure::usage(error.to_string()),
     })?;
     let address = server.local_addr();
-    // Before the address, so that whoever finds that knows whom to expect there.
+    // Announce the certificate first, so that a tool that finds the address can verify the server.
     let certificate = server.certificate().map(|certificate| Arc::clone(&certificate.borrow()));
     let announced =
         store.announce_certificate(data_dir, certificate.as_deref()).and_then(|()| store.announce(address));
@@ -157,7 +157,7 @@ async fn start(
     Ok((server, banner.text()))
 }
 
-/// The certificate that has taken the place of the one before. Never, where there is none.
+/// Waits for the next certificate. Never returns if the server does not use TLS.
 async fn next_certificate(certificate: &mut Option<watch::Receiver<Arc<[u8]>>>) -> Arc<[u8]> {
     if let Some(shown) = certificate
         && shown.changed().await.is_ok()
@@ -167,7 +167,7 @@ async fn next_certificate(certificate: &mut Option<watch::Receiver<Arc<[u8]>>>) 
     std::future::pending().await
 }
 
-/// With which settings it starts; one that cannot write it down does not.
+/// Records the start and its settings in the audit trail. If that fails, the server does not start.
 async fn note_start(loaded: &Loaded, audit: &Arc<Trail>) -> Result<(), Failure> {
     let now = SystemClock.now();
     let entry = Entry {
@@ -183,7 +183,7 @@ async fn note_start(loaded: &Loaded, audit: &Arc<Trail>) -> Result<(), Failure> 
     audit.write(&entry).await.map_err(Failure::failed)
 }
 
-/// When the archive runs by itself. Hours that mean nothing were refused with the settings.
+/// When the archive runs automatically. Loading the settings has refused invalid hours already.
 fn schedule(settings: &ArchiveSettings) -> ArchiveSchedule {
     let between = settings.between.as_deref().and_then(|hours| hours.parse().ok());
     ArchiveSchedule { every: Duration::from_secs(settings.every_seconds), between }

@@ -1,4 +1,4 @@
-//! `bluetick tables`: makes the tables of a fleet, and looks whether they are as they must be.
+//! `bluetick tables`: creates the tables of a fleet and checks them.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -20,7 +20,7 @@ use crate::output::print;
 use crate::prompt::ask;
 use crate::settings::{Engine, Inputs, Loaded, Settings};
 
-/// Amazon's tables take some seconds; whoever waits longer is told.
+/// Interval between the lines that report waiting. Creating tables on AWS takes some seconds.
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
 pub fn run(command: &TablesCommand) -> Result<(), Failure> {
@@ -89,7 +89,7 @@ fn settings(arguments: &TablesArgs) -> Result<DynamoSettings, Failure> {
     Ok(settings.store.dynamodb)
 }
 
-/// Refuses settings whose store has no tables elsewhere.
+/// Fails unless `store.engine` is "dynamodb".
 pub fn must_have_tables(settings: &Settings) -> Result<(), Failure> {
     match settings.store.engine {
         Engine::DynamoDb => Ok(()),
@@ -106,7 +106,7 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, impl Display>>) -> Resul
     runtime.block_on(work).map_err(Failure::failed)
 }
 
-/// Says once in a while that it still waits.
+/// Awaits `work`, and reports on standard error every `SAY_EVERY` that it is still waiting.
 pub async fn waiting_for<T>(whom: &str, work: impl Future<Output = T>) -> T {
     let began = Instant::now();
     tokio::pin!(work);

@@ -1,4 +1,4 @@
-//! `bluetick user`: makes users, changes passwords, shows what is stored.
+//! `bluetick user`: creates users, changes passwords, revokes tokens, and shows users.
 
 use std::io::{self, IsTerminal};
 
@@ -61,7 +61,7 @@ fn settings(places: &Places) -> Result<Settings, Failure> {
     Ok(Loaded::load(&Inputs::of_this_process(places.flags()))?.settings)
 }
 
-/// Lets go of the store also when something was refused.
+/// Closes the store even if `act` fails.
 fn with<T>(book: UserBook, act: impl FnOnce(&UserBook) -> Result<T, Failure>) -> Result<T, Failure> {
     let done = act(&book);
     book.close();
@@ -87,7 +87,7 @@ struct Password {
 }
 
 impl Password {
-    /// Alone on standard output, so that it can be piped.
+    /// Prints only the password to standard output, so that it can be piped.
     fn print_if_generated(&self) -> Result<(), Failure> {
         if self.generated { print(&format!("{}\n", self.text)) } else { Ok(()) }
     }
@@ -116,8 +116,8 @@ fn password_for(user: &UserId, arguments: PasswordArgs, rules: PasswordRules) ->
     Ok(Password { text, generated: false })
 }
 
-/// Twenty characters of 32, without those that look alike: 100 bits. More where the settings ask for
-/// more.
+/// Generates a password of 20 characters (100 bits), or more if the settings require a longer one.
+/// The alphabet of 32 characters leaves out those that look alike.
 fn generate(random: &dyn Random, rules: PasswordRules) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = vec![0; rules.min_bytes.clamp(20, Passwords::MAX_BYTES)];

@@ -1,5 +1,5 @@
-//! How far it has come, on standard error: a line that is drawn over itself on a terminal, a line now and then
-//! elsewhere.
+//! Shows the progress of a migration on standard error: a redrawn line on a terminal, otherwise a
+//! line every few seconds.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -11,8 +11,9 @@ use bluetick_store_embedded::export::Inventory;
 
 use crate::figures::{count, time};
 
+/// Minimum time between two lines when standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Before this, a rate says little.
+/// Minimum elapsed time before a rate is shown. Rates over a shorter time are misleading.
 const RATE_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum Stage {
     Comparing,
 }
 
-/// Counted while it goes on.
+/// Counters of a migration, updated while it runs.
 #[derive(Default)]
 pub struct Tally {
     stage: Mutex<Option<Begun>>,
@@ -35,14 +36,14 @@ pub struct Tally {
 struct Begun {
     stage: Stage,
     at: Instant,
-    /// What an earlier run did.
+    /// Messages that an earlier run copied. The rate leaves them out.
     messages_before: u64,
     conversations_total: u64,
     messages_total: u64,
 }
 
 impl Tally {
-    /// The marker says what was done before.
+    /// Starts a stage. The counters continue from the progress in `marker`.
     pub fn begin(&self, stage: Stage, inventory: &Inventory, marker: &Marker) {
         self.conversations.store(marker.conversations, Ordering::Relaxed);
         self.messages.store(marker.messages, Ordering::Relaxed);
@@ -77,7 +78,7 @@ impl Tally {
         self.were_there.load(Ordering::Relaxed)
     }
 
-    /// `None` before it has begun.
+    /// The progress line. `None` before the first stage.
     fn line(&self, now: Instant) -> Option<String> {
         let begun = (*self.stage.lock().expect("nothing panics while it holds the lock"))?;
         let (conversations, messages) =
@@ -134,7 +135,7 @@ impl Meter {
             return;
         }
         drawn.at = Some(now);
-        // Where nobody reads it, the work goes on all the same.
+        // The migration continues if standard error is closed.
         let _unread = match self.is_terminal {
             true => {
                 drawn.is_on_screen = true;
@@ -144,7 +145,7 @@ impl Meter {
         };
     }
 
-    /// Takes the line off the screen, so that something else may be said.
+    /// Erases the line from the screen, so that other output can be printed.
     pub fn clear(&self) {
         let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
         drawn.at = None;
@@ -171,7 +172,7 @@ mod tests {
             line(&begun, 3, 1_000, Duration::ZERO),
             "copying 3/40 conversations, 1,000/5,000 messages"
         );
-        // What an earlier run did says nothing about the pace of this one.
+        // The rate counts only the messages of this run.
         assert_eq!(
             line(&begun, 10, 2_000, Duration::from_secs(10)),
             "copying 10/40 conversations, 2,000/5,000 messages  100/s  30 s left"

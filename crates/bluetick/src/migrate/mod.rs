@@ -1,6 +1,8 @@
-//! Copying an embedded store into the tables of a fleet. What rows it comes to is `bluetick_store_cloud::import`'s
-//! business, how it is read `bluetick_store_embedded::export`'s; here is the walk from one end to the other, how far it
-//! has come, and what is said about it.
+//! Copies an embedded store into the tables of a fleet: walks the source, tracks the progress, and
+//! reports the result.
+//!
+//! `bluetick_store_embedded::export` reads the source. `bluetick_store_cloud::import` writes the
+//! rows.
 
 mod meter;
 mod report;
@@ -26,19 +28,21 @@ use crate::fleet_keys;
 use crate::settings::Settings;
 use crate::stop_signals::StopSignals;
 
-/// What is to be done.
+/// The parameters of a migration.
 pub struct Plan {
-    /// Of the server that is left, with its data directory.
+    /// The settings of the source server, with its data directory.
     pub source: Settings,
-    /// Of the fleet.
+    /// The settings of the fleet.
     pub target: Settings,
     pub verifies: bool,
     pub from_start: bool,
     pub into_existing: bool,
 }
 
-/// New tables take fewer writes a second than they will, and say so for minutes.
+/// Minimum deadline for a request to the tables, in milliseconds. DynamoDB throttles new tables for
+/// minutes, so a shorter deadline fails the migration.
 const PATIENCE_MS: u64 = 300_000;
+/// Minimum timeout of one attempt of a request to the tables, in milliseconds.
 const ATTEMPT_MS: u64 = 10_000;
 
 pub async fn run(plan: &Plan) -> Result<Report, Failure> {
@@ -104,7 +108,8 @@ async fn migrate(
     Ok(report)
 }
 
-/// Which copy this is: a new one, or one that goes on.
+/// Returns the marker of the copy to resume, or saves that of a new one. Fails if the tables hold
+/// another copy, or other data without `--into-existing`.
 async fn begin(
     plan: &Plan,
     inventory: &Inventory,
@@ -123,7 +128,8 @@ async fn begin(
                     )));
                 }
                 (Some(_), _) | (None, true) => return Ok(marker),
-                // It is compared with what is there, since some of it is.
+                // Start over. Keep `began_vacant`: it says whether existing rows are from the
+                // earlier run.
                 (None, false) => marker.instead(name, *position, marker.began_vacant),
             }
         }
@@ -151,7 +157,8 @@ async fn begin(
     Ok(marker)
 }
 
-/// The keys that sign tokens and let administrators in, unless they are in the settings.
+/// Copies the token key and the admin key to the fleet, if the data directory has them. Reports
+/// keys that the fleet already has with another value.
 async fn share_keys(plan: &Plan, importer: &Importer, report: &mut Report) -> Result<(), Failure> {
     for name in fleet_keys::NAMES {
         let path = plan.source.store.data_dir.join(name);

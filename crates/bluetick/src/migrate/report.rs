@@ -1,4 +1,4 @@
-//! What is said at the end.
+//! The report of a migration.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::figures::{count, counted, time, utc};
 
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// It was all done before.
+    /// When an earlier run finished the copy.
     pub was_finished_at: Option<Timestamp>,
     pub people: u64,
     pub conversations: u64,
     pub messages: u64,
-    /// Whose content came from the archive.
+    /// Messages whose content came from the archive.
     pub archived: u64,
     pub lost: u64,
     pub erased: u64,
-    /// Rows, by this run.
+    /// Rows that this run wrote.
     pub written: u64,
     pub were_there: u64,
-    /// `None`: it was not asked for.
+    /// `None` if the comparison was skipped.
     pub comparison: Option<Comparison>,
     pub notes: Vec<String>,
     pub took: Duration,

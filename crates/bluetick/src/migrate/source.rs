@@ -1,4 +1,4 @@
-//! The data directory that is copied.
+//! The data directory to copy.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::figures::counted;
 use crate::settings::Settings;
 use crate::store::CannotOpen;
 
-/// Takes the lock of the directory: nobody serves it meanwhile.
+/// Opens the store and locks its directory, so that no server can use it. Fails if one does.
 pub async fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Failure> {
     let archive = settings.archive.clone();
     let vault = Vault::open(&archive, &settings.store.data_dir).map_err(CannotOpen::from)?.map(Arc::new);

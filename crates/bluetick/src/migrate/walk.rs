@@ -1,4 +1,4 @@
-//! From one end to the other, several conversations side by side.
+//! Copies or compares the whole store, several conversations concurrently.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,18 +20,20 @@ pub struct Walk<'a> {
     pub may_replace: bool,
 }
 
-/// People in one go.
+/// Number of people read per request to the source.
 const PEOPLE: usize = 100;
-/// Ids that are listed in one go.
+/// Number of conversation ids read per request to the source.
 const IDS: usize = 512;
-/// Conversations side by side.
+/// Number of conversations copied or compared concurrently. Bounds memory and requests in flight.
 const ROOMS: usize = 16;
-/// Messages of a conversation in one go: as many batches as the tables are given at a time.
+/// Minimum number of messages per write, if the conversation has as many: 8 batches of 25 rows,
+/// which is what the tables write concurrently.
 const MESSAGES: usize = 200;
-/// How often it is written down how far the copy has come. What is done twice is found to be there.
+/// Minimum time between two saves of the marker. A resumed run repeats the work since the last save
+/// and finds those rows present.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 
-/// What one conversation came to.
+/// The messages copied from one conversation.
 #[derive(Clone, Copy, Default)]
 struct Count {
     messages: u64,
@@ -49,7 +51,7 @@ impl Count {
 }
 
 impl Walk<'_> {
-    /// Goes on from where the marker is.
+    /// Copies everything after the position in the marker, and updates the marker.
     pub async fn copy(&self, marker: &mut Marker) -> Result<(), Failure> {
         let mut saved = Instant::now();
         while !marker.are_people_copied {
@@ -68,7 +70,7 @@ impl Walk<'_> {
             marker.is_copied = ids.is_empty();
             let mut copying =
                 stream::iter(&ids).map(|id| async { (*id, self.copy_room(*id).await) }).buffered(ROOMS);
-            // In their order, so that everything before the marker is done.
+            // Take results in order, so that everything before the marker is copied.
             while let Some((id, count)) = copying.next().await {
                 let count = count?;
                 marker.rooms_after = Some(id);
@@ -101,7 +103,7 @@ impl Walk<'_> {
         Ok(ImportedRoom { conversation: room.conversation, members: room.members })
     }
 
-    /// The next ones, in their order; none at the end.
+    /// The next messages, in seq order. Empty at the end.
     async fn messages(&self, conversation: &Conversation, after: Seq) -> Result<Vec<Message>, Failure> {
         let mut messages: Vec<Message> = Vec::new();
         while messages.len() < MESSAGES {
@@ -133,7 +135,7 @@ impl Walk<'_> {
         Ok(count)
     }
 
-    /// Reads everything back.
+    /// Reads everything back from the tables and compares it with the source.
     pub async fn compare(&self) -> Result<Comparison, Failure> {
         let mut found = Comparison::default();
         let mut after = None;

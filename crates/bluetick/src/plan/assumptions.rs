@@ -1,4 +1,4 @@
-//! What a plan is made from, each with a default and a way to set it.
+//! The input of a plan. Each value has a default and a flag.
 
 use clap::Args;
 use serde::Serialize;
@@ -118,18 +118,18 @@ impl Assumptions {
         self.users.unwrap_or((self.messages_per_day / MESSAGES_PER_USER).ceil())
     }
 
-    /// The days whose messages still have their text in the table.
+    /// The number of days whose messages still have their text in the table.
     pub fn hot_days(&self) -> f64 {
         self.retention_days.min(self.age_days)
     }
 
-    /// The days whose messages are in the archive.
+    /// The number of days whose messages are in the archive.
     pub fn cold_days(&self) -> f64 {
         self.age_days - self.hot_days()
     }
 }
 
-/// A number as people write it: 5m, 100e9, 1.5b, 1_000.
+/// Parses a number such as 5m, 100e9, 1.5b or 1_000.
 fn number(text: &str) -> Option<f64> {
     let plain = text.replace(['_', ','], "");
     let (digits, factor) = match plain.char_indices().last()? {
@@ -141,7 +141,7 @@ fn number(text: &str) -> Option<f64> {
     };
     let begins_as_a_number = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let number = digits.parse::<f64>().ok().filter(|_| begins_as_a_number)? * factor;
-    // Above this nothing on Earth is counted, and a float is no longer a plain number.
+    // Larger numbers are mistakes, and floats above 2^53 are not exact.
     (number <= 1e15).then_some(number)
 }
 

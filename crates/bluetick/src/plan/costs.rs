@@ -1,4 +1,4 @@
-//! Dollars: a month of 730 hours, and a million messages.
+//! Costs in dollars, per month of 730 hours and per million messages.
 
 use serde::Serialize;
 
@@ -12,11 +12,11 @@ pub const DAYS_PER_MONTH: f64 = HOURS_PER_MONTH / 24.0;
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     pub what: &'static str,
-    /// In a month.
+    /// Per month.
     pub dollars: Figure,
     pub dollars_per_million_messages: f64,
-    /// The same in a design that writes every row with every message and an object for every message; `None` where the two do
-    /// not differ enough to be compared.
+    /// The cost in a naive design, which writes every row and one object with every message. `None`
+    /// if the designs do not differ enough to compare.
     pub naive_dollars_per_million_messages: Option<f64>,
 }
 
@@ -42,7 +42,7 @@ pub fn costs(plan: &Plan) -> Vec<Cost> {
     let gb = plan.stored_bytes() / 1e9;
     let moved = f64::from(u8::from(with.cold_days() > 0.0));
     let cold_gb = with.messages_per_day * with.cold_days() * rows::in_segment(with.bytes) / 1e9;
-    // A segment is put once and read back once; a read costs a twelfth of a put, which rounding hides.
+    // A segment is put once and read once. A read costs a twelfth of a put, so it is neglected.
     let puts = moved / with.segment_messages;
     let redis_gb = plan.redis.shards.value * with.gb_per_shard * (1.0 + with.replicas);
     vec![

@@ -1,10 +1,10 @@
-//! A figure with the formula that gives it, and how figures are written.
+//! A figure with its formula, and the formatting of figures.
 
 use serde::Serialize;
 
 use crate::figures::{count, size};
 
-/// A value and where it comes from.
+/// A value and the formula that computes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     pub value: f64,
@@ -32,7 +32,7 @@ impl Figure {
     }
 }
 
-/// On average and in the busiest second.
+/// The average rate and the rate in the busiest second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rate {
     pub average_per_second: f64,
@@ -49,26 +49,26 @@ impl Rate {
     }
 }
 
-/// Of nothing it is nothing, which a float's own sum is not: that is -0.
+/// Sums the values. The sum of no values is 0; `Iterator::sum` of floats would return -0.
 pub fn sum(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |sum, value| sum + value)
 }
 
-/// Whole from 1,000 on, and as many digits after the point as say something below.
+/// Formats a value: whole numbers from 1,000 on, below with up to 1, 2 or 4 decimals by size.
 pub fn plain(value: f64) -> String {
     let decimals = match value.abs() {
         0.0 => 0,
         below if below < 0.01 => 4,
         below if below < 10.0 => 2,
         below if below < 999.95 => 1,
-        // Far below 2^64 by what flags may say.
+        // The cast is exact enough: the bounds of the flags keep values far below 2^64.
         _ => return count(value.round() as u64),
     };
     let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// The same with two digits after the point where things are compared in a column.
+/// Formats a value for a column of comparable values: below 1,000 always with two decimals.
 pub fn compared(value: f64) -> String {
     if value < 1_000.0 { format!("{value:.2}") } else { plain(value) }
 }

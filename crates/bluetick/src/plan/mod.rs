@@ -1,7 +1,8 @@
-//! What a fleet on DynamoDB, Redis and S3 needs and what it costs: arithmetic alone, each figure with its formula.
+//! Calculates what a fleet on DynamoDB, Redis and S3 needs and what it costs. Each figure has its
+//! formula.
 //!
-//! What a message costs follows from how the store works; when that changes, this changes. How it is shown belongs to
-//! [`show`], asking for it to `cli::plan`.
+//! The figures per message follow the implementation of the store; change both together. [`show`]
+//! formats a plan, and `cli::plan` defines its flags.
 
 mod assumptions;
 mod costs;
@@ -33,7 +34,7 @@ pub struct Plan {
     pub assumptions: Assumptions,
     pub users: f64,
     pub messages: Rate,
-    /// At the busiest moment.
+    /// Concurrent connections at the peak.
     pub connections: f64,
     pub writes: Vec<Writes>,
     pub reads: Vec<Reads>,
@@ -73,7 +74,7 @@ impl Plan {
         plan
     }
 
-    /// Units of writing a message.
+    /// Write units per message.
     pub fn write_units(&self) -> f64 {
         self.writes.iter().map(|write| write.here.value).sum()
     }
@@ -98,7 +99,7 @@ impl Plan {
         self.tables.iter().map(|table| table.partitions.value).sum()
     }
 
-    /// In a month.
+    /// Total cost per month.
     pub fn dollars(&self) -> f64 {
         self.costs.iter().map(|cost| cost.dollars.value).sum()
     }
@@ -107,7 +108,7 @@ impl Plan {
         self.costs.iter().map(|cost| cost.dollars_per_million_messages).sum()
     }
 
-    /// What does not differ between the two designs is as it is here.
+    /// Total cost of the naive design. Parts without a naive figure cost the same in both designs.
     pub fn naive_dollars_per_million_messages(&self) -> f64 {
         let naive = |cost: &Cost| {
             cost.naive_dollars_per_million_messages.unwrap_or(cost.dollars_per_million_messages)
@@ -116,7 +117,7 @@ impl Plan {
     }
 }
 
-/// One more than the traffic needs, so that one may restart.
+/// The number of nodes: one more than the traffic needs, so that one can restart.
 fn nodes(with: &Assumptions, messages: Rate, connections: f64) -> Figure {
     let by_connections = (connections / with.connections_per_node).ceil();
     let by_messages = (messages.peak_per_second / with.messages_per_node).ceil();

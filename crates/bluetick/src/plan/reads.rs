@@ -1,4 +1,4 @@
-//! What people who look, and their marks, make the tables read, in units a message sent. Every read is a consistent one.
+//! Reads of the tables, in read units per message sent. Every read is consistent.
 
 use serde::Serialize;
 
@@ -6,8 +6,9 @@ use super::assumptions::Assumptions;
 use super::figure::{Figure, plain};
 use super::rows;
 
-/// DynamoDB counts a consistent read in units of so many bytes, begun ones whole.
+/// Size of a read unit for consistent reads in DynamoDB, in bytes. Reads are rounded up to it.
 const READ_UNIT_BYTES: f64 = 4_096.0;
+/// Number of messages on a page of history, and of conversations on a page of the inbox.
 const PAGE: f64 = 20.0;
 
 #[derive(Clone, Debug, Serialize)]
@@ -21,7 +22,7 @@ fn units(bytes: f64) -> f64 {
     (bytes / READ_UNIT_BYTES).ceil()
 }
 
-/// How often the app is opened for each message sent.
+/// How many times users open the app, per message sent.
 pub fn opens_per_message(with: &Assumptions) -> Figure {
     let opens = with.users() * with.opens_per_day / with.messages_per_day;
     let formula = format!(
@@ -33,24 +34,24 @@ pub fn opens_per_message(with: &Assumptions) -> Figure {
     Figure::new(opens, formula)
 }
 
-/// Conversations on the first page of an inbox.
+/// Number of conversations on the first page of an inbox.
 pub fn shown(with: &Assumptions) -> f64 {
     with.conversations.min(PAGE)
 }
 
-/// Conversations with something new when the app is opened.
+/// Number of conversations with new messages when a user opens the app.
 pub fn behind(with: &Assumptions) -> f64 {
     with.conversations_behind.min(with.conversations)
 }
 
-/// `marks`: writes of marks a message.
+/// All reads of the tables. `marks` is the number of receipt writes per message.
 pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
     let opens = opens_per_message(with);
     let opened = |units: f64, formula: String| {
         Figure::new(units * opens.value, format!("{} opens × {formula}", plain(opens.value)))
     };
     let (shown, behind) = (shown(with), behind(with));
-    // Those on the first page.
+    // Conversations with unread messages on the first page.
     let unread = behind.min(shown);
     let n = plain(shown);
     let cell = rows::message(with.bytes);

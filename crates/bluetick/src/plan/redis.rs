@@ -1,4 +1,4 @@
-//! What Redis does and holds: operations for each message, memory, shards.
+//! The load and the memory of Redis: operations per message, bytes, shards.
 
 use serde::Serialize;
 
@@ -7,24 +7,24 @@ use super::assumptions::Assumptions;
 use super::figure::{Figure, Rate, bytes, plain};
 use super::reads::{behind, opens_per_message, shown};
 
-/// A key with its name, expiry and an empty hash, of the ids of one conversation and day.
+/// Bytes per key of message ids: name, expiry, and an empty hash for one conversation and day.
 const BUCKET_BYTES: f64 = 120.0;
-/// A conversation's counter, marks and the places its members wrote to last.
+/// Bytes per conversation: its counter, its receipts, and the last seq that each member wrote.
 const COUNTER_BYTES: f64 = 400.0;
-/// One conversation in the order of an inbox.
+/// Bytes per conversation in the order of an inbox.
 const INDEX_ENTRY_BYTES: f64 = 60.0;
-/// The keys of one inbox.
+/// Bytes for the keys of one inbox.
 const INDEX_BYTES: f64 = 200.0;
-/// Where one user is connected.
+/// Bytes per connected user in the presence directory.
 const ROUTE_BYTES: f64 = 200.0;
-/// What is kept of one node's stream.
+/// Bytes kept of the event stream of one node.
 const STREAM_BYTES: f64 = 4e6;
-/// Nobody looks up where the members of a group are that has more than so many.
+/// Maximum number of members, the sender included, for which a receipt looks up the members' nodes.
 const LARGE_GROUP: f64 = 100.0;
-/// Entries that one node can put into another's stream in a second, a millisecond each: what waits meanwhile goes with the
-/// next one.
+/// Maximum entries per second that one node adds to the stream of another: one per millisecond.
+/// Events that arrive meanwhile share the next entry.
 const ENTRIES_PER_SECOND: f64 = 1_000.0;
-/// What one Redis Cluster can have, replicas included.
+/// Maximum number of servers in one Redis Cluster, replicas included.
 pub const MEMBERS_PER_CLUSTER: f64 = 1_000.0;
 
 #[derive(Clone, Debug, Serialize)]
@@ -35,9 +35,10 @@ pub struct Redis {
     pub memory: Vec<Part>,
     pub memory_bytes: f64,
     pub shards: Figure,
-    /// Of the cluster: shards and their replicas.
+    /// Servers of the cluster: shards and their replicas.
     pub members: Figure,
-    /// The most that one cluster takes, with as many users for each message as here. A fleet has one.
+    /// The maximum for one cluster, at the same ratio of users to messages. A fleet has one
+    /// cluster.
     pub messages_per_day_of_one_cluster: Figure,
 }
 
@@ -57,7 +58,7 @@ fn sum(parts: &[Part]) -> f64 {
     parts.iter().map(|part| part.figure.value).sum()
 }
 
-/// `marks`: writes of marks a message.
+/// Plans Redis. `marks` is the number of receipt writes per message.
 pub fn redis(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Redis {
     let operations = operations(with, messages, marks, nodes);
     let memory = memory(with, nodes);
@@ -92,7 +93,7 @@ pub fn redis(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Redi
     }
 }
 
-/// Messages a day that the largest cluster takes.
+/// The number of messages per day that the largest cluster can handle.
 fn most(with: &Assumptions, operations_per_message: f64, memory_bytes: f64) -> Figure {
     let shards = (MEMBERS_PER_CLUSTER / (1.0 + with.replicas)).floor();
     let operations_per_day = shards * with.operations_per_shard * SECONDS_PER_DAY;
@@ -118,7 +119,7 @@ fn operations(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Vec
     let opens = opens_per_message(with).value;
     let everybody = 1.0 + with.members;
     let looked_up = if everybody > LARGE_GROUP { 0.0 } else { everybody };
-    // Several who are connected to one node have one entry.
+    // Receivers that are connected to the same node share one entry.
     let told = (with.members * online).min(nodes - 1.0);
     let told_by = format!("min({receivers} × {} online, {} other nodes)", plain(online), plain(nodes - 1.0));
     let most_entries = nodes * (nodes - 1.0) * ENTRIES_PER_SECOND / messages.peak_per_second;

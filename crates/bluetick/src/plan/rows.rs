@@ -1,20 +1,20 @@
-//! How large rows are: names of attributes and their values, as DynamoDB counts them, with ids of usual lengths
-//! (27 bytes a conversation, 16 a user, 36 a message).
+//! Sizes of rows in bytes, as DynamoDB counts them: attribute names and values, with ids of typical
+//! length (27 bytes for a conversation, 16 for a user, 36 for a message).
 
-/// What DynamoDB adds to each row in its bill for storage.
+/// Bytes that DynamoDB adds to each row when it bills storage.
 pub const STORED_OVERHEAD: f64 = 100.0;
 
-/// As much of a text as an inbox shows.
+/// Maximum size of a preview in an inbox row.
 const PREVIEW_BYTES: f64 = 100.0;
 
-/// A message without its text.
+/// A message row without its text.
 const MESSAGE: f64 = 206.0;
 
 pub fn message(text: f64) -> f64 {
     MESSAGE + text
 }
 
-/// Its text is in the archive, and where is in the row.
+/// A message row with a reference to the archive in place of its text.
 pub const fn archived_message() -> f64 {
     MESSAGE + 60.0
 }
@@ -27,10 +27,10 @@ pub const STATUS: f64 = 120.0;
 pub const PENDING: f64 = 100.0;
 pub const MEMBER: f64 = 110.0;
 pub const ROOM: f64 = 120.0;
-/// With the rows it is found by.
+/// A user, with the index rows for lookup.
 pub const USER: f64 = 500.0;
 
-/// A message in a segment: 45 bytes beside its text, compressed 1.65 times (docs/archive.md).
+/// A message in a segment: its text and 45 bytes, compressed by a factor of 1.65 (docs/archive.md).
 pub fn in_segment(text: f64) -> f64 {
     (45.0 + text) / 1.65
 }

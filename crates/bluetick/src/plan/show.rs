@@ -1,4 +1,4 @@
-//! A plan as text: columns that line up, formulas beside them where they are asked for.
+//! Formats a plan as text, in aligned columns and optionally with formulas.
 
 use super::figure::{bytes, compared, dollars, plain};
 use super::redis::MEMBERS_PER_CLUSTER;
@@ -8,7 +8,8 @@ const WITHOUT_REDIS: &str = "inbox, status and pending rows with each message";
 const TOO_LARGE: &str = "\
 These are more members than the 1,000 of one Redis Cluster, and a fleet has one cluster: it does not carry this.\n";
 
-/// Columns as wide as their widest cell. The first is for names; a last one that is [`Grid::explained`] for formulas.
+/// A table with columns as wide as their widest cell. The first column holds names. With
+/// [`Grid::explained`], the last one holds formulas.
 struct Grid {
     lines: Vec<Vec<String>>,
     explained: bool,
@@ -172,7 +173,7 @@ impl Plan {
     }
 }
 
-/// Sizes a service grows through.
+/// The sizes of `--ladder`, in messages per day.
 const STEPS: [f64; 6] = [1e6, 10e6, 100e6, 1e9, 10e9, 100e9];
 
 pub fn ladder(with: &Assumptions) -> String {

@@ -1,4 +1,4 @@
-//! Each table as a whole: what it takes in a second, how many partitions that is, and what it holds.
+//! The total load of each table, its number of partitions, and its size.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::reads::Reads;
 use super::rows::{self, STORED_OVERHEAD};
 use super::writes::Writes;
 
-/// What one partition of DynamoDB takes and holds.
+/// Limits of one DynamoDB partition: write units per second, read units per second, and bytes.
 const WRITES_PER_PARTITION: f64 = 1_000.0;
 const READS_PER_PARTITION: f64 = 3_000.0;
 const BYTES_PER_PARTITION: f64 = 10e9;
@@ -17,7 +17,7 @@ const BYTES_PER_PARTITION: f64 = 10e9;
 pub struct Table {
     pub name: &'static str,
     pub write_units: Rate,
-    /// While Redis is away.
+    /// The write units while Redis is unavailable.
     pub write_units_without_redis: Rate,
     pub read_units: Rate,
     pub stored_bytes: Figure,
@@ -48,7 +48,7 @@ pub fn tables(with: &Assumptions, messages: Rate, writes: &[Writes], reads: &[Re
         rows(with.messages_per_day * with.hot_days(), of_days(with.hot_days()), rows::message(with.bytes));
     let cold =
         rows(with.messages_per_day * with.cold_days(), of_days(with.cold_days()), rows::archived_message());
-    // An absence lasts half a day, more or less.
+    // Assume that an absence lasts half a day on average.
     let absences = with.messages_per_day * with.members * with.offline_share / with.burst * 0.5;
     let absent = format!(
         "{} × {} × {} offline/{} × 1/2 day",

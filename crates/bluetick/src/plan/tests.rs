@@ -1,4 +1,4 @@
-//! The arithmetic, by hand.
+//! Compares the plan with figures calculated by hand.
 
 use clap::Parser;
 
@@ -121,7 +121,7 @@ fn a_send_to_somebody_who_is_there_is_a_reserve_two_touches_and_an_entry_in_a_st
     assert_eq!(parts, [1.0, 2.0, 2.0]);
 }
 
-/// As counted (docs/fleet.md): 3 commands and a batch of 4 rows for each mark.
+/// As measured (docs/fleet.md): 3 commands and a batch of 4 rows per receipt.
 #[test]
 fn a_mark_is_three_commands_and_an_entry_and_reads_four_rows() {
     let plan = plan("--offline-share 0 --messages-per-read 1");
@@ -130,7 +130,8 @@ fn a_mark_is_three_commands_and_an_entry_and_reads_four_rows() {
     nearly(read(&plan, "before a mark"), 2.0 * 4.0);
 }
 
-/// As counted (docs/fleet.md): 21 round trips for a page of 20, and as many as there are conversations for a return.
+/// As measured (docs/fleet.md): 21 round trips for a page of 20 conversations. A reconnect takes
+/// one per conversation.
 #[test]
 fn opening_the_app_asks_for_each_conversation_of_a_page_and_for_each_with_something_new() {
     let flags = "--messages-per-day 1m --users 1m --opens-per-day 1 --conversations-behind 20";
@@ -138,7 +139,7 @@ fn opening_the_app_asks_for_each_conversation_of_a_page_and_for_each_with_someth
     nearly(operations(&plan, "connect"), 2.0);
     nearly(operations(&plan, "a page"), 21.0);
     nearly(operations(&plan, "a device"), 20.0);
-    // Five rows, the newest message, and what is unread.
+    // Per conversation: five rows, the newest message, and a query for the unread count.
     nearly(read(&plan, "a page of the inbox"), 20.0 * (5.0 + 1.0 + 1.0));
     nearly(read(&plan, "where a device"), 20.0 * 3.0);
     nearly(read(&plan, "how far"), 20.0);
@@ -148,13 +149,13 @@ fn opening_the_app_asks_for_each_conversation_of_a_page_and_for_each_with_someth
 fn those_who_share_a_node_have_one_entry_and_nobody_looks_a_large_group_up() {
     let group = plan("--members 20 --offline-share 0");
     nearly(operations(&group, "news"), 2.0 * 4.0);
-    // 5 nodes tell 4 others each, a thousand times a second.
+    // 5 nodes write to 4 others each, 1,000 entries per second.
     nearly(operations(&group, "ticks"), 2.0 * 20_000.0 / group.messages.peak_per_second);
     let (small, large) = (plan("--members 99"), plan("--members 100"));
     assert!(operations(&small, "marks") > 50.0 * operations(&large, "marks"));
 }
 
-/// As counted: 5 puts for a send. The pending row is taken away by `delivered`.
+/// As measured: 5 puts per send. `delivered` deletes the pending row.
 #[test]
 fn without_redis_a_send_writes_all_its_rows_at_once() {
     let plan = plan("--offline-share 0 --age-days 90");

@@ -1,4 +1,4 @@
-//! What one message makes the tables write, here and in a design that writes every row with every message.
+//! Writes to the tables per message, in this design and in one that writes every row every time.
 
 use serde::Serialize;
 
@@ -6,17 +6,18 @@ use super::assumptions::Assumptions;
 use super::figure::{Figure, plain};
 use super::rows;
 
-/// DynamoDB counts a write in units of so many bytes, begun ones whole.
+/// Size of a write unit in DynamoDB, in bytes. Writes are rounded up to it.
 const WRITE_UNIT_BYTES: f64 = 1_024.0;
 
-/// One reason to write, in units a message.
+/// The writes for one reason, in write units per message.
 #[derive(Clone, Debug, Serialize)]
 pub struct Writes {
     pub table: &'static str,
     pub what: &'static str,
     pub here: Figure,
     pub naive: Figure,
-    /// Here, while Redis is away: what is otherwise written once in a while is then written with each message.
+    /// This design while Redis is unavailable: rows that are otherwise flushed at intervals are
+    /// written with each message.
     pub without_redis: Figure,
 }
 
@@ -24,7 +25,8 @@ pub fn units(bytes: f64) -> f64 {
     (bytes / WRITE_UNIT_BYTES).ceil()
 }
 
-/// The share of changes that a row is written for when it keeps changing: once a flush, and once a burst at least.
+/// The share of changes that cause a write of a changing row: one per flush interval, and at least
+/// one per burst.
 pub fn coalesced(with: &Assumptions) -> Figure {
     let share = (with.pace_seconds / with.flush_seconds).min(1.0).max(1.0 / with.burst);
     let formula = format!(
@@ -114,7 +116,8 @@ pub fn writes(with: &Assumptions) -> Vec<Writes> {
                 format!("{r} × {} offline × 2/{}", plain(offline), plain(burst)),
             ),
             naive: each("rows"),
-            // Nobody knows who is connected elsewhere, so that all are owed; at most, each `delivered` takes a row away.
+            // Without Redis every receiver counts as offline and gets a pending row. Upper bound:
+            // each `delivered` deletes one.
             without_redis: each("rows").plus(delivered()),
         },
         Writes {

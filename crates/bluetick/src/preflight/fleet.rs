@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::store::{CannotOpen, whole_copy};
 
-/// How long the check waits for Redis before it reports a timeout.
+/// Bounds the wait for Redis. After it, the check advises that Redis does not answer.
 const REDIS_PATIENCE: Duration = Duration::from_secs(2);
 
 pub fn look(settings: &Settings, findings: &mut Findings) {

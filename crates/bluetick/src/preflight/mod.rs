@@ -1,4 +1,5 @@
-//! Finds the mistakes that keep a server from starting. The checks leave no file and no directory behind.
+//! Finds the mistakes that keep a server from starting. The checks leave no file and no directory
+//! behind.
 //!
 //! `bluetick config check` runs every check. `bluetick serve` opens its store itself and runs the
 //! other checks, so that it reports all mistakes at once. Damage inside the data directory does not
@@ -135,7 +136,8 @@ pub fn cannot_listen(listen: &str, error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot listen on {listen} (server.listen): {error}"))
 }
 
-/// Bounds what the tables and key files of a new data directory take, in bytes.
+/// Upper bound on the size of the tables and key files of a new data directory, in bytes. The check
+/// of the free space adds it to the size of a log segment.
 const NEW_TABLES_BYTES: u64 = 256 << 10;
 
 /// Checks that the data directory is readable and that a store in it could be opened.

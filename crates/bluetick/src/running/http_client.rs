@@ -1,5 +1,5 @@
-//! Just enough HTTP/1.1 to ask a server on this machine one question per connection, with TLS where the server speaks
-//! it. Not for the network: no redirects, no reuse.
+//! A minimal HTTP/1.1 client for servers on this machine, with optional TLS. It sends one request
+//! per connection and follows no redirects.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,10 +13,11 @@ use serde_json::Value;
 
 use crate::banner::reachable;
 
+/// Bounds connecting, and each read and write.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Answers to these questions are a few hundred bytes.
+/// Bounds the size of an answer in memory. Answers have a few hundred bytes; larger ones are cut.
 const MAX_ANSWER_BYTES: u64 = 1024 * 1024;
-/// How a server that expects TLS begins to say that it was asked in clear.
+/// The first byte of a TLS alert, with which a TLS server answers a plaintext request.
 const TLS_ALERT: u8 = 0x15;
 
 pub struct Client {
@@ -28,7 +29,7 @@ pub struct Client {
 
 pub struct Answer {
     pub status: u16,
-    /// `null` when there is none, or none that is JSON.
+    /// `null` if the answer has no body or the body is not JSON.
     pub body: Value,
 }
 
@@ -37,12 +38,12 @@ impl Client {
         Client { address: reachable(address), tls: None, admin_key: Some(admin_key), timeout: TIMEOUT }
     }
 
-    /// For what anybody may ask.
+    /// A client for requests that need no admin key.
     pub fn without_key(address: SocketAddr, timeout: Duration) -> Client {
         Client { address: reachable(address), tls: None, admin_key: None, timeout }
     }
 
-    /// Speaks TLS with a server that is to be believed by `trust`; its name, where that counts.
+    /// Uses TLS and verifies the server by `trust`. The server name defaults to the IP address.
     pub fn with_tls(self, trust: Arc<ClientConfig>, name: Option<ServerName<'static>>) -> Client {
         let name = name.unwrap_or_else(|| self.address.ip().into());
         Client { tls: Some((trust, name)), ..self }
@@ -54,7 +55,7 @@ impl Client {
 
     pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
         let body = body.map(Value::to_string).unwrap_or_default();
-        // The server writes down what it does for whom, and knows no more than the key otherwise.
+        // The header names the person at the command line, for the audit trail of the server.
         let authorization = self.admin_key.as_ref().map(|key| {
             let whose = CommandLine::of_this_process().in_a_header();
             format!("authorization: Bearer {key}\r\n{}: {whose}\r\n", CommandLine::HEADER)

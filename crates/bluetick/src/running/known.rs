@@ -1,5 +1,5 @@
-//! The certificate that a server shows right now, written down in its data directory: the file in its settings may be a
-//! newer one already, and tools that send the admin key must not take anybody else for the server.
+//! Stores the current certificate of the server in its data directory. Tools that send the admin
+//! key verify the server by it, because the file in the settings may already be newer.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ fn file_in(data_dir: &Path) -> PathBuf {
     data_dir.join(NAME)
 }
 
-/// Notes what the server of this directory shows from now on; `None` for one that speaks without TLS.
+/// Stores the certificate that the server uses from now on. `None` removes it: no TLS.
 pub fn note(data_dir: &Path, certificate: Option<&[u8]>) -> io::Result<()> {
     let file = file_in(data_dir);
     let Some(certificate) = certificate else {
@@ -21,14 +21,14 @@ pub fn note(data_dir: &Path, certificate: Option<&[u8]>) -> io::Result<()> {
             _ => Ok(()),
         };
     };
-    // Under another name first, so that nobody reads half of it.
+    // Write to a temporary file and rename it, so that no reader sees a partial certificate.
     let draft = data_dir.join("certificate.new");
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?.write_all(certificate)?;
     fs::rename(draft, file)
 }
 
-/// `None` where nothing is noted: the server speaks without TLS, or is of a version that did not say.
+/// Returns `None` if no certificate is stored: the server uses no TLS, or an older version runs.
 pub fn read(data_dir: &Path) -> io::Result<Option<Vec<u8>>> {
     match fs::read(file_in(data_dir)) {
         Ok(certificate) => Ok(Some(certificate)),

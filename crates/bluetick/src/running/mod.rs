@@ -1,4 +1,4 @@
-//! The server that is using the data directory, asked over HTTP with the admin key.
+//! Calls the server that uses the data directory, over HTTP with the admin key.
 
 mod http_client;
 pub mod known;
@@ -42,8 +42,8 @@ impl RunningServer {
     }
 }
 
-/// By which the server that uses the data directory is known: the one it says it shows, and the one it takes up at its
-/// next look. None where it speaks without TLS.
+/// The certificates to trust: the one that the server announced, and the one in the settings, which
+/// it loads next. Empty if the server uses no TLS.
 fn certificates(settings: &Settings) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let data_dir = &settings.store.data_dir;
     let noted = known::read(data_dir)
@@ -52,14 +52,14 @@ fn certificates(settings: &Settings) -> Result<Vec<CertificateDer<'static>>, Fai
     let in_file = settings.server.tls.certificate_file.as_deref().map(trust::certificate_in);
     match (in_force, in_file) {
         (None, in_file) => Ok(in_file.transpose()?.into_iter().collect()),
-        // A file that is just being replaced is nothing to stop for.
+        // Ignore an unreadable file: it may be replaced at this moment.
         (Some(in_force), in_file) => {
             Ok([Some(in_force), in_file.and_then(Result::ok)].into_iter().flatten().collect())
         }
     }
 }
 
-/// What a refusal comes to that nobody expected.
+/// The failure for an answer that the caller does not handle.
 pub fn refused(answer: &Answer) -> Failure {
     let message = reason(answer);
     match answer.status {
@@ -69,7 +69,7 @@ pub fn refused(answer: &Answer) -> Failure {
     }
 }
 
-/// Why the server refused, in its own words.
+/// The error message of the server.
 pub fn reason(answer: &Answer) -> &str {
     answer.body["error"]["message"].as_str().unwrap_or("no reason was given")
 }

@@ -1,4 +1,4 @@
-//! Whom to believe that they are the server, when it speaks TLS.
+//! How tools verify the certificate of the server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 
 use crate::failure::Failure;
 
-/// Believes the server that shows one of these certificates, whatever name is in it: tools on the same machine know the
-/// server by its address, and its certificate by what they share with it.
+/// Trusts a server that presents one of these certificates, whatever name they contain. Tools on
+/// the same machine know the address of the server and its certificate.
 pub fn shown(certificates: Vec<CertificateDer<'static>>) -> Result<Arc<ClientConfig>, Failure> {
     by_sight(Some(certificates))
 }
 
-/// Believes whoever answers: for questions that carry no secret to an address of this machine, and whose answer
-/// nobody gains by forging.
+/// Trusts any server. For requests without secrets to this machine, whose answer is not worth
+/// forging.
 pub fn anyone() -> Result<Arc<ClientConfig>, Failure> {
     by_sight(None)
 }
 
-/// The server's own certificate, the first in the file.
+/// The server certificate, which is the first in the file.
 pub fn certificate_in(certificate_file: &Path) -> Result<CertificateDer<'static>, Failure> {
     let file = certificate_file.display();
     CertificateDer::from_pem_file(certificate_file).map_err(|error| {
@@ -41,7 +41,7 @@ fn by_sight(known: Option<Vec<CertificateDer<'static>>>) -> Result<Arc<ClientCon
     Ok(Arc::new(config.with_no_client_auth()))
 }
 
-/// Believes whom the machine's root certificates vouch for. `SSL_CERT_FILE` names others.
+/// Trusts the root certificates of this machine, or those in `SSL_CERT_FILE`.
 pub fn machine() -> Result<Arc<ClientConfig>, Failure> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -62,7 +62,7 @@ fn with(
 
 #[derive(Debug)]
 struct BySight {
-    /// `None`: whatever is shown will do.
+    /// The accepted certificates. `None` accepts any.
     known: Option<Vec<CertificateDer<'static>>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -84,7 +84,7 @@ impl ServerCertVerifier for BySight {
         }
     }
 
-    /// A certificate is public; that the server has its key shows here.
+    /// Proves that the server has the private key; the certificate alone is public.
     fn verify_tls12_signature(
         &self,
         message: &[u8],

@@ -1,12 +1,12 @@
-//! Every setting there is: its key, the kind of its value, its default and one sentence about it. Keys, kinds and
-//! defaults are taken from [`Settings`] itself, so only the sentences are kept here.
+//! The list of all settings: key, type of the value, default, and a description. Keys, types and
+//! defaults come from [`Settings`]; this module holds the descriptions.
 
 use serde_json::Value as Json;
 use toml::Value;
 
 use super::Settings;
 
-/// The dotted name of a setting, such as `limits.sends_per_second`, in the order in which they are shown.
+/// Dotted keys, such as `limits.sends_per_second`, with their descriptions, in display order.
 const SENTENCES: &[(&str, &str)] = &[
     ("server.listen", "Where to listen, HOST:PORT. Port 0 takes any free one."),
     (
@@ -280,7 +280,7 @@ const SENTENCES: &[(&str, &str)] = &[
 pub struct Known {
     pub key: String,
     pub kind: Kind,
-    /// `None` where a setting is not set unless the operator does so.
+    /// `None` for a setting without a default.
     pub default: Option<Value>,
     pub about: &'static str,
 }
@@ -314,21 +314,21 @@ impl Known {
     }
 }
 
-/// A key without its last part, and that.
+/// Splits a key into its section and its last part.
 fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('.').unwrap_or(("", key))
 }
 
-/// Stands where a sentence would show a secret.
+/// Replaces a secret in an error message.
 pub const HIDDEN: &str = "its value, which is not shown here";
 
-/// Never shown, in whichever section it stands.
+/// Whether the value is never shown, judged by the last part of the key.
 pub fn is_secret(key: &str) -> bool {
     let name = split(key).1;
     name == "key" || name.ends_with("secret") || name.ends_with("password")
 }
 
-/// All settings: sections, and settings within them, in the order of the sentences.
+/// All settings in display order: by section, then by the order of the descriptions.
 pub fn all() -> Vec<Known> {
     let defaults = serde_json::to_value(Settings::default()).expect("settings are plain data");
     let mut known = Vec::new();
@@ -353,7 +353,7 @@ fn collect(key: &str, value: &Json, known: &mut Vec<Known>) {
         Json::Number(_) => Kind::Number,
         Json::Bool(_) => Kind::Switch,
         Json::Array(_) => Kind::List,
-        // What may be left out is a text or a path.
+        // Every optional setting is a text or a path.
         Json::String(_) | Json::Null => Kind::Text,
     };
     let default = (!value.is_null()).then(|| Value::try_from(value).expect("defaults are plain data"));

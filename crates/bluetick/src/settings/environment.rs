@@ -1,5 +1,6 @@
 //! Settings from `BLUETICK_*` environment variables: `BLUETICK_LIMITS__SENDS_PER_SECOND` is
-//! `limits.sends_per_second`. The kind of the setting says how its text is read, so a secret made of digits stays a text.
+//! `limits.sends_per_second`. The type of the setting decides how the text is parsed, so a secret
+//! made of digits stays a text.
 
 use std::ffi::OsString;
 
@@ -10,7 +11,7 @@ use super::error::{SettingsError, Source};
 use super::layers::{Entry, bad_value, unknown_key};
 
 const PREFIX: &str = "BLUETICK_";
-/// Read elsewhere: they say where settings are, or what to log, and are not settings.
+/// Variables that are not settings: the settings file, the log filter, and the token for `chat`.
 const NOT_SETTINGS: [&str; 3] = ["CONFIG", "LOG", "TOKEN"];
 
 /// Reads the settings from the environment. Unusable variables go to `mistakes`.
@@ -45,12 +46,12 @@ pub fn entries(
     entries
 }
 
-/// How a setting is spelled in the environment.
+/// The environment variable of a setting.
 pub fn name_of(key: &str) -> String {
     format!("{PREFIX}{}", key.to_ascii_uppercase().replace('.', "__"))
 }
 
-/// A Kubernetes service called `bluetick` puts these into every pod, and nobody means them as settings.
+/// Whether Kubernetes sets the variable in every pod for a service called `bluetick`.
 fn is_service_link(rest: &str) -> bool {
     let numbered = |prefix: &str| {
         rest.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

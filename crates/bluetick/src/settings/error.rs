@@ -1,4 +1,4 @@
-//! What can be wrong with settings, each in one sentence that names the key and where it stands.
+//! Mistakes in settings. Each message is one sentence that names the key and its source.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bluetick_auth::AuthSetupError;
 use thiserror::Error;
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Default,
@@ -27,7 +27,8 @@ impl fmt::Display for Source {
     }
 }
 
-/// Every mistake in the settings, in the order in which they were found. Never empty. Displayed with a line for each.
+/// Every mistake in the settings, in the order of discovery. Never empty. Displayed with one line
+/// each.
 #[derive(Debug, Error)]
 pub struct Mistakes(pub Vec<SettingsError>);
 
@@ -52,10 +53,10 @@ pub enum SettingsError {
     NotUtf8 { name: String },
     #[error("{key} cannot be {shown} ({from}): expected {expected}")]
     BadValue { key: String, shown: String, from: Source, expected: String },
-    /// Each value is fine by itself, and yet it cannot work.
+    /// The value is valid alone, but not together with the others.
     #[error("{key} ({from}) cannot work: {reason}")]
     Unworkable { key: String, from: Source, reason: String },
-    /// The own sentence of the store or the archive, which names the key.
+    /// A message of the store or the archive, which names the key.
     #[error("{0}")]
     Store(String),
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! A settings file to start from: everything there is, with its default, commented out.
+//! Prints an example settings file: every setting with its default, commented out.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Settings from a TOML file. The file is named by a flag or by `BLUETICK_CONFIG` and must then be there, or it is
-//! `bluetick.toml` in the working directory and may be missing.
+//! Settings from a TOML file. A file named by `--config` or `BLUETICK_CONFIG` must exist. The
+//! default file, `bluetick.toml` in the working directory, is optional.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,8 @@ use super::layers::{Entry, Inputs, unknown_key, unknown_section};
 const CONFIG_VARIABLE: &str = "BLUETICK_CONFIG";
 const USUAL_NAME: &str = "bluetick.toml";
 
-/// Reads the settings from the file. Unusable entries go to `mistakes`; an unreadable file sets nothing.
+/// Reads the settings from the file. Invalid entries go to `mistakes`. An unreadable file sets
+/// nothing.
 pub fn entries(inputs: &Inputs, known: &[Known], mistakes: &mut Vec<SettingsError>) -> Vec<Entry> {
     let mut entries = Vec::new();
     match table(inputs) {

@@ -1,4 +1,4 @@
-//! The layers laid over each other: defaults < file < environment < flags.
+//! Merges the layers of settings: defaults < file < environment < flags.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use super::catalogue::{self, Known};
 use super::error::{Mistakes, SettingsError, Source};
 use super::{Settings, environment, file, suggest, validate};
 
-/// What the command line says.
+/// Settings from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     pub config: Option<PathBuf>,
@@ -20,7 +20,7 @@ pub struct Flags {
     pub listen: Option<String>,
 }
 
-/// Everything settings are made from.
+/// All sources of settings except the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     pub flags: Flags,
@@ -29,13 +29,13 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// What this process was started with.
+    /// The environment and the working directory of this process.
     pub fn of_this_process(flags: Flags) -> Inputs {
         Inputs { flags, environment: std::env::vars_os().collect(), working_directory: ".".into() }
     }
 }
 
-/// One value that somebody gave.
+/// One value from the file, the environment or a flag.
 pub struct Entry {
     pub key: String,
     pub value: Value,
@@ -45,7 +45,7 @@ pub struct Entry {
 #[derive(Clone)]
 pub struct Loaded {
     pub settings: Settings,
-    /// What is not a default, by key.
+    /// Values that are not defaults, by key.
     given: BTreeMap<String, (Value, Source)>,
     /// Keys with a refused value in any layer.
     refused: BTreeSet<String>,
@@ -120,7 +120,7 @@ impl Loaded {
     }
 }
 
-/// Without the values as they were given, since these may be secrets.
+/// Leaves out the configured values, because they may be secrets.
 impl fmt::Debug for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loaded").field("settings", &self.settings).finish_non_exhaustive()
@@ -143,7 +143,7 @@ fn flag_entries(flags: &Flags) -> Vec<Entry> {
     .collect()
 }
 
-/// Tries a value alone among defaults, so that a refusal can name it.
+/// Checks a value alone among defaults, so that the error can name its key.
 fn check_alone(entry: &Entry, known: &[Known]) -> Result<(), SettingsError> {
     let mut table = Table::new();
     put(&mut table, &entry.key, entry.value.clone());
@@ -155,7 +155,7 @@ fn check_alone(entry: &Entry, known: &[Known]) -> Result<(), SettingsError> {
         Value::Integer(number) => known.kind == catalogue::Kind::Number && *number >= 0,
         _ => false,
     };
-    // A value of the right kind was refused for more than its kind, such as a word that is not among the choices.
+    // A value of the right type was refused for another reason, such as an unknown choice.
     let expected = fits_kind.then(|| in_plain_words(error.message()));
     Err(bad_value(known, &entry.value, &entry.from, expected))
 }
@@ -171,7 +171,8 @@ pub fn bad_value(known: &Known, given: &Value, from: &Source, expected: Option<S
     SettingsError::BadValue { key: known.key.clone(), shown, from: from.clone(), expected }
 }
 
-/// serde says "invalid value: integer `5000000000`, expected u32"; the operator's part is what comes last.
+/// Extracts the expected value from a serde message such as "invalid value: integer `5000000000`,
+/// expected u32".
 fn in_plain_words(message: &str) -> String {
     match message.split_once(", expected ").map_or(message, |(_, expected)| expected) {
         "u32" => format!("a whole number from 0 to {}", u32::MAX),
@@ -199,7 +200,7 @@ fn settings_of(given: &BTreeMap<String, (Value, Source)>) -> Settings {
     Settings::deserialize(table).expect("each value was accepted by itself")
 }
 
-/// Names what is not known, and what was probably meant.
+/// The error for an unknown key, with a suggestion.
 pub fn unknown_key(key: String, from: Source, known: &[Known]) -> SettingsError {
     if known.iter().any(|known| known.section() == key) {
         let hint = format!("; [{key}] is a section; put settings inside it");
@@ -213,7 +214,7 @@ pub fn unknown_key(key: String, from: Source, known: &[Known]) -> SettingsError 
     SettingsError::UnknownKey { key, from, hint }
 }
 
-/// The same for a section of a file.
+/// The error for an unknown section of a file, with a suggestion.
 pub fn unknown_section(key: String, from: Source, known: &[Known]) -> SettingsError {
     let meant = suggest::section(&key, known);
     let hint = meant.map_or_else(|| LISTED.into(), |meant| format!("; did you mean [{meant}]?"));

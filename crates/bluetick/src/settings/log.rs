@@ -14,8 +14,8 @@ pub struct LogSettings {
 }
 
 impl LogSettings {
-    /// What a filter says; `None` when it cannot be read. A word alone must be a level: a mistyped one would
-    /// otherwise count as the name of a module and silence all others.
+    /// Parses a filter. `None` if it is invalid. A word alone must be a level: the parser would
+    /// take a mistyped level for a module name and silence all other modules.
     pub fn targets(filter: &str) -> Option<Targets> {
         let readable = |part: &str| match part.split_once('=') {
             Some((module, level)) => {

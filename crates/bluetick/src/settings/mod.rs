@@ -1,5 +1,5 @@
-//! What the operator may set, and where each value comes from: defaults < file < environment < flags. What a
-//! setting means belongs to the crate that uses it.
+//! The settings of the operator and the source of each value: defaults < file < environment <
+//! flags. The crate that uses a setting defines its meaning.
 
 mod catalogue;
 mod environment;
@@ -30,7 +30,7 @@ pub use self::store::{Engine, StoreSection};
 use bluetick_archive::ArchiveEngine;
 pub use bluetick_archive::ArchiveSettings;
 
-/// All of it, a section a field.
+/// All settings, one field per section.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
@@ -52,7 +52,7 @@ impl Settings {
         (self.archive.engine == ArchiveEngine::Directory && !directory.is_dir()).then_some(directory)
     }
 
-    /// What works and is unwise, each in a sentence.
+    /// Settings that work but are unwise, one sentence each.
     pub fn advice(&self) -> impl Iterator<Item = String> {
         let in_directory =
             self.store.engine == Engine::DynamoDb && self.archive.engine == ArchiveEngine::Directory;

@@ -1,4 +1,4 @@
-//! The settings in force as a TOML text, each with where it comes from. Secrets are masked.
+//! Shows the effective settings as TOML, each with its source. Secrets are masked.
 
 use std::fmt::Write;
 
@@ -9,6 +9,7 @@ use super::catalogue::{self, Known};
 use super::layers::Loaded;
 
 const MASK: &str = "\"***\"";
+/// Column at which the comments with the sources start.
 const COMMENT_COLUMN: usize = 48;
 
 impl Loaded {
@@ -26,7 +27,7 @@ impl Loaded {
         text
     }
 
-    /// What somebody set, by the name of the setting, for whoever wants to know later. Secrets are masked.
+    /// The settings that are not defaults, by key, for the audit trail. Secrets are masked.
     pub fn set_by_somebody(&self) -> serde_json::Value {
         let mut all = serde_json::Map::new();
         for known in catalogue::all() {

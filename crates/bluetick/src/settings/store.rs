@@ -1,4 +1,4 @@
-//! Section `[store]`: which engine keeps everything, and what each of them may be told.
+//! Section `[store]`: the engine, and the settings of each engine.
 
 use std::ops::Deref;
 
@@ -14,16 +14,16 @@ pub enum Engine {
     /// Files in the data directory, for one server.
     #[default]
     Embedded,
-    /// DynamoDB or anything that speaks its API, with Redis or Valkey, for a fleet of servers.
+    /// DynamoDB or a compatible store, with Redis or Valkey, for a fleet of servers.
     DynamoDb,
 }
 
-/// Unknown keys are refused where the layers are put together.
+/// The section. `layers` refuses unknown keys, because a flattened struct cannot.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct StoreSection {
     pub engine: Engine,
-    /// Also the data directory of a server whose engine is elsewhere: its keys are there.
+    /// The data directory in it also applies to a fleet: it holds the keys of the node.
     #[serde(flatten)]
     pub embedded: StoreSettings,
     pub dynamodb: DynamoSettings,
@@ -31,7 +31,7 @@ pub struct StoreSection {
     pub fleet: EngineSettings,
 }
 
-/// The embedded store's settings came first and stand in the section itself.
+/// The settings of the embedded store are directly in the section, for compatibility.
 impl Deref for StoreSection {
     type Target = StoreSettings;
 
@@ -41,7 +41,7 @@ impl Deref for StoreSection {
 }
 
 impl StoreSection {
-    /// One window for all.
+    /// The Redis settings. All engines share one dedupe window, `store.dedupe_window_seconds`.
     pub fn redis(&self) -> RedisSettings {
         RedisSettings { dedupe_window_seconds: self.embedded.dedupe_window_seconds, ..self.redis.clone() }
     }

@@ -4,10 +4,11 @@ use toml::Value;
 
 use super::catalogue::{Kind, Known};
 
-/// How many letters of a key may differ from the one that is suggested.
+/// Maximum edit distance between an unknown key and a suggestion. A larger one suggests unrelated
+/// keys.
 const KEY_DISTANCE: usize = 3;
 
-/// The nearest key by spelling, or one of the same name in another section.
+/// The key with the same last part in another section, or else the nearest key by edit distance.
 pub fn key<'a>(key: &str, known: &'a [Known]) -> Option<&'a str> {
     // A single underscore instead of two is the most common mistake in environment variables.
     let plain = |key: &str| key.replace(['.', '-'], "_");
@@ -23,7 +24,7 @@ pub fn section<'a>(key: &str, known: &'a [Known]) -> Option<&'a str> {
     nearest(key, known.iter().map(Known::section))
 }
 
-/// The candidate that differs from `word` in a third of its letters at most.
+/// The nearest candidate with an edit distance of at most a third of the length of `word`.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let most = (word.chars().count() / 3).max(1);
     let measured = candidates.map(|candidate| (strsim::damerau_levenshtein(candidate, word), candidate));
@@ -31,8 +32,8 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// A value of the right kind in place of `given`, as it is written in a settings file. `expected` may list choices in
-/// quotes.
+/// Suggests a value of the right type in place of `given`, in TOML syntax. `expected` may list the
+/// choices in quotes.
 pub fn value(kind: Kind, given: &Value, expected: &str) -> Option<String> {
     match (kind, given) {
         (Kind::Switch, Value::String(text)) => switch(text),
@@ -59,7 +60,7 @@ fn switch(text: &str) -> Option<String> {
     Some(word.into())
 }
 
-/// Digits between quotes, with separators, or with a unit of seconds.
+/// Parses digits in quotes, with separators, or with the suffix `s` for seconds.
 fn number(text: &str) -> Option<String> {
     let digits = text.trim().trim_matches('"').replace([',', '_', ' ', '\''], "");
     let digits = digits.strip_suffix('s').unwrap_or(&digits);

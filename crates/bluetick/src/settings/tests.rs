@@ -1,4 +1,4 @@
-//! Settings as an operator meets them: which layer wins, and what each mistake is answered with.
+//! Tests which layer wins and how each mistake is reported.
 
 use std::fs;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ impl World {
         self.load().unwrap().settings
     }
 
-    /// The sentence the operator reads, without the changing directory.
+    /// The error message, without the path of the temporary directory.
     fn complaint(&self) -> String {
         let sentence = self.load().unwrap_err().to_string();
         sentence.replace(&format!("{}/", self.directory.path().display()), "")

@@ -1,4 +1,4 @@
-//! Settings that are fine one by one and yet cannot work, found before anything is opened.
+//! Finds settings that have valid types but cannot work, before the server opens anything.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -201,7 +201,8 @@ fn admin(loaded: &Loaded) -> Result<(), SettingsError> {
     Ok(AdminKey::check(&loaded.settings.admin)?)
 }
 
-/// Numbers beyond all sense, which would overflow somewhere: a time longer than a century, a count beyond any machine.
+/// Returns a number that could overflow, and its maximum: a time over a century, or a count that no
+/// machine has.
 fn too_large(settings: &Settings) -> Option<(String, u64)> {
     let values = serde_json::to_value(settings).expect("settings are plain data");
     let sections = values.as_object()?.iter();
@@ -219,9 +220,10 @@ fn too_large(settings: &Settings) -> Option<(String, u64)> {
     })
 }
 
+/// Maximum of every setting in seconds. Larger values could overflow a time calculation.
 const CENTURY_SECONDS: u64 = 100 * 365 * 24 * 60 * 60;
 
-/// `scheme://host` with a port at most: what a browser sends as `Origin`.
+/// Whether the text is an `Origin` as a browser sends it: `scheme://host`, with an optional port.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return false };
     let scheme_fits = !scheme.is_empty()
@@ -229,7 +231,7 @@ fn is_origin(text: &str) -> bool {
     scheme_fits && !host.is_empty() && !host.contains(|c: char| c == '/' || c == '*' || c.is_whitespace())
 }
 
-/// Syntax only: whether a name resolves depends on the machine.
+/// Checks the syntax only: whether a name resolves depends on the machine.
 fn is_host_and_port(text: &str) -> bool {
     let is_host =
         |host: &str| !host.is_empty() && !host.contains(|c: char| "/[]".contains(c) || c.is_whitespace());
@@ -237,7 +239,7 @@ fn is_host_and_port(text: &str) -> bool {
     text.parse::<SocketAddr>().is_ok() || text.rsplit_once(':').is_some_and(is_name)
 }
 
-/// A DNS name or an address, as in `Host` without the port.
+/// Whether the text is a DNS name or an IP address, as in `Host` without the port.
 fn is_hostname(text: &str) -> bool {
     let is_name =
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));

@@ -1,4 +1,4 @@
-//! The user book of a data directory that no server is using.
+//! Manages users in the store directly, while no server uses it.
 
 use std::sync::Arc;
 

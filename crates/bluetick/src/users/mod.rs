@@ -1,4 +1,4 @@
-//! The user book: makes and changes users in the store itself, or through the server that is using it.
+//! Manages users, in the store directly or through the server that uses it.
 
 mod here;
 mod running;
@@ -22,7 +22,7 @@ pub struct NewUser {
     pub password: String,
 }
 
-/// What may be shown of a user.
+/// The public data of a user.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ShownUser {
     pub id: String,
@@ -32,13 +32,14 @@ pub struct ShownUser {
 }
 
 pub enum UserBook {
-    /// With the settings, which say where what is done is written down.
+    /// Holds the settings too, because they name the audit trail.
     Store(StoreBook, Box<Settings>),
     Server(ServerBook),
 }
 
 impl UserBook {
-    /// The book of users who are there already: a directory that is not is a mistyped one.
+    /// Opens the store for existing users. A missing data directory is a usage error, because the
+    /// path is probably mistyped.
     pub fn open_existing(settings: &Settings) -> Result<UserBook, Failure> {
         let data_dir = &settings.store.data_dir;
         if settings.store.engine == Engine::Embedded && !data_dir.exists() {
@@ -96,7 +97,7 @@ impl UserBook {
         }
     }
 
-    /// Makes every token void that was issued to the user until now.
+    /// Revokes every token issued to the user so far.
     pub fn revoke(&self, user: &UserId) -> Result<(), Failure> {
         match self {
             UserBook::Store(book, settings) => {
@@ -113,7 +114,7 @@ impl UserBook {
         }
     }
 
-    /// Lets go of the store; what was done is durable before.
+    /// Closes the store. Completed changes are durable before.
     pub fn close(self) {
         if let UserBook::Store(book, _) = self {
             book.close();

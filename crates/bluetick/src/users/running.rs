@@ -1,4 +1,4 @@
-//! The user book of a running server, asked over HTTP with the admin key.
+//! Manages users through a running server, over HTTP with the admin key.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -76,7 +76,7 @@ fn shown(body: &Value) -> ShownUser {
     }
 }
 
-/// A user_id as part of a path.
+/// Percent-encodes a user_id for a path.
 fn escaped(user: &UserId) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     user.as_str()

@@ -1,17 +1,17 @@
-//! Chaos: many devices in many conversations, connections cut at random, the server killed with `kill -9` again and
-//! again, some devices away for long. In the end every device's view of every conversation is the server's history, in
-//! order and once, and ticks and unread are what a model computes from the log.
+//! Chaos test: many devices in many conversations, random disconnects, repeated `kill -9` of the
+//! server, and devices that stay offline for long. At the end every device has the server's history
+//! of every conversation, in order and once. Ticks and unread match a model computed from the log.
 //!
-//! The seed is printed and decides who there is and what everybody does; the clock and the scheduler take part as well,
-//! so a run comes close to another one with the same seed and is not the same. Sizes come from the environment:
+//! The printed seed decides the participants and their actions. Clock and scheduler also take part,
+//! so a run with the same seed is similar but not identical. The environment sets the sizes:
 //!
-//! | variable | what | otherwise |
+//! | variable | meaning | default |
 //! |---|---|---|
 //! | `BLUETICK_CHAOS_SEED` | the seed | the clock |
 //! | `BLUETICK_CHAOS_CLIENTS` | devices; every fifth user has two | 50 |
-//! | `BLUETICK_CHAOS_CONVERSATIONS` | two in five of them groups, the first of 20 members | 20 |
-//! | `BLUETICK_CHAOS_SECONDS` | how long the storm lasts | 10 |
-//! | `BLUETICK_CHAOS_KILLS` | how often the server dies meanwhile | 4 |
+//! | `BLUETICK_CHAOS_CONVERSATIONS` | number; two in five are groups, the first has 20 | 20 |
+//! | `BLUETICK_CHAOS_SECONDS` | duration of the faults | 10 |
+//! | `BLUETICK_CHAOS_KILLS` | number of kills of the server | 4 |
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -30,8 +30,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
 use weather::rage;
 
-/// Small enough that everything happens within seconds: segments that fill up, backlogs that are capped. By the seed,
-/// checkpoints are taken all the time or hardly ever, and conversations fall asleep at once or stay awake.
+/// A server with small limits, so that segments fill and backlogs are capped within seconds. The
+/// seed decides how often checkpoints run and how many conversations stay resident.
 fn launcher(data_dir: &Path, dice: &mut Dice) -> Launcher {
     let mut one_of = |choices: [&'static str; 2]| choices[dice.below(2) as usize];
     Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir)
@@ -58,7 +58,7 @@ async fn restarted_gently(mut server: ServerProcess, launcher: &Launcher) -> Ser
     launcher.start().await
 }
 
-/// Being killed is no error; nothing else should be one.
+/// Panics and errors in the log of the server. A kill logs none.
 fn complaints(launcher: &Launcher) -> Vec<String> {
     let is_one = |line: &&str| line.contains("panicked") || line.contains(r#""level":"ERROR""#);
     launcher.log().lines().filter(is_one).map(str::to_owned).collect()
@@ -94,7 +94,7 @@ async fn every_device_ends_with_the_history_in_order_and_once_and_all_numbers_ag
     let standing = judge.last_marks(&address, &devices, &mut dice).await;
     let unread = judge.numbers(&address, &standing, &mut dice).await;
 
-    // What was answered outlives the server, and what is acknowledged is not sent again.
+    // Acknowledged state survives a kill, and acknowledged messages are not sent again.
     server.kill().await;
     server = launcher.start().await;
     assert_eq!(judge.numbers(&server.address, &standing, &mut dice).await, unread);

@@ -1,4 +1,4 @@
-//! What happens to everybody while the storm lasts: the server is killed.
+//! The faults of the chaos test: kills of the server.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use bluetick_testkit::process::{Launcher, ServerProcess};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Kills the server and starts it again, spread over the whole time, and ends with one that runs.
+/// Kills and restarts the server, spread over the whole duration. Returns a running server.
 pub async fn rage(
     mut server: ServerProcess,
     launcher: &Launcher,

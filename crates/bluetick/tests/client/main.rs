@@ -1,4 +1,4 @@
-//! The client crate against the real server: what a person sees, and what the network cannot take away.
+//! The client crate against a real server, with and without network faults.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

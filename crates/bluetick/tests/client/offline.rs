@@ -1,4 +1,4 @@
-//! Connections that break, servers that die, and clients that die themselves.
+//! Lost connections, killed servers, and killed clients.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::proxy::Proxy;
 use crate::world::{World, numbered, shown, until, user};
 
-/// `BLUETICK_SEED` repeats a run, as far as the scheduler allows it.
+/// Random numbers from `BLUETICK_SEED`, which repeats a run as far as the scheduler allows.
 fn dice() -> Dice {
     let given = std::env::var("BLUETICK_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
@@ -23,7 +23,8 @@ fn dice() -> Dice {
 /// Cuts the connection again and again, and then waits forever. Before half of the cuts the server
 /// receives everything, and its answers are lost.
 async fn storm(proxy: &Proxy, dice: &mut Dice) {
-    /// Bounds the cuts: on a busy machine a connection may need longer than the time between two cuts.
+    /// Bounds the number of cuts: on a busy machine, connecting may take longer than the time
+    /// between two cuts.
     const CUTS: usize = 100;
     for _ in 0..CUTS {
         sleep(Duration::from_millis(dice.between(5, 120))).await;
@@ -62,7 +63,7 @@ async fn five_hundred_messages_through_a_storm_arrive_once_and_in_order() {
         () = storm(&proxy, &mut dice) => {}
         () = storm(&other_proxy, &mut other_dice) => {}
     }
-    // A line on which something was swallowed is of no use any more.
+    // Cut the connections on which the proxy dropped answers: they cannot recover.
     for line in [&proxy, &other_proxy] {
         line.lose_answers(false);
         line.cut();
@@ -156,7 +157,7 @@ async fn a_message_whose_ack_was_lost_with_the_client_is_not_doubled() {
     alice.stop().await;
 }
 
-/// Without a good-bye. Its tasks end, so that the storage is free for the next one.
+/// Drops the client without closing it, and waits until its tasks have released the storage.
 async fn die(client: Client) {
     drop(client);
     for _ in 0..20 {
@@ -194,7 +195,7 @@ async fn more_than_a_backlog_holds_is_fetched_until_nothing_is_missing() {
     alice.stop().await;
 }
 
-/// Through a link of its own, many at a time.
+/// Sends `count` messages over a separate connection, without waiting for each ack.
 async fn send_many(world: &World, name: &str, conversation: &str, count: u64) {
     use bluetick_client::link::{ClientFrame, FrameKind, Link, SendFrame};
     use bluetick_client::{FixedToken, TokenSource};
@@ -229,7 +230,7 @@ async fn a_store_with_another_epoch_makes_the_client_forget_its_copies_and_keep_
     let id = to_bob.id();
     alice.stop().await;
 
-    // As if the store had been restored: the client remembers another life, with messages that never were.
+    // Simulate a restored store: the client knows another epoch, with messages that do not exist.
     let kept = storage.load().unwrap();
     let (key, message) = kept.iter().find(|(key, _)| key.starts_with("message/")).unwrap();
     let false_memory = Change::put(key.clone(), message.replace("first", "what never was"));

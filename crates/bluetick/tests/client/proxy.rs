@@ -1,4 +1,4 @@
-//! A network that can be cut: everything a client says goes through here to a server that may move.
+//! A TCP proxy between client and server that injects network faults.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -18,11 +18,11 @@ pub struct Proxy {
 }
 
 struct Weather {
-    /// Where the server is; `None`: nobody is let through.
+    /// The address of the server. `None` refuses connections.
     target: watch::Sender<Option<String>>,
-    /// Moves on with every cut.
+    /// Incremented by every cut.
     cuts: watch::Sender<u64>,
-    /// What the server says is swallowed.
+    /// Whether the proxy drops the server's answers.
     answers_are_lost: AtomicBool,
 }
 
@@ -40,17 +40,17 @@ impl Proxy {
         Proxy { address, weather, _listening: listening }
     }
 
-    /// The server is there now, or nowhere.
+    /// Sets the address of the server, or `None` for an outage.
     pub fn set_target(&self, target: Option<&str>) {
         self.weather.target.send_replace(target.map(str::to_owned));
     }
 
-    /// Ends all connections, without a good-bye.
+    /// Ends all connections abruptly.
     pub fn cut(&self) {
         self.weather.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// From now on the server hears everything and nobody hears the server.
+    /// Drops the server's answers while `lost` is true. Requests still reach the server.
     pub fn lose_answers(&self, lost: bool) {
         self.weather.answers_are_lost.store(lost, Ordering::SeqCst);
     }

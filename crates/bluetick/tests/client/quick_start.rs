@@ -1,4 +1,4 @@
-//! The quick start of the client's README, run as it stands there.
+//! Compiles and runs the quick start of the client's README unchanged.
 
 #![expect(dead_code, reason = "its main talks to a server at the usual place")]
 

@@ -1,4 +1,4 @@
-//! Messages that the server does not take, or not yet.
+//! Messages that the server refuses, permanently or temporarily.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Two people, both connected.
+//! Two connected users.
 
 use bluetick_client::{Event, Tick};
 use bluetick_core::Seq;
@@ -42,7 +42,7 @@ async fn typing_and_presence_are_seen_while_they_last() {
     let to_bob = alice.open_direct(&user("bob")).await.unwrap();
     let bob = world.client("bob").await;
     let to_alice = bob.conversation(to_bob.id());
-    // The other person's presence is shown from the first message on.
+    // Presence is visible from the first message on.
     to_bob.send("hello").await.unwrap();
     until("bob is there", &alice, || to_bob.view().presence.is_some_and(|presence| presence.online)).await;
     to_alice.typing();

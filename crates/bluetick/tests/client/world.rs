@@ -1,4 +1,4 @@
-//! A server with people, and short words for what tests do with them.
+//! A server with users, and helper functions for the client tests.
 
 use std::time::Duration;
 
@@ -71,14 +71,14 @@ impl World {
         answer
     }
 
-    /// What the server has of a conversation, in order.
+    /// The texts that the server has stored in a conversation, in order.
     pub async fn texts(&self, reader: &str, conversation: &Conversation) -> Vec<String> {
         let token = self.token(reader).await;
         let stored = messages(self.address(), &token, &conversation.id().to_string()).await;
         stored.iter().map(|message| message["content"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// A client that talks through `address`.
+    /// A client that connects to `address`.
     pub async fn client_at(&self, address: &str, name: &str, storage: impl Storage) -> Client {
         Client::start(self.settings_at(address, name).await, storage).await.unwrap()
     }
@@ -94,7 +94,7 @@ impl World {
         settings
     }
 
-    /// A client right at the server, with everything that was missed.
+    /// A client that connects directly to the server and has caught up.
     pub async fn client(&self, name: &str) -> Client {
         let client = self.client_at(self.address(), name, MemoryStorage::default()).await;
         until("caught up", &client, || client.connection().caught_up).await;
@@ -102,7 +102,7 @@ impl World {
     }
 }
 
-/// Waits until something holds of what the client shows.
+/// Waits until `holds` returns true. Checks after every change of the client's state.
 pub async fn until(what: &str, client: &Client, mut holds: impl FnMut() -> bool) {
     let mut changes = client.changes();
     let waited = timeout(PATIENCE, async {
@@ -113,7 +113,7 @@ pub async fn until(what: &str, client: &Client, mut holds: impl FnMut() -> bool)
     assert!(waited.await.is_ok(), "not in time: {what}; {:?}", client.connection());
 }
 
-/// The texts that a client shows of a conversation.
+/// The texts of the messages in the client's view of a conversation.
 pub fn shown(conversation: &Conversation) -> Vec<String> {
     conversation.view().messages.iter().map(|message| message.content.clone()).collect()
 }

@@ -1,5 +1,5 @@
-//! Bits that flip while the server is down. Every place of every file is tried beside the store
-//! (`crates/store-embedded/tests/at_rest.rs`); here it is seen what an operator and a client are told.
+//! Bits that flip while the server is down. `crates/store-embedded/tests/at_rest.rs` tries every
+//! offset of every file; this test checks what operators and clients see.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn flip(path: &Path, offset: u64) {
     file.write_all_at(&[byte[0] ^ 4], offset).unwrap();
 }
 
-/// Starts it and answers what it says when it ends by itself.
+/// Starts the server, which must exit by itself, and returns its error output.
 fn refusal(data_dir: &Path) -> String {
     let child = Command::new(env!("CARGO_BIN_EXE_bluetick"))
         .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
@@ -74,7 +74,7 @@ async fn damage_is_named_by_the_check_and_by_the_start_and_never_served() {
     stopped(server).await;
     assert_eq!(check_of(data_dir.path()).0, 0, "{}", check_of(data_dir.path()).1);
 
-    // The first segment's header, and a batch: the start refuses and names file and byte.
+    // The header of the first segment, and a batch: the start fails and names the file.
     let log = segment(data_dir.path());
     let name = log.file_name().unwrap().to_str().unwrap();
     for offset in [10, 4096 + 20] {
@@ -85,7 +85,7 @@ async fn damage_is_named_by_the_check_and_by_the_start_and_never_served() {
         assert!(said.contains(name), "{said}");
         flip(&log, offset);
     }
-    // Either root page of the tables.
+    // Both root pages of the tables.
     let tables = data_dir.path().join("tables/data.mdb");
     for offset in [16, 4096 + 16] {
         flip(&tables, offset);
@@ -96,7 +96,7 @@ async fn damage_is_named_by_the_check_and_by_the_start_and_never_served() {
     }
     assert_eq!(check_of(data_dir.path()).0, 0, "{}", check_of(data_dir.path()).1);
 
-    // The messages of one conversation: whoever reads them is told so, and others read theirs.
+    // The messages of one conversation: reading them fails, and other conversations stay readable.
     let bytes = std::fs::read(&tables).unwrap();
     let magic = 0xFD2F_B528_u32.to_le_bytes();
     let places: Vec<_> =
@@ -106,7 +106,7 @@ async fn damage_is_named_by_the_check_and_by_the_start_and_never_served() {
         flip(&tables, at as u64 + 30);
         let (code, said) = check_of(data_dir.path());
         if code == 0 {
-            // A page that is free.
+            // A free page.
             flip(&tables, at as u64 + 30);
             continue;
         }

@@ -1,4 +1,4 @@
-//! The process is stopped, the clock jumps, the file system becomes read-only.
+//! The process is suspended, the clock jumps, or the file system becomes read-only.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn a_clock_that_jumps_forward_and_back_changes_no_order_and_loses_nothing(
     let mut server = world.launcher.start().await;
     let traffic = Traffic::begin(&server.address, SENDERS).await;
     traffic.more(&server.address, 30).await;
-    // An hour ahead, ten days back, and forward again; the last jump back is before a start.
+    // Jump forward and back while the server runs. The jump after the loop comes before a start.
     for offset in [HOUR, -240 * HOUR, 5 * HOUR, -HOUR] {
         world.set(Switch::Clock, offset);
         traffic.more(&server.address, 50).await;
@@ -111,7 +111,7 @@ async fn used_message_id_is_recognised_after_clock_jumps_and_restarts() {
     stopped(server).await;
 }
 
-/// The clock that the server sees is the one of the switch: else the test above says nothing.
+/// Verifies that the switch sets the server's clock. Otherwise the tests above prove nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clock_of_the_switch_is_the_clock_of_the_server() {
     let world = World::new();
@@ -162,7 +162,7 @@ async fn a_file_system_that_becomes_read_only_refuses_sends_clearly_and_the_serv
         let refused = sent;
         let (status, answer) = send(refused, server.address.clone()).await;
         assert_eq!((status, &answer["error"]["code"]), (503, &json!("store_unavailable")), "{answer}");
-        // Longer than a checkpoint waits, so that the tables meet it too.
+        // Wait longer than the checkpoint interval, so that the write to the tables fails too.
         if round == 1 {
             tokio::time::sleep(Duration::from_secs(3)).await;
         }
@@ -194,7 +194,7 @@ async fn a_file_system_that_becomes_read_only_refuses_sends_clearly_and_the_serv
     assert_eq!(world.check().0, 0, "{}", world.check().1);
 }
 
-/// Where the tables' engine meets it in the middle of a write, it shuts itself off and has to be opened again.
+/// If LMDB fails in the middle of a write, it disables itself and must be reopened.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_lies_in_the_tables_is_read_also_when_they_met_a_read_only_file_system_at_the_worst_moment() {
     let world = World::new();
@@ -209,7 +209,7 @@ async fn what_lies_in_the_tables_is_read_also_when_they_met_a_read_only_file_sys
     for number in 1..=20 {
         assert_eq!(send(&server.address, number).await, 201);
     }
-    // With the last checkpoint all of it is in the tables, and after the start nothing is anywhere else.
+    // The last checkpoint writes everything to the tables. After the start it is only there.
     stopped(server).await;
     let server = world.launcher.start().await;
     world.set(Switch::ReadOnly, 2);

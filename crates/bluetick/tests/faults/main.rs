@@ -1,7 +1,8 @@
-//! The real server on a machine that misbehaves: it is stopped for seconds, its clock jumps, its file system becomes
-//! read-only, its power goes, bits of its files flip while it is down. What clients saw is compared with what is there.
+//! The real server on a faulty machine: it is suspended for seconds, its clock jumps, its file
+//! system becomes read-only, its power fails, bits of its files flip while it is down. At the end
+//! the tests compare the logs of the clients with the server's history.
 //!
-//! What no signal can do is done between the server and the C library (shim.c, by LD_PRELOAD).
+//! A shim between the server and the C library injects the faults (shim.c, by LD_PRELOAD).
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

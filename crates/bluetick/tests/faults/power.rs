@@ -1,4 +1,4 @@
-//! The power goes: what was written and not synced, by the log or by the tables, was never written.
+//! Power failures: writes of the log and of the tables that were not synced are lost.
 
 use std::time::Duration;
 
@@ -40,8 +40,8 @@ async fn nothing_acknowledged_is_lost_when_the_power_goes_again_and_again() {
     assert_eq!(world.check().0, 0, "{}", world.check().1);
 }
 
-/// The same with a disk that says "synced" and forgets: the comparison finds it, so it would find a server that does not
-/// wait for the sync.
+/// A disk that acknowledges syncs but does not perform them. The checker detects the loss, so it
+/// would also detect a server that does not wait for the sync.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_lies_about_its_syncs_is_found_out() {
     let world = World::new();
@@ -57,7 +57,7 @@ async fn a_disk_that_lies_about_its_syncs_is_found_out() {
     world.set(Switch::Lies, 0);
     let launcher = world.launcher.clone();
     let Ok(server) = tokio::spawn(async move { launcher.start().await }).await else {
-        // It says that its files are damaged.
+        // The start failed, because the files are damaged.
         assert_eq!(world.check().0, 1, "{}", world.check().1);
         return;
     };

@@ -1,4 +1,4 @@
-//! A server on a machine that misbehaves by a switch, and people who talk on it.
+//! A server on a machine with switchable faults, and a load of senders.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,10 +20,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
-/// Longer than anything takes on a server that is alive.
+/// Deadline for every wait. Longer than any operation takes on a healthy server.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// In the order of the words in shim.c.
+/// The switches, in the order of the words in shim.c.
 #[derive(Clone, Copy)]
 pub enum Switch {
     Clock,
@@ -34,7 +34,7 @@ pub enum Switch {
     Synced,
 }
 
-/// Made of shim.c by the C compiler that building needs anyway.
+/// Compiles shim.c with the C compiler, which the build of the server needs too.
 fn shim() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -88,7 +88,8 @@ impl World {
         i64::from_le_bytes(word)
     }
 
-    /// What no sync came after was never written, but for a half of some of it. Only while no server runs.
+    /// Reverts all unsynced writes, some of them only by half. Call it only while no server runs.
+    /// Returns the number of reverted writes.
     pub fn cut_power(&self, dice: &mut Dice) -> usize {
         let path = self.beside.path().join("journal");
         let journal = std::fs::read(&path).unwrap_or_default();
@@ -105,7 +106,7 @@ impl World {
         let unsynced = |kind| entries.iter().filter(move |entry| entry.kind == kind);
         let mut taken_back = 0;
         for entry in unsynced(REPLACED).collect::<Vec<_>>().into_iter().rev() {
-            // A disk writes some of it early, and not all of that.
+            // A disk may write some of the unsynced data early, and only partially.
             let kept = if dice.one_in(3) { entry.bytes.len() / 2 } else { 0 };
             if let Some(path) = files.get(&entry.inode) {
                 let file = File::options().write(true).open(path).unwrap();
@@ -121,7 +122,7 @@ impl World {
         taken_back
     }
 
-    /// `bluetick check` on the directory: its exit code and what it printed.
+    /// Runs `bluetick check` on the directory. Returns its exit code and its output.
     pub fn check(&self) -> (i32, String) {
         check_of(self.data_dir.path())
     }
@@ -131,7 +132,7 @@ const REPLACED: u64 = 1;
 const LASTING: u64 = 2;
 const SYNC: u64 = 3;
 
-/// A line of the journal, as shim.c writes it.
+/// An entry of the journal that shim.c writes.
 struct Entry<'a> {
     kind: u64,
     inode: u64,
@@ -139,7 +140,7 @@ struct Entry<'a> {
     bytes: &'a [u8],
 }
 
-/// All that are whole: the last one may have been cut off with the server.
+/// All complete entries. A kill of the server may have truncated the last one.
 fn entries(mut journal: &[u8]) -> Vec<Entry<'_>> {
     let mut all = Vec::new();
     while let Some((head, rest)) = journal.split_at_checked(32) {
@@ -183,10 +184,10 @@ pub async fn open(address: &str, token: &str, body: Value) -> String {
     answer["conversation_id"].as_str().unwrap().to_owned()
 }
 
-/// Everybody in one group, and each with a neighbour.
+/// A load of senders, in one group and in pairs.
 pub struct Traffic {
     tokens: Vec<String>,
-    /// Each with somebody who sees all of it.
+    /// Each conversation with the index of a member who can read all of it.
     conversations: Vec<(usize, String)>,
     announce: watch::Sender<Situation>,
     senders: JoinSet<ClientLog>,
@@ -241,7 +242,7 @@ impl Traffic {
             .unwrap_or(0)
     }
 
-    /// Waits until so many more messages are stored in the group.
+    /// Waits until the group has `messages` more messages.
     pub async fn more(&self, address: &str, messages: u64) {
         let (before, deadline) = (self.head(address).await, Instant::now() + PATIENCE);
         while self.head(address).await < before + messages {
@@ -250,7 +251,7 @@ impl Traffic {
         }
     }
 
-    /// What everybody saw, against what the server has now.
+    /// Stops the load and compares the logs of the senders with the server's history.
     pub async fn judged(self, address: &str) -> Result<Checked, Vec<Violation>> {
         self.announce.send_modify(|now| now.stop = true);
         let logs = self.senders.join_all().await;
@@ -263,7 +264,7 @@ impl Traffic {
     }
 }
 
-/// Ends it in good order.
+/// Shuts the server down gracefully.
 pub async fn stopped(mut server: ServerProcess) {
     signal(&server, rustix::process::Signal::TERM);
     assert!(server.wait().await.success());

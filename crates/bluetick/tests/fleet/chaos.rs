@@ -1,6 +1,6 @@
-//! Everything at once, by chance and by a seed: nodes are killed and restarted, Redis forgets, dies and stops, and what is
-//! between the nodes and the tables breaks in all its ways. Sizes come from the environment, as those of the other
-//! chaos: see `tests/chaos/main.rs`.
+//! All faults at random, by seed: nodes are killed and restarted, Redis is emptied, killed and
+//! suspended, and the connections to the tables fail in every way. The environment sets the sizes,
+//! see `tests/chaos/main.rs`.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use crate::tables::fleet_behind_proxies;
 
 const NODES: usize = 3;
 
-/// Small where the environment says nothing else: it runs beside all other tests.
+/// The sizes from the environment. The defaults are small, because other tests run concurrently.
 fn sizes() -> Sizes {
     let given = |name: &str| std::env::var_os(format!("BLUETICK_CHAOS_{name}")).is_some();
     let sizes = Sizes::from_environment();
     Sizes {
-        // One machine bears three nodes and their engines, so the crowd is a fraction of what one embedded server takes.
+        // Three nodes and their engines share one machine, so use a fraction of the load.
         clients: if given("CLIENTS") { (sizes.clients / 5).max(18) } else { 18 },
         conversations: if given("CONVERSATIONS") { (sizes.conversations / 5).max(8) } else { 8 },
         seconds: if given("SECONDS") { sizes.seconds } else { 20 },
@@ -31,7 +31,7 @@ fn sizes() -> Sizes {
     }
 }
 
-/// Once in a while something happens.
+/// Injects random faults.
 struct Fate<'a> {
     dice: Dice,
     redis: &'a mut RedisServer,

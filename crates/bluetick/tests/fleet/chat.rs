@@ -1,4 +1,4 @@
-//! People at different nodes, and nothing goes wrong.
+//! Users connected to different nodes, without faults.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn three_people_at_three_nodes_chat_in_order_with_ticks_typing_and_presenc
     }
     let group = json!({"kind": "group", "title": "three", "members": names});
     let group = open(fleet.address(0), &tokens[0], &group).await;
-    // Who comes and goes is told to those one talks with alone.
+    // A node announces presence only to peers in direct conversations.
     for (one, peer) in [(0, "bob"), (0, "carol"), (1, "carol")] {
         let direct = json!({"kind": "direct", "peer": peer});
         let direct = open(fleet.address(one), &tokens[one], &direct).await;
@@ -65,7 +65,7 @@ async fn three_people_at_three_nodes_chat_in_order_with_ticks_typing_and_presenc
     for (node, token) in tokens.iter().enumerate() {
         people.push(Talker::connect(fleet.address(node), token).await);
     }
-    // Whoever was there before sees the others come.
+    // A user who is connected already receives the presence of the others.
     let came = people[0].hear("presence").await;
     assert_eq!(came["online"], true, "{came}");
 

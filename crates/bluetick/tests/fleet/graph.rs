@@ -1,5 +1,5 @@
-//! What a crowd hears each second, with what happened to the servers marked in it. Each line has a panel and a scale of
-//! its own: one message is acknowledged once and delivered many times.
+//! Draws what the load receives over time and when nodes were down. Each line has its own panel and
+//! scale, because a message is acknowledged once and delivered many times.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use bluetick_testkit::meter::Reading;
 pub struct Graph {
     pub step: Duration,
     pub steps: Vec<Reading>,
-    /// From when until when each node was away.
+    /// The time during which each node was down: start and end.
     pub away: Vec<(Duration, Duration)>,
 }
 

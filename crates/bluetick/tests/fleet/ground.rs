@@ -1,4 +1,4 @@
-//! What a fleet stands on: tables of its own on the one DynamoDB Local of this process, and a Redis.
+//! The dependencies of a fleet: its own tables on the shared DynamoDB Local, and a Redis.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -47,14 +47,14 @@ impl Ground {
         self.dynamo
     }
 
-    /// How to start a node whose way to the tables is `endpoint`.
+    /// A launcher for a node that reaches the tables at `endpoint`.
     pub fn launcher(&self, data_dir: &Path, endpoint: &str) -> Launcher {
         let mut launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir)
             .with("BLUETICK_STORE__ENGINE", "dynamodb")
             .with("BLUETICK_STORE__DYNAMODB__ENDPOINT", endpoint)
             .with("BLUETICK_STORE__DYNAMODB__REGION", "us-east-1")
             .with("BLUETICK_STORE__DYNAMODB__TABLE_PREFIX", &self.tables)
-            // A busy machine is no fault of Redis.
+            // Allow a slow machine: only real faults of Redis should time out.
             .with("BLUETICK_STORE__REDIS__TIMEOUT_MS", "1000")
             .with("BLUETICK_LIMITS__SENDS_PER_SECOND", "0")
             .with("BLUETICK_LIMITS__REQUESTS_PER_SECOND", "0")
@@ -69,7 +69,7 @@ impl Ground {
         launcher
     }
 
-    /// Nodes that all go straight to the tables.
+    /// Starts nodes that connect directly to the tables.
     pub async fn fleet(&self, nodes: usize) -> Fleet {
         let endpoint = self.dynamo.endpoint();
         Fleet::start(nodes, |_, data_dir| {

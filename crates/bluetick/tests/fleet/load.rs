@@ -1,5 +1,5 @@
-//! A crowd on a fleet: devices that come back to any node that lives, while something is done to the servers, and the
-//! judgement over all of them afterwards.
+//! A load on a fleet: devices reconnect to any live node while a test injects faults. Afterwards
+//! the checker judges all devices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,12 @@ use bluetick_testkit::fleet::Fleet;
 use bluetick_testkit::meter::{Meter, Reading};
 use tokio::time::{Instant, sleep};
 
-/// How large the crowd is that a machine with two cores bears beside three servers and their engines.
+/// A load that a machine with two cores can run beside three servers and their engines.
 pub fn sizes(seconds: u64) -> Sizes {
     Sizes { clients: 18, conversations: 8, seconds, ..Sizes::from_environment() }
 }
 
+/// Bounds every wait for progress. It allows for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Crowd {
@@ -28,11 +29,11 @@ pub struct Crowd {
     dice: Dice,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Verdict {
     pub happened: Happened,
-    /// When everybody was told to come back, by servers that shut down.
+    /// The reconnect delays that servers sent at shutdown, in milliseconds.
     pub sent_away_ms: Vec<u64>,
 }
 
@@ -50,7 +51,7 @@ impl Crowd {
         Crowd { sizes, scene, devices, meter, dice }
     }
 
-    /// Lives until `disturbance` is over, and is judged.
+    /// Runs the load until `disturbance` ends, then judges it.
     pub async fn storm(
         mut self,
         fleet: &mut Fleet,
@@ -62,7 +63,7 @@ impl Crowd {
         let meter = Arc::clone(&self.meter);
         let warm = 2 * self.sizes.clients as u64;
         let disturbance = async {
-            // Servers and engines that have just started are slow at first.
+            // Wait for a warm-up: servers and engines are slow right after their start.
             let start = Instant::now();
             while meter.read().acknowledged < warm && start.elapsed() < PATIENCE {
                 sleep(Duration::from_millis(50)).await;
@@ -76,7 +77,7 @@ impl Crowd {
         self.judge(fleet).await
     }
 
-    /// Everybody is brought up to date, each part of it by another node, and everything is compared.
+    /// Brings every device up to date, each step on another node, and compares everything.
     async fn judge(mut self, fleet: &Fleet) -> Verdict {
         let addresses = fleet.addresses();
         let node = |number: usize| addresses[number % addresses.len()].as_str();
@@ -105,8 +106,8 @@ impl Crowd {
     }
 }
 
-/// Prints how much is acknowledged in a while, and returns it. Where that is nothing at first, the while is longer: a busy
-/// machine is no fault.
+/// Prints the rate of acks over `time`, and returns the counts. If no ack arrives, it waits up to
+/// `PATIENCE` longer, because a slow machine is not a fault.
 pub async fn measure(meter: &Meter, what: &str, time: Duration) -> Reading {
     let (before, start) = (meter.read(), Instant::now());
     sleep(time).await;

@@ -1,7 +1,8 @@
-//! Several real `bluetick serve` on one DynamoDB Local and a real Redis, under load, while things break. In the end the
-//! checker judges what all clients saw, and the histories: complete, in order, once, without a hole that is not a void.
+//! Several real `bluetick serve` processes on DynamoDB Local and a real Redis, under load and with
+//! faults. At the end the checker judges the clients' logs and the histories: complete, in order,
+//! without duplicates, and with a void in every gap.
 //!
-//! One module for each thing that breaks. What is measured is printed; no test fails because something was slow.
+//! Each module covers one kind of fault. Measurements are printed; no test fails for slowness.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

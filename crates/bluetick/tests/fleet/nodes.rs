@@ -1,4 +1,4 @@
-//! Nodes die and are restarted while everybody talks: their clients go on elsewhere and end complete.
+//! Nodes are killed and restarted under load. Their clients reconnect to other nodes and converge.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::load::{Crowd, measure, sizes};
 const MOMENT: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Until a node counts so many that live, itself included.
+/// Waits until a node counts `living` live nodes, itself included. Returns the time it took.
 async fn counts(fleet: &Fleet, number: usize, living: u64) -> Duration {
     let start = Instant::now();
     while fleet.metric(number, "bluetick_nodes").await != living {
@@ -48,8 +48,8 @@ async fn a_node_is_killed_in_the_middle_of_traffic_and_its_clients_go_on_elsewhe
     assert!(verdict.happened.connections > 18, "{verdict:?}");
 }
 
-/// Every node is restarted, one after the other, and nobody cuts a connection but they. With `BLUETICK_BLESS` the graph
-/// goes into the documents.
+/// Restarts every node in turn; only the servers close connections. `BLUETICK_BLESS` writes the
+/// graph to the documents.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_restart_under_load_loses_nothing_and_sends_everybody_away_spread_over_time() {
     let redis = RedisServer::start();
@@ -87,8 +87,8 @@ async fn a_rolling_restart_under_load_loses_nothing_and_sends_everybody_away_spr
         std::fs::write(path, graph.svg()).unwrap();
     }
     let away = &verdict.sent_away_ms;
-    // Not everybody: whoever is asking something beside the connection finds it closed. On a busy machine that is nearly
-    // everybody, and the few others do not show whether they are spread.
+    // A device that is in the middle of a request finds the connection closed and gets no delay. On
+    // a busy machine these are nearly all devices, and the rest is too few to judge the spread.
     assert!(!away.is_empty(), "nobody was told when to come back: {verdict:?}");
     if away.len() > 8 {
         let (first, last) = (away.iter().min().unwrap(), away.iter().max().unwrap());

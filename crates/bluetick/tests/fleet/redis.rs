@@ -1,5 +1,6 @@
-//! Redis forgets, dies, stops, falls back in time and fails over, one after the other, while everybody talks. It is a
-//! hint: sends go on without it, and nothing is lost, doubled, overwritten or out of order.
+//! Redis loses its data, dies, is suspended, returns to an old state and fails over, under load.
+//! Redis is only a cache: sends continue, and no message is lost, duplicated, overwritten or
+//! reordered.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,10 +21,10 @@ use crate::ground::Ground;
 use crate::load::{Crowd, measure, sizes};
 
 const MOMENT: Duration = Duration::from_secs(3);
-/// For what comes by itself, however slow the machine is.
+/// Bounds every wait for recovery. It allows for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Until no message has been stored without Redis for a while.
+/// Waits until the nodes stop storing messages without Redis.
 async fn full_speed(fleet: &Fleet) {
     let start = Instant::now();
     let mut before = fleet.metrics("bluetick_fallback_sends_total").await;
@@ -38,7 +39,7 @@ async fn full_speed(fleet: &Fleet) {
     }
 }
 
-/// Sends go on meanwhile, and are fast again afterwards.
+/// Asserts that sends continue during the fault, ends it with `back`, and waits for full speed.
 async fn while_away(fleet: &Fleet, meter: &Meter, what: &str, time: Duration, back: impl FnOnce()) {
     let during = measure(meter, &format!("{what}, meanwhile"), time).await;
     assert!(during.acknowledged > 0, "{what}: nothing could be sent meanwhile");
@@ -65,7 +66,7 @@ async fn redis_is_emptied_dies_and_stops_while_everybody_talks() {
             while_away(fleet, meter, "SIGSTOP for 10 s", Duration::from_secs(10), || redis.resume()).await;
         })
         .await;
-    // All of it is printed, so that the whole way can be read after a failure.
+    // Print the count for the analysis of a failure.
     println!("{} reseeds", fleet.metrics("bluetick_reseeds_total").await);
 }
 
@@ -88,7 +89,7 @@ async fn a_primary_of_a_cluster_dies_with_a_busy_conversation() {
         .await;
 }
 
-/// How far back: as after a failover to a replica that was far behind.
+/// By how much the counter is set back, as after a failover to a replica that lagged behind.
 const SET_BACK: u64 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]

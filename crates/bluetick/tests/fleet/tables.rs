@@ -1,5 +1,5 @@
-//! What is between the nodes and the tables throttles, fails, loses answers and is slow, by chance, while everybody
-//! talks. A client sees an ack, a refusal for the moment or a close; never an ack for what is not there.
+//! Proxies before the tables throttle, fail, lose answers and delay requests at random, under load.
+//! A client receives an ack, a temporary refusal or a close, and never an ack for a lost message.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use bluetick_testkit::redis::RedisServer;
 use crate::ground::Ground;
 use crate::load::{Crowd, measure, sizes};
 
-/// Nodes, each with a proxy of its own before the tables.
+/// Starts nodes, each with its own proxy to the tables.
 pub async fn fleet_behind_proxies(ground: &Ground, nodes: usize, seed: u64) -> (Fleet, Vec<DynamoProxy>) {
     let mut proxies = Vec::new();
     for number in 0..nodes {

@@ -1,5 +1,5 @@
-//! A node has a place for a message and does not write to it: because it dies, or because it is slow. Whoever meets the
-//! hole closes it with a void, order stays dense, and the writer's client gets one ack with another place.
+//! A node reserves a seq for a message and does not write it, because it dies or is slow. The next
+//! writer or reader fills the gap with a void. The writer's client gets one ack, with another seq.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::ground::Ground;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Alice at the node whose writes can be held back, Bob at another one.
+/// Alice is connected to the node whose writes can be delayed, Bob to another node.
 struct Scene {
     redis: RedisServer,
     fleet: Fleet,
@@ -39,7 +39,7 @@ impl Scene {
             ground
                 .launcher(data_dir, &endpoints[number])
                 .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
-                // One attempt, which is late.
+                // Make one attempt only, so that a delayed write stays late.
                 .with("BLUETICK_STORE__DYNAMODB__ATTEMPT_TIMEOUT_MS", "60000")
                 .with("BLUETICK_STORE__DYNAMODB__DEADLINE_MS", "60000")
         })
@@ -57,7 +57,7 @@ impl Scene {
         Scene { redis, fleet, proxy, tokens, chat, alice, bob }
     }
 
-    /// Alice sends, and her node has a place for it and does not write.
+    /// Alice sends a message. Her node reserves a seq, and the proxy delays the write.
     async fn alice_is_held_back(&mut self, delay: Duration) {
         self.proxy.meet([Rule::always(Fault::Slow(delay)).on("PutItem")]);
         self.alice.send(&self.chat, "a2", "late").await;
@@ -74,7 +74,8 @@ impl Scene {
         }
     }
 
-    /// Content types and ids, as every node that runs has them, without a hole.
+    /// Content types and message ids of the history. Asserts that all live nodes agree and that the
+    /// history has no gap.
     async fn history(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for address in self.fleet.addresses() {
@@ -109,7 +110,7 @@ async fn a_place_whose_writer_died_becomes_a_void_and_everybody_goes_on() {
     let void = scene.bob.hear("message").await;
     assert_eq!((&void["seq"], &void["content_type"]), (&json!(2), &json!("void")));
 
-    // Her client has heard nothing, comes back elsewhere and sends it again.
+    // Alice's client received no ack, so it reconnects to another node and resends the message.
     let mut alice = Talker::connect(scene.fleet.address(1), &scene.tokens[0]).await;
     alice.send(&scene.chat, "a2", "late").await;
     let ack = alice.hear("ack").await;
@@ -124,7 +125,8 @@ async fn a_reader_closes_the_hole_of_a_writer_that_died() {
     let mut scene = Scene::set_up().await;
     scene.alice_is_held_back(10 * PATIENCE).await;
     scene.fleet.kill(0).await;
-    // Nobody knows of the place until somebody writes above it; then whoever reads first meets the hole.
+    // The reserved seq becomes a visible gap when a message is written above it. The first reader
+    // fills it.
     scene.bob.send(&scene.chat, "b1", "are you there?").await;
     let rows = [("text", "a1"), ("void", ""), ("text", "b1")];
     let start = Instant::now();
@@ -149,7 +151,7 @@ async fn a_writer_that_is_only_slow_loses_its_place_and_its_client_gets_one_ack_
     assert_eq!(scene.bob.hear("message").await["message_id"], "a2");
     let rows = [("text", "a1"), ("void", ""), ("text", "b1"), ("text", "a2")];
     assert_eq!(scene.history().await, expected(&rows));
-    // One more of each, so that an ack too many would have come before.
+    // Send one more message: a second ack for the last one would arrive before its ack.
     scene.alice.send(&scene.chat, "a3", "again").await;
     assert_eq!(scene.alice.hear("ack").await["message_id"], "a3");
     assert_eq!(scene.alice.unheard("ack"), 0);

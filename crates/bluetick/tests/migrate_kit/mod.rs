@@ -1,4 +1,4 @@
-//! What the tests of `bluetick migrate` share: a data directory with a bit of everything, and a desk to copy it from.
+//! Shared set-up of the tests of `bluetick migrate`: a data directory with all kinds of data.
 
 pub mod same;
 
@@ -23,12 +23,12 @@ use bluetick_testkit::dynamo::DynamoServer;
 
 use crate::support::{Outcome, Shell};
 
-/// Long ago: old enough for any archive.
+/// A time in milliseconds that is old enough for the archive.
 pub const THEN: i64 = 1_600_000_000_000;
-/// Too young for the archive, whenever the test runs.
+/// A time in milliseconds in the future, so that its messages are too new for the archive.
 pub const YOUNG: i64 = 4_000_000_000_000;
 
-/// A working directory with settings for tables of its own, and the data directory `old` in it.
+/// A working directory with settings for its own tables, and the data directory `old` in it.
 pub struct Desk {
     pub shell: Shell,
     server: &'static DynamoServer,
@@ -84,7 +84,7 @@ impl Desk {
         Outcome::of(tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap())
     }
 
-    /// A node on the tables, with a Redis that knows nothing.
+    /// A node on the tables, with an empty coordination cache.
     pub async fn cloud(&self) -> CloudStore {
         let node = NodeId::new("node");
         CloudStore::open(CloudParts {
@@ -133,7 +133,7 @@ pub fn message(id: ConversationId, sender: &str, text: &str, at: i64) -> Append 
         message_id: format!("m-{at}-{}", text.len()).parse().unwrap(),
         content_type: ContentType::Text,
         content: text.into(),
-        // The sender's own clock is another one.
+        // The sender's clock differs from the server's.
         timestamp: Timestamp::from_millis(at - 77),
         received_at: Timestamp::from_millis(at),
         retry_after: None,
@@ -141,7 +141,7 @@ pub fn message(id: ConversationId, sender: &str, text: &str, at: i64) -> Append 
     }
 }
 
-/// Does things to a store, one after the other.
+/// Helper functions to write to a store.
 pub struct Hand<'a>(pub &'a dyn Store);
 
 impl Hand<'_> {
@@ -215,7 +215,7 @@ impl Hand<'_> {
     }
 }
 
-/// Everybody who is anywhere in [`fill`].
+/// Users who appear in [`fill`].
 pub const PEOPLE: [&str; 8] = ["ann", "bob", "cät", "dan", "eve", "reader-007", "member-0", "member-129"];
 
 /// The members of the large group.
@@ -223,7 +223,7 @@ fn crowd() -> Vec<String> {
     (0..130).map(|number| format!("member-{number}")).collect()
 }
 
-/// A bit of everything. Closes the store, as a server does that is stopped; or leaves some of it to the log.
+/// Fills a store with all kinds of data and closes it. Deletes some of its segments.
 pub async fn fill(directory: &Path) -> Filled {
     let store = open(directory);
     let hand = Hand(&store);
@@ -245,7 +245,7 @@ pub async fn fill(directory: &Path) -> Filled {
     let scope = EraseScope::User { user: user("cät"), conversation: Some(tea) };
     let erased = store.erase(Erase { scope, through: None }, progress).await.unwrap();
     assert!(erased.messages > 0);
-    // After the archive ran, and after the last checkpoint.
+    // Write more after the archive run.
     let hand = Hand(&store);
     hand.send(direct("ann", "bob"), "bob", "the newest one ✨", YOUNG + 50).await;
     hand.send(tea, "ann", "and here", YOUNG + 60).await;
@@ -259,9 +259,9 @@ pub async fn fill(directory: &Path) -> Filled {
 
 pub struct Filled {
     pub tea: ConversationId,
-    /// Everybody has left it.
+    /// All members have left it.
     pub empty: ConversationId,
-    /// Some of its messages are gone from the archive.
+    /// The archive has lost some of its messages.
     pub lost: ConversationId,
 }
 
@@ -269,7 +269,7 @@ async fn fill_directs(hand: &Hand<'_>) {
     let id = hand.open_direct("ann", "bob", THEN).await;
     for number in 0..250 {
         let sender = if number % 3 == 0 { "bob" } else { "ann" };
-        // A clock that was set back once.
+        // The server's clock was set back once.
         let at = THEN + 1_000 * (number + 1) - if number == 100 { 90_000 } else { 0 };
         hand.send(id, sender, &format!("Nachricht {number} 🫖 {}", "ß".repeat(number as usize % 90)), at)
             .await;
@@ -310,7 +310,7 @@ async fn fill_groups(hand: &Hand<'_>) -> (ConversationId, ConversationId, Conver
     hand.send(tea, "dan", "with bob again", THEN + 22_003).await;
     hand.remove(tea, "ann", "cät", THEN + 22_004).await;
     hand.add(tea, "dan", "reader-007", THEN + 22_005).await;
-    // Unread from before the young ones, notices among them.
+    // Dan's unread messages begin before the new messages and include notices.
     hand.mark(tea, "dan", MarkKind::Read, 30).await;
     hand.prefer(tea, "dan", PreferenceChange { muted: Some(true), pinned: Some(true), ..Default::default() })
         .await;
@@ -334,7 +334,7 @@ async fn fill_groups(hand: &Hand<'_>) -> (ConversationId, ConversationId, Conver
     (tea, empty, lost)
 }
 
-/// Takes what the archive has of a conversation away.
+/// Deletes the segments of a conversation from the archive.
 fn lose(directory: &Path, id: ConversationId) {
     let stores = std::fs::read_dir(directory.join("archive")).unwrap().flatten();
     let taken = stores.map(|store| store.path().join(id.to_string())).find(|folder| folder.is_dir());

@@ -1,4 +1,4 @@
-//! Whether two stores answer everything in the same way.
+//! Compares two stores through the `Store` port.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use bluetick_core::{
 
 use super::user;
 
-/// Compares all that the port can be asked by these people.
+/// Asserts that both stores return the same answers to these users.
 pub async fn assert_same(one: &dyn Store, other: &dyn Store, people: &[&str]) {
     assert_eq!(one.epoch(), other.epoch());
     for text in ["a", "än", "ørs", "b", "c", "cä", "zoë", "the", "last", "nobody"] {
@@ -22,7 +22,7 @@ pub async fn assert_same(one: &dyn Store, other: &dyn Store, people: &[&str]) {
     same("people", one.people(ids.clone()).await, other.people(ids.clone()).await);
     for id in &ids {
         let (ours, theirs) = (one.user(id).await.unwrap(), other.user(id).await.unwrap());
-        // Not shown by their own Debug.
+        // Compare without printing: `Debug` hides parts of an account.
         assert!(ours == theirs, "the account of {id}");
         same(&format!("the profile of {id}"), one.profile(id).await, other.profile(id).await);
         assert_same_inbox(one, other, id).await;
@@ -102,7 +102,7 @@ async fn assert_same_conversation(one: &dyn Store, other: &dyn Store, id: Conver
     same(&what, one.page(request.clone()).await, other.page(request).await);
 }
 
-/// All that the reader can see, oldest first.
+/// All messages that the reader can see, oldest first.
 async fn history(store: &dyn Store, id: ConversationId, reader: &UserId) -> Vec<Message> {
     let (mut all, mut after) = (Vec::new(), Seq::ZERO);
     loop {

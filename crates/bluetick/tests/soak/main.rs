@@ -1,18 +1,19 @@
-//! Load held: the real program with an archive, under constant traffic for as long as one likes, while devices come, go
-//! and are cut off. In the end everything that was said is there, once and in order, ticks and unread are exact, and
-//! memory, file handles and threads of the server have stayed flat. A minute here; an hour by `./test soak`.
+//! Soak test: the real server with an archive, under constant load, while devices connect,
+//! disconnect and are cut off. At the end the history is complete, in order and without duplicates,
+//! ticks and unread are exact, and memory, file handles and threads of the server stayed flat. It
+//! runs for a minute by default, and for an hour with `./test soak`.
 //!
-//! | variable | what | otherwise |
+//! | variable | meaning | default |
 //! |---|---|---|
-//! | `BLUETICK_SOAK_SEED` | the seed of who there is and what everybody does | the clock |
-//! | `BLUETICK_SOAK_MINUTES` | how long | 1 |
+//! | `BLUETICK_SOAK_SEED` | the seed of the participants and their actions | the clock |
+//! | `BLUETICK_SOAK_MINUTES` | duration in minutes | 1 |
 //! | `BLUETICK_SOAK_RATE` | messages a second, all devices together | 100 |
 //! | `BLUETICK_SOAK_CLIENTS` | devices; every fifth user has two | 30 |
-//! | `BLUETICK_SOAK_CONVERSATIONS` | two in five of them groups, the first of 20 members | 15 |
-//! | `BLUETICK_SOAK_BINARY` | another build of the program | the one that was built with this test |
-//! | `BLUETICK_SOAK_GRAPH` | a file to draw the graph into | none is drawn |
+//! | `BLUETICK_SOAK_CONVERSATIONS` | number; two in five are groups, the first has 20 | 15 |
+//! | `BLUETICK_SOAK_BINARY` | the path of another build of the server | the build of this test |
+//! | `BLUETICK_SOAK_GRAPH` | a file for the graph | no graph |
 //!
-//! Nothing fails because it was slow. What is judged, and how flat is flat, is written in docs/soak.md.
+//! No check depends on speed. docs/soak.md defines the checks and the limits of "flat".
 
 mod report;
 
@@ -30,9 +31,9 @@ use report::{Flat, HANDLES_AT_REST};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Everything that happens in days happens in seconds: messages are old after fifteen, checkpoints and runs of the archive
-/// come all the time, backlogs are capped, ids are remembered for ten. What a server may keep is small, so that it is
-/// full when the judging begins.
+/// A server with short intervals and small limits: messages move to the archive after 15 seconds,
+/// checkpoints and archive runs are frequent, backlogs are capped, the dedupe window is 10 seconds.
+/// Caches are small, so that they are full when the measurement begins.
 fn launcher(data_dir: &Path, archive_dir: &Path) -> Launcher {
     let other_build = std::env::var_os("BLUETICK_SOAK_BINARY").map(PathBuf::from);
     Launcher::new(other_build.unwrap_or_else(|| env!("CARGO_BIN_EXE_bluetick").into()), data_dir)
@@ -58,10 +59,11 @@ fn launcher(data_dir: &Path, archive_dir: &Path) -> Launcher {
         .with("BLUETICK_ARCHIVE__CACHE_BYTES", "1048576")
 }
 
-/// As long as it takes a busy machine to notice that everybody has gone.
+/// Bounds the wait until a busy machine has closed the connections of all devices.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits until so few handles are open, or the patience is over.
+/// Waits until at most `most_handles` handles are open, or `PATIENCE` has passed. Returns their
+/// number.
 async fn at_rest(gauge: &Gauge, most_handles: usize) -> usize {
     let start = Instant::now();
     while gauge.handles() > most_handles && start.elapsed() < PATIENCE {
@@ -95,7 +97,7 @@ async fn constant_load_leaves_memory_and_handles_flat_and_everything_that_was_sa
     let time = async {
         tokio::select! {
             () = sleep_until(end) => announce.send_modify(|now| now.stop = true),
-            // Somebody found a breach.
+            // A device found a violation.
             _ = situation.wait_for(|now| now.stop) => {}
         }
     };

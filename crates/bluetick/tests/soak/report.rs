@@ -1,4 +1,4 @@
-//! What is said about a run: whether it stayed flat, a table, a graph.
+//! The report of a run: a verdict on flatness, a table, a graph.
 
 use bluetick_testkit::graph::{Graph, Line, Panel};
 use bluetick_testkit::soak::flat::{Allowance, Flatness};
@@ -7,17 +7,20 @@ use bluetick_testkit::soak::{Plan, Verdict};
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
-/// What the allocator and the caches may still do after warm-up, and a share that an hour of fragmentation may take.
+/// Allowed growth of memory after warm-up: for the allocator and the caches, and per hour for
+/// fragmentation.
 const MEMORY: Allowance = Allowance { absolute: 8.0 * MEBIBYTE, share_an_hour: 0.05 };
-/// Stack and the allocator's cache of one thread of the pool. How many there are depends on how busy the machine is: a
-/// burst of work that waits starts more, and a server that is never idle keeps them.
+/// Memory of one pool thread: its stack and its allocator cache. The measurement subtracts it,
+/// because the number of threads depends on the load of the machine.
 const POOL_THREAD_BYTES: f64 = 256.0 * 1024.0;
-/// Those beside connections: files of the store and the archive, requests that are being answered.
+/// Allowed growth of handles other than connections: files of the store and the archive, and HTTP
+/// requests.
 const HANDLES: Allowance = Allowance { absolute: 8.0, share_an_hour: 0.0 };
-/// Those that are not of the pool are always the same, apart from one that checks a password now and then.
+/// Allowed growth of threads outside of the pool. Their number is constant, except for one that
+/// hashes passwords now and then.
 const THREADS: Allowance = Allowance { absolute: 1.0, share_an_hour: 0.0 };
 
-/// The trends that are judged.
+/// The judged trends.
 pub struct Flat {
     memory: Flatness,
     handles: Flatness,
@@ -44,7 +47,8 @@ impl Flat {
     }
 }
 
-/// File handles that may be open besides those before anybody came: log segments kept ready, objects of the archive.
+/// Allowed number of additional open handles after the load: spare log segments and archive
+/// objects.
 pub const HANDLES_AT_REST: usize = 8;
 
 pub fn print(

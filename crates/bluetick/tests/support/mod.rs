@@ -1,4 +1,4 @@
-//! A shell to run the binary in: a working directory of its own and an environment without settings.
+//! Runs the binary in its own working directory, with an environment without settings.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -64,14 +64,14 @@ impl Outcome {
         }
     }
 
-    /// What a successful command printed.
+    /// Asserts that the command succeeded, and returns its output.
     #[track_caller]
     pub fn printed(self) -> String {
         assert_eq!(self.code, 0, "{}", self.stderr);
         self.stdout
     }
 
-    /// The one sentence with which a wrong request was refused.
+    /// Asserts a usage error (exit code 2) in one line, and returns that line.
     #[track_caller]
     pub fn refused(self) -> String {
         assert_eq!(self.code, 2, "{}{}", self.stdout, self.stderr);

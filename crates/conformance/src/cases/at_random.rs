@@ -1,4 +1,5 @@
-//! Whatever happens, in whatever order: the store agrees with a model computed from the log of what was done.
+//! A randomized test. After a random sequence of operations the store must agree with a model
+//! computed from the operation log.
 
 use bluetick_core::{ConversationId, MarkKind, Refusal};
 
@@ -40,7 +41,7 @@ async fn agrees<H: Harness>(world: &World<H>, id: ConversationId, model: &Model,
     }
 }
 
-/// One more thing happens. `None` when it was something the rules forbid.
+/// Performs one random operation. Returns `None` if the rules forbid it or nothing changes.
 async fn step<H: Harness>(
     world: &World<H>,
     id: ConversationId,
@@ -50,7 +51,7 @@ async fn step<H: Harness>(
     let (name, other) = (dice.one_of(&EVERYBODY), dice.one_of(&EVERYBODY));
     let (inside, other_inside) = (model.person(name).is_some(), model.person(other).is_some());
     let kind = dice.one_of(&[MarkKind::Delivered, MarkKind::Read]);
-    // Anywhere, also beyond the head, or a little ahead of where the member is.
+    // A random seq, possibly beyond the head, or a seq slightly ahead of the member's read state.
     let far = dice.below(model.head() + 4);
     let near = model.person(name).map(|person| person.read + dice.below(4));
     let seq = near.filter(|_| dice.coin()).unwrap_or(far);
@@ -77,7 +78,7 @@ async fn step<H: Harness>(
             world.add(id, name, &[other]).await.unwrap();
             Some(Deed::Joined { by: name, name: other })
         }
-        // Somebody stays, or there would be nobody to go on.
+        // The first member never leaves, so that the group always has a member.
         96.. if name != EVERYBODY[0] => {
             world.remove(id, name, name).await.unwrap();
             Some(Deed::Left { by: name, name })

@@ -1,4 +1,4 @@
-//! What the rest of the server is told besides messages.
+//! Changes other than messages that the store publishes to its listener.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::recorder::Heard;
 use crate::world::{MUTE, PIN, Ticks, ticks};
 use crate::{Harness, World};
 
-/// What the member's own devices and the others are told.
+/// Returns the ticks published to the member's own devices and those published to the others.
 fn told(moved: &Moved) -> (Ticks, Option<Ticks>) {
     (ticks(moved.own), moved.shown.map(ticks))
 }
 
-/// The moves behind the first `before`.
+/// Returns the published read state changes, without the first `before`.
 fn moves_after<H: Harness>(
     world: &World<H>,
     id: ConversationId,
@@ -166,7 +166,8 @@ fn moves_of<H: Harness>(world: &World<H>, id: ConversationId, name: &str) -> Vec
     world.recorder.moves(id).into_iter().filter(|moved| moved.user == world.user(name)).collect()
 }
 
-/// Those to whom the conversation was new, each with the newest message heard of before, sorted.
+/// Returns the users for whom a join was published, each with the head seq published before it,
+/// sorted.
 fn joined<H: Harness>(world: &World<H>, id: ConversationId) -> Vec<(UserId, u64)> {
     let (mut joined, mut head) = (Vec::new(), 0);
     for heard in world.recorder.everything(id) {

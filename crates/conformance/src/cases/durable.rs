@@ -1,4 +1,4 @@
-//! What survives.
+//! Durability: the data that survives a crash and a restart.
 
 use bluetick_core::{MarkKind, ProfileUpdate, Seq, StoreError};
 

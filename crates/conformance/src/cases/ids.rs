@@ -1,4 +1,4 @@
-//! Once, and only once.
+//! Idempotent sends: a message id is stored once.
 
 use std::sync::Arc;
 
@@ -153,7 +153,7 @@ pub async fn clock_jump_keeps_message_ids_and_refuses_other_content<H: Harness>(
             world.sent(id, "bob", &format!("m{head}")).await;
         }
         check(&world, &format!("{days} days")).await;
-        // The conversation is still in memory at the first jumps.
+        // Skip the restarts for jumps of 1 to 31 days, so that the conversation stays in memory.
         if days < 32 && days > 0 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A user's conversations: their order, what an entry says, and pages.
+//! The inbox: order, content of an entry, and pages.
 
 use bluetick_core::inbox::PREVIEW_MAX_BYTES;
 use bluetick_core::{
@@ -8,7 +8,8 @@ use bluetick_core::{
 use crate::world::{ARCHIVE, MUTE, NOW, PIN, conversations, ticks};
 use crate::{Harness, World};
 
-/// So many conversations of alice, each with one message, a minute apart; the last is the latest.
+/// Creates `count` conversations of alice. Each has one message, one minute after the previous
+/// conversation's.
 async fn conversations_of_alice<H: Harness>(world: &World<H>, count: i64) -> Vec<ConversationId> {
     let mut ids = Vec::new();
     for number in 0..count {
@@ -119,7 +120,7 @@ pub async fn direct_conversation_without_messages_is_listed_for_its_creator_alon
     world.holds(check).await;
 }
 
-/// Strangers open conversations with bob, among those that have messages.
+/// Other users open direct conversations with bob; only some of these conversations have messages.
 pub async fn direct_conversation_is_listed_for_the_other_person_from_its_first_message_on<H: Harness>(
     world: World<H>,
 ) {
@@ -131,7 +132,7 @@ pub async fn direct_conversation_is_listed_for_the_other_person_from_its_first_m
     for (minute, number) in [(20, 3), (21, 0), (22, 8)] {
         world.sent_at(minute, ids[number], &format!("peer{number}"), "hello").await;
     }
-    // Opening it again and changing the peer's preferences send no message.
+    // Opening a conversation again and changing a preference send no message.
     world.direct("bob", "peer5").await;
     world.prefer(ids[6], "bob", PIN).await.unwrap();
     let check = async |world: &World<H>| {
@@ -145,7 +146,7 @@ pub async fn direct_conversation_is_listed_for_the_other_person_from_its_first_m
         assert!(world.behind("bob", &[]).await.iter().all(|behind| behind.head > Seq::ZERO));
     };
     let world = world.holds(check).await;
-    // The creator sends the first message, or the other person does.
+    // In one conversation the creator sends the first message, in the other the peer does.
     world.sent_at(30, ids[6], "peer6", "hello").await;
     world.sent_at(31, ids[5], "bob", "hello").await;
     let check = async |world: &World<H>| {
@@ -286,7 +287,7 @@ pub async fn pages_of_an_inbox_neither_repeat_nor_skip<H: Harness>(world: World<
     let mut expected = Vec::new();
     for number in 0..150_u32 {
         let id = world.direct("alice", &format!("peer{number}")).await;
-        // Ten each share a moment, and the rest was never written to.
+        // Groups of ten conversations share a timestamp. The first groups have no messages.
         let minute = i64::from(number / 10) - 5;
         if minute > 0 {
             world.sent_at(minute, id, "alice", "hi").await;
@@ -319,7 +320,8 @@ pub async fn a_conversation_that_jumps_up_while_somebody_pages_is_on_no_later_pa
         seen.extend(conversations(&page.entries));
         after = page.next;
         let Some(place) = after else { break };
-        // One that was seen already, and the one that would have come last.
+        // Send to a conversation that was on an earlier page, and to the one that would have come
+        // last.
         for id in [seen[0], ids[jumped]] {
             world.sent_at(100, id, "alice", &format!("jump-{jumped}")).await;
             assert!(world.entry(id, "alice").await.place() < place, "it is further up now");

@@ -1,4 +1,5 @@
-//! Whatever is sent, set, joined and left: the inbox agrees with a model that sorts everything anew.
+//! A randomized test. After random sends, preference changes, joins and leaves, the inbox must
+//! agree with a model that sorts all entries.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -21,13 +22,13 @@ struct Row {
 
 #[derive(Default)]
 struct Listed {
-    /// Minutes, of the newest message.
+    /// Time of the newest message, in minutes.
     last_at: i64,
-    /// Of each who is in it.
+    /// The inbox rows of the current members.
     rows: HashMap<&'static str, Row>,
 }
 
-/// Every conversation that has been made, and what its people set.
+/// All conversations with their members' preferences.
 struct Model(Vec<(ConversationId, Listed)>);
 
 impl Model {
@@ -68,7 +69,8 @@ async fn step<H: Harness>(world: &World<H>, model: &mut Model, dice: &mut Dice, 
     let index = usize::try_from(dice.below(CONVERSATIONS as u64)).unwrap();
     let (id, listed) = &mut model.0[index];
     let (id, name) = (*id, dice.one_of(&NAMES));
-    // Few moments, so that many conversations share one; and not always forward.
+    // Use few distinct times, so that many conversations share one. The clock may also move
+    // backwards.
     let minute = i64::try_from(number / 20 + dice.below(4)).unwrap();
     world.turn_clock_to(minute);
     let Some(row) = listed.rows.get_mut(name) else {
@@ -103,7 +105,7 @@ pub async fn the_inbox_agrees_with_a_model_whatever_happens<H: Harness>(mut worl
     let mut dice = Dice::throw();
     let mut model = Model(Vec::new());
     for _ in 0..CONVERSATIONS {
-        // Somebody who never leaves keeps the others able to come back.
+        // The founder never leaves, so that it can add other members again.
         let id = world.group("founder", &NAMES).await;
         let rows = NAMES.iter().map(|name| (*name, Row::default())).collect();
         model.0.push((id, Listed { last_at: 0, rows }));

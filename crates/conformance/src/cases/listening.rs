@@ -1,4 +1,4 @@
-//! What the rest of the server is told.
+//! Messages that the store publishes to its listener.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who may read and write what.
+//! Membership and access rights.
 
 use bluetick_core::{ContentType, PageFrom, PageLimit, Refusal, Role, Seq};
 

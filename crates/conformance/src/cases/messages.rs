@@ -1,4 +1,4 @@
-//! Order and pages.
+//! Message order and history pages.
 
 use std::sync::Arc;
 
@@ -142,7 +142,8 @@ pub async fn messages_accepted_one_after_the_other_keep_their_order<H: Harness>(
     let first = world.direct("alice", "bob").await;
     let second = world.group("alice", &["bob"]).await;
     world.sent(first, "bob", "before").await;
-    // After a restart nothing is at hand, which must not let a later message overtake an earlier one.
+    // After a restart no conversation is in memory. Loading one must not let a later message
+    // overtake an earlier one.
     let world = world.restart().await;
     let mut outcomes = Vec::new();
     for number in 0..200 {

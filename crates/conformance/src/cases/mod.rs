@@ -1,4 +1,4 @@
-//! The cases, by what they are about.
+//! The test cases, grouped by topic.
 
 #![expect(clippy::unwrap_used, reason = "a case fails where it stands")]
 
@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 pub use unread::*;
 pub use users::*;
 
-/// Does all of it at the same time, and waits for all of it.
+/// Runs all futures concurrently and waits for all of them. Panics if one of them panics.
 async fn at_once<T: Send + 'static>(doing: impl IntoIterator<Item: Future<Output = T> + Send + 'static>) {
     let mut tasks: JoinSet<T> = doing.into_iter().collect();
     while let Some(done) = tasks.join_next().await {

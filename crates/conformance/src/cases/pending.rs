@@ -1,4 +1,4 @@
-//! What a device that comes back has to be sent.
+//! Pending messages: those that a reconnecting device misses.
 
 use bluetick_core::ports::{Behind, Position};
 use bluetick_core::{ConversationId, PageFrom, PageLimit, Seq};
@@ -6,14 +6,15 @@ use bluetick_core::{ConversationId, PageFrom, PageLimit, Seq};
 use crate::world::behind;
 use crate::{Harness, World};
 
-/// alice has sent this many to bob.
+/// Creates a direct conversation in which alice has sent `count` messages to bob.
 async fn alice_sent<H: Harness>(world: &World<H>, count: usize) -> ConversationId {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "from-alice", count).await;
     id
 }
 
-/// A group of alice and bob in which everything was sent in this minute and acked by both.
+/// Creates a group of alice and bob with `count` messages, sent at `minute` and acknowledged by
+/// both. Returns its id and head seq.
 async fn acked_group<H: Harness>(world: &World<H>, minute: i64, count: usize) -> (ConversationId, u64) {
     world.turn_clock_to(minute);
     let id = world.group("alice", &["bob"]).await;
@@ -164,7 +165,8 @@ pub async fn a_position_in_a_conversation_of_others_counts_as_nothing<H: Harness
     let left = world.group("alice", &["zoe"]).await;
     world.remove(left, "zoe", "zoe").await.unwrap();
     let unknown = ConversationId::direct(&world.user("x"), &world.user("y"));
-    // Later than the positions would say if they counted, and acked, so that only a position could bring it up.
+    // This conversation is newer than the positions and fully acknowledged. Only a position that
+    // counted would report it.
     world.turn_clock_to(9);
     let own = world.direct("zoe", "yves").await;
     world.sent(own, "yves", "hi").await;
@@ -189,7 +191,8 @@ pub async fn a_conversation_not_listed_comes_with_its_newest_page_when_it_was_ac
     world.sent_at(6, known, "alice", "newest of all").await;
     world.delivered(known, "bob", 3).await;
     let check = async |world: &World<H>| {
-        // The device stopped at minute 2, though the conversation it knows went on.
+        // The device last connected at minute 2; the conversation it has a position for received
+        // messages later.
         let mut expected =
             vec![behind(known, 2, 3), behind(long, long_head - 100, long_head), behind(short, 0, short_head)];
         expected.sort_by_key(|behind| behind.conversation);

@@ -1,4 +1,4 @@
-//! What is kept of a user besides an account.
+//! User profiles and token revocations.
 
 use bluetick_core::{Profile, Revocations, Revoked, Timestamp, TokenFacts, TokenPrint};
 

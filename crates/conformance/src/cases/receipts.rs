@@ -1,4 +1,4 @@
-//! Read by k of n.
+//! Receipts of a message: "read by k of n".
 
 use bluetick_core::ports::Mark;
 use bluetick_core::{ConversationId, MarkKind, Refusal, Seq};
@@ -65,7 +65,7 @@ pub async fn who_left_is_no_recipient_any_more<H: Harness>(world: World<H>) {
     let world = world.holds(async |world| assert_eq!(world.counted(id, "bob", 2).await, (2, 1, 0))).await;
     world.add(id, "alice", &["carol"]).await.unwrap();
     let world = world.holds(async |world| assert_eq!(world.counted(id, "bob", 2).await, (2, 1, 0))).await;
-    // The sender itself leaves and comes back: it never was a recipient.
+    // The sender leaves and returns. It is never a recipient of its own message.
     world.remove(id, "bob", "bob").await.unwrap();
     let world = world.holds(async |world| assert_eq!(world.counted(id, "alice", 2).await, (2, 1, 0))).await;
     world.add(id, "alice", &["bob"]).await.unwrap();
@@ -136,7 +136,7 @@ pub async fn receipts_work_in_a_group_of_two_thousand<H: Harness>(world: World<H
     world.holds(async |world| assert_eq!(world.counted(id, "alice", 3).await, (1_998, 599, 199))).await;
 }
 
-/// Counts as a person with the list of all statuses would.
+/// Computes the receipt counts from the statuses of all members.
 async fn by_asking_everybody<H: Harness>(
     world: &World<H>,
     id: ConversationId,

@@ -1,4 +1,4 @@
-//! Delivered and read: two numbers that only go forward.
+//! Delivered and read state, which only move forward.
 
 use bluetick_core::{ConversationId, MarkKind, Preferences, Refusal, Seq};
 
@@ -6,7 +6,7 @@ use crate::cases::at_once;
 use crate::world::{MUTE, PIN, assert_refused};
 use crate::{Harness, World};
 
-/// A conversation in which alice has sent this many and bob nothing.
+/// Creates a direct conversation in which alice has sent `count` messages and bob none.
 async fn alice_sent<H: Harness>(world: &World<H>, count: usize) -> ConversationId {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "from-alice", count).await;

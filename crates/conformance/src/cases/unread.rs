@@ -1,4 +1,4 @@
-//! Unread is exact: messages by others, no notices, above what was read.
+//! The unread count is exact: messages by others above the read seq, without system notices.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use bluetick_core::ConversationId;
 use crate::cases::at_once;
 use crate::{Harness, World};
 
-/// Asserts the number, and that counting the messages one by one gives it too.
+/// Asserts the unread count, both as the inbox reports it and as counted message by message.
 async fn assert_unread<H: Harness>(world: &World<H>, id: ConversationId, name: &str, expected: u64) {
     assert_eq!(world.unread_by_counting(id, name).await, expected, "{name}, by counting");
     assert_eq!(world.unread(id, name).await, expected, "{name}, as the inbox says");
@@ -131,7 +131,7 @@ pub async fn unread_is_exact_however_far_behind_somebody_is<H: Harness>(world: W
     assert_unread(&world, id, "carol", 360).await;
     let world = world.restart().await;
     assert_unread(&world, id, "carol", 360).await;
-    // Boundaries on messages and on notices, in parts of the past that are no longer at hand.
+    // Move the read state to messages and to notices, in history that is no longer in memory.
     for seq in [5, 10, 11, 100, 150, 230, 331] {
         world.read(id, "carol", seq).await;
         let expected = world.unread_by_counting(id, "carol").await;

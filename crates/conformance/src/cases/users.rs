@@ -1,4 +1,4 @@
-//! People.
+//! User accounts, reserved names and the search for people.
 
 use bluetick_core::ports::UserUpdate;
 use bluetick_core::{NamePrefix, Refusal, User};
@@ -42,14 +42,14 @@ pub async fn two_sign_ups_for_one_name_have_one_winner<H: Harness>(world: World<
     }
 }
 
-/// Upper case, a Cyrillic letter, and an invisible character.
+/// Lookalikes of `alice`: with an upper-case letter, a Cyrillic letter, and an invisible character.
 const LOOKALIKES: [&str; 3] = ["Alice", "\u{430}lice", "al\u{34f}ice"];
 
 pub async fn a_user_whose_id_looks_like_another_is_refused<H: Harness>(world: World<H>) {
     world.store().create_user(user(&world, "alice")).await.unwrap();
     let world = world
         .holds(async |world| {
-            // The last one has a capital i, which looks like the l.
+            // The last id contains a capital I, which looks like the letter l.
             for name in LOOKALIKES.into_iter().chain(["aIice"]) {
                 assert_refused(world.store().create_user(user(world, name)).await, Refusal::UserExists);
                 assert_eq!(world.store().user(&world.user(name)).await.unwrap(), None);
@@ -60,7 +60,8 @@ pub async fn a_user_whose_id_looks_like_another_is_refused<H: Harness>(world: Wo
 }
 
 pub async fn two_sign_ups_for_names_that_look_alike_have_one_winner<H: Harness>(world: World<H>) {
-    // A Cyrillic capital, which looks like a Latin B and folds to another letter.
+    // The second pair contains a Cyrillic capital that looks like a Latin B but folds to another
+    // letter.
     let pairs = [["ann", "ANN"], ["bob", "\u{412}ob"], ["Ida", "lda"]];
     for (round, pair) in pairs.into_iter().cycle().take(15).enumerate() {
         let [one, other] = pair.map(|name| user(&world, &format!("{name}{round}")));
@@ -83,7 +84,7 @@ pub async fn a_reserved_name_is_a_user_that_sign_up_cannot_take<H: Harness>(worl
             for name in ["alice"].into_iter().chain(LOOKALIKES) {
                 assert_refused(world.store().create_user(user(world, name)).await, Refusal::UserExists);
             }
-            // Once more changes nothing.
+            // Reserving the name again changes nothing.
             world.store().reserve_name(alice.clone(), NOW.plus_millis(1)).await.unwrap();
         })
         .await;
@@ -95,12 +96,13 @@ pub async fn a_reserved_name_is_a_user_that_sign_up_cannot_take<H: Harness>(worl
     assert_eq!(bob, user(&world, "bob"), "an existing user is unchanged");
 }
 
-/// What tells this world's people from those of other worlds in the same store; their names begin so too.
+/// Returns the prefix of this world's user ids. It separates them from other worlds in the same
+/// store.
 fn tag<H: Harness>(world: &World<H>) -> String {
     world.user("x").as_str().trim_end_matches('x').to_owned()
 }
 
-/// Each word with the tag.
+/// Prefixes each word of `name` with the tag.
 fn tagged<H: Harness>(world: &World<H>, name: &str) -> String {
     let tag = tag(world);
     name.split(' ').map(|word| format!("{tag}{word}")).collect::<Vec<_>>().join(" ")
@@ -139,7 +141,7 @@ pub async fn people_are_found_by_how_a_name_begins<H: Harness>(world: World<H>) 
             assert_eq!(found(world, "lice", 10).await, "", "not in the middle of a word");
         })
         .await;
-    // What is stored and what is newer come together, and a new name takes the place of the old one.
+    // The search covers stored and newer names. A new name replaces the old one.
     sign_up(&world, "u3", Some("Albert")).await;
     rename(&world, "u1", "Lorina Liddell").await;
     world

@@ -1,4 +1,4 @@
-//! The inbox, what a device has missed, and profiles, in the cases' words.
+//! Helpers for the inbox, missed messages and profiles.
 
 use bluetick_core::ports::{Behind, Position, Prefer};
 use bluetick_core::{
@@ -16,7 +16,8 @@ pub const ARCHIVE: PreferenceChange =
 pub const MUTE: PreferenceChange =
     PreferenceChange { muted: Some(true), pinned: None, archived: None, hides_reads: None };
 
-/// What lies above `after`, up to `head`, is missing; nothing is said for the first time.
+/// A [`Behind`] that reports the messages above `after` up to `head` as missing and acknowledges
+/// nothing.
 pub fn behind(conversation: ConversationId, after: u64, head: u64) -> Behind {
     Behind { conversation, after: Seq::new(after), head: Seq::new(head), unacknowledged: false }
 }
@@ -57,7 +58,7 @@ impl<H: Harness> World<H> {
         page
     }
 
-    /// The whole inbox of `name`, by pages of `limit`.
+    /// Returns the whole inbox of `name`, read in pages of `limit`.
     pub async fn paged_inbox(&self, name: &str, limit: i64, filter: InboxFilter) -> Vec<InboxEntry> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
@@ -72,12 +73,12 @@ impl<H: Harness> World<H> {
         }
     }
 
-    /// The conversations of `name`, in the order of the inbox.
+    /// Returns the conversations of `name` in inbox order.
     pub async fn inbox(&self, name: &str) -> Vec<ConversationId> {
         conversations(&self.paged_inbox(name, 100, InboxFilter::All).await)
     }
 
-    /// What a device of `name` with these positions misses, sorted by conversation.
+    /// Returns what a device of `name` with these positions misses, sorted by conversation.
     pub async fn behind(&self, name: &str, positions: &[(ConversationId, u64)]) -> Vec<Behind> {
         let position =
             |&(conversation, seq): &(ConversationId, u64)| Position { conversation, seq: Seq::new(seq) };
@@ -90,7 +91,7 @@ impl<H: Harness> World<H> {
         behind
     }
 
-    /// The place after which a conversation is pending for `name`; `None` when it is not.
+    /// Returns the seq after which messages are pending for `name`, or `None` if none are.
     pub async fn pending(&self, id: ConversationId, name: &str) -> Option<u64> {
         let behind = self.behind(name, &[]).await;
         behind.into_iter().find(|behind| behind.conversation == id).map(|behind| behind.after.get())

@@ -1,4 +1,4 @@
-//! Ticks, in the cases' words.
+//! Helpers for ticks and receipts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use bluetick_core::{
 
 use crate::{Harness, World};
 
-/// (delivered, read).
+/// A (delivered, read) pair.
 pub type Ticks = (u64, u64);
 
 pub fn ticks(boundaries: Boundaries) -> Ticks {
@@ -28,7 +28,8 @@ impl<H: Harness> World<H> {
         self.store().mark(mark).await
     }
 
-    /// A device of `name` says that it has everything up to `seq`. Returns where `name` stands then.
+    /// Acknowledges all messages up to `seq` for a device of `name`. Returns the resulting read
+    /// state of `name`.
     pub async fn delivered(&self, id: ConversationId, name: &str, seq: u64) -> Ticks {
         ticks(self.mark(id, name, MarkKind::Delivered, seq).await.expect("a member may say so"))
     }
@@ -37,12 +38,12 @@ impl<H: Harness> World<H> {
         ticks(self.mark(id, name, MarkKind::Read, seq).await.expect("a member may say so"))
     }
 
-    /// How far `name` has come, as `reader` is told.
+    /// Returns the read state of `name` as `reader` sees it.
     pub async fn status(&self, id: ConversationId, reader: &str, name: &str) -> Ticks {
         *self.statuses(id, reader).await.get(self.user(name).as_str()).expect("they are members")
     }
 
-    /// How far everybody has come, by the whole user id.
+    /// Returns the read states of all members as `reader` sees them, keyed by full user id.
     pub async fn statuses(&self, id: ConversationId, reader: &str) -> BTreeMap<String, Ticks> {
         let statuses = self.store().statuses(id, &self.user(reader)).await.expect("a member may ask");
         assert!(statuses.members.is_sorted_by(|one, next| one.user < next.user), "sorted, each once");
@@ -61,13 +62,14 @@ impl<H: Harness> World<H> {
         self.store().receipts(id, &self.user(reader), Seq::new(seq)).await
     }
 
-    /// (recipients, delivered, read) of the message at `seq`.
+    /// Returns (recipients, delivered, read) of the message at `seq`.
     pub async fn counted(&self, id: ConversationId, reader: &str, seq: u64) -> (usize, usize, usize) {
         let receipts = self.receipts(id, reader, seq).await.expect("a member may ask about what it sees");
         (receipts.recipients, receipts.delivered, receipts.read)
     }
 
-    /// What unread means, by looking at every message: by others, no notices, above what was read.
+    /// Computes the unread count message by message: those by others, no notices, above the read
+    /// seq.
     pub async fn unread_by_counting(&self, id: ConversationId, name: &str) -> u64 {
         let (user, (_, read)) = (self.user(name), self.status(id, name, name).await);
         let history = self.history(id, name).await;

@@ -1,4 +1,4 @@
-//! Who is in a conversation, from which place on and up to which: what lies outside is shown to nobody.
+//! Checks membership: a user receives only the seqs between joining and leaving.
 
 use std::collections::BTreeSet;
 
@@ -7,22 +7,23 @@ use serde_json::Value;
 
 use super::{Auditor, Guarantee, Moment, Seen};
 
-/// What is known of somebody and a conversation.
+/// State of a user in a conversation.
 #[derive(Default)]
 pub struct Membership {
-    /// In it from its beginning on, and for good.
+    /// Member from the creation of the conversation; never removed.
     is_founder: bool,
-    /// How many invitations may still be carried out: those under way, and those that got no answer.
+    /// Number of invitations that may still take effect: in flight or unanswered.
     open_invitations: u32,
-    /// When it was last asked for, or answered: before either it may not have been carried out.
+    /// When the latest invitation was sent or answered. A removal that began earlier may precede
+    /// the invitation's effect.
     last_invitation: Moment,
-    /// Nobody has asked for it to be let in since it was taken out for sure.
+    /// The user is certainly removed, and no invitation was sent since.
     is_out: bool,
-    /// All places it was ever shown.
+    /// All seqs that the user received.
     shown: BTreeSet<u64>,
 }
 
-/// Somebody came or went, as a notice says.
+/// A membership change, as parsed from a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     Joined(UserId),
@@ -58,7 +59,7 @@ impl Auditor {
         self.members.get(&(id, user.clone())).is_some_and(|membership| membership.is_founder)
     }
 
-    /// Somebody asks for this person to be let in.
+    /// Records that a client is about to add the user.
     pub fn invites(&mut self, id: ConversationId, user: &UserId) {
         let now = self.moment();
         let membership = self.membership(id, user);
@@ -67,7 +68,7 @@ impl Auditor {
         membership.is_out = false;
     }
 
-    /// What became of the invitation is known.
+    /// Records that an invitation was answered, whether accepted or refused.
     pub fn invitation_was_answered(&mut self, id: ConversationId, user: &UserId) {
         let now = self.moment();
         let membership = self.membership(id, user);
@@ -75,13 +76,14 @@ impl Auditor {
         membership.last_invitation = now;
     }
 
-    /// Somebody asks for this person to be taken out, perhaps itself.
+    /// Records that a client is about to remove the user or that the user is about to leave.
     pub fn removes(&mut self, id: ConversationId, user: &UserId) -> Moment {
         self.starts_again(id, user);
         self.moment()
     }
 
-    /// The answer was that it is out.
+    /// Records that a removal was confirmed. The user counts as removed only if no invitation was
+    /// open or newer than `begun`.
     pub fn removed(&mut self, id: ConversationId, user: &UserId, begun: Moment) {
         let membership = self.membership(id, user);
         if membership.open_invitations == 0 && membership.last_invitation < begun {
@@ -89,24 +91,26 @@ impl Auditor {
         }
     }
 
-    /// Whether somebody who asks now may be answered.
+    /// Returns whether the server may answer a request of the user now.
     pub fn may_see(&self, id: ConversationId, user: &UserId) -> bool {
         let membership = self.members.get(&(id, user.clone()));
         membership.is_some_and(|membership| membership.was_let_in() && !membership.is_out)
     }
 
-    /// Whether it may have been in it at some time: what it was sent then may be on its way for long.
+    /// Returns whether the user may have been a member at any time. Messages sent during that time
+    /// may arrive much later.
     pub fn was_let_in(&self, id: ConversationId, user: &UserId) -> bool {
         self.members.get(&(id, user.clone())).is_some_and(Membership::was_let_in)
     }
 
-    /// Somebody was shown what is in a place. Whether it was in the conversation then is found out in the end.
+    /// Records that a user received a message. `who_was_shown_what` checks at the end whether the
+    /// user was a member at that seq.
     pub fn showed(&mut self, id: ConversationId, user: &UserId, seq: u64, seen: &Seen) {
         self.membership(id, user).shown.insert(seq);
         self.saw(id, seq, seen);
     }
 
-    /// The places from which on and up to which somebody is in the conversation, by the notices in it.
+    /// Returns the seq ranges in which the user is a member, according to the notices.
     fn spells(&self, id: ConversationId, user: &UserId) -> Vec<(u64, Option<u64>)> {
         if self.is_founder(id, user) {
             return vec![(1, None)];
@@ -123,7 +127,7 @@ impl Auditor {
         spells
     }
 
-    /// The place at which somebody came who is in it now, all of it being known.
+    /// Returns the seq at which a current member last joined. Requires that all messages are known.
     pub fn joined(&self, id: ConversationId, user: &UserId) -> Option<u64> {
         match self.spells(id, user).last() {
             Some((joined, None)) => Some(*joined),
@@ -131,13 +135,15 @@ impl Auditor {
         }
     }
 
-    /// What those who came later are in, all of it being known.
+    /// Returns the conversations in which the user is a member but not a founder. Requires that all
+    /// messages are known.
     pub fn joined_later(&self, user: &UserId) -> Vec<ConversationId> {
         let later = self.conversations().into_iter().filter(|id| !self.is_founder(*id, user));
         later.filter(|id| self.joined(*id, user).is_some()).collect()
     }
 
-    /// In the end, when all of every conversation is known: nobody was shown a place outside of its time in it.
+    /// Final check: no user received a seq outside of its membership. Requires that all messages
+    /// are known.
     pub fn who_was_shown_what(&mut self) {
         let found = self.members.iter().find_map(|((id, user), membership)| {
             let spells = self.spells(*id, user);
@@ -151,8 +157,8 @@ impl Auditor {
         }
     }
 
-    /// All that somebody can read in the end who came later: from its coming on, and at least up to a head that was known
-    /// when it began to read.
+    /// Checks the history of a member who joined later. It must start at the join and reach at
+    /// least `head`, which was known before the read began.
     pub fn history_since_joining(
         &mut self,
         id: ConversationId,
@@ -197,7 +203,7 @@ mod tests {
         }
     }
 
-    /// A group of one, into which another comes at 2 and from which it is taken at 4.
+    /// A group with a founder. A guest joins at seq 2 and is removed at seq 4.
     fn visited() -> (Auditor, ConversationId, UserId) {
         let (id, guest, mut auditor) = (ConversationId::group([7; 15]), person(1), Auditor::default());
         auditor.founded(id, &person(0));

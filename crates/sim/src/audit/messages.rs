@@ -1,11 +1,11 @@
-//! Places and what is in them: order, loss, duplicates, overwriting, density.
+//! Checks the message log: order, loss, duplicates, overwrites and density.
 
 use bluetick_core::{ConversationId, UserId};
 use serde_json::Value;
 
 use super::{Auditor, Guarantee, Known, Moment};
 
-/// A message as somebody was shown it.
+/// A message as a client received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub sender: String,
@@ -14,7 +14,8 @@ pub struct Seen {
     pub content_type: String,
 }
 
-/// What was known when somebody began to read a history. What came meanwhile need not be in it.
+/// What was known when a client began to read a history. Messages that became known later may be
+/// missing from it.
 #[derive(Clone, Copy)]
 pub struct Begun {
     at: Moment,
@@ -22,7 +23,7 @@ pub struct Begun {
 }
 
 impl Seen {
-    /// From a `message` frame or a line of a page.
+    /// Parses a `message` frame or a message of a page.
     pub fn read(message: &Value) -> Option<(u64, Seen)> {
         let text = |name: &str| Some(message.get(name)?.as_str()?.to_owned());
         let seen = Seen {
@@ -34,15 +35,16 @@ impl Seen {
         Some((message.get("seq")?.as_u64()?, seen))
     }
 
-    /// Somebody's message: no notice, no void.
+    /// Returns whether a user sent the message: it is neither a notice nor a void.
     pub fn is_sent(&self) -> bool {
         self.content_type != "system" && self.content_type != "void"
     }
 }
 
 impl Known {
-    /// A tick that was told before this moment, at a place above all that was there then, all places being known now. What
-    /// was sent by then, or is of a time that is not known, may have been there. A place below may be filled later.
+    /// Finds a tick that was published before `before` and was above the head at that time.
+    /// Requires that all seqs are known. A message counts as stored at that time if its first
+    /// attempt was earlier or is unknown. Seqs below it may be filled later.
     fn tick_ahead(&self, before: Moment) -> Option<String> {
         let was_there = |seen: &Seen, told: Moment| {
             let sender = seen.sender.parse::<UserId>().ok().filter(|_| seen.is_sent());
@@ -62,7 +64,7 @@ impl Known {
 }
 
 impl Auditor {
-    /// A client is about to send this, for the first time or again.
+    /// Records that a client is about to send a message. Only the first attempt is kept.
     pub fn attempted(&mut self, id: ConversationId, sender: &UserId, message_id: &str, content: &str) {
         let now = self.moment();
         let known = self.known(id);
@@ -72,7 +74,7 @@ impl Auditor {
             .or_insert_with(|| (content.to_owned(), now));
     }
 
-    /// A client was told that its message is stored.
+    /// Records that a client received the ack of its message.
     pub fn acknowledged(&mut self, id: ConversationId, sender: &UserId, message_id: &str, seq: u64) {
         let known = self.known(id);
         known.acknowledged = known.acknowledged.max(seq);
@@ -90,7 +92,8 @@ impl Auditor {
         self.saw(id, seq, &seen);
     }
 
-    /// Somebody was shown what is in a place.
+    /// Records that a client received the message at `seq`. Reports an overwrite, a duplicate,
+    /// content that was never sent, or a wrong message at a seq that must explain a tick.
     pub fn saw(&mut self, id: ConversationId, seq: u64, seen: &Seen) {
         let known = self.known(id);
         match known.cells.get(&seq) {
@@ -98,7 +101,7 @@ impl Auditor {
             Some(before) => {
                 let guarantee = match before.is_sent() && seen.is_sent() {
                     true => Guarantee::NoOverwrite,
-                    // A void that turns into a message, or back.
+                    // A void or a notice and another message were seen at the same seq.
                     false => Guarantee::Dense,
                 };
                 let what = format!("{seq} was {before:?} and is {seen:?}");
@@ -134,13 +137,13 @@ impl Auditor {
         }
     }
 
-    /// What a page or an inbox that is asked for now has to include.
+    /// Returns the highest acknowledged seq. A page or inbox requested from now on must include it.
     pub fn stored_so_far(&self, id: ConversationId) -> u64 {
         self.conversations.get(&id).map_or(0, |known| known.acknowledged)
     }
 
-    /// A whole page, newest first, of somebody who is in the conversation from its beginning on. `stored` is what was
-    /// surely stored when it was asked for.
+    /// Checks a page, newest first, of a member who is in the conversation from its creation.
+    /// `stored` is the highest acknowledged seq when the page was requested.
     pub fn page(&mut self, id: ConversationId, before: Option<u64>, limit: usize, stored: u64, page: &Value) {
         let head = page["head_seq"].as_u64().unwrap_or(0);
         if head < stored {
@@ -166,13 +169,14 @@ impl Auditor {
         }
     }
 
-    /// Somebody begins to read the history.
+    /// Records that a client begins to read the whole history.
     pub fn begins_to_read(&mut self, id: ConversationId) -> Begun {
         let newest = self.known(id).cells.last_key_value().map_or(0, |(seq, _)| *seq);
         Begun { at: self.moment(), newest }
     }
 
-    /// The whole history, read at the end by somebody who is in the conversation from its beginning on.
+    /// Checks the whole history at the end of the run, read by a member who is in the conversation
+    /// from its creation.
     pub fn whole_history(&mut self, id: ConversationId, history: &[(u64, Seen)], begun: Begun) {
         for (expected, (seq, seen)) in (1..).zip(history) {
             if *seq != expected {
@@ -202,7 +206,7 @@ impl Auditor {
         }
     }
 
-    /// How many places of a conversation are known, from the first on without a gap.
+    /// Returns the number of seqs known contiguously from 1.
     pub fn known_head(&self, id: ConversationId) -> u64 {
         let Some(known) = self.conversations.get(&id) else { return 0 };
         known.cells.keys().zip(1..).take_while(|(seq, expected)| **seq == *expected).count() as u64

@@ -1,5 +1,6 @@
-//! The auditor: it sees what clients see and knows what they said, and nothing of the servers. Whatever contradicts one of
-//! the ten guarantees of the design is a finding; the first one ends the run.
+//! The auditor: compares the clients' requests with the answers and frames they receive. It knows
+//! nothing of the servers' internals. A contradiction of one of the first ten guarantees of the
+//! design is a finding; the first finding ends the run.
 
 mod members;
 mod messages;
@@ -18,7 +19,7 @@ pub use messages::Seen;
 use ticks::Ticks;
 pub use ticks::{Boundaries, Standings};
 
-/// The guarantees, by their numbers in the design.
+/// The guarantees, by their number in the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum Guarantee {
     Order = 1,
@@ -55,7 +56,7 @@ impl fmt::Display for Guarantee {
 pub struct Finding {
     pub guarantee: Guarantee,
     pub what: String,
-    /// Whose conversation it is about, for choosing lines of the trace.
+    /// The conversation of the finding, used to select trace lines.
     pub conversation: Option<String>,
 }
 
@@ -68,24 +69,26 @@ pub struct Auditor {
     now: Moment,
 }
 
-/// What is known of a conversation.
+/// State of a conversation as clients observed it.
 #[derive(Default)]
 struct Known {
-    /// Each place, as it was first seen.
+    /// The message at each seq, as first seen.
     cells: BTreeMap<u64, Seen>,
-    /// Where each text of a sender is, wherever that was said: an ack, a push or a page.
+    /// The seq of each message by sender and message id, as seen in an ack, a push or a page.
     places: BTreeMap<(UserId, String), u64>,
-    /// What was attempted, with what content, and when that was first.
+    /// Content and time of the first send attempt of each message.
     attempts: BTreeMap<(UserId, String), (String, Moment)>,
-    /// The newest place of which a client was told that it is stored.
+    /// The highest seq that a client received in an ack.
     acknowledged: u64,
-    /// Ticks at places that nobody had seen yet, and when they were first told. All up to there was stored by then.
+    /// Delivered ticks at seqs that no client had seen yet, with the time each was first published.
+    /// Some message at or above the tick must have been sent before that time.
     claims: BTreeMap<u64, Moment>,
-    /// Whose message has to turn out to be in a place, since it alone accounts for a tick that was told, and when that was.
+    /// Seqs that must turn out to hold a message of the given user: nothing else explains a
+    /// published tick just below. The moment is when that tick was first published.
     owed: BTreeMap<u64, (UserId, Moment)>,
 }
 
-/// What the auditor was told one after the other, counted.
+/// Logical time: a counter of the events reported to the auditor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
@@ -99,7 +102,7 @@ impl Auditor {
         self.finding.get_or_insert(Finding { guarantee, what, conversation });
     }
 
-    /// A moment of its own, later than all before.
+    /// Advances the logical clock and returns the new time.
     pub fn moment(&mut self) -> Moment {
         self.now.0 += 1;
         self.now
@@ -113,7 +116,7 @@ impl Auditor {
         self.conversations.keys().copied().collect()
     }
 
-    /// Somebody who may not see this conversation asked for something of it and was not refused.
+    /// Reports that a user without access to the conversation was not refused.
     pub fn intruded(&mut self, id: ConversationId, user: &UserId, what: &str) {
         self.find(Guarantee::Private, Some(id), format!("{user} is not in {id} and was let {what}"));
     }

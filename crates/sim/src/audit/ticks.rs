@@ -1,4 +1,5 @@
-//! Ticks: forward only, read implies delivered, none ahead of the head, and nothing that no device said.
+//! Checks ticks: they only move forward, read implies delivered, none passes the head, and a
+//! receipt or reply explains each one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,30 +23,29 @@ impl Boundaries {
     }
 }
 
-/// The boundaries of the members of a conversation.
+/// The read states of the members of a conversation.
 pub type Standings = BTreeMap<UserId, Boundaries>;
 
 #[derive(Default)]
 pub struct Ticks {
-    /// The furthest that any device of somebody said, from the moment it said so. A message of one's own says that all
-    /// before it was read.
+    /// The maximum that any device of the user has reported, recorded before the receipt is sent.
     said: BTreeMap<(ConversationId, UserId), Boundaries>,
-    /// What each observer was told last of somebody.
+    /// The last read state that each observer received of a user.
     told: BTreeMap<(String, ConversationId, UserId), Boundaries>,
-    /// The furthest that anybody was told.
+    /// The maximum that any observer received.
     furthest: BTreeMap<ConversationId, Standings>,
-    /// Whoever was taken out of a conversation and let in again starts again.
+    /// Users who were removed at least once. Their read state restarts when they are added again.
     start_again: BTreeSet<(ConversationId, UserId)>,
 }
 
 impl Auditor {
-    /// A device is about to say how far it has come.
+    /// Records that a device is about to send a receipt.
     pub fn says(&mut self, id: ConversationId, user: &UserId, said: Boundaries) {
         let before = self.ticks.said.entry((id, user.clone())).or_default();
         *before = before.further(Boundaries { delivered: said.delivered.max(said.read), ..said });
     }
 
-    /// Somebody may be out of the conversation from now on, and start again one day.
+    /// Records that the user may be removed from now on, so its read state may restart.
     pub fn starts_again(&mut self, id: ConversationId, user: &UserId) {
         self.ticks.start_again.insert((id, user.clone()));
     }
@@ -54,12 +54,14 @@ impl Auditor {
         self.ticks.start_again.contains(&(id, user.clone()))
     }
 
-    /// What an answer to a question that is asked now may not be behind: whatever anybody was told is durable.
+    /// Returns the read states that a request sent from now on must reach: a published read state
+    /// is durable.
     pub fn told_so_far(&self, id: ConversationId) -> Standings {
         self.ticks.furthest.get(&id).cloned().unwrap_or_default()
     }
 
-    /// `observer` asked how far somebody has come when `before` had been told, and got an answer.
+    /// Checks an answer that `observer` received. `before` holds the read states published before
+    /// the request.
     pub fn answered(
         &mut self,
         observer: &str,
@@ -77,8 +79,8 @@ impl Auditor {
         self.told(observer, id, user, now);
     }
 
-    /// `observer` was told how far somebody has come. An observer is somebody to whom time goes one way: a device, whatever
-    /// connections it has one after the other, or one person who asks one question after the other.
+    /// Records that `observer` received a read state, and checks it. An observer receives events in
+    /// order: a device across its connections, or a client that sends one request at a time.
     pub fn told(&mut self, observer: &str, id: ConversationId, user: &UserId, now: Boundaries) {
         if now.read > now.delivered {
             let what = format!(
@@ -99,7 +101,8 @@ impl Auditor {
         self.account_for(observer, id, user, now);
     }
 
-    /// What is delivered is stored, also where nobody has seen it yet: it will turn out whether it was.
+    /// A delivered tick implies a stored message. If no client has seen that seq yet, record a
+    /// claim for `whole_history` to check.
     fn claim(&mut self, id: ConversationId, tick: u64) {
         let now = self.moment();
         let known = self.known(id);
@@ -108,8 +111,8 @@ impl Auditor {
         }
     }
 
-    /// A device said so, or a message of its own, also while nobody has seen yet where that is: then it is in the next
-    /// place, as will turn out.
+    /// Checks that a receipt of a device or a message of the user explains the read state. If the
+    /// user has a message whose seq is unknown, that message must turn out to be at the next seq.
     fn account_for(&mut self, observer: &str, id: ConversationId, user: &UserId, now: Boundaries) {
         let said = self.ticks.said.get(&(id, user.clone())).copied().unwrap_or_default();
         let own = self.own_newest(id, user).saturating_sub(1);
@@ -139,7 +142,7 @@ impl Auditor {
         own.into_iter().any(|(attempt, _)| !known.places.contains_key(attempt))
     }
 
-    /// The newest place with a message of this person, as far as anybody has seen.
+    /// Returns the highest known seq of a message of this user.
     fn own_newest(&self, id: ConversationId, user: &UserId) -> u64 {
         let Some(known) = self.conversations.get(&id) else { return 0 };
         let own =
@@ -147,8 +150,8 @@ impl Auditor {
         own.map(|(_, seq)| *seq).max().unwrap_or(0)
     }
 
-    /// Whether there is nothing between two boundaries of somebody but messages of its own: it is not told to anybody that
-    /// one has read what one wrote.
+    /// Returns whether only the user's own messages lie between two read states. The server does
+    /// not publish that a sender has read its own message.
     pub fn are_alike(&self, id: ConversationId, user: &UserId, knows: Boundaries, is: Boundaries) -> bool {
         let Some(known) = self.conversations.get(&id) else { return knows == is };
         let reaches = |knows: u64, is: u64| {
@@ -188,7 +191,7 @@ mod tests {
         auditor.finding().map(|finding| finding.guarantee)
     }
 
-    /// Everything is read, all by the first person.
+    /// Reads the whole history; the first user sent every message.
     fn reads_all(auditor: &mut Auditor, id: ConversationId, head: u64) {
         let begun = auditor.begins_to_read(id);
         let seen = |seq| Seen {
@@ -229,7 +232,7 @@ mod tests {
         auditor.attempted(id, &person(0), "m2", "text");
         auditor.says(id, &person(1), to(5, 5));
         auditor.told("somebody", id, &person(1), to(1, 1));
-        // A place below may be filled later.
+        // Seq 1, below the message that was in flight, is filled later.
         (1..=2).for_each(|seq| stores(&mut auditor, id, 0, seq));
         reads_all(&mut auditor, id, 2);
         assert!(auditor.finding().is_none(), "{:?}", auditor.finding());

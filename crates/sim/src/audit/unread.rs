@@ -1,4 +1,4 @@
-//! Unread: messages by others above what was read, no voids and no notices.
+//! Checks the unread count: messages by others above the read boundary, without voids and notices.
 
 use bluetick_core::{ConversationId, UserId};
 use serde_json::Value;
@@ -6,8 +6,9 @@ use serde_json::Value;
 use super::{Auditor, Guarantee};
 
 impl Auditor {
-    /// One line of somebody's inbox, who is in the conversation from its beginning on. Whatever moment it is of, its
-    /// numbers fit each other. `stored` is what was surely stored when it was asked for.
+    /// Checks an inbox entry of a member who is in the conversation from its creation. The numbers
+    /// of an entry must be consistent with each other, whatever snapshot they come from. `stored`
+    /// is the highest acknowledged seq when the inbox was requested.
     pub fn inbox_entry(&mut self, id: ConversationId, reader: &UserId, stored: u64, entry: &Value) {
         let (Some(last), Some(unread), Some(read)) = (
             entry["last_seq"].as_u64(),
@@ -26,7 +27,7 @@ impl Auditor {
         let above: Vec<_> =
             known.cells.range(read + 1..=last.max(read + 1)).filter(|(seq, _)| **seq <= last).collect();
         if above.len() as u64 != last.saturating_sub(read) {
-            // Nobody has shown all of them yet.
+            // Not all of these messages are known yet, so the count cannot be checked.
             return;
         }
         let others =

@@ -1,4 +1,4 @@
-//! What a device hears, and what it makes of it.
+//! Handles the frames that a device receives.
 
 use bluetick_core::ConversationId;
 use serde_json::Value;
@@ -34,7 +34,7 @@ impl Device {
         Ok(())
     }
 
-    /// Its user is not in the conversation any more.
+    /// Forgets a conversation that the user is not a member of any more.
     fn drop_out(&mut self, id: ConversationId) {
         self.views.remove(&id);
         self.ticks.retain(|(of, _), _| *of != id);
@@ -46,12 +46,13 @@ impl Device {
     fn refused(&mut self, connection: &mut Connection, frame: &Value) {
         self.note(format_args!("is refused: {} {}", frame["code"], frame["message_id"]));
         let Some(id) = frame["message_id"].as_str() else {
-            // Of what it said of all conversations something was not taken: it is said again.
+            // The error does not name the refused receipt, so send all receipts again.
             self.views.values_mut().for_each(|view| view.said = Boundaries::default());
             connection.was_heard = false;
             return;
         };
-        // Somebody has taken it out of the conversation meanwhile, unless it is in it for good.
+        // The user may have been removed meanwhile. Founders are never removed, so for them it is a
+        // finding.
         if frame["code"] == "conversation_not_found" {
             let mut auditor = self.town.auditor();
             let to =
@@ -91,7 +92,7 @@ impl Device {
         }
     }
 
-    /// Its user was let in at this place. What it may have of an earlier time ends there.
+    /// The user joins at `seq`. The device drops its messages from an earlier membership.
     fn join(&mut self, connection: &mut Connection, id: ConversationId, seq: u64) {
         let before = connection.shown.get(&id).copied().max(self.views.get(&id).map(|view| view.last));
         if before.is_none_or(|before| before < seq) {
@@ -101,7 +102,7 @@ impl Device {
         self.place(connection, id, seq);
     }
 
-    /// The connection has come to this place of the conversation.
+    /// Records that the connection has reached `seq` in the conversation, and checks the order.
     fn place(&mut self, connection: &mut Connection, id: ConversationId, seq: u64) {
         let shown = connection.shown.insert(id, seq);
         if let Some(before) = shown
@@ -111,11 +112,13 @@ impl Device {
             return self.town.auditor().find(Guarantee::Order, Some(id), what);
         }
         let has = self.views.get(&id).map(|view| view.last);
-        // What it has and was not asked for again may lie between.
+        // Messages that the device already has may lie between: the server does not send them
+        // again.
         let through = shown.into_iter().chain(has).max();
-        // A forgetful one has told nobody what it has; where it sent something itself, the ack that tells the place may
-        // come later than what lies above. Whoever is being taken out is not shown what was said just before any more, and is
-        // told all the same where its own messages are. In the end they must have everything, too.
+        // Gaps are allowed in two cases. A forgetful device sent no positions, and the ack with the
+        // seq of its own message may arrive after higher seqs. A user who is being removed misses
+        // the latest messages but still gets acks. The final check requires both to have
+        // everything.
         let is_sure = !self.forgetful && !self.town.auditor().has_started_again(id, &self.user);
         if let Some(through) = through
             && seq > through + 1
@@ -151,13 +154,14 @@ impl Device {
             was_tried_before = stored.attempts > 1;
             self.sent.push(stored);
         }
-        // The ack of a message that was stored before comes besides the message itself, which is sent only to those who say
-        // that they do not have it.
-        // So does the first ack of one whose earlier attempt was stored and got no answer, where the device has it.
+        // A duplicate's ack does not advance the connection: the server sends the stored message
+        // only to devices whose positions are below it. The same holds for the first ack of a
+        // message whose earlier attempt was stored without an answer, if the device already has
+        // that seq.
         let has = self.views.get(&id).map_or(0, |view| view.last);
         match duplicate || (was_tried_before && seq <= has) {
             false => self.place(connection, id, seq),
-            // It may be out of the conversation meanwhile.
+            // The user may have been removed meanwhile.
             true if self.forgetful => {
                 if let Some(view) = self.views.get_mut(&id) {
                     view.add(seq);

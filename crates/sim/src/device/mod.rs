@@ -1,4 +1,5 @@
-//! Somebody's device: it keeps what it was sent, sends, says how far it has come, and loses its connection.
+//! A user's device: it keeps received messages, sends messages and receipts, and reconnects after a
+//! disconnect.
 
 mod hearing;
 mod ticks;
@@ -28,16 +29,17 @@ pub struct Device {
     pub user: UserId,
     name: String,
     dice: Dice,
-    /// It never tells where it stands and relies on what the server owes it. The only device of its user.
+    /// The device sends no positions and relies on pending rows. It must be the only device of its
+    /// user.
     forgetful: bool,
     conversations: Vec<ConversationId>,
     views: BTreeMap<ConversationId, View>,
-    /// How far everybody is, since it was connected.
+    /// The read states of all members, as received since the device connected.
     ticks: BTreeMap<(ConversationId, UserId), Boundaries>,
-    /// Once it is calm, it says of everything that it has read it.
+    /// Whether the device sends read receipts for everything after the busy phase.
     reads_in_the_end: bool,
     outbox: VecDeque<Unsent>,
-    /// What was acknowledged lately, to be sent again.
+    /// Acknowledged messages that may be sent again.
     sent: Vec<Unsent>,
     number: u64,
     connections: u64,
@@ -48,25 +50,25 @@ struct Unsent {
     conversation: ConversationId,
     message_id: String,
     content: String,
-    /// What the device knew at its first attempt.
+    /// The last contiguous seq that the device had at the first attempt.
     after_seq: u64,
     attempts: u32,
 }
 
-/// One connection as the device sees it.
+/// The state of one connection.
 struct Connection {
     socket: WebSocket,
     name: String,
-    /// The newest place it was shown of each conversation.
+    /// The last seq received in each conversation.
     shown: BTreeMap<ConversationId, u64>,
     caught_up: bool,
-    /// How far the others are.
+    /// Requests for the read states of the members.
     questions: Questions,
-    /// Nothing that it said of how far it has come was refused.
+    /// No receipt of this connection was refused.
     was_heard: bool,
 }
 
-/// The connection is over.
+/// The connection has ended.
 struct Over;
 
 impl Device {
@@ -129,7 +131,7 @@ impl Device {
             false => self.views.iter().map(|(id, view)| (*id, view.last)).collect(),
         };
         self.note(format_args!("connects to {node}, at {}", self.positions()));
-        // Saying where it stands is saying what it has.
+        // A position in `hello` counts as a delivered receipt.
         self.ticks.clear();
         for view in self.views.values_mut() {
             view.said = Boundaries::default();
@@ -185,7 +187,8 @@ impl Device {
         }
     }
 
-    /// A device whose outbox is empty shows how far it has come.
+    /// Publishes a report of the device's state. The report is empty while messages are unsent,
+    /// catch-up is incomplete or requests are open.
     fn show(&self, connection: &Connection, done: &watch::Sender<Report>) {
         let is_done = self.outbox.is_empty() && connection.caught_up && connection.questions.are_answered();
         let has = |view| if self.forgetful { Has::after_reading_on(view) } else { Has::from(view) };
@@ -272,7 +275,7 @@ impl Device {
         if !connection.caught_up {
             return Ok(());
         }
-        // An answer may have been an error; what is not acknowledged is sent until it is.
+        // The server may have answered with an error, so resend every unacknowledged message.
         for index in 0..self.outbox.len() {
             let unsent = self.outbox[index].clone();
             self.send(connection, &unsent).await?;
@@ -288,7 +291,7 @@ impl Device {
         Ok(())
     }
 
-    /// Says of every conversation how far it has come, where that is news.
+    /// Sends a receipt for each conversation in which the device has advanced.
     async fn mark(&mut self, connection: &mut Connection, read: bool) -> Result<(), Over> {
         let ids: Vec<_> = self.views.keys().copied().collect();
         for id in ids {

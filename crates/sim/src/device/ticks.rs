@@ -1,4 +1,5 @@
-//! How far the others are. A connection tells what moves; what moved before is asked for, as a client does that comes back.
+//! The read states of other members, as a device learns them. The connection pushes new changes;
+//! the device requests earlier ones over HTTP when it is caught up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +14,18 @@ use crate::audit::{Boundaries, Standings};
 use crate::http;
 use crate::town::short;
 
-/// An answer to the question how far the members of a conversation are, and what had been told when it was asked.
+/// The answer to a request for the read states of a conversation, and the read states published
+/// before the request.
 pub struct Asked {
-    /// Questions are answered in any order.
+    /// Identifies the request: answers arrive in any order.
     question: u64,
     id: ConversationId,
     before: Standings,
-    /// `None`: it is not for this user to know.
+    /// `None`: the user is not a member (404).
     members: Option<Value>,
 }
 
-/// How somebody stands, in an answer or a frame.
+/// Parses the read state of a user from an answer or a frame.
 pub fn standing(said: &Value) -> Option<(UserId, Boundaries)> {
     let user = said["user_id"].as_str()?.parse().ok()?;
     let boundaries = Boundaries {
@@ -33,7 +35,7 @@ pub fn standing(said: &Value) -> Option<(UserId, Boundaries)> {
     Some((user, boundaries))
 }
 
-/// What a connection has asked for.
+/// The open requests of a connection.
 pub struct Questions {
     answers: mpsc::UnboundedReceiver<Asked>,
     asking: mpsc::UnboundedSender<Asked>,
@@ -51,10 +53,12 @@ impl Questions {
     }
 }
 
+/// Delay before a failed request is repeated.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Device {
-    /// Beside the connection, which is heard meanwhile; until there is an answer, or the connection is over.
+    /// Requests the read states in a separate task while the connection continues. The task retries
+    /// until it gets an answer or the connection ends.
     pub(super) fn ask(&mut self, connection: &mut Connection, id: ConversationId) {
         connection.questions.open += 1;
         let (town, asking) = (Arc::clone(&self.town), connection.questions.asking.clone());
@@ -73,7 +77,7 @@ impl Device {
                         continue;
                     }
                 };
-                // Nobody waits for it any more: the connection is over.
+                // Sending fails if the connection has ended; the answer is not needed then.
                 let _ = asking.send(Asked { question, id, before, members });
                 return;
             }
@@ -97,13 +101,13 @@ impl Device {
         *known = known.further(now);
     }
 
-    /// A message of its user's says that all before it was read.
+    /// A message of the user implies that the user has read everything before it.
     pub(super) fn has_said(&mut self, id: ConversationId, seq: u64) {
         let before = seq.saturating_sub(1);
         self.knows_itself(id, Boundaries { delivered: before, read: before });
     }
 
-    /// It said so itself, and is not told.
+    /// Applies the device's own receipts: the server does not publish them back.
     pub(super) fn knows_itself(&mut self, id: ConversationId, said: Boundaries) {
         self.learn(id, &self.user.clone(), said);
     }
@@ -117,7 +121,8 @@ impl Device {
             told.read
         ));
         self.learn(id, &user, told);
-        // Another node may be late with what this one has told: clients keep what is further, as `learn` does.
+        // In a fleet, another node may publish an older read state. Clients keep the maximum, as
+        // `learn` does, so each connection is a separate observer.
         let observer = match self.town.has_one_node() {
             true => self.name.clone(),
             false => format!("{} on connection {}", self.name, self.connections),

@@ -1,4 +1,4 @@
-//! What a device has, and what it shows to whoever closes the books.
+//! The messages that a device has, and its report for the final check.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,23 @@ use bluetick_core::{ConversationId, UserId};
 
 use crate::audit::Boundaries;
 
-/// What a device has of a conversation: from the first place on all of it up to the last, and some above.
+/// The seqs that a device has of a conversation: all from `first` to `last`, and some above.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pub first: u64,
     pub last: u64,
     above: BTreeSet<u64>,
-    /// On the connection there is.
+    /// The receipts sent on the current connection.
     pub said: Boundaries,
 }
 
 impl View {
-    /// Of whoever is in the conversation from its beginning on.
+    /// The view of a user who is a member from the creation of the conversation.
     pub fn from_the_beginning() -> View {
         View { first: 1, ..View::default() }
     }
 
-    /// Of whoever came at this place, or does not know when its user came.
+    /// A view that starts at `first`: the user joined there, or the device does not know when.
     pub fn from(first: u64) -> View {
         View { first, last: first, ..View::default() }
     }
@@ -35,13 +35,14 @@ impl View {
     }
 }
 
-/// What a device has that is connected, caught up and has nothing left to say.
+/// State of a device that is connected, caught up and has an empty outbox. Otherwise it is the
+/// default, without views.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub views: BTreeMap<ConversationId, Has>,
-    /// How far everybody is, as far as it knows.
+    /// The read states of all members, as far as the device knows them.
     pub ticks: BTreeMap<(ConversationId, UserId), Boundaries>,
-    /// All that it said on this connection was taken, as far as it knows.
+    /// No receipt of this connection was refused, as far as the device knows.
     pub was_heard: bool,
 }
 
@@ -49,7 +50,7 @@ pub struct Report {
 pub struct Has {
     pub first: u64,
     pub last: u64,
-    /// What it said itself, on a connection that is still there.
+    /// The receipts that the device sent on the current connection.
     pub said: Boundaries,
 }
 
@@ -60,8 +61,9 @@ impl From<&View> for Has {
 }
 
 impl Has {
-    /// Of a device that does not say where it stands. What it misses between two places that it knows, it reads in the history,
-    /// as clients do; the server cannot know of it.
+    /// For a device that sends no positions. The server cannot know its gaps, so the device would
+    /// fill them from the history, as clients do. Counts everything up to the highest seq as
+    /// present, if the device has the beginning.
     pub fn after_reading_on(view: &View) -> Has {
         let has_beginning = view.last >= view.first;
         let last = view.above.last().filter(|_| has_beginning).map_or(view.last, |last| view.last.max(*last));

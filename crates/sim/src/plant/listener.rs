@@ -1,4 +1,4 @@
-//! Bugs in what the store tells.
+//! Bugs in the events that the store publishes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ pub struct Rigged {
     listener: Arc<dyn CommitListener>,
     told: AtomicU64,
     held: Mutex<Option<Committed>>,
-    /// What was told last of somebody.
+    /// The last published read state of each user.
     last: Mutex<BTreeMap<(ConversationId, UserId), Boundaries>>,
-    /// The largest that each group ever was.
+    /// The largest member list of each conversation so far.
     crowds: Mutex<BTreeMap<ConversationId, Arc<Members>>>,
 }
 
-/// One in so many goes wrong, so that a run gets somewhere before.
+/// Every `SELDOM`-th event goes wrong, so that a run makes progress first.
 const SELDOM: u64 = 25;
 
 impl Rigged {
@@ -43,7 +43,8 @@ impl Rigged {
         self.last.lock().expect("nobody panics while holding it")
     }
 
-    /// Everybody who was ever in it, more or less.
+    /// Returns the largest member list of the conversation so far. It approximates all former
+    /// members.
     fn crowd(&self, committed: &Committed) -> Arc<Members> {
         let mut crowds = self.crowds.lock().expect("nobody panics while holding it");
         let crowd =
@@ -58,7 +59,7 @@ impl Rigged {
         !self.last().contains_key(&(moved.conversation, moved.user.clone()))
     }
 
-    /// One is kept back until the next of its conversation has been told.
+    /// Holds a message back until the next message of its conversation is published.
     fn swap(&self, batch: Vec<Committed>) -> Vec<Committed> {
         let mut told = Vec::new();
         let mut held = self.held.lock().expect("nobody panics while holding it");

@@ -1,4 +1,4 @@
-//! Bugs on purpose, planted at the ports around the servers: the auditor has to find each of them.
+//! Deliberate bugs, planted at the ports around the servers. The auditor must find each of them.
 
 mod listener;
 mod store;
@@ -12,47 +12,47 @@ use crate::world::WorldKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Plant {
-    /// The disk says that it has synced and has not.
+    /// The disk confirms a sync that did not happen.
     AckBeforeSync,
-    /// A place is given to two messages, as far as the senders are told.
+    /// Two senders receive the same seq in their acks.
     SeqReused,
-    /// A message is written over another one where a counter was set back.
+    /// Message rows are put unconditionally, so a seq allocated twice overwrites a message.
     Overwrite,
-    /// A tick that was told is told smaller later.
+    /// A published tick is published lower later.
     TicksGoBack,
-    /// Two messages of a conversation are delivered in the wrong order.
+    /// Two messages of a conversation are pushed in the wrong order.
     PushOutOfOrder,
-    /// A message is not delivered to whoever is connected.
+    /// A message is not pushed to connected devices.
     PushLost,
-    /// A device that comes back is not sent what it is owed in one conversation.
+    /// A reconnecting device misses its backlog in one conversation.
     MissedPending,
-    /// A hole is said to be closed with a void and is not.
+    /// The tables confirm the void that fills a gap, but do not store it.
     LostVoid,
-    /// After a restart the ids of earlier messages are not known any more.
+    /// After a restart the ids of earlier messages are forgotten.
     DedupeForgottenAtRestart,
-    /// One more is unread than there is.
+    /// The unread count is one too high.
     UnreadOffByOne,
-    /// Delivered is told as soon as a message is pushed.
+    /// Delivered is published as soon as a message is pushed.
     DeliveredWithoutDevice,
-    /// A page is given to whoever asks.
+    /// Non-members can read pages.
     PageForAnybody,
-    /// Somebody who says that it has read more than there is, is taken at its word.
+    /// A receipt above the head is taken at face value.
     TickPastHead,
-    /// What is told first of somebody after a restart is less than what was told before.
+    /// The first tick published after a restart is lower than the last one before it.
     TicksBehindAtRestart,
-    /// That somebody has moved is not told.
+    /// The change of a read state is not published.
     TickLost,
-    /// What a device says is answered and forgotten.
+    /// A receipt is answered but not stored.
     MarkLost,
-    /// A device is not sent the beginning of a conversation that is new to it.
+    /// A device does not get the first message of a conversation that is new to it.
     BeginningLost,
-    /// Whoever was taken out of a group hears what is said there.
+    /// Removed members still receive the group's messages.
     HeardOutside,
-    /// Something else under an id that was used before is taken for the same.
+    /// Other content under a used message id is accepted as a duplicate.
     ConflictTaken,
-    /// A token that was revoked is good all the same.
+    /// A revoked token stays valid.
     TokenStaysGood,
-    /// What a token had opened that is revoked stays open.
+    /// The connections of a revoked token stay open.
     SessionStaysOpen,
 }
 
@@ -81,7 +81,7 @@ impl Plant {
         Plant::SessionStaysOpen,
     ];
 
-    /// Where it can grow.
+    /// The world in which the bug can occur.
     pub fn world(self) -> WorldKind {
         match self {
             Plant::Overwrite | Plant::LostVoid => WorldKind::Fleet,
@@ -89,7 +89,7 @@ impl Plant {
         }
     }
 
-    /// What it breaks; one bug may show as the breach of several.
+    /// The guarantees as whose violation the bug may be reported.
     pub fn breaks(self) -> &'static [Guarantee] {
         match self {
             Plant::AckBeforeSync => {
@@ -98,7 +98,8 @@ impl Plant {
             Plant::SeqReused => {
                 &[Guarantee::NoOverwrite, Guarantee::NoDuplicate, Guarantee::Order, Guarantee::Dense]
             }
-            // A message whose place is said to be somebody else's, or nobody's, was a reply all the same.
+            // The sender's read state advances by its reply, although the reply's seq shows another
+            // message or a void.
             Plant::Overwrite => &[
                 Guarantee::NoOverwrite,
                 Guarantee::NoDuplicate,
@@ -130,7 +131,7 @@ impl Plant {
     }
 }
 
-/// Between the store and the hub.
+/// Wraps the commit listener, between the store and the hub, if the bug belongs there.
 pub fn rig_listener(plant: Option<Plant>, listener: Arc<dyn CommitListener>) -> Arc<dyn CommitListener> {
     match plant {
         Some(
@@ -147,7 +148,7 @@ pub fn rig_listener(plant: Option<Plant>, listener: Arc<dyn CommitListener>) -> 
     }
 }
 
-/// Between the store and the server.
+/// Wraps the store, as the server sees it, if the bug belongs there.
 pub fn rig_store(plant: Option<Plant>, store: Arc<dyn Store>) -> Arc<dyn Store> {
     match plant {
         Some(

@@ -1,4 +1,4 @@
-//! Bugs in what the store answers.
+//! Bugs in the answers of the store.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,12 +21,13 @@ pub struct Rigged {
     plant: Plant,
     store: Arc<dyn Store>,
     asked: AtomicU64,
-    /// Somebody who may read the conversation.
+    /// A user who may read the conversation.
     readers: Mutex<BTreeMap<ConversationId, UserId>>,
-    /// How far somebody says to be who is not.
+    /// Receipts above the head, by conversation and user.
     boasts: Mutex<BTreeMap<(ConversationId, UserId), Seq>>,
 }
 
+/// Every `SELDOM`-th call goes wrong, so that a run makes progress first.
 const SELDOM: u64 = 12;
 
 impl Rigged {

@@ -1,6 +1,6 @@
-//! One server on the embedded store. The store's files are real and lie in memory; what it writes to its log passes a disk
-//! that keeps it in a volatile cache until it is synced. The tables below the log are LMDB's own affair: a crash leaves them
-//! as its last transaction did.
+//! One server on the embedded store. Its files are real and kept in memory. A simulated disk holds
+//! log writes in a volatile cache until they are synced. LMDB manages the tables itself: a crash
+//! leaves them as of its last transaction.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -31,19 +31,19 @@ pub struct Embedded {
     dice: Mutex<Dice>,
     life: Mutex<Option<Life>>,
     lives: AtomicU64,
-    /// The disk has no power any more, in the middle of something.
+    /// Notified when the disk loses power during an operation.
     went_dark: Arc<Notify>,
     off_ms: AtomicI64,
 }
 
-/// From one start to the next.
+/// The server between two starts.
 struct Life {
     node: Node,
     directory: Arc<TempDir>,
     faults: Arc<Faults>,
-    /// Where a crash in the middle of a checkpoint leaves the files.
+    /// The files as a crash during a checkpoint left them.
     image: Arc<Mutex<Option<TempDir>>>,
-    /// The step of a checkpoint at which the power goes, counted down; 0: not to be foreseen.
+    /// Countdown of checkpoint steps until the power fails; 0: no failure is planned.
     checkpoint_steps: Arc<AtomicU64>,
     is_slow: Arc<AtomicBool>,
     store: Arc<EmbeddedStore>,
@@ -142,10 +142,12 @@ impl Embedded {
         *self.life() = Some(Life { node, directory, faults, image, checkpoint_steps, is_slow, store });
     }
 
-    /// The power goes. What was on its way to the disk gets there or not, or in part.
+    /// Cuts the power and returns the surviving files. Unsynced writes survive completely, partly
+    /// or not at all.
     fn crash(&self) -> Option<TempDir> {
         let life = self.life().take()?;
-        // Whatever it still does, nobody hears of it.
+        // Cut the connections first, so that no client sees the effects of what the node still
+        // does.
         self.town.network.cut_all(0);
         let image = life.image.lock().expect("nobody panics while holding the image").take();
         if let Some(image) = image {
@@ -173,7 +175,7 @@ impl Embedded {
         self.start(directory).await;
     }
 
-    /// Ends as it should, and comes back.
+    /// Shuts the server down gracefully and starts it again.
     async fn restart(&self) {
         let Some(life) = self.life().take() else { return };
         self.note("is told to stop");
@@ -266,15 +268,15 @@ impl Nodes for Embedded {
     }
 }
 
-/// The files of the store are real and lie in memory: their syncs cost nothing, and what is lost is for the simulated disk
-/// to decide.
+/// Creates a directory in memory if `/dev/shm` exists. Syncs are cheap there; the simulated disk
+/// decides what is lost.
 fn in_memory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
     made.expect("there is room for a directory")
 }
 
-/// The files as they are now, in a directory of their own.
+/// Copies the files to a new directory.
 fn copy_of(directory: &Path) -> TempDir {
     let copy = in_memory();
     copy_into(directory, copy.path()).expect("the files are in memory");
@@ -295,7 +297,8 @@ fn copy_into(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// At a step of a checkpoint that was chosen before, the files are taken as they are, as if the power had gone.
+/// Returns a hook that counts checkpoint steps down. At the chosen step it cuts the power and
+/// copies the files.
 fn power_failure(
     directory: &Arc<TempDir>,
     faults: &Arc<Faults>,
@@ -318,7 +321,7 @@ fn power_failure(
     })
 }
 
-/// The work of the store's threads, at moments that the dice choose.
+/// Does the work of the store's threads, at random times.
 async fn take_steps(
     town: Arc<Town>,
     store: Arc<EmbeddedStore>,
@@ -336,7 +339,7 @@ async fn take_steps(
             _ => steps.commit(),
         }
         if faults.dark.load(Ordering::SeqCst) {
-            // Before anybody hears of what it did last.
+            // Cut the connections before a client can see the effect of the last step.
             town.network.cut_all(0);
             went_dark.notify_one();
             return;

@@ -1,4 +1,5 @@
-//! Several servers on shared tables and hints in memory, each with ways of its own to them.
+//! Several servers on shared tables and a shared Redis, all in memory. Each node has its own faulty
+//! connection to both.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -41,11 +42,11 @@ pub struct Fleet {
     lives: AtomicU64,
     count: usize,
     began: Instant,
-    /// Every conversation is spread over partitions all the time.
+    /// Whether every conversation is always spread over partitions.
     is_hot: bool,
 }
 
-/// One life of a node.
+/// A running node, from start to stop.
 struct Place {
     node: Node,
     name: String,
@@ -54,9 +55,10 @@ struct Place {
     clock: Arc<SimClock>,
 }
 
-/// Who has said nothing for so long is forgotten.
+/// Time after which a crashed node is removed from the cluster membership.
 const FORGOTTEN: Duration = Duration::from_secs(10);
-/// Small enough that every border is met all the time.
+/// Layout of hot conversations. Its sizes are so small that runs cross block and partition
+/// boundaries all the time.
 const HOT: Layout =
     Layout { block: 2, plain_through: Seq::new(4), ahead: 8, most_partitions: 4, restless: true };
 
@@ -137,7 +139,7 @@ impl Fleet {
         self.places().insert(number, Place { node, name, way, wire, clock });
     }
 
-    /// A number of a node, which may be down.
+    /// Returns the number of a random node, which may be down.
     fn any(&self) -> usize {
         self.throw(|dice| usize::try_from(dice.below(self.count as u64)).unwrap_or(0))
     }

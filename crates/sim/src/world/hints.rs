@@ -1,5 +1,5 @@
-//! One node's way to Redis: it takes time, fails before or after the deed, does it seconds later, and is away for this
-//! node alone.
+//! One node's connection to Redis. Calls take time, fail before or after they take effect, or take
+//! effect seconds later. Redis may be unavailable for this node alone.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,14 +16,15 @@ use crate::dice::Dice;
 pub struct Wire {
     hints: MemoryHints,
     dice: Mutex<Dice>,
-    /// One in so many calls; 0: none. Half of those that fail were carried out.
+    /// One in this many calls fails (0: none). Half of the failed calls have taken effect.
     pub fails: AtomicU64,
-    /// One in so many deeds is done seconds after the node was told that it is not.
+    /// One in this many writes takes effect up to 5 seconds after the node received an error (0:
+    /// none).
     pub acts_late: AtomicU64,
     pub is_away: AtomicBool,
-    /// Its node has crashed: nothing that is left of it gets anywhere any more.
+    /// The node has crashed: its remaining calls never complete.
     pub is_dead: AtomicBool,
-    /// For everybody.
+    /// Redis is unavailable for all nodes.
     all_away: Arc<AtomicBool>,
 }
 
@@ -68,7 +69,7 @@ impl Wire {
         if fails { Err(away()) } else { answer }
     }
 
-    /// The same of what changes something.
+    /// Like `pass`, for calls that change state: they may take effect late.
     pub async fn deed<T: Send + 'static>(
         &self,
         deed: impl Future<Output = Result<T, Away>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The servers of a run, what they stand on, and what breaks.
+//! The servers of a run, their simulated infrastructure and its faults.
 
 mod embedded;
 mod fleet;
@@ -16,12 +16,12 @@ use crate::faults::Fault;
 use crate::plant::Plant;
 use crate::town::Town;
 
-/// Which store the servers stand on.
+/// The store that the servers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum WorldKind {
-    /// One server on the embedded store, on a disk that loses what was not synced.
+    /// One server on the embedded store, on a disk that loses unsynced writes
     Embedded,
-    /// Several servers on tables and hints that fail, forget and answer late.
+    /// Several servers on tables and a Redis that fail, lose data and answer late
     Fleet,
 }
 
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// One thing breaks, or is mended.
+    /// Injects a fault, or ends one.
     pub async fn suffer(&self, fault: Fault) {
         match self {
             World::Embedded(world) => world.suffer(fault).await,
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// Everything works again, and every node is up.
+    /// Ends all faults and waits until every node is up.
     pub async fn heal(&self) {
         match self {
             World::Embedded(world) => world.heal().await,

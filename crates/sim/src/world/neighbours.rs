@@ -1,4 +1,4 @@
-//! One node's way to the others, through the same Redis as its hints.
+//! One node's connection to the other nodes, through the same Redis as its coordination cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Neighbours for Post {
     }
 
     async fn receive(&self) -> Result<Vec<News>, Away> {
-        // What comes meanwhile waits in Redis.
+        // Messages that arrive meanwhile wait in Redis.
         while self.wire.is_cut() {
             sleep(Duration::from_millis(50)).await;
         }

@@ -1,4 +1,4 @@
-//! One server, whatever it stands on.
+//! One server on any store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,18 @@ use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::town::{ADMIN_KEY, SeededRandom, Town};
 
-/// Dropping it is a crash: everything that runs in it ends where it stands.
+/// A running server. Dropping it simulates a crash: all its tasks stop immediately.
 pub struct Node {
     pub server: Server,
-    /// What takes the steps of its hub and store.
+    /// Tasks that drive the hub and the store.
     pub steps: JoinSet<()>,
 }
 
+/// Default and maximum lifetime of the tokens that the servers mint.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// All clients connect from one address, and few users send in minutes what many send in days.
+/// Disables limits that the simulation would exceed: all clients share one address, and a few users
+/// do in minutes what many do in days.
 fn limits() -> LimitSettings {
     LimitSettings {
         connections_per_address: 0,
@@ -75,7 +77,7 @@ pub async fn serve(
     Node { server: Server::start_without_listener(parts), steps }
 }
 
-/// What the hub did not deliver on the spot, it delivers a little later.
+/// Delivers what the hub queued, at random times.
 async fn deliver(hub: Arc<Hub>, mut dice: Dice) {
     loop {
         sleep(dice.millis(1, 15)).await;

@@ -1,4 +1,5 @@
-//! One node's way to the tables: late, without an answer, or with an answer that was lost after the deed.
+//! One node's connection to the tables. Requests are slow, fail, lose their answer, or take effect
+//! late.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,23 +16,23 @@ use crate::plant::Plant;
 pub struct Way {
     rows: Arc<MemoryRows>,
     dice: Mutex<Dice>,
-    /// One in so many requests; 0: none.
+    /// Each rate is one in this many requests (0: none).
     pub refuses: AtomicU64,
     pub loses_answers: AtomicU64,
     pub acts_late: AtomicU64,
     pub is_slow: AtomicU64,
-    /// Its node has crashed: nothing that is left of it gets anywhere any more.
+    /// The node has crashed: its remaining requests never complete.
     pub is_dead: AtomicBool,
     plant: Option<Plant>,
 }
 
 enum Fate {
     Done,
-    /// Not done, and no answer.
+    /// Not executed; the caller gets an error.
     Refused,
-    /// Done, and the answer lost.
+    /// Executed, but the answer is lost.
     Unanswered,
-    /// No answer, and done later.
+    /// The caller gets an error, and the request is executed later.
     Late(Duration),
 }
 
@@ -96,14 +97,14 @@ impl Way {
 }
 
 impl Way {
-    /// What is written when many are, and not all.
+    /// Drops about a third of the rows, to simulate a partly executed batch.
     fn some_of<T>(&self, rows: Vec<T>) -> Vec<T> {
         let mut some = rows;
         some.retain(|_| self.throw(|dice| !dice.one_in(3)));
         some
     }
 
-    /// Done now or in a while; in any case nobody hears of it.
+    /// Executes the request now or later. Always returns `NoAnswer`.
     async fn sooner_or_later<Deed>(
         &self,
         fate: Fate,

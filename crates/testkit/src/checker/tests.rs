@@ -1,4 +1,4 @@
-//! The checker finds each kind of wrong, and nothing in what is right.
+//! The checker finds each kind of violation and accepts a correct run.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn stored(seq: u64, sender: &str, id: &str) -> Stored {
     Stored { seq, sender: sender.into(), message_id: id.into(), content, system: false }
 }
 
-/// Alice sends a1, a2 and a3, loses the connection, and sends a3 again; Bob answers in between.
+/// Alice sends a1, a2 and a3, loses the connection, and resends a3; Bob sends b1 in between.
 fn a_good_run() -> (Vec<ClientLog>, Vec<Stored>) {
     let alice = ClientLog {
         sender: "alice".into(),

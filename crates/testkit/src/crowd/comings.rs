@@ -1,4 +1,4 @@
-//! What happens to everybody while they talk: people are taken out of groups and in again.
+//! Membership changes under load: members are removed from groups and added again.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::dice::Dice;
 use crate::http::request;
 use crate::names::{ConversationName, UserName};
 
-/// One person with the right to do so takes people out of groups and in again. How many calls were answered.
+/// Removes and adds members at random, as group admins, until `stop` is set. Returns the number of
+/// answered requests.
 pub async fn comings_and_goings(
     changes: Vec<Change>,
     mut dice: Dice,
@@ -33,7 +34,7 @@ pub async fn comings_and_goings(
     }
 }
 
-/// Somebody whose coming and going is up to somebody else.
+/// A member whom an admin removes and adds during the run.
 #[derive(Clone)]
 pub struct Change {
     group: ConversationName,
@@ -54,7 +55,7 @@ impl Change {
         scene.plans.iter().flat_map(of_plan).collect()
     }
 
-    /// In or out, whichever comes up. False when the server went away over it.
+    /// Adds or removes the member at random. Returns false if there was no answer or a 503.
     async fn make(&self, address: &str, dice: &mut Dice) -> bool {
         let path = format!("/v1/conversations/{}/members", self.group);
         let answer = if dice.below(3) < 2 {
@@ -65,7 +66,7 @@ impl Change {
             request(address, "DELETE", &path, &self.admin_token, None).await
         };
         let Ok((status, answer)) = answer else { return false };
-        // Whether it came to pass is seen from the history.
+        // The history shows whether the change took effect.
         if status == 503 {
             return false;
         }

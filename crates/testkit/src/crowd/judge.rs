@@ -1,4 +1,4 @@
-//! The judgement: views against the history, ticks and unread against the model.
+//! The final check: views against the history, ticks and unread counts against the model.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::http::{messages, request_until_answered};
 use crate::model::{Receipts, Testimony, Thread};
 use crate::names::{ConversationName, UserName};
 
-/// Of every member of every conversation.
+/// The read state of every member of every conversation.
 pub type Standing = BTreeMap<ConversationName, BTreeMap<UserName, Boundaries>>;
 
 pub struct Judge<'a> {
@@ -21,7 +21,7 @@ pub struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// Reads every conversation from first to last.
+    /// Reads the complete history of every conversation.
     pub async fn new(scene: &'a Scene, address: &str) -> Judge<'a> {
         let mut threads = BTreeMap::new();
         for plan in &scene.plans {
@@ -33,7 +33,8 @@ impl<'a> Judge<'a> {
         Judge { scene, threads }
     }
 
-    /// Nothing acknowledged is lost, doubled, moved or changed, and every connection was shown things in order.
+    /// Checks that no acknowledged message is lost, duplicated, moved or changed, and that pushes
+    /// were in order. Panics on a violation.
     pub fn logs(&self, devices: &[Device]) -> Checked {
         let stored: std::collections::HashSet<&str> = self
             .threads
@@ -43,7 +44,8 @@ impl<'a> Judge<'a> {
             .collect();
         let logs = devices.iter().map(|device| {
             let mut log = device.record.log.clone();
-            // Somebody who was out wrote in vain, unless an earlier attempt of which nothing was heard went through.
+            // Attempts of a removed user do not count, unless an earlier unanswered attempt was
+            // stored.
             log.events.retain(|event| {
                 !matches!(event, Event::Attempted { message_id, .. }
                     if device.record.refused.contains(message_id) && !stored.contains(message_id.as_str()))
@@ -57,7 +59,8 @@ impl<'a> Judge<'a> {
         check(&logs, &histories).unwrap_or_else(|violations| panic!("seed {seed}: {violations:#?}"))
     }
 
-    /// Every device has what its user may see, in order, once. Returns how many messages were compared.
+    /// Checks that every device has exactly the messages visible to its user, in order. Returns how
+    /// many were compared.
     pub fn views(&self, devices: &[Device]) -> usize {
         let mut compared = 0;
         for device in devices {
@@ -83,7 +86,8 @@ impl<'a> Judge<'a> {
         compared
     }
 
-    /// Before the last marks: everybody stands between what was told about it and what its devices said.
+    /// Checks, before the final receipts, that each read state lies between what was published and
+    /// what the devices claimed.
     pub async fn ticks_within_bounds(&self, address: &str, devices: &[Device]) {
         let testimony = testimony(devices);
         for ((conversation, user), told) in testimony.told() {
@@ -103,7 +107,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What was said of all others at once is true of each of them.
+    /// Checks that the aggregate read state of a group was never above that of any steady member.
     fn nobody_was_said_to_be_further(&self, testimony: &Testimony, devices: &[Device]) {
         for plan in &self.scene.plans {
             let thread = &self.threads[&plan.name];
@@ -123,12 +127,13 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The last marks, by calls that answer: everything is delivered; lazy readers stop somewhere on the way.
+    /// Sends the final receipts over HTTP: everyone has received everything, and lazy readers stop
+    /// at a random seq. Returns the resulting read states.
     pub async fn last_marks(&self, address: &str, devices: &[Device], dice: &mut Dice) -> Standing {
         let testimony = testimony(devices);
         let mut standing = Standing::new();
         for (conversation, thread) in &self.threads {
-            // Asked for before as well, so that counts which are kept are kept up to date.
+            // Request the counts before the change too, so that a cached count must be updated.
             let asker = thread.members.keys().next().expect("nobody leaves a conversation empty");
             self.counted(address, asker, conversation, thread.head()).await;
             for (user, joined) in &thread.members {
@@ -162,7 +167,7 @@ impl<'a> Judge<'a> {
         Boundaries::from_json(&answer).expect("a mark is answered with both boundaries")
     }
 
-    /// Everything the server counts is what the model counts. Returns how many unread messages there were.
+    /// Checks all numbers of the server against the model. Returns the total of unread messages.
     pub async fn numbers(&self, address: &str, standing: &Standing, dice: &mut Dice) -> u64 {
         for (conversation, expected) in standing {
             for reader in expected.keys() {
@@ -218,7 +223,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The receipts of one message, as the server counts them; `None` where it has no message, such as at a void.
+    /// Returns the receipt counts of one message from the server; `None` if there is no message at
+    /// this seq, such as at a void.
     async fn counted(
         &self,
         address: &str,
@@ -235,7 +241,8 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// Every conversation of the user is there once, the latest first, with the right numbers.
+    /// Checks that the inbox lists every conversation of the user once, latest first, with the
+    /// right numbers. Returns the unread total.
     async fn inbox(&self, address: &str, user: &UserName, standing: &Standing) -> u64 {
         let mut entries: Vec<Value> = Vec::new();
         let mut cursor = String::new();
@@ -269,7 +276,7 @@ impl<'a> Judge<'a> {
         unread
     }
 
-    /// What an entry has to say, apart from what nobody disputes.
+    /// Returns the expected values of the checked fields of an inbox entry.
     fn entry(&self, user: &UserName, found: &Value, standing: &Standing) -> Value {
         let conversation = ConversationName::new(found["conversation_id"].as_str().expect("an id"));
         let thread = &self.threads[&conversation];

@@ -1,5 +1,5 @@
-//! Many devices at once: who there is and who talks with whom, all of them living their lives side by side, and the
-//! judgement over what they saw. What happens to the servers meanwhile belongs to each test.
+//! A load of many devices: users and conversations, concurrent device lives, and the final check.
+//! Faults of the servers belong to each test.
 
 mod comings;
 mod judge;
@@ -15,10 +15,11 @@ pub use sizes::Sizes;
 
 use crate::device::{Device, Violation};
 
-/// Of every server that a crowd talks to.
+/// The admin key of every server under test.
 pub const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
 
-/// All of them at once; whoever has something to complain about ends the test.
+/// Runs all futures concurrently and returns the devices sorted by name. After all have ended,
+/// panics if there was a violation.
 pub async fn together<Life>(lives: Vec<Life>) -> Vec<Device>
 where
     Life: Future<Output = (Device, Option<Violation>)> + Send + 'static,
@@ -36,12 +37,12 @@ where
     devices
 }
 
-/// Everybody sends what is left in its outbox.
+/// Sends the outbox of every device.
 pub async fn flush(devices: Vec<Device>, address: &str) -> Vec<Device> {
     together(devices.into_iter().map(|device| flushed(device, address.to_owned())).collect()).await
 }
 
-/// Everybody comes back once more, now that nothing happens, and gets what it misses.
+/// Reconnects every device after all traffic has ended, to fetch everything missing.
 pub async fn settle(devices: Vec<Device>, address: &str) -> Vec<Device> {
     together(devices.into_iter().map(|device| settled(device, address.to_owned())).collect()).await
 }
@@ -54,7 +55,8 @@ async fn settled(device: Device, address: String) -> (Device, Option<Violation>)
     device.settle(&address).await
 }
 
-/// After this everybody who leaves things unread has some: somebody else says something in every conversation.
+/// Sends three more messages in every conversation, preferably by an eager reader. So lazy readers
+/// have unread messages.
 pub async fn last_words(mut devices: Vec<Device>, scene: &Scene, address: &str) -> Vec<Device> {
     let judge = Judge::new(scene, address).await;
     for (conversation, thread) in &judge.threads {

@@ -1,4 +1,4 @@
-//! Who there is, who talks with whom, and on which devices. All of it follows from the seed.
+//! Users, conversations and devices of a run. All of it follows from the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,20 +11,22 @@ use crate::dice::Dice;
 use crate::http::{request, request_until_answered};
 use crate::names::{ConversationName, DeviceName, Seat, UserName};
 
-/// Up to this size everybody is told of everybody's ticks at once; above, they are gathered.
+/// Group size up to which the server publishes each member's ticks individually; above, it
+/// aggregates them.
 const SMALL_GROUP: usize = 16;
+/// Size of a group with aggregated ticks. It must be above `SMALL_GROUP`.
 const LARGE_GROUP: usize = 20;
 
 pub struct Plan {
     pub name: ConversationName,
-    /// In before the first message. The first of them stays for ever.
+    /// Members before the first message. The first of them is never removed.
     pub founders: Vec<UserName>,
-    /// Those who are taken out and in again.
+    /// Users who are removed and added during the run.
     pub comers_and_goers: Vec<UserName>,
 }
 
 impl Plan {
-    /// Sees everything from the first message on.
+    /// Returns a member who sees every message.
     pub fn witness(&self) -> &UserName {
         &self.founders[0]
     }
@@ -68,7 +70,7 @@ impl Scene {
         Scene { seed: sizes.seed, tokens, lazy, plans, unsteady }
     }
 
-    /// The first devices of all users, then second ones of some.
+    /// Creates one device for each user, then a second one for some.
     pub fn devices(&self, sizes: &Sizes, dice: &mut Dice) -> Vec<Device> {
         let users: Vec<&UserName> = self.tokens.keys().collect();
         let second = sizes.clients - users.len();
@@ -97,7 +99,7 @@ impl Scene {
     }
 }
 
-/// Pairs of people, none twice.
+/// Returns distinct pairs of users.
 fn pairs(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(UserName, UserName)> {
     let mut pairs = BTreeSet::new();
     while pairs.len() < count {
@@ -109,14 +111,15 @@ fn pairs(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(UserName, Us
     pairs.into_iter().collect()
 }
 
-/// Founders of each group, and those who come and go. Everybody is in one of them at least; the first is large,
-/// the third of middle size.
+/// Returns the founders of each group, and the users who are removed and added. Every user is in at
+/// least one group. The first group is large, and the third has `SMALL_GROUP` members.
 fn gatherings(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(Vec<UserName>, Vec<UserName>)> {
     let mut groups: Vec<Vec<UserName>> = Vec::new();
     for number in 0..count {
         let size = match number {
             0 => LARGE_GROUP,
-            // People come and go in it, across the border between the two ways.
+            // Members join and leave this group, so it crosses the limit between individual and
+            // aggregated ticks.
             2 => SMALL_GROUP,
             _ => dice.between(3, 10) as usize,
         };
@@ -134,7 +137,7 @@ fn gatherings(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(Vec<Use
         let mut strangers: Vec<UserName> =
             users.iter().filter(|user| !founders.contains(user)).cloned().collect();
         dice.shuffle(&mut strangers);
-        // Two always stay: whoever made the group and one more.
+        // The creator and one more founder always stay.
         let from_within = founders.iter().skip(2).take(2);
         let comers = from_within.chain(strangers.iter().take(2)).cloned();
         let comers = if number % 2 == 0 { comers.collect() } else { Vec::new() };

@@ -1,4 +1,4 @@
-//! How large a run is, from the environment.
+//! The size of a run, read from the environment.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ impl Sizes {
         sizes
     }
 
-    /// Every fifth user has two devices.
+    /// One in five users has two devices.
     pub fn users(&self) -> usize {
         self.clients * 5 / 6
     }
@@ -43,7 +43,7 @@ fn given<T: FromStr>(name: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
-/// As a command line would repeat it.
+/// Prints the environment variables that repeat the run.
 impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sizes { seed, clients, conversations, seconds, kills } = self;

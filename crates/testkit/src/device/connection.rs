@@ -1,5 +1,5 @@
-//! One connection of a device: opening it, saying things on it, asking beside it. What comes in is judged in `hearing`,
-//! what is missing is fetched in `gaps`.
+//! One connection of a device: opens it, sends frames on it, and makes HTTP requests beside it.
+//! `hearing` checks received frames; `gaps` fetches missing messages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::client::Socket;
 use crate::http;
 use crate::names::ConversationName;
 
-/// Longer than anything takes on a server that is alive.
+/// Time limit for an operation. It is longer than any operation of a running server takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a connection is over.
+/// Why a connection ended.
 pub(super) enum Ended {
-    /// The network or the server went away.
+    /// The network failed or the server went away.
     Lost,
     Violated(Box<Violation>),
 }
@@ -37,38 +37,40 @@ pub(super) struct Connection<'a> {
     pub device: &'a mut Device,
     pub socket: Socket,
     pub address: String,
-    /// What the hello said that the device has.
+    /// The positions sent in `hello`.
     pub listed: HashMap<ConversationName, u64>,
-    /// The last place this connection was shown of a conversation, or told that it would not be.
+    /// The last seq of each conversation that this connection received, or that a `backlog` frame
+    /// skipped.
     pub shown: HashMap<ConversationName, u64>,
-    /// What was announced as left out: above the first and up to the second. Of one's own messages in there, the ack
-    /// comes all the same.
+    /// The seq range that a `backlog` frame skipped: above the first, up to the second. Acks of the
+    /// device's own messages in this range still arrive.
     pub left_out: HashMap<ConversationName, (u64, u64)>,
     pub gaps: BTreeMap<ConversationName, Gap>,
-    /// Messages above a gap, until it is closed.
+    /// Messages above a gap, held back until it is closed.
     pub ahead: HashMap<ConversationName, BTreeMap<u64, Seen>>,
     pub caught_up: bool,
-    /// How many of the outbox, from its end, have to be sent again on this connection.
+    /// Number of messages at the end of the outbox that this connection has not sent yet.
     pub unsent: usize,
-    /// Something was refused for the moment: nothing is sent before this.
+    /// After a temporary refusal, the device sends nothing before this time.
     resting_until: Option<Instant>,
 }
 
-/// Refusals that are about the moment.
+/// Error codes of temporary refusals; the client retries.
 const LATER: [&str; 3] = ["store_unavailable", "overloaded", "draining"];
-/// Closes after which a client comes back.
+/// Close codes after which a client reconnects: server error and restart.
 const COMING_BACK: [u16; 2] = [1011, 1012];
+/// Maximum pause after a temporary refusal, in milliseconds; the minimum is a quarter of it.
 const REST_MS: u64 = 200;
 
 impl<'a> Connection<'a> {
-    /// Connects and says hello, without waiting for an answer.
+    /// Connects and sends `hello`, without waiting for an answer.
     pub async fn open(device: &'a mut Device, address: &str) -> Result<Connection<'a>, Ended> {
         let url = format!("ws://{address}/v1/ws");
         let connecting = tokio::time::timeout(PATIENCE, tokio_tungstenite::connect_async(url));
         let Ok(Ok((socket, _))) = connecting.await else { return Err(Ended::Lost) };
         device.record.connected();
         if device.is_patient {
-            // Another node may be behind with what it heard from others.
+            // Another node may publish older read states.
             device.record.forget_heard();
         }
         let unsent = device.outbox.len();
@@ -107,7 +109,7 @@ impl<'a> Connection<'a> {
             };
             positions.insert(conversation.as_str().to_owned(), position);
             self.listed.insert(conversation.clone(), seq);
-            // A position says as much as an ack.
+            // A position counts as a delivered receipt.
             device.record.claim(conversation, Boundaries { delivered: seq, read: 0 });
         }
         hello["positions"] = Value::Object(positions);
@@ -128,7 +130,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// The next frame. Giving up on it loses nothing.
+    /// Returns the next frame. Cancellation-safe: dropping the future loses no frame.
     pub async fn next(&mut self) -> Result<Value, Ended> {
         loop {
             match self.socket.next().await {
@@ -150,7 +152,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Sends one more of what waits in the outbox. False when nothing does, or may go now.
+    /// Sends the next unsent message of the outbox. Returns false if there is none or sending must
+    /// wait.
     pub async fn send_next(&mut self) -> Result<bool, Ended> {
         if self.unsent == 0 {
             return Ok(false);
@@ -166,7 +169,7 @@ impl<'a> Connection<'a> {
         Ok(true)
     }
 
-    /// Refused for the moment: if it is a message on its way, it goes again.
+    /// Handles a temporary refusal: pauses sending, and marks the refused message as unsent.
     pub fn put_off(&mut self, message_id: Option<&str>) {
         self.device.record.happened.put_off += 1;
         let rest_ms = self.device.dice.between(REST_MS / 4, REST_MS);
@@ -178,32 +181,33 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// When what was put off may go again; a long time from now where nothing was.
+    /// Returns the end of the pause, or a time far in the future if there is none.
     pub fn rest_ends(&self) -> Instant {
         let now = Instant::now();
         self.resting_until.filter(|until| *until > now).unwrap_or(now + PATIENCE)
     }
 
-    /// The server has spoken about a message of the outbox.
+    /// Removes a message from the outbox after its ack or final refusal.
     pub fn settle_attempt(&mut self, message_id: &str) {
         let Some(at) = self.device.outbox.iter().position(|attempt| attempt.message_id == message_id) else {
             return;
         };
-        // It may be that it was to be sent again, and an earlier attempt is answered by now.
+        // The message may be queued for a resend when an earlier attempt is answered.
         if at >= self.device.outbox.len() - self.unsent {
             self.unsent -= 1;
         }
         self.device.outbox.remove(at);
     }
 
-    /// The user is out: nothing more is expected of the conversation.
+    /// Handles that the user is no longer a member: drops the conversation and its gaps.
     pub fn forget(&mut self, conversation: &ConversationName) {
         self.device.drop_conversation(conversation);
         self.gaps.remove(conversation);
         self.ahead.remove(conversation);
     }
 
-    /// Asks beside the connection. 404 is an answer where the user may be out.
+    /// Makes an HTTP request. Returns `None` on 404 if the user may have been removed; any other
+    /// error status is a violation.
     pub async fn ask(
         &mut self,
         conversation: Option<&ConversationName>,
@@ -230,7 +234,7 @@ impl<'a> Connection<'a> {
 }
 
 impl Connection<'_> {
-    /// The same call until it is not put off any more.
+    /// Repeats the request while it is temporarily refused.
     async fn ask_until_answered(
         &mut self,
         method: &str,
@@ -259,7 +263,7 @@ impl Device {
         self.is_patient && close.is_some_and(|close| COMING_BACK.contains(&close.code.into()))
     }
 
-    /// The frame for one of the outbox, noted as an attempt.
+    /// Builds the send frame of a message of the outbox and logs the attempt.
     fn attempt(&mut self, at: usize) -> Value {
         let again = self.outbox[at].tried;
         self.outbox[at].tried = true;
@@ -281,7 +285,7 @@ impl Device {
         frame
     }
 
-    /// The newest of the outbox as the body of a call, noted as an attempt.
+    /// Builds the HTTP body of the newest message of the outbox and logs the attempt.
     pub(super) fn attempt_by_call(&mut self) -> Option<(ConversationName, Value)> {
         let at = self.outbox.len().checked_sub(1)?;
         let mut body = self.attempt(at);

@@ -1,4 +1,4 @@
-//! Fetching what is missing, a page at a time, while messages above it go on coming in.
+//! Fetches missing messages page by page, while messages above the gap keep arriving.
 
 use serde_json::Value;
 
@@ -7,26 +7,27 @@ use super::{Boundaries, Seen, Trouble, View};
 use crate::checker::Event;
 use crate::names::ConversationName;
 
-/// Messages that are fetched rather than waited for.
+/// A range of missing messages that the device fetches over HTTP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
-    /// The last one.
+    /// The last missing seq.
     pub until: u64,
     pub origin: Origin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The server said that it leaves them out.
+    /// A `backlog` frame announced them as skipped.
     Announced,
-    /// A device without positions was sent something above them. What was not acknowledged should have come by itself.
+    /// A device without positions received a message above them. The server must have sent the
+    /// pending ones itself.
     Passed,
-    /// The inbox shows that there is more; it may be on its way as well.
+    /// The inbox shows a higher head. The messages may also be in flight.
     Inbox,
 }
 
 impl Connection<'_> {
-    /// Notes a gap, or that the one there is goes further.
+    /// Records a gap, or extends the existing one.
     pub fn open_gap(&mut self, conversation: &ConversationName, gap: Gap) {
         let noted = self.gaps.entry(conversation.clone()).or_insert(gap);
         if gap.until > noted.until {
@@ -34,7 +35,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Puts a message into the view, or aside while there is a gap below it.
+    /// Adds a message to the view, or holds it back while there is a gap below it.
     pub fn keep(&mut self, conversation: &ConversationName, message: Seen) -> Result<(), Ended> {
         let waits =
             self.gaps.contains_key(conversation) && !self.device.view_mut(conversation).begins_with(&message);
@@ -48,7 +49,7 @@ impl Connection<'_> {
     fn take(&mut self, conversation: &ConversationName, message: &Seen) -> Result<(), Ended> {
         let view = self.device.view_mut(conversation);
         if view.begins_with(message) && message.seq > view.end() {
-            // What was missing before is not for the user's eyes any more.
+            // The user rejoined: earlier missing messages are not visible to it any more.
             self.gaps.retain(|name, gap| name != conversation || gap.until > message.seq);
             self.ahead.entry(conversation.clone()).or_default().retain(|seq, _| *seq > message.seq);
             self.device.record.happened.rejoined += 1;
@@ -57,7 +58,7 @@ impl Connection<'_> {
         taken.map_err(|trouble| self.device.violation(Some(conversation), trouble).into())
     }
 
-    /// Fetches one page of one gap, if there is any.
+    /// Fetches one page of the first gap, if there is one.
     pub async fn fetch_some(&mut self) -> Result<(), Ended> {
         let Some((conversation, gap)) = self.gaps.iter().next().map(|(name, gap)| (name.clone(), *gap))
         else {
@@ -84,7 +85,8 @@ impl Connection<'_> {
         };
         let wanted: Vec<Seen> = messages.into_iter().filter(|message| message.seq <= gap.until).collect();
         if wanted.is_empty() {
-            // All of it lies before the user came in again; what it may see now was sent.
+            // The whole gap lies before the user rejoined. The server has pushed what is visible
+            // now.
             if self.device.may_be_out(conversation) {
                 self.device.drop_conversation(conversation);
                 return self.close_gap(conversation);
@@ -95,7 +97,7 @@ impl Connection<'_> {
             let own = message.sender == self.device.identity.user;
             self.device.record.happened.own_gaps += usize::from(own && gap.origin == Origin::Passed);
             let strict = gap.origin == Origin::Passed && self.device.habits.only_device;
-            // A void is nobody's to deliver; a reader may have put it there just now.
+            // The server does not push voids as pending; a reader may have just written it.
             let is_owed = !own && !message.is_void();
             if strict && is_owed && self.device.view_mut(conversation).end() < message.seq {
                 let trouble = Trouble::NotPending { seq: message.seq };
@@ -114,7 +116,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Walks through the inbox, for conversations the hello did not tell about and of which there is more.
+    /// Pages through the inbox and records gaps in conversations that `hello` did not list.
     pub async fn read_inbox(&mut self) -> Result<(), Ended> {
         let mut cursor: Option<String> = None;
         loop {
@@ -140,7 +142,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Asks how far everybody has come, which is at least as far as was ever told before.
+    /// Requests the read states of all members. They must not be below any read state received
+    /// before.
     pub async fn ask_status(&mut self, conversation: &ConversationName) -> Result<(), Ended> {
         let path = format!("/v1/conversations/{conversation}/status");
         let Some(answer) = self.ask(Some(conversation), "GET", &path, None).await? else { return Ok(()) };
@@ -158,7 +161,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Conversations the device knows of and is in, as far as it knows.
+    /// Returns the conversations that the user is a member of, as far as the device knows.
     pub fn rooms(&self) -> Vec<ConversationName> {
         let inside = |(name, view): (&ConversationName, &View)| (!view.left()).then(|| name.clone());
         self.device.views.iter().filter_map(inside).collect()

@@ -1,5 +1,5 @@
-//! What a device does of its own accord, by chance: writing, acknowledging (late, twice, out of order), reading,
-//! asking.
+//! The random actions of a device: sending messages and receipts (late, twice, out of order),
+//! reading, making requests.
 
 use serde_json::json;
 
@@ -7,29 +7,29 @@ use super::connection::{Connection, Ended};
 use super::{Boundaries, Trouble};
 use crate::names::ConversationName;
 
-/// Messages that may wait for their ack.
+/// Maximum number of messages in the outbox.
 const WINDOW: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// Reads whatever is there.
+    /// Sends read receipts for everything.
     Eager,
-    /// Leaves most of it unread.
+    /// Leaves most messages unread.
     Lazy,
 }
 
 #[derive(Clone, Debug)]
 pub struct Habits {
-    /// Says in its hello what it has. Otherwise it relies on what is pending and on paging.
+    /// The device sends positions in `hello`. Otherwise it relies on pending rows and on paging.
     pub tells_positions: bool,
-    /// The user has no other device, so what this one has not acknowledged, nobody has.
+    /// The user has no other device, so everything this one has not acknowledged is pending.
     pub only_device: bool,
     pub reader: Reader,
-    /// How long it stays away when it stays away for long; 0 for never.
+    /// Maximum length of a long absence in milliseconds; 0: none.
     pub long_absence_ms: u64,
-    /// Never cuts a connection itself.
+    /// The device never ends a connection itself.
     pub stays_connected: bool,
-    /// Between two things it does.
+    /// Maximum pause between two actions, in milliseconds.
     pub pause_ms: u64,
 }
 
@@ -49,7 +49,7 @@ impl Mark {
 }
 
 impl Connection<'_> {
-    /// One thing, whatever comes to its mind.
+    /// Does one random action.
     pub async fn act(&mut self) -> Result<(), Ended> {
         if self.send_next().await? {
             return Ok(());
@@ -71,7 +71,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Everything that waits and a few new messages, one right after the other.
+    /// Sends everything that may be sent and up to three new messages, without pauses.
     pub async fn burst(&mut self) -> Result<(), Ended> {
         while self.send_next().await? {}
         let rooms = self.rooms();
@@ -92,7 +92,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// As from a notification. Only when nothing else is on its way, or it would overtake that.
+    /// Sends a message over HTTP, as from a notification. Only with an empty outbox: it must not
+    /// overtake other messages.
     async fn write_by_call(&mut self, room: &ConversationName) -> Result<(), Ended> {
         if self.device.has_unsent() {
             return Ok(());
@@ -107,7 +108,8 @@ impl Connection<'_> {
                     conversation: room.as_str().to_owned(),
                     message_id: message_id.clone(),
                     seq: answer["seq"].as_u64().unwrap_or_default(),
-                    // It comes as a message on the connection, so this is not its place in the order.
+                    // The message also arrives on the connection, so the answer must not count in
+                    // the push order.
                     duplicate: true,
                 });
             }
@@ -124,17 +126,17 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// How far to say that it has come: never further than it has.
+    /// Chooses the seq of a receipt, never above the end of the view, and records the claim.
     fn choose_mark(&mut self, room: &ConversationName, kind: Mark) -> u64 {
         let end = self.device.view_mut(room).end();
         let lazy = kind == Mark::Read && self.device.habits.reader == Reader::Lazy;
         let dice = &mut self.device.dice;
         let seq = match dice.below(10) {
-            // All of it.
+            // Everything.
             0..7 => end,
-            // Not the last few yet.
+            // All but the last few.
             7..9 => end.saturating_sub(dice.below(6)),
-            // Something from long ago.
+            // A random earlier seq.
             _ => dice.between(0, end),
         };
         let seq = if lazy { dice.between(0, seq / 2) } else { seq };
@@ -151,7 +153,7 @@ impl Connection<'_> {
         if self.device.dice.one_in(10) { self.say(&frame).await } else { Ok(()) }
     }
 
-    /// What is answered is durable.
+    /// Sends a receipt over HTTP. An answered receipt is durable.
     async fn mark_by_call(&mut self, room: &ConversationName) -> Result<(), Ended> {
         let kind = if self.device.dice.one_in(2) { Mark::Read } else { Mark::Delivered };
         let seq = self.choose_mark(room, kind);
@@ -168,7 +170,7 @@ impl Connection<'_> {
         };
         self.device.record.happened.marks_answered += 1;
         let moved = if kind == Mark::Read { answered.read } else { answered.delivered };
-        // Who was thrown out and came back since starts again below what it has.
+        // The read state of a user who was removed and rejoined restarts lower.
         if moved < seq && !self.device.may_be_out(room) {
             let trouble = Trouble::MarkLost { marked: seq, answered };
             return Err(self.device.violation(Some(room), trouble).into());

@@ -1,4 +1,4 @@
-//! Everything the server says on a connection, held against what it said before.
+//! Handles the frames of a connection and checks them against the contract and earlier frames.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ impl Connection<'_> {
                 self.forget(&conversation);
             }
             (Some("conversation"), Some(conversation)) => {
-                // New to the user, or the user set something about it.
+                // The conversation is new to the user, or the user changed a setting of it.
                 self.device.view_mut(&conversation);
             }
             (Some("typing" | "presence" | "pong"), _) => {}
@@ -51,7 +51,7 @@ impl Connection<'_> {
         if self.is_left_out(conversation, message.seq)
             && self.device.view_mut(conversation).ends_with(&message)
         {
-            // The last that the user hears of the conversation, which it could not fetch any more.
+            // The removal notice inside a skipped range. The user cannot fetch the range any more.
             self.forget(conversation);
             return Ok(());
         }
@@ -76,14 +76,16 @@ impl Connection<'_> {
         after.is_none_or(|after| after + 1 == seq)
     }
 
-    /// The place on this connection: the one after the last, whatever is in the view already.
+    /// Checks the push order of this connection: each seq follows the last one, whatever the view
+    /// already has.
     fn show(&mut self, conversation: &ConversationName, message: &Seen) -> Result<(), Ended> {
         let after = self.shown.insert(conversation.clone(), message.seq);
         let after = after.or_else(|| self.listed.get(conversation).copied());
         let joining = self.device.view_mut(conversation).begins_with(message);
-        // Whoever is thrown out while it is catching up hears of that, and of nothing it missed before.
+        // A user who is removed during catch-up gets the removal notice but not the messages before
+        // it.
         let view = self.device.views.get(conversation);
-        // So does, in a fleet, whoever is thrown out while what came before is on its way from another node.
+        // In a fleet, the same holds while earlier messages are in flight from another node.
         let may_miss = !self.caught_up || self.device.is_patient;
         let leaving = view.is_some_and(|view| view.left() || (may_miss && view.ends_with(message)));
         match after {
@@ -98,7 +100,7 @@ impl Connection<'_> {
             Some(after) => {
                 return Err(self.violated(conversation, Trouble::Hole { after, then: message.seq }));
             }
-            // The first of a conversation that the hello did not tell about.
+            // The first message of a conversation that `hello` did not list.
             None => {
                 let end = self.device.view_mut(conversation).end();
                 if message.seq > end + 1 && !joining && !leaving && !self.gaps.contains_key(conversation) {
@@ -116,7 +118,7 @@ impl Connection<'_> {
             return Err(self.misspoken(frame));
         };
         let Some(attempt) = self.device.outbox.iter().find(|attempt| attempt.message_id == message_id) else {
-            // Said twice on one connection, or never sent.
+            // A second ack on the connection, or the ack of a message that was never sent.
             return Err(self.misspoken(frame));
         };
         let message = Seen {
@@ -128,9 +130,10 @@ impl Connection<'_> {
         };
         self.settle_attempt(message_id);
         self.device.meter.acknowledged();
-        // A duplicate, and a message among those left out, come or came on a way of their own; the ack tells where.
+        // Duplicates and messages in a skipped range are delivered separately; the ack only reports
+        // the seq.
         let left_out = self.is_left_out(conversation, seq);
-        // So does one from before the user was thrown out while it was catching up.
+        // The same holds for a message from before the user was removed during catch-up.
         let thrown_out = !self.caught_up && self.device.may_be_out(conversation);
         let elsewhere = duplicate || left_out || (thrown_out && !self.is_next(conversation, seq));
         if !elsewhere {
@@ -168,7 +171,8 @@ impl Connection<'_> {
             return Err(self.misspoken(frame));
         };
         let user = UserName::new(user);
-        // Once it is caught up, a connection has been sent whatever anybody can have said to have.
+        // After catch-up the connection has received every message that a member can have
+        // acknowledged.
         let sent = self.shown.get(conversation).or_else(|| self.listed.get(conversation)).copied();
         let sure = self.caught_up && !self.device.may_be_out(conversation);
         if let Some(sent) = sent.filter(|sent| sure && told.delivered > *sent) {

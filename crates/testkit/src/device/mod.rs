@@ -1,8 +1,8 @@
-//! A client as a good library is: it keeps what it has and what it still has to send over every disconnect, asks for
-//! what it misses, and holds everything it hears against the contract.
+//! A well-behaved client. It keeps its messages and its outbox across disconnects, fetches missing
+//! messages, and checks everything it receives against the contract.
 //!
-//! What it does by chance is in `habits`, what it hears in `hearing`. What happens to the server, and the comparison of
-//! many devices with each other, do not belong here.
+//! `habits` holds its random actions and `hearing` handles received frames. Faults of the server
+//! and comparisons between devices do not belong here.
 
 mod connection;
 mod gaps;
@@ -29,26 +29,26 @@ use crate::dice::Dice;
 use crate::meter::Meter;
 use crate::names::{ConversationName, DeviceName, Seat, UserName};
 
-/// What a device is from the first day on.
+/// The fixed properties of a device.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub name: DeviceName,
     pub user: UserName,
     pub token: String,
-    /// Of the whole run.
+    /// The seed of the whole run.
     pub seed: u64,
-    /// Who comes and goes during the run, and where.
+    /// Members who are removed and added during the run.
     pub unsteady: Arc<BTreeSet<Seat>>,
 }
 
-/// A message on its way: under one id until somebody says where it is.
+/// An unacknowledged message. It keeps its message id until the server answers.
 #[derive(Clone, Debug)]
 struct Attempt {
     conversation: ConversationName,
     message_id: String,
     content: String,
     content_type: Option<&'static str>,
-    /// What the device had at the first attempt.
+    /// The end of the view when the message was written.
     after_seq: u64,
     tried: bool,
 }
@@ -66,9 +66,9 @@ pub struct Device {
     /// See [`Device::patient`].
     is_patient: bool,
     meter: Arc<Meter>,
-    /// When the server that went away wanted to see it again.
+    /// The reconnect delay that the draining server asked for, in milliseconds.
     come_back_ms: Option<u64>,
-    /// Sockets it has walked away from without a word; the server does not know yet.
+    /// Sockets that the device stopped reading without closing them.
     abandoned: VecDeque<Socket>,
 }
 
@@ -91,15 +91,16 @@ impl Device {
         }
     }
 
-    /// One that is ready for an engine behind the server that is away at times: what is refused for the moment it sends
-    /// again under the same message_id, it has one message on its way at a time so that none overtakes a refused one, and
-    /// a server that closes or goes away to come back is no breach. Without this, each of those is a violation.
+    /// Makes the device tolerate an engine that is unavailable at times. It resends temporarily
+    /// refused messages under the same message_id. It keeps one message in flight, so that none
+    /// overtakes a refused one. It reconnects after a server shuts down or fails. Otherwise each of
+    /// these is a violation.
     pub fn patient(mut self) -> Device {
         self.is_patient = true;
         self
     }
 
-    /// What it hears is counted there, beside what others hear.
+    /// Counts the received acks and messages in a shared meter.
     pub fn counted_by(mut self, meter: &Arc<Meter>) -> Device {
         self.meter = Arc::clone(meter);
         self
@@ -113,13 +114,13 @@ impl Device {
         !self.outbox.is_empty()
     }
 
-    /// How many messages were pushed to it so far.
+    /// Returns the number of messages pushed to the device so far.
     pub fn received(&self) -> usize {
         let pushes = |event: &&Event| matches!(event, Event::Received { .. });
         self.record.log.events.iter().filter(pushes).count()
     }
 
-    /// Puts a new message into the outbox. It goes with the next connection at the latest.
+    /// Adds a new message to the outbox. The current or the next connection sends it.
     pub fn write(&mut self, conversation: &ConversationName) {
         self.sent += 1;
         let message_id = format!("{}-{}", self.identity.name, self.sent);
@@ -136,7 +137,7 @@ impl Device {
         });
     }
 
-    /// A trouble, with the last frames beside it.
+    /// Builds a violation with the last frames.
     pub fn violation(&self, conversation: Option<&ConversationName>, trouble: Trouble) -> Violation {
         Violation {
             seed: self.identity.seed,
@@ -151,7 +152,7 @@ impl Device {
         !self.identity.unsteady.contains(&(conversation.clone(), user.clone()))
     }
 
-    /// Whether the user itself may be thrown out of this conversation.
+    /// Returns whether the user may be removed from this conversation during the run.
     fn may_be_out(&self, conversation: &ConversationName) -> bool {
         !self.is_steady(conversation, &self.identity.user)
     }
@@ -165,7 +166,8 @@ impl Device {
         self.views.entry(conversation.clone()).or_insert_with(|| View::new(owner.clone()))
     }
 
-    /// The user is no member any more: nothing more is expected of the conversation, and nothing new is written to it.
+    /// Marks the conversation as left: the device expects nothing more from it and writes nothing
+    /// new to it.
     fn drop_conversation(&mut self, conversation: &ConversationName) {
         if let Some(view) = self.views.get_mut(conversation) {
             view.leave();

@@ -1,5 +1,5 @@
-//! What is kept of a device's life for the judgement in the end. The device itself never looks back at it, apart from
-//! the ticks it was told.
+//! The record of a device for the final check. The device itself reads only the received read
+//! states.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,10 +9,10 @@ use crate::checker::{ClientLog, Event};
 use crate::device::{Boundaries, Trouble};
 use crate::names::{ConversationName, Seat, UserName};
 
-/// Frames shown with a violation.
+/// Number of frames shown with a violation.
 const FRAMES_KEPT: usize = 40;
 
-/// How much happened, so that a test can insist that it was something.
+/// Counters, so that a test can assert that enough happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Happened {
     pub connections: usize,
@@ -28,7 +28,7 @@ pub struct Happened {
     pub marks_answered: usize,
     pub resends: usize,
     pub refused: usize,
-    /// Refused for the moment, and asked again.
+    /// Temporarily refused and retried.
     pub put_off: usize,
     pub rejoined: usize,
     pub gone: usize,
@@ -60,19 +60,20 @@ impl Happened {
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     pub log: ClientLog,
-    /// The most this device ever said of itself.
+    /// The maximum read state that this device claimed.
     pub claims: BTreeMap<ConversationName, Boundaries>,
-    /// The most it was ever told, by frames and answers; durable, or it would not have been told.
+    /// The maximum read states received in frames and answers. They are durable, because the server
+    /// publishes durable states only.
     pub told: BTreeMap<Seat, Boundaries>,
-    /// How far all others of a large group were said to have come.
+    /// The maximum received aggregate read state of all other members of a large group.
     pub everybody: BTreeMap<ConversationName, Boundaries>,
-    /// What it was told by frames alone, which are in order among themselves.
+    /// The last read states received in frames, which are ordered among themselves.
     heard: BTreeMap<Seat, Boundaries>,
-    /// Messages refused because the sender was no member, by message_id. One of them may be stored all the same, by an
-    /// attempt of which nothing was heard.
+    /// Message ids refused because the sender was not a member. An earlier unanswered attempt may
+    /// still have been stored.
     pub refused: BTreeSet<String>,
     pub happened: Happened,
-    /// When to come back, as servers said that shut down.
+    /// The reconnect delays that draining servers asked for, in milliseconds.
     pub sent_away_ms: Vec<u64>,
     frames: VecDeque<String>,
 }
@@ -102,7 +103,7 @@ impl Record {
         *most = most.max(claim);
     }
 
-    /// A status frame. `steady` where the member was never out of the conversation, and its ticks never start again.
+    /// Checks a status frame. `steady`: the member is never removed, so its ticks never restart.
     pub fn hear_status(&mut self, seat: Seat, told: Boundaries, steady: bool) -> Result<(), Trouble> {
         self.happened.statuses += 1;
         let before = self.heard.insert(seat.clone(), told).unwrap_or_default();
@@ -110,7 +111,7 @@ impl Record {
         compare(&seat.1, before, told, steady)
     }
 
-    /// What is said of all others at once.
+    /// Checks the aggregate read state of all other members.
     pub fn hear_receipts(
         &mut self,
         conversation: &ConversationName,
@@ -122,7 +123,7 @@ impl Record {
         compare(&UserName::new("everybody"), Boundaries::default(), told, false)
     }
 
-    /// An answer, which knows at least what was ever told before.
+    /// Checks an answer, which must reach every read state received before.
     pub fn hear_answer(&mut self, seat: Seat, told: Boundaries, steady: bool) -> Result<(), Trouble> {
         let before = self.learn(&seat, told);
         compare(&seat.1, before, told, steady)
@@ -135,7 +136,8 @@ impl Record {
         before
     }
 
-    /// Frames are in order on one connection, and on those to one server. Whoever takes the further of two loses nothing.
+    /// Clears the last frames' read states. Frames are ordered only within one server; clients keep
+    /// the maximum.
     pub fn forget_heard(&mut self) {
         self.heard.clear();
     }

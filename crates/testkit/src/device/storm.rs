@@ -1,5 +1,5 @@
-//! The life of a device: connected for a while, cut off one way or another, away for a moment or for long, and in the
-//! end brought up to date.
+//! The life cycle of a device: connected for a while, disconnected in some way, absent, and finally
+//! brought up to date.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::connection::{Connection, Ended};
 use super::{Device, Trouble, Violation};
 use crate::client::{Situation, stopped};
 
-/// Sockets that may be left behind at a time.
+/// Maximum number of abandoned sockets at a time.
 const MOST_ABANDONED: usize = 2;
-/// Longer than any test.
+/// Length of a connection that never ends by itself: longer than any test.
 const SPELL_WITHOUT_END_MS: u64 = 3_600_000;
-/// Once trouble is over.
+/// Number of extra attempts after the faults have ended.
 const MOST_ASKED_AGAIN: usize = 2;
-/// By then a server that is alive has sent everything.
+/// Time limit for catching up without faults.
 const SETTLING: Duration = Duration::from_secs(60);
 
 impl Device {
-    /// Lives until told to stop, or until the server breaks its word.
+    /// Runs until `stop` is set or the server violates the contract.
     pub async fn storm(mut self, mut situation: watch::Receiver<Situation>) -> (Device, Option<Violation>) {
         loop {
             let now = situation.borrow_and_update().clone();
@@ -53,13 +53,13 @@ impl Device {
         }
     }
 
-    /// A change of the server's address is no reason to wake up; the end is.
+    /// Sleeps until the absence or the run ends. A change of addresses does not end the absence.
     async fn stay_away(&mut self, away_ms: u64, situation: &mut watch::Receiver<Situation>) {
         let until = Instant::now() + Duration::from_millis(away_ms);
         let _either = timeout_at(until, stopped(situation)).await;
     }
 
-    /// From hello to a cut of its own.
+    /// Runs one connection, from `hello` until the device ends it.
     async fn connected_spell(
         &mut self,
         address: &str,
@@ -72,7 +72,8 @@ impl Device {
         };
         let end = Instant::now() + Duration::from_millis(spell_ms);
         let mut connection = Connection::open(self, address).await?;
-        // Some send right away what waits, and something new; some wait until they are caught up.
+        // Half of the connections send unsent and new messages immediately; the others wait until
+        // they are caught up.
         let eager = connection.device.dice.one_in(2);
         if eager {
             connection.burst().await?;
@@ -105,13 +106,13 @@ impl Device {
         Ok(())
     }
 
-    /// Sends what waits in the outbox, until all of it is answered.
+    /// Sends the outbox and waits until every message is answered.
     pub async fn flush(mut self, address: &str) -> (Device, Option<Violation>) {
         let flushed = self.surely(address, false).await;
         self.told(flushed)
     }
 
-    /// Comes back once more, to a server where nothing happens any more, and gets everything it misses.
+    /// Reconnects after all traffic has ended and fetches everything missing.
     pub async fn settle(mut self, address: &str) -> (Device, Option<Violation>) {
         let settled = self.surely(address, true).await;
         self.told(settled)
@@ -128,7 +129,8 @@ impl Device {
         }
     }
 
-    /// A server may ask somebody to come again after trouble, and not again and again.
+    /// Retries a lost connection `MOST_ASKED_AGAIN` times: a server may close connections after a
+    /// fault, but not repeatedly.
     async fn surely(&mut self, address: &str, all_is_quiet: bool) -> Result<(), Ended> {
         for _ in 0..MOST_ASKED_AGAIN {
             match self.quietly(address, all_is_quiet).await {
@@ -154,7 +156,7 @@ impl Device {
                 return Err(connection.device.violation(None, Trouble::Stuck(missing)).into());
             }
         }
-        // It may be gone already; then there is nothing to close.
+        // The connection may have ended already.
         let _closed = connection.socket.close(None).await;
         Ok(())
     }
@@ -170,7 +172,7 @@ impl Connection<'_> {
         }
     }
 
-    /// What a library does when it is back: look whether it has heard of everything, and at the ticks it draws.
+    /// Reads the inbox and the read states, as a client library does after a reconnect.
     async fn come_back(&mut self) -> Result<(), Ended> {
         if self.device.views.is_empty() || self.device.dice.one_in(4) {
             self.read_inbox().await?;
@@ -182,7 +184,7 @@ impl Connection<'_> {
         }
     }
 
-    /// The end of a spell: a proper good-bye, a cut, or a socket that is simply not looked at any more.
+    /// Ends the connection: with a close frame, by a cut, or by abandoning the socket.
     async fn part(mut self) {
         let happened = &mut self.device.record.happened;
         match self.device.dice.below(5) {
@@ -208,7 +210,7 @@ impl Connection<'_> {
         }
         while self.device.has_unsent() {
             while self.send_next().await? {}
-            // What was put off goes again when it has rested, whether anything comes in or not.
+            // Resend after the pause, even if no frame arrives.
             match timeout_at(self.rest_ends(), self.next()).await {
                 Ok(frame) => self.hear(&frame?)?,
                 Err(_) => continue,
@@ -227,8 +229,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// The inbox shows what a device without positions has not been sent. Where it is the user's only one, nothing but
-    /// its own messages may be missing.
+    /// Finds messages that a device without positions did not receive, using the inbox. For a
+    /// user's only device, only its own messages may be missing.
     async fn find_what_was_not_sent(&mut self) -> Result<(), Ended> {
         self.read_inbox().await?;
         for gap in self.gaps.values_mut() {

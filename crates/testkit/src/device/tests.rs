@@ -1,4 +1,4 @@
-//! What a device makes of a server that follows a script.
+//! Tests of a device against a scripted server.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ impl Script {
     }
 }
 
-/// Writes two messages and waits until both are answered, while the script runs.
+/// Writes two messages and flushes the outbox while the script runs.
 async fn flushed<Outcome>(
     mut device: Device,
     script: impl AsyncFnOnce(TcpListener) -> Outcome,

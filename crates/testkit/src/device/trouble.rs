@@ -1,4 +1,4 @@
-//! What a device holds against its server, with enough beside it to find out why.
+//! Contract violations that a device reports, with context for debugging.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::names::{ConversationName, DeviceName, UserName};
 
-/// The two numbers of a tick.
+/// The read state of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Boundaries {
     pub delivered: u64,
@@ -21,12 +21,12 @@ impl Boundaries {
         })
     }
 
-    /// The further of each.
+    /// Returns the maximum of each boundary.
     pub fn max(self, other: Boundaries) -> Boundaries {
         Boundaries { delivered: self.delivered.max(other.delivered), read: self.read.max(other.read) }
     }
 
-    /// Whether neither is behind `other`.
+    /// Returns whether neither boundary is below `other`.
     pub fn covers(self, other: Boundaries) -> bool {
         self.delivered >= other.delivered && self.read >= other.read
     }
@@ -34,33 +34,34 @@ impl Boundaries {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// A connection was shown a place before the one below it, or one twice.
+    /// A connection received a seq twice, or after a higher one.
     OutOfOrder { after: u64, then: u64 },
-    /// Something between the two was neither sent nor announced as left out.
+    /// A seq between the two was neither sent nor announced as skipped.
     Hole { after: u64, then: u64 },
-    /// The message at a place is not what it was.
+    /// The message at a seq has changed.
     Altered { seq: u64 },
-    /// No device of the user has ever said that it has this message of somebody else, and it was not sent on reconnect.
+    /// A pending message of another user was not sent on reconnect, although no device of the user
+    /// acknowledged it.
     NotPending { seq: u64 },
-    /// A tick went back.
+    /// A tick moved backwards.
     WentBack { of: UserName, from: Boundaries, to: Boundaries },
-    /// Somebody is said to have a message that this connection, which is up to date, has not been sent.
+    /// A tick is above the last message that this caught-up connection received.
     AheadOfMessages { of: UserName, told: Boundaries, sent: u64 },
-    /// Read and not delivered.
+    /// The read boundary is above the delivered boundary.
     ReadNotDelivered { of: UserName, told: Boundaries },
-    /// A mark was answered with less than it said.
+    /// The answer to a receipt is below the receipt.
     MarkLost { marked: u64, answered: Boundaries },
-    /// The server refused something that a good client may do.
+    /// The server refused a valid request.
     Refused(String),
-    /// The server closed the connection of a good client.
+    /// The server closed the connection of a valid client.
     Closed(String),
-    /// An answer that the contract does not know.
+    /// An answer or frame violates the contract.
     Misspoken(String),
-    /// Nothing more came, and something was still missing.
+    /// Nothing more arrived although something was missing.
     Stuck(String),
 }
 
-/// A trouble and where it was met. Printed whole, since a run is hard to repeat exactly.
+/// A violation and its context. It prints everything, because a run is hard to repeat exactly.
 #[derive(Clone, Debug)]
 pub struct Violation {
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! What a device has of a conversation: a run of messages without a hole, from the first it may see.
+//! The messages that a device has of a conversation: contiguous, from the first visible one.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::checker::Stored;
 use crate::device::Trouble;
 use crate::names::UserName;
 
-/// A message as it came in, whichever way that was.
+/// A message as received in a push or a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub seq: u64,
@@ -16,7 +16,7 @@ pub struct Seen {
     pub content_type: String,
 }
 
-/// What a notice says about one member.
+/// A membership change in a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Joined(UserName),
@@ -39,17 +39,18 @@ impl Seen {
         self.content_type == "system"
     }
 
-    /// A place that nobody wrote to.
+    /// Returns whether the seq is a void, which holds no message.
     pub fn is_void(&self) -> bool {
         self.content_type == "void"
     }
 
-    /// Somebody wrote it, so it has an attempt, can be unread and is a reply.
+    /// Returns whether a user sent it. Such a message has an attempt, can be unread and counts as a
+    /// reply.
     pub fn is_said(&self) -> bool {
         !self.is_notice() && !self.is_void()
     }
 
-    /// Who came or went by this notice.
+    /// Returns the membership change of this notice.
     pub fn step(&self) -> Option<Step> {
         if !self.is_notice() {
             return None;
@@ -76,7 +77,8 @@ impl From<&Seen> for Stored {
     }
 }
 
-/// Kept over disconnects. Whoever joins again starts again: what was missed in between is not for its eyes.
+/// The device's view of a conversation, kept across disconnects. It restarts when the user rejoins:
+/// the messages in between are not visible.
 #[derive(Clone, Debug)]
 pub struct View {
     owner: UserName,
@@ -90,7 +92,7 @@ impl View {
         View { owner, first: 1, messages: Vec::new(), left: false }
     }
 
-    /// The last seq of the run; one below the first while it is empty.
+    /// The last seq of the view; `first` - 1 while it is empty.
     pub fn end(&self) -> u64 {
         self.first - 1 + self.messages.len() as u64
     }
@@ -103,7 +105,7 @@ impl View {
         &self.messages
     }
 
-    /// The owner is not a member any more, as far as the device knows.
+    /// Returns whether the owner has left, as far as the device knows.
     pub fn left(&self) -> bool {
         self.left
     }
@@ -112,17 +114,19 @@ impl View {
         self.left = true;
     }
 
-    /// Whether this is the notice by which the owner came in, with which a view begins.
+    /// Returns whether this is the notice that the owner joined. A view starts with it.
     pub fn begins_with(&self, message: &Seen) -> bool {
         message.step() == Some(Step::Joined(self.owner.clone()))
     }
 
-    /// Whether this is the notice by which the owner went. What was missing then stays out of its sight.
+    /// Returns whether this is the notice that the owner left. Messages still missing then stay
+    /// invisible.
     pub fn ends_with(&self, message: &Seen) -> bool {
         message.step() == Some(Step::Left(self.owner.clone()))
     }
 
-    /// Takes the next message, or sees that one it has is still the same. What lies above a hole is not for this.
+    /// Appends the next message, or checks that a known one is unchanged. Fails on a message above
+    /// a gap, unless it is the owner's join or leave notice.
     pub fn take(&mut self, message: &Seen) -> Result<(), Trouble> {
         let known = message.seq.checked_sub(self.first).and_then(|at| self.messages.get(at as usize));
         if let Some(known) = known {

@@ -23,7 +23,7 @@ fn notice(seq: u64, event: &str, about: &str) -> Value {
     })
 }
 
-/// Alice and Bob; Carol comes at 4, Bob goes at 6 and comes back at 7.
+/// Alice and Bob are founders. Carol joins at 4; Bob leaves at 6 and rejoins at 7.
 fn group() -> Thread {
     let messages = [
         notice(1, "group_created", ""),
@@ -97,7 +97,7 @@ fn what_anybody_was_told_is_the_least_and_what_was_claimed_the_most() {
     let mut testimony = Testimony::default();
     testimony.add(&user("alice"), &record);
     let bounds = testimony.bounds(&room, &user("alice"), &group(), true);
-    // Her message at 8 reads what came before it.
+    // Her message at seq 8 implies that she has read everything before it.
     assert_eq!(bounds.least, Boundaries { delivered: 7, read: 7 });
     assert_eq!(bounds.most, Boundaries { delivered: 7, read: 7 });
     assert!(!bounds.hold(told));

@@ -1,4 +1,4 @@
-//! Six servers: three primaries with a replica each.
+//! A Redis cluster of six servers: three primaries with one replica each.
 
 use super::{RedisOptions, RedisServer, free_port, wait_until};
 
@@ -7,6 +7,7 @@ pub struct RedisCluster {
 }
 
 const PRIMARIES: usize = 3;
+/// Number of hash slots of a Redis cluster, fixed by Redis.
 const SLOTS: usize = 16384;
 
 impl RedisCluster {
@@ -43,7 +44,7 @@ impl RedisCluster {
         cluster
     }
 
-    /// Until all slots are served and every replica that runs has what its primary has.
+    /// Waits until all slots are served and every running replica is in sync with its primary.
     pub fn wait_until_whole(&self) {
         wait_until("the cluster is whole", || {
             self.running().all(|server| {
@@ -53,7 +54,7 @@ impl RedisCluster {
                     && (!is_replica || link.as_deref() == Some("up"))
             })
         });
-        // A replica may be elected only when the others know whose it is.
+        // A replica can be elected only when the others know its primary.
         wait_until("everybody knows who follows whom", || {
             let replicas = self.running().count().saturating_sub(PRIMARIES);
             self.running().all(|server| {
@@ -68,7 +69,7 @@ impl RedisCluster {
         self.servers.iter().map(RedisServer::url).collect()
     }
 
-    /// The server that has this key, as those that run see it.
+    /// Returns the server that holds this key, according to a running server.
     pub fn primary_of(&self, key: &str) -> usize {
         let anybody = self.running().next().expect("somebody runs");
         let slot = anybody.command(&["CLUSTER", "KEYSLOT", key]).number();
@@ -81,7 +82,8 @@ impl RedisCluster {
         self.servers.iter().position(|server| i64::from(server.port()) == port).expect("one of ours")
     }
 
-    /// `kill -9` of the server that has this key. Its replica takes over within seconds.
+    /// Kills the server that holds this key with `kill -9` and returns its index. Its replica takes
+    /// over within seconds.
     pub fn kill_primary_of(&mut self, key: &str) -> usize {
         let index = self.primary_of(key);
         self.servers[index].stop();
@@ -96,7 +98,7 @@ impl RedisCluster {
         &mut self.servers[index]
     }
 
-    /// Runs one command on every primary, such as FLUSHALL.
+    /// Runs one command, such as FLUSHALL, on every running primary.
     pub fn on_primaries(&self, words: &[&str]) {
         for server in self.running() {
             if server.info("replication", "role").as_deref() == Some("master") {

@@ -1,4 +1,4 @@
-//! As much of the protocol as it takes to ask a server one question.
+//! A minimal Redis client that sends one command per connection.
 
 use std::io::{BufRead, BufReader, Error, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Whatever it is, as text; empty where there is none.
+    /// Returns the reply as text; empty for nil and arrays.
     pub fn text(&self) -> String {
         match self {
             Reply::Text(text) | Reply::Refusal(text) => text.clone(),

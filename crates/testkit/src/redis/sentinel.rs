@@ -1,4 +1,4 @@
-//! A primary, its replica, and three sentinels that watch them.
+//! A primary, its replica, and three sentinels that monitor them.
 
 use super::{RedisOptions, RedisServer, wait_until};
 
@@ -7,6 +7,7 @@ pub struct RedisSentinel {
     sentinels: Vec<RedisServer>,
 }
 
+/// The name under which the sentinels know the primary.
 const MASTER: &str = "bluetick";
 
 impl RedisSentinel {
@@ -28,7 +29,7 @@ impl RedisSentinel {
         RedisSentinel { servers: [primary, replica], sentinels }
     }
 
-    /// Where the sentinels are.
+    /// Returns the URLs of the sentinels.
     pub fn urls(&self) -> Vec<String> {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
@@ -37,7 +38,7 @@ impl RedisSentinel {
         MASTER
     }
 
-    /// The primary, as the first sentinel sees it.
+    /// Returns the primary, according to the first sentinel.
     pub fn primary(&mut self) -> &mut RedisServer {
         let answer = self.sentinels[0].command(&["SENTINEL", "get-master-addr-by-name", MASTER]);
         let port = answer.many()[1].number();
@@ -45,7 +46,7 @@ impl RedisSentinel {
         primary.expect("one of ours")
     }
 
-    /// `kill -9`. The replica takes over within seconds.
+    /// Kills the primary with `kill -9`. The replica takes over within seconds.
     pub fn kill_primary(&mut self) {
         self.primary().stop();
     }

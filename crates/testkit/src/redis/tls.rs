@@ -1,4 +1,4 @@
-//! A server that is spoken to through TLS, with a certificate that only an authority of its own vouches for.
+//! A Redis server with TLS, whose certificate is signed by a private certificate authority.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,41 +1,42 @@
-//! Whether something that is measured once a second stays flat.
+//! Checks whether a value that is sampled once a second stays flat.
 //!
-//! The trend is the median of the slopes between all pairs of moments (Theil–Sen): a saw-tooth, a burst or a spike does
-//! not move it, something that is kept for each message or connection does. What is judged is by how much it grew along
-//! that trend in the time after warm-up, and that is held against an allowance for what caches and the allocator still
-//! do by then, plus a share of the whole for each hour. A rate alone would not do: in a minute, a quarter of a megabyte
-//! of noise is a rate of many megabytes an hour.
+//! The trend is the median of the slopes between all pairs of samples (Theil–Sen). A sawtooth, a
+//! burst or a spike does not move it; a leak per message or connection does. The check compares the
+//! growth along the trend after warm-up with an allowance. The allowance is a fixed amount for
+//! caches and the allocator plus a share of the median per hour. A rate alone does not work: noise
+//! of a quarter megabyte in a minute is a rate of many megabytes an hour.
 
 use std::fmt;
 
-/// One moment: second, and what was measured.
+/// (second, value).
 pub type Sample = (f64, f64);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowance {
-    /// Growth that is no leak, however long the run.
+    /// Growth that is not a leak, whatever the length of the run.
     pub absolute: f64,
-    /// And this share of the median in an hour.
+    /// Additional growth per hour, as a share of the median.
     pub share_an_hour: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flatness {
     pub median: f64,
-    /// Along the trend, from the end of the warm-up to the end.
+    /// Growth along the trend, from the end of the warm-up to the last sample.
     pub growth: f64,
     pub allowed: f64,
     pub seconds: f64,
 }
 
-/// The beginning that is not judged: caches fill, the first checkpoint and the first segments come.
+/// Share of the run that is not judged: caches fill, and the first checkpoint and segments are
+/// written.
 const WARM_UP_SHARE: f64 = 1.0 / 3.0;
-/// Long runs are judged by the medians of this many stretches.
+/// Maximum number of sample chunks. Longer runs are judged by the median of each chunk.
 const MOST_STRETCHES: usize = 600;
 const SECONDS_AN_HOUR: f64 = 3_600.0;
 
 impl Flatness {
-    /// None where there is too little to say anything.
+    /// Judges the samples. Returns `None` if fewer than three remain after the warm-up.
     pub fn of(samples: &[Sample], allowance: Allowance) -> Option<Flatness> {
         let (begin, end) = (samples.first()?.0, samples.last()?.0);
         let warm = begin + (end - begin) * WARM_UP_SHARE;

@@ -1,5 +1,5 @@
-//! What the server takes and does, looked at once a second from outside: what Linux says of the process, what the
-//! server counts itself, and what lies on the disk.
+//! Samples the server once a second from outside: process statistics of Linux, the server's
+//! metrics, and disk usage.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::http::get_text;
 
-/// Shared by everybody who sends: how long the acks of this second took, and how much there was in all.
+/// Ack latencies of the current second, shared by all senders.
 #[derive(Debug, Default)]
 pub struct Acks {
     of_this_second: Mutex<Vec<Duration>>,
@@ -28,18 +28,19 @@ impl Acks {
     }
 }
 
-/// One second.
+/// One sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     pub second: f64,
-    /// Memory that is the process's own. Pages of the tables' file, which the kernel keeps as long as nobody else needs the
-    /// room, are not in it.
+    /// Anonymous memory of the process. Mapped pages of the tables' file are not included; the
+    /// kernel reclaims them on demand.
     pub own_bytes: f64,
     pub file_bytes: f64,
     pub handles: f64,
-    /// Of the runtime: those that serve, and those that wait for a disk, of which it starts as many as a burst needs.
+    /// Threads of the runtime: workers and blocking threads. A burst makes the runtime start more
+    /// of the latter.
     pub pool_threads: f64,
-    /// All others.
+    /// All other threads.
     pub own_threads: f64,
     pub connections: f64,
     pub outbox_bytes: f64,
@@ -56,7 +57,7 @@ pub struct Sample {
     pub ack_p99_ms: f64,
 }
 
-/// Where to look.
+/// What to sample.
 pub struct Gauge {
     pub process: u32,
     pub address: String,
@@ -65,14 +66,15 @@ pub struct Gauge {
     pub acks: Arc<Acks>,
 }
 
-/// What the server calls the threads of its runtime.
+/// Name of the threads of the server's runtime.
 const POOL: &str = "bluetick-worker";
-/// Walking through the files takes longer than the rest, and they change slowly.
+/// Number of samples between two scans of the files. A scan is slow, and the files change slowly.
 const FILES_EVERY: u64 = 10;
+/// Interval between two samples.
 const STEP: Duration = Duration::from_secs(1);
 
 impl Gauge {
-    /// Looks once a second until `end`.
+    /// Samples once a second until `end`.
     pub async fn watch(&self, end: Instant) -> Vec<Sample> {
         let start = Instant::now();
         let (mut samples, mut step, mut files): (Vec<Sample>, u64, (f64, f64)) = (Vec::new(), 0, (0.0, 0.0));
@@ -83,7 +85,7 @@ impl Gauge {
                 files = self.files().await;
             }
             let second = start.elapsed().as_secs_f64();
-            // A server that is too busy to answer is sampled a second later.
+            // If the server is too busy to answer, skip this sample.
             if let Some(mut sample) = self.now().await {
                 (sample.second, sample.data_bytes, sample.archive_bytes) = (second, files.0, files.1);
                 samples.push(sample);
@@ -92,12 +94,12 @@ impl Gauge {
         samples
     }
 
-    /// Open file handles.
+    /// Returns the number of open file descriptors.
     pub fn handles(&self) -> usize {
         count(&self.process_file("fd"))
     }
 
-    /// Threads of the runtime's pool, and all others.
+    /// Returns the number of runtime threads and of all others.
     fn threads(&self) -> (usize, usize) {
         let tasks = std::fs::read_dir(self.process_file("task")).into_iter().flatten().flatten();
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -164,7 +166,7 @@ fn count(directory: &Path) -> usize {
     std::fs::read_dir(directory).map_or(0, Iterator::count)
 }
 
-/// Bytes a directory takes on the disk.
+/// Returns the disk usage of a directory in bytes.
 fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };

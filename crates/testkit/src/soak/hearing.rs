@@ -1,4 +1,4 @@
-//! What the server says on a connection, held against the ledger and against what it said before.
+//! Handles the frames of a connection and checks them against the ledger and earlier frames.
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -9,7 +9,7 @@ use super::spell::{Spell, misspoken};
 use crate::device::Boundaries;
 use crate::names::{ConversationName, UserName};
 
-/// The largest page there is.
+/// The largest page size that the server allows.
 const PAGE: u64 = 100;
 
 impl Spell<'_> {
@@ -22,7 +22,8 @@ impl Spell<'_> {
             (Some("backlog"), Some(room)) => self.hear_backlog(&room, frame).await,
             (Some("caught_up"), _) => {
                 self.caught_up = true;
-                // What came due before waited for this, and says nothing about the server.
+                // Messages due earlier waited for the catch-up; their latency says nothing about
+                // the server.
                 self.life.write_what_is_due(false);
                 Ok(())
             }
@@ -31,7 +32,7 @@ impl Spell<'_> {
         }
     }
 
-    /// On a connection each conversation goes up by one from what the hello said.
+    /// On a connection, each conversation continues by one from its position in `hello`.
     fn hear_message(&mut self, room: &ConversationName, frame: &Value) -> Result<(), Ended> {
         let next = self.life.views[room].end + 1;
         self.take(room, frame, next)?;
@@ -66,12 +67,12 @@ impl Spell<'_> {
         }
         let broken = |breach| Ended::Broken(Found { conversation: room.clone(), breach });
         self.life.world.ledger.acknowledged(room, attempt.name, seq).map_err(broken)?;
-        // A duplicate, and a message among those left out, come or came on a way of their own.
+        // Duplicates and messages in a skipped range are delivered separately.
         let left_out = self.left_out.get(room).is_some_and(|(after, until)| *after < seq && seq <= *until);
         if duplicate || left_out {
             return Ok(());
         }
-        // The ack takes the place of one's own message.
+        // The ack replaces the push of the device's own message.
         let after = self.life.views[room].end;
         if seq != after + 1 {
             return Err(broken(Breach::Hole { after, then: seq }));
@@ -80,7 +81,7 @@ impl Spell<'_> {
         Ok(())
     }
 
-    /// The device fetches what the server leaves out; what is sent meanwhile waits in the socket.
+    /// Fetches the skipped messages. Frames that arrive meanwhile wait in the socket.
     async fn hear_backlog(&mut self, room: &ConversationName, frame: &Value) -> Result<(), Ended> {
         let after = self.life.views[room].end;
         let (Some(next_after), Some(until)) = (frame["next_after_seq"].as_u64(), frame["head_seq"].as_u64())
@@ -108,7 +109,7 @@ impl Spell<'_> {
         Ok(())
     }
 
-    /// By a frame, which is in order with those before it on the connection, or by an answer, which is not.
+    /// Checks a read state. Frames are ordered within the connection; answers are not.
     pub(super) fn hear_status(
         &mut self,
         room: &ConversationName,
@@ -124,7 +125,8 @@ impl Spell<'_> {
         let mut from = Boundaries::default();
         if is_frame {
             from = self.heard.insert((room.clone(), of.clone()), told).unwrap_or_default();
-            // Once it is caught up, a connection has been sent whatever anybody can have said to have.
+            // After catch-up the connection has received every message that a member can have
+            // acknowledged.
             let most = Boundaries { delivered: self.life.views[room].end, read: self.life.views[room].end };
             if self.caught_up && !most.covers(told) {
                 let least = Boundaries::default();

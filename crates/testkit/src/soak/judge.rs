@@ -1,5 +1,5 @@
-//! The judgement, when nothing is on its way any more: every history whole, every device up to date, ticks within what was
-//! said, unread exact.
+//! The final check after all traffic has ended. Histories are complete, devices are up to date,
+//! ticks are within the reported bounds, and unread counts are exact.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::dice::Dice;
 use crate::http::request_until_answered;
 use crate::names::{ConversationName, UserName};
 
-/// What was found to be true.
+/// Totals of a successful check.
 #[derive(Clone, Copy, Debug)]
 pub struct Verdict {
     pub happened: Happened,
-    /// In all conversations, compared one by one.
+    /// Messages in all conversations, compared one by one.
     pub messages: u64,
     pub seats: u64,
     pub unread: u64,
-    /// What the checker kept for it.
+    /// Memory of the ledger.
     pub ledger_bytes: usize,
 }
 
-/// Panics with what is wrong.
+/// Runs the final check. Panics on the first breach.
 pub async fn judge(scene: &Arc<Scene>, world: &Arc<World>, lives: &[Life], dice: &mut Dice) -> Verdict {
     let heads = histories(scene, world).await;
     for life in lives {
@@ -51,7 +51,7 @@ pub async fn judge(scene: &Arc<Scene>, world: &Arc<World>, lives: &[Life], dice:
     }
 }
 
-/// Reads every conversation from first to last, several at a time. Returns their heads.
+/// Reads every conversation completely, several in parallel. Returns their heads.
 async fn histories(scene: &Arc<Scene>, world: &Arc<World>) -> BTreeMap<ConversationName, u64> {
     const AT_ONCE: usize = 4;
     let mut plans = (0..scene.plans.len()).collect::<Vec<_>>();
@@ -98,8 +98,8 @@ struct Court<'a> {
 type Standing = BTreeMap<(ConversationName, UserName), Boundaries>;
 
 impl Court<'_> {
-    /// Everybody stands between what was told about it and what its devices said. Then everybody says once more how far it
-    /// has come, and that is where it stands.
+    /// Checks that each read state lies between what was published and what the devices claimed.
+    /// Then sends final receipts and checks that the read states match them.
     async fn ticks(&self, dice: &mut Dice) -> Standing {
         let mut standing = Standing::new();
         for plan in &self.scene.plans {
@@ -143,7 +143,8 @@ impl Court<'_> {
         Boundaries::from_json(&answer).expect("a mark is answered with both boundaries")
     }
 
-    /// Every conversation of everybody is there once, with its head and exactly what is unread. Returns the sum.
+    /// Checks that each inbox lists every conversation once, with its head and exact unread count.
+    /// Returns the total.
     async fn inboxes(&self, standing: &Standing) -> u64 {
         let mut sum = 0;
         for user in self.scene.tokens.keys() {

@@ -1,9 +1,9 @@
-//! The checker for runs that are too long to keep a log of. Of each message it keeps eight bytes, who wrote it and the
-//! how-manieth of that writer it is, and judges everything else when it is heard.
+//! The checker for runs that are too long for a full log. It keeps eight bytes per message: the
+//! writer and the writer's message number. It checks everything else on arrival.
 //!
-//! That is enough because a message here says nothing that does not follow from its id ([`MessageName`]): whoever sees
-//! it knows what it must say, and a writer's messages to a conversation are numbered without a gap. So the history is
-//! whole, in order and without a duplicate exactly when each writer's numbers in it are 1, 2, 3, up to the last.
+//! This is enough because the content of a message follows from its id ([`MessageName`]), and each
+//! writer numbers its messages to a conversation without a gap. The history is complete, ordered
+//! and free of duplicates if each writer's numbers are 1, 2, 3, up to the last.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,18 +12,19 @@ use std::sync::{Mutex, MutexGuard};
 use crate::device::Boundaries;
 use crate::names::{ConversationName, Seat, UserName};
 
-/// One of the devices that write, counted from 0.
+/// One of the sending devices, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Writer(pub u32);
 
-/// Who wrote a message, and the how-manieth of that writer to that conversation it is, counted from 1.
+/// The name of a message: its writer and the writer's message number in the conversation, counted
+/// from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageName {
     pub writer: Writer,
     pub number: u64,
 }
 
-/// Texts are between these lengths, besides the id they begin with.
+/// Exclusive upper bound on the number of filler phrases after the id in a text.
 const MOST_WORDS: u64 = 24;
 
 impl MessageName {
@@ -34,56 +35,57 @@ impl MessageName {
     fn of_id(id: &str) -> Option<MessageName> {
         let (writer, number) = id.strip_prefix('w')?.split_once('n')?;
         let name = MessageName { writer: Writer(writer.parse().ok()?), number: number.parse().ok()? };
-        // Another spelling of the same numbers would be another id.
+        // Another spelling of the same numbers is a different id.
         (name.id() == id).then_some(name)
     }
 
-    /// The only text that this message ever has.
+    /// Returns the only valid text of this message.
     pub fn content(self) -> String {
         let mixed = (u64::from(self.writer.0) << 32 ^ self.number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         format!("{} {}", self.id(), "and so on ".repeat((mixed % MOST_WORDS) as usize))
     }
 }
 
-/// What a message looks like, whichever way it came.
+/// A message as received in a push or a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     pub seq: u64,
     pub sender: &'a str,
     pub message_id: &'a str,
     pub content: &'a str,
-    /// Written by the server: somebody founded a group.
+    /// The server wrote it, for example when a group was created.
     pub is_notice: bool,
 }
 
-/// What is not as it was promised.
+/// A violation of the contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Breach {
-    /// Nobody ever sent this.
+    /// No client sent this message.
     Invented { seq: u64, message_id: String },
-    /// It says something else than was sent, or somebody else is said to have sent it.
+    /// The content or the sender differs from what was sent.
     Altered { seq: u64, message_id: String },
-    /// The same place was shown, or acknowledged, with another message before.
+    /// Another message was shown or acknowledged at the same seq before.
     Changed { seq: u64, before: Option<MessageName>, now: Option<MessageName> },
-    /// Somebody was shown or told of a place that is not in the history.
+    /// A seq that a client was shown or that was acknowledged is not in the history.
     Lost { seq: u64, head: u64 },
-    /// Of this writer, the history goes on with another number than the next: a message is missing, twice, or out of order.
+    /// The writer's next message in the history has an unexpected number: a message is missing,
+    /// duplicated or out of order.
     NotNext { seq: u64, writer: Writer, expected: u64, found: u64 },
-    /// The history has not all that was acknowledged to this writer.
+    /// The history lacks messages that were acknowledged to this writer.
     Missing { writer: Writer, acknowledged: u64, found: u64 },
-    /// Places do not follow each other.
+    /// The seqs are not contiguous.
     Hole { after: u64, then: u64 },
-    /// A device that is up to date ends somewhere else than the history.
+    /// A device that is up to date does not end at the head.
     NotUpToDate { writer: Writer, end: u64, head: u64 },
-    /// A tick of a connection went back, or says read and not delivered.
+    /// A tick moved backwards on a connection, or read is above delivered.
     TickWentBack { of: UserName, from: Boundaries, to: Boundaries },
-    /// A tick that nobody's device ever spoke for, or one that was told and is forgotten.
+    /// A tick above everything that devices reported, or below what was published.
     TickOutOfBounds { of: UserName, found: Boundaries, least: Boundaries, most: Boundaries },
-    /// Refused, closed, or answered in a way that the contract does not know.
+    /// A refusal, a close or an answer that violates the contract.
     Misspoken(String),
 }
 
-/// A breach and where.
+/// A breach and its conversation.
 #[derive(Clone, Debug)]
 pub struct Found {
     pub conversation: ConversationName,
@@ -91,7 +93,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Of no conversation in particular.
+    /// A breach without a conversation.
     pub fn anywhere(breach: Breach) -> Found {
         Found { conversation: ConversationName::new("no conversation in particular"), breach }
     }
@@ -103,13 +105,17 @@ impl fmt::Display for Found {
     }
 }
 
-/// Who and the how-manieth, in eight bytes. Zero: nobody has seen this place yet.
+/// A message name in eight bytes. Zero: the seq has not been seen yet.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Print(u64);
 
+/// A seq that has not been seen yet.
 const UNSEEN: Print = Print(0);
+/// A notice, which has no writer.
 const NOTICE: Print = Print(u64::MAX);
 
+/// Bits of a `Print` for the message number; the writer gets the rest. `Print::of` panics on
+/// overflow.
 const NUMBER_BITS: u32 = 40;
 
 impl Print {
@@ -133,11 +139,11 @@ struct Progress {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Standing {
-    /// The most that any device of the user said.
+    /// The maximum that any device of the user claimed.
     claimed: Boundaries,
-    /// The most that anybody was told.
+    /// The maximum that any client received.
     told: Boundaries,
-    /// The last place with a message of the user.
+    /// The highest seq of a message of the user.
     last_own: u64,
 }
 
@@ -148,16 +154,16 @@ struct Room {
     seats: BTreeMap<UserName, Standing>,
 }
 
-/// All that was said, as far as it has to be kept.
+/// All facts of a run that the final check needs.
 #[derive(Default)]
 pub struct Ledger {
     rooms: HashMap<ConversationName, Mutex<Room>>,
-    /// Whose device each writer is, by number.
+    /// The user of each writer, by writer number.
     owners: Vec<UserName>,
 }
 
 impl Ledger {
-    /// `owners` says whose device each writer is.
+    /// `owners` holds the user of each writer, by writer number.
     pub fn new(conversations: impl Iterator<Item = ConversationName>, owners: Vec<UserName>) -> Ledger {
         Ledger { rooms: conversations.map(|name| (name, Mutex::default())).collect(), owners }
     }
@@ -166,7 +172,7 @@ impl Ledger {
         self.rooms[conversation].lock().expect("nothing panics while it holds a room")
     }
 
-    /// The name of the next message of a writer, which is on its way from now on.
+    /// Returns the name of the writer's next message and counts it as attempted.
     pub fn attempt(&self, conversation: &ConversationName, writer: Writer) -> MessageName {
         let mut room = self.room(conversation);
         let progress = room.writers.entry(writer).or_default();
@@ -188,8 +194,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Holds a message against what its id says and against what everybody else was shown in its place. A notice has no
-    /// name.
+    /// Checks a message against its id and against what other clients saw at this seq. Returns
+    /// `None` for a notice.
     pub fn shown(
         &self,
         conversation: &ConversationName,
@@ -216,37 +222,37 @@ impl Ledger {
         Ok(Some(name))
     }
 
-    /// Before a device says how far it has come.
+    /// Records a receipt. Call it before the device sends the receipt.
     pub fn claim(&self, conversation: &ConversationName, user: &UserName, claim: Boundaries) {
         let mut room = self.room(conversation);
         let standing = room.seats.entry(user.clone()).or_default();
         standing.claimed = standing.claimed.max(claim);
     }
 
-    /// Somebody was told how far a user has come.
+    /// Records that a client received a read state.
     pub fn told(&self, conversation: &ConversationName, user: &UserName, told: Boundaries) {
         let mut room = self.room(conversation);
         let standing = room.seats.entry(user.clone()).or_default();
         standing.told = standing.told.max(told);
     }
 
-    /// What a user's boundaries must lie between, both included, once nothing is on its way any more.
+    /// Returns the inclusive bounds of a user's read state after all traffic has ended.
     pub fn bounds(&self, conversation: &ConversationName, user: &UserName) -> (Boundaries, Boundaries) {
         let standing = self.room(conversation).seats.get(user).copied().unwrap_or_default();
         let Standing { claimed, told, last_own } = standing;
-        // A reply reads what came before it.
+        // A reply implies that the user has read everything before it.
         let replied = last_own.saturating_sub(1);
         let replied = Boundaries { delivered: replied, read: replied };
         let claimed = Boundaries { delivered: claimed.delivered.max(claimed.read), ..claimed };
         (told.max(replied), claimed.max(replied).max(Boundaries { delivered: last_own, read: last_own }))
     }
 
-    /// A walk through the whole history of a conversation, from the first place on.
+    /// Returns a reader that checks the whole history of a conversation from the first seq.
     pub fn reader(&self, conversation: ConversationName) -> Reader<'_> {
         Reader { ledger: self, conversation, head: 0, counted: BTreeMap::new() }
     }
 
-    /// Of a conversation whose history was found to be whole: messages above `read` by others.
+    /// Counts the messages of others above `read`. Requires that the history was checked.
     pub fn unread(&self, seat: &Seat, read: u64) -> u64 {
         let room = self.room(&seat.0);
         let by_others =
@@ -258,7 +264,7 @@ impl Ledger {
         self.room(conversation).seats.get(user).map_or(0, |standing| standing.last_own)
     }
 
-    /// What all of it takes, the few bytes for each member left out.
+    /// Returns the memory of the message entries in bytes, without the small state per member.
     pub fn bytes(&self) -> usize {
         self.rooms
             .values()
@@ -291,7 +297,7 @@ impl Room {
     }
 }
 
-/// Goes through a history, message by message.
+/// Checks a history message by message.
 pub struct Reader<'a> {
     ledger: &'a Ledger,
     conversation: ConversationName,
@@ -304,7 +310,7 @@ impl Reader<'_> {
         self.head
     }
 
-    /// The next of the history. Whoever comes from the page before asks for what is above [`Reader::head`].
+    /// Checks the next message of the history. Request pages after [`Reader::head`].
     pub fn next(&mut self, shown: Shown<'_>) -> Result<(), Breach> {
         if shown.seq != self.head + 1 {
             return Err(Breach::Hole { after: self.head, then: shown.seq });
@@ -320,7 +326,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Nothing that anybody was shown lies above, and everybody's messages are all there. Returns how many there are.
+    /// Checks that no seen seq is above the head and that every acknowledged message is present.
+    /// Returns the head.
     pub fn end(self) -> Result<u64, Breach> {
         let room = self.ledger.room(&self.conversation);
         if room.prints.len() as u64 > self.head {

@@ -1,4 +1,4 @@
-//! One device through the whole run: what it has, what it still has to send, when it is there and when it is away.
+//! A device during the whole run: its views, its outbox, its connections and absences.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::client::{Situation, Socket, stopped};
 use crate::dice::Dice;
 use crate::names::{ConversationName, UserName};
 
-/// How much happened, so that a test can insist that it was something.
+/// Counters, so that a test can assert that enough happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Happened {
     pub connections: u64,
     pub cuts: u64,
     pub closes: u64,
     pub abandoned: u64,
-    /// Connections that ended without the device's doing.
+    /// Connections that the device did not end.
     pub lost: u64,
     pub long_absences: u64,
     pub received: u64,
@@ -32,7 +32,7 @@ pub struct Happened {
     pub old_pages: u64,
     pub inbox_pages: u64,
     pub backlog_frames: u64,
-    /// Due, and not written because too much was waiting already.
+    /// Messages that were due but not written because the outbox was full.
     pub left_unwritten: u64,
 }
 
@@ -59,24 +59,24 @@ impl Happened {
     }
 }
 
-/// What a device has of a conversation: everything from the first place up to here, seen in order.
+/// A device has everything from seq 1 up to `end`, received in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct View {
     pub end: u64,
 }
 
-/// A message on its way.
+/// An unacknowledged message.
 pub(super) struct Attempt {
     pub conversation: ConversationName,
     pub name: MessageName,
-    /// What the device had when it wrote it.
+    /// The end of the view when the message was written.
     pub after_seq: u64,
-    /// Where the device was connected by then.
+    /// The due time, if the device was connected then. Only such messages count in the ack latency.
     pub due: Option<Instant>,
     pub tried: bool,
 }
 
-/// Why a connection is over.
+/// Why a connection ended.
 pub(super) enum Ended {
     Lost,
     Broken(Found),
@@ -93,14 +93,15 @@ pub struct Life {
     pub(super) world: Arc<World>,
     pub(super) dice: Dice,
     pub(super) next_due: Instant,
-    /// Sockets it has walked away from without a word.
+    /// Sockets that the device stopped reading without closing them.
     abandoned: VecDeque<Socket>,
 }
 
-/// Messages that may wait in an outbox while a device is away.
+/// Maximum number of messages in the outbox of a device.
 const MOST_WAITING: usize = 2_000;
+/// Maximum number of abandoned sockets at a time.
 const MOST_ABANDONED: usize = 2;
-/// Longer than anything takes on a server that is alive.
+/// Time limit for catching up without load. It is longer than a running server needs.
 const SETTLING: Duration = Duration::from_secs(300);
 
 impl Life {
@@ -129,7 +130,7 @@ impl Life {
         }
     }
 
-    /// How far it has come in each conversation.
+    /// Returns the end of the view of each conversation.
     pub fn ends(&self) -> impl Iterator<Item = (&ConversationName, u64)> {
         self.views.iter().map(|(conversation, view)| (conversation, view.end))
     }
@@ -158,7 +159,8 @@ impl Life {
         (self, None)
     }
 
-    /// The device writes whether it is connected or not; what it writes while it is away goes when it is back.
+    /// Writes the messages that are due. The device writes at a constant rate, also while it is
+    /// disconnected, and sends them later.
     pub(super) fn write_what_is_due(&mut self, is_connected: bool) {
         let now = Instant::now();
         while self.next_due <= now {
@@ -176,7 +178,7 @@ impl Life {
         }
     }
 
-    /// The end of a spell: a good-bye, a cut, or a socket that is simply not looked at any more.
+    /// Ends the connection: with a close frame, by a cut, or by abandoning the socket.
     pub(super) async fn part(&mut self, mut socket: Socket) {
         match self.dice.below(5) {
             0 => {
@@ -194,10 +196,10 @@ impl Life {
         }
     }
 
-    /// Sends what waits and gets what it misses, from a server that has nothing else to do.
+    /// Sends the outbox and fetches everything missing, from a server without other load.
     pub(super) async fn settle(mut self) -> (Life, Option<Found>) {
         let deadline = Instant::now() + SETTLING;
-        // Nobody writes anything new.
+        // Write no new messages.
         self.next_due = deadline + SETTLING;
         loop {
             match timeout_at(deadline, self.settle_once()).await {

@@ -1,9 +1,9 @@
-//! A long time under constant load: devices that write at a steady rate whatever becomes of what they wrote, come, go and
-//! are cut off, read old pages, and hold everything they hear against the contract; what the server takes meanwhile,
-//! once a second; and the judgement over all of it.
+//! A long run under constant load. Devices write at a steady rate, connect, disconnect, are cut
+//! off, read old pages, and check everything they receive. The gauge samples the server once a
+//! second, and a final check follows.
 //!
-//! It differs from a [`crowd`](crate::crowd) in what it keeps. A crowd has the log of every device in memory, which an
-//! hour of traffic does not fit; here eight bytes a message are kept ([`ledger`]).
+//! Unlike a [`crowd`](crate::crowd), a soak run does not keep the log of every device in memory: an
+//! hour of traffic does not fit. It keeps eight bytes per message ([`ledger`]).
 
 pub mod flat;
 pub mod gauge;
@@ -30,12 +30,12 @@ pub use judge::{Verdict, judge};
 use ledger::{Found, Ledger, Writer};
 pub use life::{Happened, Life};
 
-/// How large a run is, from the environment.
+/// The size of a run, read from the environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub seed: u64,
     pub minutes: u64,
-    /// Messages a second, all devices together.
+    /// Messages per second of all devices together.
     pub rate: u64,
     pub clients: usize,
     pub conversations: usize,
@@ -72,7 +72,7 @@ fn given<T: FromStr>(name: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
-/// As a command line would repeat it.
+/// Prints the environment variables that repeat the run.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { seed, minutes, rate, clients, conversations } = self;
@@ -84,16 +84,16 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What all devices share.
+/// State shared by all devices.
 pub struct World {
     pub ledger: Ledger,
     pub acks: Arc<Acks>,
     pub address: String,
-    /// From one message of a device to its next.
+    /// Interval between two messages of a device.
     pub between_sends: Duration,
 }
 
-/// Everybody there is, nobody connected yet.
+/// Creates the devices, not connected yet.
 pub fn devices(plan: &Plan, scene: &Scene, address: &str, dice: &mut Dice) -> (Arc<World>, Vec<Life>) {
     let users: Vec<&UserName> = scene.tokens.keys().collect();
     let owners: Vec<UserName> = (0..plan.clients).map(|number| users[number % users.len()].clone()).collect();
@@ -115,13 +115,15 @@ pub fn devices(plan: &Plan, scene: &Scene, address: &str, dice: &mut Dice) -> (A
     (world, lives)
 }
 
-/// All of them live until told to stop. Whoever finds a breach ends the run for everybody.
+/// Runs all devices until `stop`. A device that finds a breach stops the run. Panics if there was a
+/// breach.
 pub async fn live(lives: Vec<Life>, stop: &watch::Sender<Situation>) -> Vec<Life> {
     let mut living: JoinSet<_> = lives.into_iter().map(|life| life.live(stop.subscribe())).collect();
     joined(&mut living, Some(stop)).await
 }
 
-/// Everybody sends what is left, and then comes back once more, now that nothing happens, for what it misses.
+/// Runs two rounds: first every device sends its outbox, then every device fetches what it still
+/// misses. Panics on a breach.
 pub async fn settle(mut lives: Vec<Life>) -> Vec<Life> {
     for _ in 0..2 {
         let mut settling: JoinSet<_> = lives.into_iter().map(Life::settle).collect();

@@ -1,4 +1,5 @@
-//! One connection of a device: hello, what it missed, then writing what is due and whatever else comes to its mind.
+//! One connection of a device: `hello`, catch-up, then sending due messages and random other
+//! actions.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,23 +17,25 @@ use crate::device::Boundaries;
 use crate::http::request_until_answered;
 use crate::names::{ConversationName, Seat};
 
-/// Sends of a connection that may wait for their ack.
+/// Maximum number of unacknowledged sends on a connection.
 const WINDOW: usize = 64;
+/// Time limit for an operation. It is longer than any operation of a running server takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two things a device does besides writing.
+/// Minimum and maximum pause between two actions besides sending, in milliseconds.
 const CHORE_MS: (u64, u64) = (100, 500);
-/// Closes after which a client comes back: the server has its reasons, or this process was too slow for its timers.
+/// Close codes after which a client reconnects: the server failed or restarts, or this process was
+/// too slow.
 const COMING_BACK: [u16; 5] = [1011, 1012, 4408, 4410, 4413];
 
 pub(super) struct Spell<'a> {
     pub life: &'a mut Life,
     pub socket: Socket,
     pub caught_up: bool,
-    /// How many of the outbox, from its front, are on their way on this connection.
+    /// Number of messages at the front of the outbox that this connection has sent.
     pub under_way: usize,
-    /// Ticks as this connection was told them.
+    /// The read states received on this connection.
     pub heard: HashMap<Seat, Boundaries>,
-    /// What was announced as left out, above the first and up to the second.
+    /// The seq range that a `backlog` frame skipped: above the first, up to the second.
     pub left_out: HashMap<ConversationName, (u64, u64)>,
 }
 
@@ -73,7 +76,7 @@ impl Life {
             let frame = spell.next().await?;
             spell.hear(&frame).await?;
         }
-        // It may be gone already; then there is nothing to close.
+        // The connection may have ended already.
         let _closed = timeout(PATIENCE, spell.socket.close(None)).await;
         Ok(())
     }
@@ -88,7 +91,7 @@ impl<'a> Spell<'a> {
         let mut positions = Map::new();
         for (conversation, view) in &life.views {
             positions.insert(conversation.as_str().to_owned(), json!(view.end));
-            // A position says as much as an ack.
+            // A position counts as a delivered receipt.
             let claim = Boundaries { delivered: view.end, read: 0 };
             life.world.ledger.claim(conversation, &life.user, claim);
         }
@@ -114,7 +117,7 @@ impl<'a> Spell<'a> {
         }
     }
 
-    /// The next frame. Giving up on it loses nothing.
+    /// Returns the next frame. Cancellation-safe: dropping the future loses no frame.
     async fn next(&mut self) -> Result<Value, Ended> {
         loop {
             match self.socket.next().await {
@@ -142,7 +145,7 @@ impl<'a> Spell<'a> {
             if attempt.tried {
                 frame["retry"] = json!(true);
                 frame["after_seq"] = json!(attempt.after_seq);
-                // How long it took says more about the time the device was away.
+                // The latency of a resend mostly measures how long the device was away.
                 attempt.due = None;
                 self.life.happened.resends += 1;
             }
@@ -153,7 +156,7 @@ impl<'a> Spell<'a> {
         Ok(())
     }
 
-    /// One thing, whatever comes to its mind.
+    /// Does one random action.
     async fn chore(&mut self) -> Result<(), Ended> {
         let Some(room) = self.life.dice.pick(&self.life.rooms).cloned() else { return Ok(()) };
         match self.life.dice.below(100) {
@@ -167,7 +170,7 @@ impl<'a> Spell<'a> {
         }
     }
 
-    /// Never further than it has come.
+    /// Sends a receipt, never above the end of the view.
     async fn mark(&mut self, room: &ConversationName, kind: &str) -> Result<(), Ended> {
         let end = self.life.views[room].end;
         let seq = if self.life.dice.one_in(4) { self.life.dice.between(end / 2, end) } else { end };
@@ -177,7 +180,7 @@ impl<'a> Spell<'a> {
         self.say(&json!({"type": kind, "conversation_id": room.as_str(), "seq": seq})).await
     }
 
-    /// A page from anywhere in the conversation: most of them lie in the archive.
+    /// Reads a page anywhere in the conversation; most of them lie in the archive.
     async fn read_old_page(&mut self, room: &ConversationName) -> Result<(), Ended> {
         let end = self.life.views[room].end;
         if end == 0 {
@@ -199,7 +202,7 @@ impl<'a> Spell<'a> {
         Ok(())
     }
 
-    /// What the device has is in its inbox too, whoever else has written since.
+    /// Checks that the heads in the inbox are not below the ends of the device's views.
     async fn read_inbox(&mut self) -> Result<(), Ended> {
         let before: Vec<(ConversationName, u64)> =
             self.life.ends().map(|(room, end)| (room.clone(), end)).collect();
@@ -244,7 +247,7 @@ impl<'a> Spell<'a> {
         }
     }
 
-    /// Holds a message that must lie at `seq` against the ledger.
+    /// Checks a message that must be at `seq` against the ledger.
     pub(super) fn take(&self, room: &ConversationName, message: &Value, seq: u64) -> Result<(), Ended> {
         let Some(shown) = Shown::of_json(message) else {
             return Err(misspoken(Some(room), format!("a message: {message}")));

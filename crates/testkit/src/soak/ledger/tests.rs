@@ -1,4 +1,4 @@
-//! Planted bugs: each kind of lie is found, and the truth is not taken for one.
+//! Planted bugs: the ledger finds each kind of breach and accepts a correct run.
 
 use super::*;
 
@@ -8,7 +8,7 @@ const BOB: Writer = Writer(1);
 struct World {
     ledger: Ledger,
     room: ConversationName,
-    /// As the server has it: who wrote, and what.
+    /// The messages that the server has stored, in order.
     stored: Vec<MessageName>,
 }
 
@@ -17,7 +17,7 @@ fn user(writer: Writer) -> UserName {
 }
 
 impl World {
-    /// Alice and Bob say three things each, in turn; all of it is stored, acknowledged and shown.
+    /// Alice and Bob send three messages each, in turn. All are stored, acknowledged and shown.
     fn new() -> World {
         let room = ConversationName::new("room");
         let ledger = Ledger::new([room.clone()].into_iter(), vec![user(ALICE), user(BOB)]);
@@ -42,7 +42,7 @@ impl World {
         )
     }
 
-    /// What is said of the history as it is stored.
+    /// Checks the history as stored.
     fn verdict(&self) -> Result<u64, Breach> {
         let mut reader = self.ledger.reader(self.room.clone());
         for (at, name) in self.stored.iter().enumerate() {
@@ -148,7 +148,7 @@ fn ticks_lie_between_what_was_told_and_what_was_said() {
     world.ledger.claim(&world.room, &user(ALICE), claim);
     world.ledger.told(&world.room, &user(ALICE), Boundaries { delivered: 6, read: 2 });
     let (least, most) = world.ledger.bounds(&world.room, &user(ALICE));
-    // Her last words, at 5, read what came before them.
+    // Her last message, at seq 5, implies that she has read everything before it.
     assert_eq!((least, most), (Boundaries { delivered: 6, read: 4 }, claim));
 }
 
