@@ -1,4 +1,4 @@
-//! The one table of WebSocket close codes. The server closes with no other.
+//! The table of WebSocket close codes. The server uses no others.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use crate::Remedy;
 
 macro_rules! close_codes {
     ($($variant:ident = $number:literal, $name:literal, $remedy:ident, $meaning:literal;)*) => {
-        /// Why the server closed a WebSocket. The close frame's reason is the name.
+        /// Why the server closed a WebSocket. The reason in the close frame is the name of the
+        /// code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum CloseCode { $($variant,)* }
 

@@ -1,9 +1,10 @@
-//! From JSON text to a type, with an error that names the field.
+//! Decodes JSON, with errors that name the field.
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 use thiserror::Error;
 
-/// The input does not mean anything. The text is for the client and never repeats what the client sent.
+/// Invalid input. The text is for the client. It never repeats a value that the client sent, which
+/// may be a secret.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct BadInput(String);
@@ -13,21 +14,23 @@ impl BadInput {
         BadInput(message.into())
     }
 
-    /// Something is wrong with the value of one field.
+    /// Creates an error about the value of one field.
     pub fn field(name: &str, problem: impl std::fmt::Display) -> BadInput {
         BadInput(format!("{name}: {problem}"))
     }
 }
 
-/// Longer than the path of any field there is.
+/// Maximum length of a field path in an error, in characters. Longer than the path of any known
+/// field.
 const PATH_CHARS: usize = 100;
 
-/// Fields that nobody knows are passed over, so that newer clients can talk to older servers.
+/// Decodes a JSON object. Ignores unknown fields, so that newer clients work with older servers.
 pub fn decode<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, BadInput> {
-    // Only what fails is read again with its path kept, since keeping it costs time on every field.
+    // Tracking the field path costs time on every field, so only failed input is decoded again with
+    // it.
     let mut reader = serde_json::Deserializer::from_slice(json);
     let decoded = match json.first() {
-        // Certainly an object, so that nobody needs to insist on one.
+        // An object for certain, so `ObjectOnly` is not needed.
         Some(b'{') => T::deserialize(&mut reader),
         _ => T::deserialize(ObjectOnly(&mut reader)),
     };
@@ -43,7 +46,7 @@ fn explain<'a, T: Deserialize<'a>>(json: &'a [u8], first: &serde_json::Error) ->
     match serde_path_to_error::deserialize::<_, T>(ObjectOnly(&mut reader)) {
         Ok(_) => BadInput(in_plain_words(&first.to_string())),
         Err(error) => {
-            // Names in it may be the client's own, and of any length.
+            // The path may contain keys that the client chose, of any length.
             let path: String = error.path().to_string().chars().take(PATH_CHARS).collect();
             let problem = in_plain_words(&error.into_inner().to_string());
             if path == "." { BadInput(problem) } else { BadInput(format!("{path}: {problem}")) }
@@ -51,8 +54,8 @@ fn explain<'a, T: Deserialize<'a>>(json: &'a [u8], first: &serde_json::Error) ->
     }
 }
 
-/// serde quotes the offending value (`invalid type: string "…", expected …`), which may be a password, and names
-/// types of Rust, which mean nothing to a client.
+/// Rewrites an error from serde. Its text quotes the invalid value, which may be a password, and
+/// names Rust types, which mean nothing to a client.
 fn in_plain_words(problem: &str) -> String {
     let problem = problem.rsplit_once(" at line ").map_or(problem, |(problem, _)| problem);
     if problem.starts_with("missing field `") || problem.starts_with("duplicate field `") {
@@ -73,8 +76,8 @@ fn in_plain_words(problem: &str) -> String {
     plain.to_string()
 }
 
-/// Takes a struct from a JSON object alone. serde would also take the fields from an array, by their order, which is
-/// nobody's contract.
+/// Accepts a struct as a JSON object only. serde also accepts an array with the fields in order,
+/// which is not part of the API.
 pub(crate) struct ObjectOnly<D>(pub D);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for ObjectOnly<D> {

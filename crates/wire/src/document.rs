@@ -1,5 +1,6 @@
-//! The documents generated from the types and tables of this crate: `docs/errors.md` and the description of the
-//! WebSocket (AsyncAPI 3). The OpenAPI document is put together where the routes are.
+//! Generates documents from the types and tables of this crate: `docs/errors.md` and the
+//! description of the WebSocket (AsyncAPI 3). The server generates the OpenAPI document, next to
+//! its routes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +16,7 @@ use crate::frame::{
 };
 use crate::{CloseCode, ErrorCode};
 
-/// `docs/errors.md`.
+/// Returns the content of `docs/errors.md`.
 pub fn errors_markdown() -> String {
     let mut page = String::from(
         "# Errors and close codes\n\n\
@@ -62,8 +63,8 @@ struct Described {
 }
 
 impl Described {
-    /// What the frame is called in the document: by its type, and by who says it where both sides have one of that
-    /// type.
+    /// Returns the name of the frame in the document: its type, plus the direction if both sides
+    /// have a frame of that type.
     fn key(&self, all: &[Described]) -> String {
         let said_by_both = all.iter().any(|other| other.kind == self.kind && other.speaker != self.speaker);
         match (said_by_both, self.speaker) {
@@ -81,7 +82,7 @@ fn describe<T: ToSchema>(kind: &'static str, speaker: Speaker) -> Described {
 }
 
 #[derive(ToSchema)]
-#[schema(description = "Asks for a pong.", example = json!({"type": "ping"}))]
+#[schema(description = "Requests a `pong`, to check that the connection is alive.", example = json!({"type": "ping"}))]
 struct PingFrame {}
 
 fn frames() -> Vec<Described> {
@@ -109,7 +110,7 @@ fn frames() -> Vec<Described> {
     ]
 }
 
-/// The table of error codes, for the documents.
+/// Returns the table of error codes, for the documents.
 pub fn error_codes() -> Value {
     let row = |code: &ErrorCode| {
         json!({
@@ -130,7 +131,8 @@ fn close_codes() -> Value {
     CloseCode::ALL.iter().map(row).collect()
 }
 
-/// `docs/websocket.json`, also served: AsyncAPI 3 with the frames as JSON Schema.
+/// Returns the content of `docs/websocket.json`, which the server also serves: AsyncAPI 3 with the
+/// frames as JSON Schema.
 pub fn websocket() -> Value {
     let mut schemas = BTreeMap::new();
     let mut messages = Map::new();
@@ -180,13 +182,14 @@ pub fn websocket() -> Value {
     })
 }
 
-/// An example of a frame that has several types, as one of them.
+/// Sets the type of an example. Several types share one struct, so its own example may have another
+/// type.
 fn typed(mut example: Value, kind: &str) -> Value {
     example["type"] = kind.into();
     json!({ "payload": example })
 }
 
-/// Every frame carries its type, which the code keeps apart from the fields.
+/// Adds the `type` field to a schema. The structs do not contain it.
 fn name_type(schema: &mut Value, kind: &str) {
     let tag = json!({
         "type": "object", "required": ["type"], "properties": { "type": { "type": "string", "const": kind } },

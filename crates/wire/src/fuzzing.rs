@@ -1,11 +1,10 @@
-//! For the fuzz targets alone.
+//! Entry points for the fuzz targets.
 
 use crate::frame::client::told::told;
 use crate::frame::scan::usual_frame;
 use crate::frame::{ClientFrame, FrameError};
 
-/// What each of the two readers of frames makes of a text: the one that reads in one pass what is usual, and the one
-/// that reads anything.
+/// Decodes a text with the one-pass decoder and with the general decoder, for comparison.
 pub fn both_readings(text: &str) -> (Option<String>, Result<String, FrameError>) {
     let at_once = usual_frame(text).map(|frame| told(&frame));
     (at_once, ClientFrame::decode_any(text).map(|frame| told(&frame)))

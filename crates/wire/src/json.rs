@@ -1,18 +1,18 @@
-//! JSON written by hand, for the texts the server writes most: what serde would write, byte for byte, for a fraction of
-//! the work. What these texts look like is described by the structs they are written from; tests hold the two together.
+//! A hand-written JSON encoder for the most frequent outputs. It writes the same bytes as serde,
+//! faster. The structs describe the format; tests compare the two.
 
 use bluetick_core::{ConversationId, MessageId, Seq, Timestamp};
 
-/// Appends to a buffer that has other things in it already, such as the header of a frame.
+/// Appends JSON to a buffer, which may already hold other data, such as a frame header.
 pub struct Writer<'a>(pub &'a mut Vec<u8>);
 
 impl Writer<'_> {
-    /// A piece of JSON as it is.
+    /// Appends JSON verbatim.
     pub fn raw(&mut self, json: &str) {
         self.0.extend_from_slice(json.as_bytes());
     }
 
-    /// A string, quotes included.
+    /// Appends a string with its quotes.
     pub fn text(&mut self, text: &str) {
         self.measured(Measured::of(text));
     }
@@ -24,7 +24,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A string that was looked through before.
+    /// Appends a string that was measured before.
     pub fn measured(&mut self, Measured { text, plain }: Measured<'_>) {
         let (plain, rest) = text.as_bytes().split_at(plain);
         self.0.push(b'"');
@@ -35,7 +35,7 @@ impl Writer<'_> {
         self.0.push(b'"');
     }
 
-    /// Starts with a byte that needs it.
+    /// Appends `text` with escapes. Its first byte must need an escape.
     #[cold]
     fn escaped(&mut self, mut text: &[u8]) {
         while let Some((&special, rest)) = text.split_first() {
@@ -62,7 +62,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A string; no letter of it needs escaping.
+    /// Appends the id as a string. Its characters never need escapes.
     pub fn conversation(&mut self, id: &ConversationId) {
         self.0.push(b'"');
         self.0.extend_from_slice(&id.spelled());
@@ -106,7 +106,7 @@ impl Writer<'_> {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// A text and how much of it can be copied as it is.
+/// A string, and the length of its prefix that needs no escapes.
 #[derive(Clone, Copy)]
 pub struct Measured<'a> {
     text: &'a str,
@@ -118,13 +118,14 @@ impl<'a> Measured<'a> {
         Measured { text, plain: plain_length(text.as_bytes()) }
     }
 
-    /// The bytes it takes between its quotes, at most.
+    /// Returns an upper bound on the encoded length in bytes, without the quotes.
     pub fn most_bytes(&self) -> usize {
         self.plain + escaped_length(&self.text[self.plain..])
     }
 }
 
-/// The bytes a string takes in JSON, at most: control characters become six, quotes and backslashes two.
+/// Returns an upper bound on the encoded length of a string in bytes, without the quotes: six bytes
+/// for a control character, two for a quote or a backslash.
 pub fn escaped_length(content: &str) -> usize {
     content
         .bytes()
@@ -132,14 +133,15 @@ pub fn escaped_length(content: &str) -> usize {
         .sum()
 }
 
-/// The most bytes that one byte of a string becomes.
+/// Maximum number of bytes that one byte of a string becomes in JSON. If it is too low, size
+/// estimates are too low and pages exceed their limit.
 pub const MOST_BYTES_OF_ONE: usize = 6;
 
-/// How many bytes there are before the first that does not stand for itself in a JSON string: a quote, a backslash, a
-/// control character.
+/// Returns the number of bytes before the first one that needs an escape in a JSON string: a quote,
+/// a backslash or a control character.
 pub fn plain_length(text: &[u8]) -> usize {
     let mut at = 0;
-    // All bytes of a block are asked, with no branch in between, so that the compiler asks them at once.
+    // No branch inside a block, so that the compiler vectorises it.
     for block in text.as_chunks::<16>().0 {
         if block.iter().fold(false, |any, &byte| any | is_special(byte)) {
             break;
@@ -153,7 +155,7 @@ pub fn plain_length(text: &[u8]) -> usize {
         at += 8;
     }
     match text.last_chunk() {
-        // The last word reaches back over bytes that were found to be plain.
+        // The last word overlaps bytes that are already known to be plain.
         Some(word) => first_special(*word).map_or(text.len(), |found| text.len() - 8 + found),
         None => at + text[at..].iter().take_while(|byte| !is_special(**byte)).count(),
     }
@@ -163,12 +165,12 @@ fn is_special(byte: u8) -> bool {
     (byte < b' ') | (byte == b'"') | (byte == b'\\')
 }
 
-/// Where in eight bytes the first special one is.
+/// Returns the index of the first special byte in a word.
 fn first_special(word: [u8; 8]) -> Option<usize> {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_le_bytes(word);
-    // Taking more from a byte than there is in it sets its highest bit. The borrow may spoil the bytes behind, which
-    // does no harm, since the first one is asked for.
+    // A subtraction that underflows sets the highest bit of the byte. Its borrow may corrupt the
+    // bytes after it. That is harmless, because only the first match counts.
     let below = |word: u64, least: u8| word.wrapping_sub(EACH * u64::from(least)) & !word;
     let equal = |to: u8| below(word ^ (EACH * u64::from(to)), 1);
     let specials = (below(word, b' ') | equal(b'"') | equal(b'\\')) & (EACH * 0x80);

@@ -1,7 +1,8 @@
-//! What clients see: the bodies of HTTP calls, the frames of the WebSocket, the codes of errors and closings, and
-//! the documents generated from all of these. The only crate that serialises for clients.
+//! The public protocol: HTTP bodies, WebSocket frames, error codes, close codes, and the documents
+//! generated from them. No other crate serialises for clients.
 //!
-//! Sockets, routes and rules do not belong here: text comes in and domain types go out, and the other way round.
+//! This crate converts between text and domain types. Sockets, routes and business rules do not
+//! belong here.
 
 pub mod close;
 pub mod decode;

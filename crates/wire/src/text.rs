@@ -1,4 +1,4 @@
-//! Domain types spelled as JSON strings and numbers, without a buffer in between.
+//! Serialises domain types as JSON strings and numbers, without an intermediate buffer.
 
 use std::fmt::Display;
 

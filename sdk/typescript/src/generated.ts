@@ -1,765 +1,1072 @@
 // Generated from docs/openapi.json and docs/websocket.json by scripts/generate.mjs. Do not edit.
 
+/** Users to add to a group: `members`, `user_id`, or both. */
 export type AddMembersRequest = {
   /**
-   * Who joins: each a user_id of 1 to 128 bytes, without spaces, control characters or format
-   * characters. Those already in are passed over.
+   * The users to add. Each is a user_id of 1 to 128 bytes, without spaces, control characters or
+   * format characters. Users who are members already are ignored.
    */
   members?: string[];
-  /** The same for a single person. */
+  /** A single user to add. */
   user_id?: string | null;
 };
 
-/** What lies where, and what is being done about it. */
+/** The state of the archive and its jobs. */
 export type ArchiveBody = {
+  /** The amount of archived data. */
   cold: ColdBody;
-  /** Whether there is an archive to move messages to. */
+  /** Whether the archive is enabled. */
   engine_on: boolean;
-  /** What the tables take on the disk. */
+  /** The size of the table file on disk, in bytes. */
   hot_file_bytes: number;
-  /** How much of that is free for reuse. */
+  /** The part of `hot_file_bytes` that is free for reuse, in bytes. */
   hot_free_bytes: number;
   job: JobBody | null;
-  /** Conversations that were brought back to stay. */
+  /** The number of conversations that a restore keeps out of the archive. */
   kept_hot: number;
   last_job: JobBody | null;
-  /** Milliseconds since the Unix epoch. */
+  /** The time of the last run, in milliseconds since the Unix epoch; null if there was none. */
   last_run_at: number | null;
-  /** Why the last run stopped before its end; null when it did not. */
+  /** Why the last run stopped early; null if it did not. */
   paused: string | null;
-  /** Where segments go, in words; empty when the archive is off. */
+  /** The destination of segments, for display. Empty if the archive is disabled. */
   place: string;
   /**
-   * Erasures that were accepted and are not finished: the server tries again at its next
+   * The number of accepted erasures that are not finished. The server retries them at its next
    * scheduled run and at its next start.
    */
   unfinished_erasures: number;
 };
 
-/** What to move. Everything old enough, where nothing is said. */
+/** The scope of an archive run. Default: all messages that are old enough. */
 export type ArchiveRunRequest = {
-  /** This conversation alone, also where it was brought back to stay. */
+  /** Archive only this conversation, even if a restore keeps it out of the archive. */
   conversation_id?: string | null;
-  /** Also what does not fill a segment yet. */
+  /** Whether to archive messages that do not fill a segment yet. Default: false. */
   partial?: boolean | null;
 };
 
-/** What a backup holds. */
+/** The result of a backup. */
 export type BackupReportBody = {
+  /** The number of accounts. */
   accounts: number;
-  /** Of these, those whose content lies in the archive, which is not copied. */
+  /**
+   * The part of `messages` whose content is in the archive. The backup does not copy that
+   * content.
+   */
   archived_messages: number;
+  /** The size of the backup, in bytes. */
   bytes: number;
+  /** The number of conversations. */
   conversations: number;
-  /** Rows that were damaged before they were copied; `bluetick check` names them. */
+  /** The number of rows that were already damaged in the store. `bluetick check` lists them. */
   damaged_rows: number;
+  /** The number of messages. */
   messages: number;
-  /** Parts, the manifest included. */
+  /** The number of parts, including the manifest. */
   objects: number;
-  /** Where it is. */
+  /** The location of the backup. */
   place: string;
+  /** The duration of the job, in milliseconds. */
   took_ms: number;
-  /** Whether the keys that the server made for itself are in it. */
+  /** Whether the backup includes the keys that the server generated. */
   with_keys: boolean;
 };
 
-/** Where a backup goes. */
+/** A request for a backup. */
 export type BackupRequest = {
-  /** Whether the keys that the server made for itself go along; into a directory and not into a bucket where nothing is said. */
+  /**
+   * Whether to include the keys that the server generated. Default: true for a directory, false
+   * for a bucket.
+   */
   keys?: boolean | null;
-  /** A directory on the server's machine, by its whole path, or `s3://bucket/prefix`. Nothing may be there yet. */
+  /**
+   * The destination: the absolute path of a directory on the server, or `s3://bucket/prefix`. 1
+   * to 1,024 bytes. It must be empty.
+   */
   to: string;
 };
 
-/** The two boundaries a tick is drawn from: everything up to here was delivered, and up to there read. */
+/** A read state: the highest delivered and the highest read seq. Clients draw ticks from it. */
 export type BoundariesBody = {
+  /** Every message up to this seq is delivered; 0 if none is. */
   last_delivered_seq: number;
+  /** Every message up to this seq is read; 0 if none is. Never above `last_delivered_seq`. */
   last_read_seq: number;
 };
 
-/** What lies in the archive, or was moved there. */
+/** An amount of archived data. */
 export type ColdBody = {
-  /** In the object store. */
+  /** The compressed size in the object store, in bytes. */
   bytes: number;
+  /** The number of messages in the segments. */
   messages: number;
-  /** Before compression. */
+  /** The size before compression, in bytes. */
   raw_bytes: number;
+  /** The number of segments. */
   segments: number;
 };
 
 /** A conversation as one of its members sees it. */
 export type ConversationBody = {
+  /** The id of the conversation. */
   conversation_id: string;
-  /** Milliseconds since the Unix epoch. */
+  /** When the conversation was created, in milliseconds since the Unix epoch. */
   created_at: number;
+  /** The user who created the conversation. */
   created_by: string;
-  /** The newest message; 0 while there is none. */
+  /** The newest seq of the conversation; 0 if there is none. */
   head_seq: number;
+  /** Whether it is a direct conversation or a group. */
   kind: KindBody;
-  /** When the newest message came in, or when the conversation was made. */
+  /**
+   * When the newest message was received, or when the conversation was created, in milliseconds
+   * since the Unix epoch.
+   */
   last_at: number;
+  /** The number of members. */
   member_count: number;
+  /** All members. */
   members: MemberBody[];
-  /** The other person of a direct conversation; null in groups. */
+  /** The other user of a direct conversation; null in groups. */
   peer: string | null;
-  /** Null in direct conversations. */
+  /** The title of a group; null in direct conversations. */
   title: string | null;
 };
 
-/** A conversation, who is in it, and what it is to whoever asks. */
+/** A conversation with its members and the settings and read state of the caller. */
 export type ConversationDetailBody = ConversationBody & OwnPartBody;
 
+/** The result of an erasure. */
 export type EraseReportBody = {
+  /** The number of conversations with erased messages. */
   conversations: number;
+  /** The number of messages erased. */
   messages: number;
+  /** The number of segments that were deleted. */
   segments_deleted: number;
+  /** The number of segments that were rewritten without the erased content. */
   segments_rewritten: number;
+  /** The duration of the job, in milliseconds. */
   took_ms: number;
 };
 
 /**
- * What to delete for good: all that a conversation holds, all that a user wrote, or with both what that user wrote in
- * that conversation.
+ * The scope of an erasure: all messages of a conversation, all messages of a user, or with both
+ * fields the messages of that user in that conversation.
  */
 export type ErasureRequest = {
+  /** Erase messages of this conversation only. Required unless `user_id` is set. */
   conversation_id?: string | null;
-  /** Only up to this place of the conversation; all there is where it is not given. */
+  /**
+   * Erase only up to this seq, which needs `conversation_id`. Default: the head at the time of
+   * the call.
+   */
   through_seq?: number | null;
+  /** Erase messages from this sender only. Required unless `conversation_id` is set. */
   user_id?: string | null;
 };
 
+/** The body of every error response. */
 export type ErrorBody = {
+  /** The error. */
   error: ErrorDetail;
 };
 
+/** An error code and its description. */
 export type ErrorDetail = {
-  /** For programs: one of a fixed table, which says what to do. */
+  /** The error code, for programs. One of `x-error-codes`, which also lists what to do about it. */
   code: string;
-  /** For people. */
+  /** A description of the error, for people. Its text may change. */
   message: string;
 };
 
+/** The process is alive. */
 export type HealthBody = {
+  /** Always `ok`. */
   status: string;
 };
 
-/** One line of an inbox. */
+/** An inbox entry: a conversation as one of its members sees it. */
 export type InboxEntryBody = {
+  /** Whether the caller archived the conversation. */
   archived: boolean;
+  /** The id of the conversation. */
   conversation_id: string;
-  /** The first message the reader can see. */
+  /** The first seq that the caller can see. */
   first_seq: number;
+  /** Whether it is a direct conversation or a group. */
   kind: KindBody;
   /**
-   * When a message last came in, or when the conversation was made. The inbox is in this order, the latest first. A
-   * server clock that was set back does not take it back.
+   * When the newest message was received, or when the conversation was created, in milliseconds
+   * since the Unix epoch. The inbox is sorted by it, latest first. It does not move back if the
+   * server's clock does.
    */
   last_at: number;
   last_message: LastMessageBody | null;
-  /** The newest place that is taken, be it by a void; 0 while there is none. */
+  /** The newest seq of the conversation, voids included; 0 if there is none. */
   last_seq: number;
+  /** The number of members. */
   member_count: number;
+  /** Whether the caller muted the conversation. */
   muted: boolean;
-  /** How far the reader has come. */
+  /** The read state of the caller. */
   my_status: BoundariesBody;
-  /** The other person of a direct conversation; null in groups. */
+  /** The other user of a direct conversation; null in groups. */
   peer: string | null;
   peer_presence: PresenceBody | null;
   /**
-   * How far the other has come; in a group, the member furthest behind. With it the tick of one's own messages is
-   * drawn.
+   * The read state of the peer; in a group, the lowest of all other members. The ticks of the
+   * caller's own messages follow from it.
    */
   peer_status: BoundariesBody;
+  /** Whether the caller pinned the conversation. */
   pinned: boolean;
-  /** The beginning of the newest message, cut at a character; empty for a notice, or while there is no message. */
+  /**
+   * The first bytes of the newest message (at most 120), cut at a character boundary. Empty if
+   * it is a notice, or if there is no message.
+   */
   preview: string;
-  /** Whether the others are told what the reader has read. */
+  /** Whether other members see what the caller has read. */
   read_receipts: boolean;
-  /** Null in direct conversations. */
+  /** The title of a group; null in direct conversations. */
   title: string | null;
-  /** Messages by others above `my_status.last_read_seq`; notices and voids do not count. */
+  /**
+   * The number of messages from others above `my_status.last_read_seq`. Notices and voids do not
+   * count.
+   */
   unread: number;
 };
 
 /**
- * One page of an inbox. A conversation that gets a message while you page moves to the front: it is on no later page,
- * and its message is pushed to whoever is connected. One that you pin, unpin, archive or unarchive meanwhile moves as
- * well, and may be met twice or not at all. All others are on exactly one page.
+ * One page of the inbox.
+ * 
+ * Conversations can move while the caller pages. One that gets a message moves to the front and is
+ * on no later page; a connected client gets the message as a push. One that the caller pins,
+ * unpins, archives or unarchives may be on two pages or on none. All others are on exactly one
+ * page.
  */
 export type InboxPageBody = {
-  /** Pinned first, archived last; within each, the latest activity first. */
+  /** Pinned conversations first, archived ones last. Within each group, latest activity first. */
   conversations: InboxEntryBody[];
-  /** `cursor` of the next page; null on the last. */
+  /** The `cursor` of the next page; null on the last page. */
   next_cursor: string | null;
 };
 
-/** The job that was begun. */
+/** A started job. */
 export type JobBegunBody = {
-  /** For `GET /v1/archive/jobs/{job_id}`. */
+  /** The id of the job, for `GET /v1/archive/jobs/{job_id}`. */
   job_id: string;
 };
 
-/** A job of the archive, from its start on. */
+/** A running or ended job. */
 export type JobBody = {
-  /** How far it has come in this stage. */
+  /** How much of the current stage is done, in the unit of the stage. */
   done: number;
-  /** Why it ended before it was done. What it did so far stays; the same job can be given again. */
+  /**
+   * Why the job failed; null if it did not. Completed work is kept, and the same job can be
+   * started again.
+   */
   error: string | null;
-  /** Milliseconds since the Unix epoch; null while it is under way. */
+  /** When the job ended, in milliseconds since the Unix epoch; null while it runs. */
   finished_at: number | null;
+  /** The id of the job. */
   job_id: string;
+  /** The kind of the job. */
   kind: JobKind;
   report: ReportBody | null;
   stage: StageBody | null;
-  /** Milliseconds since the Unix epoch. */
+  /** When the job started, in milliseconds since the Unix epoch. */
   started_at: number;
-  /** How much there is in this stage, as far as that is known. */
+  /** The size of the current stage as far as it is known, in the unit of the stage. */
   total: number;
 };
 
+/** The kind of a job. */
 export type JobKind = "run" | "verify" | "restore" | "erase" | "backup";
 
+/** The kind of a conversation. */
 export type KindBody = "direct" | "group";
 
-/** The newest message, its content cut short at a character. */
+/** The newest message of a conversation, with shortened content. */
 export type LastMessageBody = {
-  /** At most 120 bytes of it; notices are whole. */
-  content: string;
-  content_type: string;
-  message_id: string;
-  received_at: number;
-  sender_id: string;
-  seq: number;
-  timestamp: number;
-};
-
-export type LoginRequest = {
-  password: string;
-  /** 1 to 128 bytes of UTF-8, without spaces, control characters or format characters. */
-  user_id: string;
-};
-
-/** How far to log out. */
-export type LogoutRequest = {
-  /** All tokens of the user, and not only the one of this call. */
-  everywhere?: boolean;
-};
-
-/**
- * Everything up to this seq was delivered, or read. Above the newest message it counts as that; what is late or
- * repeated changes nothing.
- */
-export type MarkRequest = {
-  seq: number;
-};
-
-export type MemberBody = {
-  /** The first seq this member sees. */
-  joined_seq: number;
-  role: RoleBody;
-  user_id: string;
-};
-
-/** How far somebody has come. */
-export type MemberStatusBody = {
   /**
-   * The first seq the member sees. What lies below does not concern it: for the tick of a group message, take the
-   * later of each boundary and the place before this.
+   * At most the first 120 bytes of the content, cut at a character boundary. Notices (`system`)
+   * are complete.
    */
-  joined_seq: number;
-  last_delivered_seq: number;
-  last_read_seq: number;
-  user_id: string;
-};
-
-/** A stored message. */
-export type MessageBody = {
-  /** For `system` notices, JSON that says what happened. */
   content: string;
-  /**
-   * `text`, `system` for notices by the server, or what the sender called it. Without content: `erased`, when it was
-   * deleted for good, and `lost`, when the part of the archive it is in cannot be read. `void` is nobody's message: a
-   * place that was given out and never written to, by the sender `void`. A client counts it, so that nothing seems to
-   * be missing, acknowledges it with those around it, and never shows it.
-   */
+  /** The type of the content, as in a message. */
   content_type: string;
-  conversation_id: string;
+  /** The id that the sender chose. */
   message_id: string;
   /** The server's clock, in milliseconds since the Unix epoch. */
   received_at: number;
-  /** The other person of a direct conversation; null in groups. */
-  receiver_id: string | null;
+  /** The sender. */
   sender_id: string;
-  /** The place in the conversation: 1 for the first, then dense. The only order. */
+  /** The seq of the message. */
   seq: number;
-  /** The sender's clock, in milliseconds since the Unix epoch. Shown, never used for order. */
+  /** The sender's clock, in milliseconds since the Unix epoch. */
   timestamp: number;
 };
 
-/** A token for a user of the operator's own product; the user needs no account here. */
-export type MintRequest = {
+/** A user_id and its password. */
+export type LoginRequest = {
+  /** The password of the user. */
+  password: string;
   /**
-   * How long the token is valid, in seconds; the server's usual time where it is not given. More than the operator
-   * allows is refused, and the message says how much that is.
+   * The user who logs in: 1 to 128 bytes of UTF-8, without spaces, control characters or format
+   * characters.
    */
-  ttl_s?: number | null;
-  /** 1 to 128 bytes of UTF-8, without spaces, control characters or format characters. */
   user_id: string;
 };
 
+/** The scope of a log-out. */
+export type LogoutRequest = {
+  /**
+   * True revokes all tokens of the user. False, the default, revokes only the token of this
+   * call.
+   */
+  everywhere?: boolean;
+};
+
+/** A cumulative receipt. */
+export type MarkRequest = {
+  /**
+   * Every message up to this seq is delivered or read. A value above the head counts as the
+   * head. A value that is not above the current one changes nothing.
+   */
+  seq: number;
+};
+
+/** A member of a conversation. */
+export type MemberBody = {
+  /** The first seq that the member can see. */
+  joined_seq: number;
+  /** The role of the member. Admins can remove other members. */
+  role: RoleBody;
+  /** The member. */
+  user_id: string;
+};
+
+/** The read state of a member. */
+export type MemberStatusBody = {
+  /**
+   * The first seq that the member can see. Earlier messages do not need its receipt. To compute
+   * the tick of a group message, use the maximum of each value above and `joined_seq - 1`.
+   */
+  joined_seq: number;
+  /** Every message up to this seq is delivered; 0 if none is. */
+  last_delivered_seq: number;
+  /** Every message up to this seq is read; 0 if none is. Never above `last_delivered_seq`. */
+  last_read_seq: number;
+  /** The member. */
+  user_id: string;
+};
+
+/** A message of a conversation. */
+export type MessageBody = {
+  /**
+   * The content of the message. For a `system` notice, JSON that describes the event. Empty for
+   * `erased`, `lost` and `void`.
+   */
+  content: string;
+  /**
+   * `text`, another type that the sender chose, or one of these types of the server:
+   * 
+   * - `system`: a notice, such as a membership change.
+   * - `erased`: the content was permanently deleted.
+   * - `lost`: the content is in a part of the archive that cannot be read.
+   * - `void`: a seq that was allocated and never used. Clients count it and acknowledge it with
+   *   the messages around it, but never show it.
+   */
+  content_type: string;
+  /** The conversation of the message. */
+  conversation_id: string;
+  /** The id that the sender chose. */
+  message_id: string;
+  /** The server's clock, in milliseconds since the Unix epoch. */
+  received_at: number;
+  /** The other user of a direct conversation; null in groups. */
+  receiver_id: string | null;
+  /** The sender; `void` for a void. */
+  sender_id: string;
+  /**
+   * The position in the conversation: 1, 2, 3 and so on, without gaps. It is the only order of
+   * messages.
+   */
+  seq: number;
+  /**
+   * The sender's clock, in milliseconds since the Unix epoch. For display only; it does not
+   * affect the order.
+   */
+  timestamp: number;
+};
+
+/** A request for a token. The user is one of the operator's own product and needs no account here. */
+export type MintRequest = {
+  /**
+   * The lifetime of the token, in seconds. Default: the server's usual lifetime. A value above
+   * the operator's maximum is refused; the error message contains the maximum.
+   */
+  ttl_s?: number | null;
+  /**
+   * The user of the token: 1 to 128 bytes of UTF-8, without spaces, control characters or format
+   * characters.
+   */
+  user_id: string;
+};
+
+/** A request to set a password. */
 export type NewPasswordRequest = {
   /**
-   * At least `password_min_length` of `GET /v1/server` (8 by default), at most 1,024 bytes of UTF-8;
-   * characters beyond ASCII take two to four. Very common passwords and the user_id itself are refused.
+   * The new password. Its minimum length is `password_min_length` of `GET /v1/server` (8 bytes
+   * by default), its maximum 1,024 bytes of UTF-8. A character beyond ASCII takes two to four
+   * bytes. Very common passwords and the user_id itself are refused.
    */
   password: string;
 };
 
-/** A chat with one other person, or a group. */
+/** A request for a direct conversation or a new group. */
 export type OpenConversationRequest = {
   kind: "direct";
-  /** 1 to 128 bytes of UTF-8, without spaces, control characters or format characters. */
+  /**
+   * The other user: 1 to 128 bytes of UTF-8, without spaces, control characters or format
+   * characters.
+   */
   peer: string;
 } | ({
   kind: "group";
   /**
-   * The others: each a user_id of 1 to 128 bytes, without spaces, control characters or format
-   * characters.
+   * The other members. Each is a user_id of 1 to 128 bytes, without spaces, control
+   * characters or format characters. Default: none.
    */
   members?: string[] | null;
-  /** 1 to 256 bytes of UTF-8. Bidi controls are removed. */
+  /** The title of the group: 1 to 256 bytes of UTF-8. Bidi control characters are removed. */
   title: string;
 });
 
-/** What a conversation is to whoever asks: the same as in the inbox. */
+/** The part of a conversation that is specific to the caller, as in the inbox. */
 export type OwnPartBody = {
+  /** Whether the caller archived the conversation. */
   archived: boolean;
+  /** Whether the caller muted the conversation. */
   muted: boolean;
-  /** How far the reader has come. */
+  /** The read state of the caller. */
   my_status: BoundariesBody;
-  /** How far the other has come; in a group, the member furthest behind. */
+  /**
+   * The read state of the peer; in a group, the lowest of all other members. The ticks of the
+   * caller's own messages follow from it.
+   */
   peer_status: BoundariesBody;
+  /** Whether the caller pinned the conversation. */
   pinned: boolean;
-  /** Whether the others are told what the reader has read. */
+  /** Whether other members see what the caller has read. */
   read_receipts: boolean;
-  /** Messages by others above `my_status.last_read_seq`; notices and voids do not count. */
+  /**
+   * The number of messages from others above `my_status.last_read_seq`. Notices and voids do not
+   * count.
+   */
   unread: number;
 };
 
-/** Where one stands after a mark. */
+/** The read state of the caller after a receipt. */
 export type OwnStatusBody = {
+  /** The conversation. */
   conversation_id: string;
+  /** Every message up to this seq is delivered; 0 if none is. */
   last_delivered_seq: number;
+  /** Every message up to this seq is read; 0 if none is. Never above `last_delivered_seq`. */
   last_read_seq: number;
+  /** The caller. */
   user_id: string;
 };
 
 /**
- * One page of history: a range of consecutive seqs, and where its neighbours begin. A page may hold fewer than
- * `limit` messages when they are large; go on with the cursor, which is null only where there is no more.
+ * One page of history: messages with consecutive seqs, and cursors to the adjacent pages.
+ * 
+ * A page may have fewer than `limit` messages if they are large. Continue until the cursor is
+ * null.
  */
 export type PageBody = {
-  /** The newest message of the conversation. */
+  /** The newest seq of the conversation; 0 if there is none. */
   head_seq: number;
-  /** Newest first; oldest first when asked with `after_seq`. */
+  /** Newest first; with `after_seq`, oldest first. */
   messages: MessageBody[];
-  /** `after_seq` of the page above; null where there is none. */
+  /** The `after_seq` of the next newer page; null if there is none. */
   next_after_seq: number | null;
-  /** `before_seq` of the page below; null where there is none. */
+  /** The `before_seq` of the next older page; null if there is none. */
   next_before_seq: number | null;
 };
 
+/** The users that were found. */
 export type PeopleBody = {
+  /**
+   * With `user_id`: the users in the order of the request, without unknown ids. With `search`:
+   * sorted by the matching name.
+   */
   people: PersonBody[];
 };
 
-/** Somebody, as everybody here sees them. */
+/** A user, as all other users see it. */
 export type PersonBody = {
+  /** The name that other users see; null if none is set. */
   display_name: string | null;
+  /** The id of the user. */
   user_id: string;
 };
 
-/** Where a device is in a conversation: everything up to a seq, in the epoch of the welcome; or the seq alone. */
+/**
+ * What a device has of a conversation: every message up to `seq`, with the epoch from the
+ * `welcome` frame. The seq alone is accepted too.
+ */
 export type Position = ({
   epoch?: number | null;
   seq: number;
 }) | number;
 
-/** What a member sets for itself in one conversation. What is not named stays as it is. */
+/** A change of the caller's settings for one conversation. Omitted fields keep their value. */
 export type PreferenceRequest = {
+  /** Whether the conversation is archived. Archived conversations are last in the inbox. */
   archived?: boolean | null;
+  /** Whether the conversation is muted. */
   muted?: boolean | null;
+  /** Whether the conversation is pinned. Pinned conversations are first in the inbox. */
   pinned?: boolean | null;
   /**
-   * False: what is read from now on is not told to the others. Once it is true again, the next `read` tells
-   * everything up to its seq.
+   * False hides from other members what the caller reads from now on. After it is true again,
+   * the next `read` shows everything up to its seq.
    */
   read_receipts?: boolean | null;
 };
 
-/** Whether somebody is there, or when it last was. Of somebody who hides it: not there, never seen. */
+/**
+ * Whether a user is online, and when the user was last online. A user who hides its presence
+ * always appears offline and never seen.
+ */
 export type PresenceBody = {
-  /** When the last connection ended, in milliseconds since the Unix epoch; null where it is not known or not told. */
+  /**
+   * When the last connection of the user ended, in milliseconds since the Unix epoch. Null while
+   * the user is online, if it is unknown, and if the user hides its presence.
+   */
   last_seen_at: number | null;
+  /** Whether the user has an open connection and shows its presence. */
   online: boolean;
+  /** The user. */
   user_id: string;
 };
 
-/** Those of a conversation of whom something can be told. */
+/** The presence of the other members of a conversation. */
 export type PresencesBody = {
+  /**
+   * All other members. In conversations of more than 100 members: at most 100 members who are
+   * online and show it.
+   */
   members: PresenceBody[];
 };
 
+/** The profile of the caller. */
 export type ProfileBody = {
+  /** The name that other users see; null if none is set. */
   display_name: string | null;
+  /** Whether other users see whether and when the user is online. */
   show_presence: boolean;
+  /** The user of the token. */
   user_id: string;
 };
 
-/** What a user sets for itself, everywhere. */
+/** A change of the own profile. Omitted fields keep their value. */
 export type ProfileRequest = {
-  /** What others see beside the user_id: 1 to 128 bytes of UTF-8. Bidi controls are removed. */
+  /** The name that other users see: 1 to 128 bytes of UTF-8. Bidi control characters are removed. */
   display_name?: string | null;
-  /** False: nobody is told whether the user is there or when it was. */
+  /** False hides from all other users whether and when the user is online. */
   show_presence?: boolean | null;
 };
 
+/** Whether the server accepts traffic. */
 export type ReadyBody = {
-  /** Why it is not ready. */
+  /** Why the server is not ready; null when it is. */
   reason: string | null;
   /** `ready` or `not_ready`. */
   status: string;
 };
 
-/** Who has one message: its sender does not count, nor those who joined later. */
+/** The receipt counts of one message. They exclude its sender and the members who joined after it. */
 export type ReceiptsBody = {
+  /** The number of recipients to whom the message is delivered. */
   delivered_count: number;
+  /** The number of recipients who have read the message. */
   read_count: number;
+  /** The number of members who should receive the message. */
   recipient_count: number;
+  /** The seq of the message. */
   seq: number;
 };
 
-/** What a job did, each kind in its own words. */
+/** The result of a job. Its shape depends on the kind of the job. */
 export type ReportBody = BackupReportBody | RunReportBody | VerifyReportBody | EraseReportBody | RestoreReportBody;
 
+/** The result of a restore. */
 export type RestoreReportBody = {
+  /** The number of messages restored. */
   messages: number;
+  /** The number of segments restored. */
   segments: number;
+  /** The duration of the job, in milliseconds. */
   took_ms: number;
 };
 
-/** What to bring back to the hot store: one conversation, or all that lie in the archive. */
+/** The scope of a restore: either `conversation_id` or `all`, not both. */
 export type RestoreRequest = {
-  /** All of them, which empties the archive. */
+  /** True restores all archived conversations, which empties the archive. */
   all?: boolean | null;
+  /** Restore only this conversation. */
   conversation_id?: string | null;
 };
 
+/** The role of a member. */
 export type RoleBody = "admin" | "member";
 
+/** The result of an archive run. */
 export type RunReportBody = {
-  /** How many conversations something was moved out of. */
+  /** The number of conversations from which messages were moved. */
   conversations: number;
-  /** Messages erased: past their retention, or left over from an erasure that was interrupted. */
+  /** The number of messages erased: past their retention, or left from an interrupted erasure. */
   erased_messages: number;
+  /** The size of the table file after the run, in bytes. */
   hot_file_bytes_after: number;
+  /** The size of the table file before the run, in bytes. */
   hot_file_bytes_before: number;
+  /** The amount of data moved to the archive. */
   moved: ColdBody;
+  /** The number of unreferenced objects that were deleted. */
   orphans_swept: number;
+  /** The duration of the job, in milliseconds. */
   took_ms: number;
 };
 
-/** A message to store. Sending it again with the same message_id is safe. */
+/** A message to send. */
 export type SendRequestBody = {
   /**
-   * With `retry`: everything up to this seq was known at the first attempt, so the message is looked for above it.
-   * Above 9007199254740991 counts as that.
+   * With `retry`: the highest seq that the client knew at the first attempt. The server searches
+   * for the first copy above it, even after the dedupe window. Ignored without `retry`. A value
+   * above 9007199254740991 counts as that number.
    */
   after_seq?: number | null;
+  /** The content of the message. The maximum size is `content_bytes` of `GET /v1/server`. */
   content: string;
   /**
-   * What the content is, in the client's own words; `text` where it is not given. Visible ASCII; `system`,
-   * `erased`, `lost` and `void` are the server's own.
+   * The type of the content, chosen by the client: 1 to 64 visible ASCII characters. Default:
+   * `text`. The server reserves `system`, `erased`, `lost` and `void`.
    */
   content_type?: string | null;
   /**
-   * Made by the client before the first attempt; unique within the conversation and the sender. A UUIDv7 suits.
-   * Visible ASCII; names that start with `system:` are the server's own.
+   * Created by the client before the first attempt; unique per conversation and sender. 1 to 128
+   * visible ASCII characters. A UUIDv7 is a good choice. The prefix `system:` is reserved.
    */
   message_id: string;
-  /** This is a resend. */
+  /** True if this is a resend of an earlier attempt. Default: false. */
   retry?: boolean | null;
-  /** The sender's clock, in milliseconds since the Unix epoch; the server's own where it is not given. */
+  /**
+   * The sender's clock, in milliseconds since the Unix epoch. Default: the server's clock. For
+   * display only; it does not affect the order.
+   */
   timestamp?: number | null;
 };
 
-/** Where the message is. */
+/** A stored message and its seq. */
 export type SentBody = {
+  /** The conversation of the message. */
   conversation_id: string;
-  /** It was stored by an earlier attempt; this is its place. */
+  /**
+   * True if an earlier attempt already stored the message. `seq` and `received_at` are those of
+   * that attempt.
+   */
   duplicate: boolean;
+  /** The id from the request. */
   message_id: string;
-  /** The server's clock, in milliseconds since the Unix epoch. */
+  /** When the server received the first copy, in milliseconds since the Unix epoch. */
   received_at: number;
+  /** The seq of the message in the conversation. */
   seq: number;
 };
 
-/** What a server offers. */
+/** The features and limits of a server. */
 export type ServerBody = {
-  /** The largest content of one message, in bytes; 0: there is no limit. */
+  /** The maximum size of the content of one message, in bytes; 0 means no limit. */
   content_bytes: number;
-  /** Whether people log in here. Otherwise their tokens come from the operator's own product. */
+  /**
+   * Whether users can log in with a password (`POST /v1/login`). If false, tokens come from the
+   * operator's own product.
+   */
   login: boolean;
   /** The minimum length of a new password, in bytes. */
   password_min_length: number;
-  /** Whether people can make an account. */
+  /** Whether users can create an account (`POST /v1/signup`). */
   signup: boolean;
+  /** The version of the server. */
   version: string;
 };
 
-/** A new account. */
+/** A request to create an account. */
 export type SignupRequest = {
-  /** 1 to 128 bytes of UTF-8. Bidi controls are removed. */
+  /** The name that other users see: 1 to 128 bytes of UTF-8. Bidi control characters are removed. */
   display_name?: string | null;
   /**
-   * At least `password_min_length` of `GET /v1/server` (8 by default), at most 1,024 bytes of UTF-8;
-   * characters beyond ASCII take two to four. Very common passwords and the user_id itself are refused.
+   * The new password. Its minimum length is `password_min_length` of `GET /v1/server` (8 bytes
+   * by default), its maximum 1,024 bytes of UTF-8. A character beyond ASCII takes two to four
+   * bytes. Very common passwords and the user_id itself are refused.
    */
   password: string;
   /**
-   * 1 to 128 bytes of UTF-8 in normal form (NFKC), without spaces, control characters or format
-   * characters. Names that look like one in use are refused.
+   * The id of the new user: 1 to 128 bytes of UTF-8 in normal form (NFKC), without spaces,
+   * control characters or format characters. Ids that look like an existing one are refused.
    */
   user_id: string;
 };
 
 /**
- * What is counted in each stage: conversations while moving and erasing, objects while sweeping, bytes of tables
- * while compacting and copying, segments while verifying and restoring, parts of a backup while reading back, rows while
- * checking.
+ * The stage of a job, which sets the unit of `done` and `total`:
+ * 
+ * - `moving`, `erasing`: conversations.
+ * - `sweeping`: objects.
+ * - `compacting`, `copying`: bytes of tables.
+ * - `verifying`, `restoring`: segments.
+ * - `reading_back`: parts of a backup.
+ * - `checking`: rows.
  */
 export type StageBody = "moving" | "sweeping" | "compacting" | "verifying" | "restoring" | "erasing" | "copying" | "reading_back" | "checking";
 
-/** How far everybody has come; asked with `seq`, how many have that message. */
+/** The read states of all members, or with the parameter `seq` the receipt counts of that message. */
 export type StatusBody = StatusesBody | ReceiptsBody;
 
-/** How far everybody has come. */
+/** The read states of all members. */
 export type StatusesBody = {
+  /** The newest seq of the conversation; 0 if it has no messages. */
   head_seq: number;
-  /** Every member, sorted by name; 0 where somebody has said nothing yet. */
+  /** All members, sorted by user_id. A member without receipts has 0 in both values. */
   members: MemberStatusBody[];
 };
 
-/** A token, for the `Authorization` header and the hello frame. */
+/** An access token. */
 export type TokenBody = {
-  /** Milliseconds since the Unix epoch. */
+  /** When the token expires, in milliseconds since the Unix epoch. */
   expires_at: number;
+  /** The token, for the `Authorization: Bearer` header and the `hello` frame. */
   token: string;
+  /** The user of the token. */
   user_id: string;
 };
 
+/** An account, as the operator sees it. */
 export type UserBody = {
-  /** Milliseconds since the Unix epoch. */
+  /** When the account was created, in milliseconds since the Unix epoch. */
   created_at: number;
+  /** The name that other users see; null if none is set. */
   display_name: string | null;
-  /** Whether the user can log in here. */
+  /** Whether the account has a password. A user without one cannot log in here. */
   has_password: boolean;
+  /** The id of the user. */
   user_id: string;
 };
 
+/** The result of a verification. */
 export type VerifyReportBody = {
+  /** The amount of data checked. */
   checked: ColdBody;
-  /** How many segments are not as they should be. */
+  /** The number of problems found. */
   problem_count: number;
-  /** A sentence for each of them, the first thousand. */
+  /** One sentence per problem, at most 1,000. */
   problems: string[];
+  /** The duration of the job, in milliseconds. */
   took_ms: number;
 };
 
-/** The message is stored. On the connection it was sent on, this stands in the message's place in the order. */
+/**
+ * Acknowledges a `send`: the message is durable.
+ * 
+ * The connection that sent the message gets this frame instead of `message`, at the same position
+ * in the order.
+ */
 export type AckFrame = {
   type: "ack";
 } & SentBody;
 
 /**
- * In the backlog: more of this conversation was missed than is sent by itself. Page on with `after_seq`; the next
- * message that is pushed has a seq above `head_seq`. (Acks of one's own sends, and the notice of one's own leaving,
- * may still come for places below.)
+ * Part of the catch-up: the device misses more messages of this conversation than the server sends
+ * unasked.
+ * 
+ * Get the rest with `GET /v1/conversations/{conversation_id}/messages?after_seq=`. The next pushed
+ * message has a seq above `head_seq`. Acks of own sends, and the notice that the user left, may
+ * still have lower seqs.
  */
 export type BacklogFrame = {
+  /** The conversation with more missed messages. */
   conversation_id: string;
+  /** The newest seq of the conversation. Get pages up to it. */
   head_seq: number;
+  /** The `after_seq` of the first page to get. */
   next_after_seq: number;
   type: "backlog";
 };
 
 /**
- * The backlog is complete; what follows is live. The backlog is messages alone: ticks, settings and membership that
- * changed meanwhile are in the inbox (`GET /v1/conversations`).
+ * Ends the catch-up. All later frames are live.
+ * 
+ * The catch-up contains messages only. Read states, settings and memberships that changed
+ * meanwhile are in the inbox (`GET /v1/conversations`).
  */
 export type CaughtUpFrame = {
   type: "caught_up";
 };
 
 /**
- * The server shuts down and closes the connection with 1012 right after. Come back after this long; the server spreads
- * its clients over time by it.
+ * The server is shutting down and closes the connection with code 1012 next.
+ * 
+ * Reconnect after `after_ms`. The server spreads the reconnects of its clients with different
+ * delays.
  */
 export type ComeBackFrame = {
+  /** The delay before the client reconnects, in milliseconds. */
   after_ms: number;
   type: "come_back";
 };
 
-/** A conversation is new to the user, or the user set something about it: its line of the inbox as it is now. */
+/**
+ * The current inbox entry of a conversation that is new to the user, or whose settings the user
+ * changed.
+ */
 export type ConversationFrame = {
   type: "conversation";
 } & InboxEntryBody;
 
 /**
- * Everything in the conversation up to this seq was delivered to the device (`delivered`), or read by the person
- * (`read`).
+ * Acknowledges every message of a conversation up to a seq: as received by the device
+ * (`delivered`) or as read by the user (`read`).
+ * 
+ * Receipts are cumulative and only move forward. `read` implies `delivered`. A late or repeated
+ * frame changes nothing.
  */
 export type DeliveredFrame = {
+  /** The conversation of the acknowledged messages. */
   conversation_id: string;
+  /** The highest acknowledged seq. A value above the head counts as the head. */
   seq: number;
   type: "delivered";
 };
 
-/** Something was refused. The connection lives. */
+/** The server refused a frame. The connection stays open. */
 export type ErrorFrame = {
-  /** For programs: one of the table of error codes. */
+  /** The error code, for programs. One of `x-error-codes`. */
   code: string;
-  /** The conversation a refused `delivered`, `read` or `typing` is about. */
+  /** The conversation of the refused `delivered`, `read` or `typing`. Absent otherwise. */
   conversation_id?: string | null;
-  /** For people. */
+  /** A description of the error, for people. Its text may change. */
   message: string;
-  /** The message it is about, where it is about one. */
+  /** The `message_id` of the refused `send`, if it could be read. Absent otherwise. */
   message_id?: string | null;
   type: "error";
 };
 
 /**
- * You are not in this conversation, or not any more; said of a position in `hello`, and when you leave while its
- * backlog is being sent. What was missing of it is not there to be paged.
+ * The user is not a member of this conversation, or no longer is.
+ * 
+ * The server sends it for a position in `hello`, and when the user leaves during the catch-up. Its
+ * missed messages are not available.
  */
 export type GoneFrame = {
+  /** The conversation that the user is not in. */
   conversation_id: string;
   type: "gone";
 };
 
-/** The first frame of a connection. */
+/**
+ * Authenticates the connection and reports what the device already has.
+ * 
+ * The client sends it first, within `limits.hello_seconds` (10 seconds by default). The server
+ * answers with `welcome`, the missed messages, and `caught_up`.
+ */
 export type HelloFrame = {
-  /** Names the device. Accepted and not used yet. */
+  /** An identifier for the device. Accepted and ignored in this version. */
   device_id?: string | null;
   /**
-   * What the device has, by conversation: everything up to a seq. It is sent what lies above, whatever other devices
-   * of the user have; and as if it had said `delivered`, it has said so. Of conversations it does not name it is
-   * sent what no device of the user has acknowledged, or else the newest page of those with activity after the
-   * newest position. Without any position only what is not acknowledged. A position of another epoch is passed over;
-   * one in a conversation the user is not in is answered with `gone`.
+   * What the device has, by `conversation_id`: every message up to the given seq.
+   * 
+   * The server sends the messages above each position, whatever other devices of the user have.
+   * A position also counts as `delivered` up to that seq.
+   * 
+   * For conversations without a position, the server sends the messages that no device of the
+   * user has acknowledged. If there are none, it sends the newest page of conversations with
+   * activity after the newest position. Without any positions, it sends unacknowledged messages
+   * only.
+   * 
+   * The server ignores a position from another epoch or above the head. It answers a position in
+   * a conversation that the user is not in with `gone`.
    */
   positions?: Record<string, Position> | null;
+  /** The access token, from log-in, sign-up or `POST /v1/tokens`. */
   token: string;
   type: "hello";
 };
 
-/** A message has been stored by somebody else, or on another connection of one's own. */
+/**
+ * A message that another user sent, or that the same user sent from another connection.
+ * 
+ * The client confirms it with `delivered`, and ignores a seq that it has already.
+ */
 export type MessageFrame = {
   type: "message";
 } & MessageBody;
 
-/** Asks for a pong. */
+/** Requests a `pong`, to check that the connection is alive. */
 export type PingFrame = {
   type: "ping";
 };
 
+/** The answer to `ping`. */
 export type PongFrame = {
   type: "pong";
 };
 
-/** Somebody one talks with has come or gone. Told for one's latest direct conversations; of others, ask. */
+/**
+ * A user has come online or gone offline.
+ * 
+ * The server sends it for the peers of the most recent direct conversations. For other users, call
+ * `GET /v1/conversations/{conversation_id}/presence`.
+ */
 export type PresenceFrame = {
   type: "presence";
 } & PresenceBody;
 
 /**
- * Everything in the conversation up to this seq was delivered to the device (`delivered`), or read by the person
- * (`read`).
+ * Acknowledges every message of a conversation up to a seq: as received by the device
+ * (`delivered`) or as read by the user (`read`).
+ * 
+ * Receipts are cumulative and only move forward. `read` implies `delivered`. A late or repeated
+ * frame changes nothing.
  */
 export type ReadFrame = {
+  /** The conversation of the acknowledged messages. */
   conversation_id: string;
+  /** The highest acknowledged seq. A value above the head counts as the head. */
   seq: number;
   type: "read";
 };
 
 /**
- * How far all other members of a group have come: in groups of more than 16 members, whenever that has changed, to the
- * people who get a `status` there, and in its place when many moved; in any group when somebody leaves and those who are
- * left have come further.
+ * The lowest read state of all other members of a group, for the ticks of the receiver's own
+ * messages.
+ * 
+ * In groups of more than 16 members, the server sends it when this state advances, to the members
+ * who also get `status` there. It replaces `status` when more than 8 members advanced at once. In
+ * groups of any size, the server sends it when a member leaves and the state of the remaining
+ * members is higher.
  */
 export type ReceiptsFrame = {
+  /** The group. */
   conversation_id: string;
-  /** Everything up to here is delivered to all others. */
+  /** Every message up to this seq is delivered to all other members. */
   last_delivered_seq: number;
-  /** Everything up to here is read by all others. */
+  /** All other members have read every message up to this seq. */
   last_read_seq: number;
   type: "receipts";
 };
 
-/** A message to store, as over HTTP, with its conversation. */
+/**
+ * Sends a message. The fields have the same meaning as in `POST
+ * /v1/conversations/{conversation_id}/messages`.
+ * 
+ * The server answers with `ack`, or with `error` and the `message_id`. A resend with the same
+ * `message_id` is safe: it returns the seq of the first attempt.
+ */
 export type SendFrame = {
-  /** With `retry`: everything up to this seq was known at the first attempt. */
+  /**
+   * With `retry`: the highest seq that the client knew at the first attempt. The server searches
+   * for the first copy above it, even after the dedupe window. Ignored without `retry`.
+   */
   after_seq?: number | null;
+  /** The content of the message. The maximum size is `content_bytes` of `GET /v1/server`. */
   content: string;
-  /** `text` where it is not given; `system`, `erased`, `lost` and `void` are the server's own. */
+  /**
+   * The type of the content, chosen by the client. Default: `text`. The server reserves
+   * `system`, `erased`, `lost` and `void`.
+   */
   content_type?: string | null;
+  /** The conversation to send to. */
   conversation_id: string;
+  /**
+   * Created by the client before the first attempt; unique per conversation and sender. 1 to 128
+   * visible ASCII characters. A UUIDv7 is a good choice. The prefix `system:` is reserved.
+   */
   message_id: string;
-  /** This is a resend. */
+  /** True if this is a resend of an earlier attempt. Default: false. */
   retry?: boolean | null;
-  /** The sender's clock, in milliseconds since the Unix epoch. */
+  /**
+   * The sender's clock, in milliseconds since the Unix epoch. Default: the server's clock. For
+   * display only; it does not affect the order.
+   */
   timestamp?: number | null;
   type: "send";
 };
 
 /**
- * Somebody has got or read more of a conversation. To the other devices of the one who did, and to the other members:
- * in conversations of up to 16 members to all of them at once; in larger ones within a quarter of a second, as long as
- * it is not more than 8 who moved, to those who sent one of the last 100 messages or wait for the tick of an earlier
- * one.
+ * The read state of a member has advanced.
+ * 
+ * The server sends it to the member's other devices and to the other members. In conversations of
+ * up to 16 members, all members get it immediately.
+ * 
+ * In larger ones, the server collects receipts for 250 ms. If at most 8 members advanced, it sends
+ * a `status` for each of them, otherwise one `receipts` frame. Only members who sent one of the
+ * last 100 messages, or who wait for the tick of an earlier one, get these frames.
  */
 export type StatusFrame = {
+  /** The conversation of the read state. */
   conversation_id: string;
+  /** Every message up to this seq is delivered to the member. */
   last_delivered_seq: number;
+  /** The member has read every message up to this seq. Never above `last_delivered_seq`. */
   last_read_seq: number;
   type: "status";
-  /** On one's own devices: how many messages are unread now, where that was at hand. Otherwise the inbox tells. */
+  /**
+   * The member's new unread count. Sent to the member's own devices only, and absent if the
+   * server does not have it at hand; the inbox has it then.
+   */
   unread?: number | null;
+  /** The member whose read state advanced. */
   user_id: string;
 };
 
-/** The person is writing something. Say it again every few seconds while it lasts. */
+/**
+ * Tells the other members that the user is typing. Repeat it every few seconds while the user
+ * types.
+ */
 export type TypingByClientFrame = {
+  /** The conversation in which the user types. */
   conversation_id: string;
   type: "typing";
 };
 
-/** Somebody is writing. It lasts a few seconds unless it is said again. */
+/** A member is typing. Show it for a few seconds, unless another frame extends it. */
 export type TypingByServerFrame = {
+  /** The conversation in which the member types. */
   conversation_id: string;
   type: "typing";
+  /** The member who types. */
   user_id: string;
 };
 
-/** The answer to a hello. */
+/** Confirms the `hello`. It is the first frame from the server. */
 export type WelcomeFrame = {
-  /** A client that knew another epoch drops what it has cached. */
+  /**
+   * The epoch of the store. It changes when the store is restored to an earlier state. A client
+   * that knew another epoch drops its cache.
+   */
   epoch: number;
-  /** Milliseconds since the Unix epoch. */
+  /** The server's clock, in milliseconds since the Unix epoch. */
   server_time: number;
-  /** Names this connection in the server's logs. */
+  /** Identifies this connection in the server's logs. */
   session_id: string;
   type: "welcome";
+  /** The user that the token belongs to. */
   user_id: string;
 };
 

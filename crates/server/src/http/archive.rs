@@ -1,5 +1,5 @@
-//! `GET /v1/archive`, `GET /v1/archive/jobs/{job_id}`, `POST /v1/archive/run`, `POST /v1/archive/verify`,
-//! `POST /v1/archive/restore`: the operator's own.
+//! `GET /v1/archive`, `GET /v1/archive/jobs/{job_id}`, `POST /v1/archive/run`, `POST
+//! /v1/archive/verify`, `POST /v1/archive/restore`. All require the admin key.
 
 use std::sync::Arc;
 
@@ -18,20 +18,26 @@ use crate::archivist::{Asker, Task};
 use crate::audit::{Act, Subject};
 use crate::problem::Problem;
 
-/// Look at the archive: what lies where, and which job is under way.
+/// Get the archive status
+///
+/// Returns the amount of archived data, the disk use of the hot store, and the running and the last
+/// job. Requires the admin key.
 #[utoipa::path(
     get, path = "/v1/archive", operation_id = "show_archive", tag = "operations", security(("admin_key" = [])),
-    responses((status = 200, description = "The archive", body = ArchiveBody),
+    responses((status = 200, description = "The status of the archive", body = ArchiveBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn show(State(app): State<Arc<App>>, _operator: Operator) -> Result<Response, Problem> {
     Ok(reply::json(StatusCode::OK, &app.archivist.status().await?))
 }
 
-/// Look at a job of the archive. The last ones are remembered until the server stops.
+/// Get a job
+///
+/// Returns the progress or the result of an archive, erasure or backup job. The server remembers
+/// the last 16 ended jobs, until it stops. Requires the admin key.
 #[utoipa::path(
     get, path = "/v1/archive/jobs/{job_id}", operation_id = "show_archive_job", tag = "operations",
-    security(("admin_key" = [])), params(("job_id" = String, Path, description = "Which")),
+    security(("admin_key" = [])), params(("job_id" = String, Path, description = "The id of the job")),
     responses((status = 200, description = "The job", body = JobBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
@@ -45,11 +51,17 @@ pub(super) async fn show_job(
     Ok(reply::json(StatusCode::OK, &job))
 }
 
-/// Move what is old enough to the archive now. The body may be left out.
+/// Archive old messages now
+///
+/// Starts a job that finishes interrupted erasures, erases messages past their retention, and moves
+/// messages that are old enough to the archive. It then deletes unreferenced objects and frees disk
+/// space. The body is optional.
+///
+/// Only one job runs at a time; a second one gets `archive_busy`. Requires the admin key.
 #[utoipa::path(
     post, path = "/v1/archive/run", operation_id = "run_archive", tag = "operations",
     request_body = Option<ArchiveRunRequest>, security(("admin_key" = [])),
-    responses((status = 202, description = "It has begun", body = JobBegunBody),
+    responses((status = 202, description = "The job has started", body = JobBegunBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn run(
@@ -63,22 +75,28 @@ pub(super) async fn run(
     begin(&app, &operator, Act::ArchiveRun, subject, Task::Run(run)).await
 }
 
-/// Read every segment of the archive and compare it with the rows.
+/// Verify the archive
+///
+/// Starts a job that reads every segment and compares it with its rows, counts and checksums. Only
+/// one job runs at a time. Requires the admin key.
 #[utoipa::path(
     post, path = "/v1/archive/verify", operation_id = "verify_archive", tag = "operations",
     security(("admin_key" = [])),
-    responses((status = 202, description = "It has begun", body = JobBegunBody),
+    responses((status = 202, description = "The job has started", body = JobBegunBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn verify(State(app): State<Arc<App>>, operator: Operator) -> Result<Response, Problem> {
     begin(&app, &operator, Act::ArchiveVerify, None, Task::Verify).await
 }
 
-/// Bring a conversation back to the hot store, where it stays until a run names it; or all of them.
+/// Restore conversations from the archive
+///
+/// Starts a job that moves one conversation, or all, back to the hot store. A restored conversation
+/// stays there until an archive run names it. Only one job runs at a time. Requires the admin key.
 #[utoipa::path(
     post, path = "/v1/archive/restore", operation_id = "restore_from_archive", tag = "operations",
     request_body = RestoreRequest, security(("admin_key" = [])),
-    responses((status = 202, description = "It has begun", body = JobBegunBody),
+    responses((status = 202, description = "The job has started", body = JobBegunBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn restore(
@@ -92,7 +110,7 @@ pub(super) async fn restore(
     begin(&app, &operator, Act::ArchiveRestore, subject, Task::Restore(conversation)).await
 }
 
-/// Where a backup goes and whether the keys go along.
+/// Returns the audit details of a task: for a backup, its destination and whether it includes keys.
 fn detail_of(task: &Task) -> Value {
     match task {
         Task::Backup(backup) => json!({"to": backup.to, "keys": backup.keys}),
@@ -100,8 +118,9 @@ fn detail_of(task: &Task) -> Value {
     }
 }
 
-/// Begins a job, and tells at once what makes it impossible. What is written down as done is that it was begun: its end is
-/// told by `GET /v1/archive/jobs/{job_id}` and the log.
+/// Starts a job and returns its id, or the error if the job fails at once. The audit log records
+/// only that the job started. Its outcome is in `GET /v1/archive/jobs/{job_id}` and in the server
+/// log.
 pub(super) async fn begin(
     app: &App,
     operator: &Operator,

@@ -1,4 +1,4 @@
-//! `POST /v1/backups`: the operator's own.
+//! `POST /v1/backups`. Requires the admin key.
 
 use std::sync::Arc;
 
@@ -15,12 +15,15 @@ use crate::archivist::Task;
 use crate::audit::Act;
 use crate::problem::Problem;
 
-/// Make a backup of everything as it is at one moment, while people go on writing. It is a job like those of the archive:
-/// `GET /v1/archive/jobs/{job_id}` tells how far it is.
+/// Create a backup
+///
+/// Starts a job that copies a consistent snapshot of the store while the server keeps working. The
+/// content of archived messages is not copied. `GET /v1/archive/jobs/{job_id}` reports the
+/// progress. Only one job runs at a time. Requires the admin key.
 #[utoipa::path(
     post, path = "/v1/backups", operation_id = "make_backup", tag = "operations",
     request_body = BackupRequest, security(("admin_key" = [])),
-    responses((status = 202, description = "It has begun", body = JobBegunBody),
+    responses((status = 202, description = "The job has started", body = JobBegunBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn make(

@@ -18,14 +18,21 @@ use crate::app::App;
 use crate::limits::Quota;
 use crate::problem::Problem;
 
-/// Start a conversation, or find the direct one that exists. The other person of a direct conversation sees nothing of
-/// it before its first message.
+/// Open a direct conversation or create a group
+///
+/// A direct conversation is unique per pair of users: if it exists, the call returns it. The other
+/// user does not see it before the first message. Every group request creates a new group, with the
+/// caller as its admin.
+///
+/// While sign-up is open, all members must be known users. Limits apply to the number of group
+/// members, and to new conversations and invitations per user. Opening an existing direct
+/// conversation does not count.
 #[utoipa::path(
     post, path = "/v1/conversations", operation_id = "open_conversation",
     tag = "conversations", request_body = OpenConversationRequest,
     security(("token" = [])),
-    responses((status = 201, description = "It is new", body = ConversationBody),
-              (status = 200, description = "It existed already", body = ConversationBody),
+    responses((status = 201, description = "The conversation was created", body = ConversationBody),
+              (status = 200, description = "The direct conversation already existed", body = ConversationBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn open(
@@ -57,7 +64,7 @@ pub(super) async fn open(
     Ok(reply::json(status, &ConversationBody::new(&opened.view, &caller.user)))
 }
 
-/// How many members the request adds to a group, besides the creator.
+/// Returns the number of members that the request adds to a group, without the creator.
 fn invited(request: &OpenConversation, user: &UserId) -> usize {
     match request {
         OpenConversation::Direct { .. } => 0,
@@ -67,7 +74,7 @@ fn invited(request: &OpenConversation, user: &UserId) -> usize {
     }
 }
 
-/// The direct conversation of the two, if it exists. Finding it again costs none of the quota.
+/// Returns the direct conversation of the two users, if it exists. Opening it again costs no quota.
 async fn existing(app: &App, user: &UserId, peer: &UserId) -> Result<Option<ConversationView>, Problem> {
     match app.chat.conversation(user, ConversationId::direct(user, peer)).await {
         Ok(view) => Ok(Some(view)),
@@ -76,11 +83,14 @@ async fn existing(app: &App, user: &UserId, peer: &UserId) -> Result<Option<Conv
     }
 }
 
-/// A conversation, who is in it, and what it is to you.
+/// Get a conversation
+///
+/// Returns the conversation, its members, and the settings and read state of the caller. Members
+/// only.
 #[utoipa::path(
     get, path = "/v1/conversations/{conversation_id}", operation_id = "show_conversation",
     tag = "conversations", security(("token" = [])),
-    params(("conversation_id" = String, Path, description = "Which")),
+    params(("conversation_id" = String, Path, description = "The id of the conversation")),
     responses((status = 200, description = "The conversation", body = ConversationDetailBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
@@ -89,7 +99,8 @@ pub(super) async fn show(
     caller: Caller,
     ConversationPath(id): ConversationPath,
 ) -> Result<Response, Problem> {
-    // The head is the one that unread was counted up to; the members are at least those it tells of.
+    // Takes the head from the inbox entry, so that it matches the unread count. The members are
+    // read later, so they are at least as new.
     let entry = app.chat.inbox_entry(&caller.user, id).await?;
     let view = app.chat.conversation(&caller.user, id).await?;
     let view = ConversationView { conversation: entry.conversation.clone(), ..view };

@@ -1,4 +1,4 @@
-//! `POST /v1/erasures`: the operator's own.
+//! `POST /v1/erasures`. Requires the admin key.
 
 use std::sync::Arc;
 
@@ -15,14 +15,19 @@ use crate::archivist::Task;
 use crate::audit::Act;
 use crate::problem::Problem;
 
-/// Delete the content of messages for good, hot and cold alike. Their places stay, with who wrote when. Works without an
-/// archive too. `GET /v1/archive/jobs/{job_id}` reports completion: with `finished_at` and
-/// without `error`, no file of the data directory holds the content any more. The answer comes when
-/// the request is durable: after a crash the server finishes it.
+/// Erase the content of messages
+///
+/// Starts a job that permanently deletes the content of messages, in the hot store and in the
+/// archive. It also works with a disabled archive. The rows keep their seq, sender and times, with
+/// the content type `erased`.
+///
+/// The server answers when the request is durable, and finishes the job after a crash. `GET
+/// /v1/archive/jobs/{job_id}` reports completion: once it has `finished_at` and no `error`, no file
+/// in the data directory holds the content. Requires the admin key.
 #[utoipa::path(
     post, path = "/v1/erasures", operation_id = "erase_messages", tag = "operations",
     request_body = ErasureRequest, security(("admin_key" = [])),
-    responses((status = 202, description = "It is accepted and survives a crash", body = JobBegunBody),
+    responses((status = 202, description = "The erasure is accepted and durable", body = JobBegunBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn erase(

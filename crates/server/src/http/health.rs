@@ -11,20 +11,25 @@ use bluetick_wire::http::{HealthBody, ReadyBody};
 use super::reply;
 use crate::app::App;
 
-/// The process lives.
+/// Check liveness
+///
+/// Answers 200 while the process runs. It needs no token.
 #[utoipa::path(
     get, path = "/healthz", tag = "operations",
-    responses((status = 200, description = "It lives", body = HealthBody)),
+    responses((status = 200, description = "The process is alive", body = HealthBody)),
 )]
 pub(super) async fn healthz() -> Response {
     reply::json(StatusCode::OK, &HealthBody { status: "ok" })
 }
 
-/// Whether to send work here.
+/// Check readiness
+///
+/// Answers 200 if the server accepts traffic. Answers 503 during shutdown and while the store
+/// cannot write. It needs no token.
 #[utoipa::path(
     get, path = "/readyz", tag = "operations",
-    responses((status = 200, description = "Send work here", body = ReadyBody),
-              (status = 503, description = "Send work elsewhere; the body says why", body = ReadyBody)),
+    responses((status = 200, description = "The server is ready", body = ReadyBody),
+              (status = 503, description = "The server is not ready; `reason` says why", body = ReadyBody)),
 )]
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if !app.lifecycle.is_ready() {

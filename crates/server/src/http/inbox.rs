@@ -14,15 +14,20 @@ use super::{presence, reply};
 use crate::app::App;
 use crate::problem::Problem;
 
-/// One page of the inbox: pinned conversations first, then the latest activity, archived ones last. A conversation
-/// that gets a message while you page moves to the front and is on no later page; all others are on exactly one.
-/// Parameters that are not described are passed over.
+/// List the inbox
+///
+/// Returns one page of the caller's conversations: pinned ones first, archived ones last, and
+/// within each group the latest activity first.
+///
+/// A conversation that gets a message during paging moves to the front and is on no later page. All
+/// others are on exactly one page, unless the caller changes their settings meanwhile. Unknown
+/// parameters are ignored.
 #[utoipa::path(
     get, path = "/v1/conversations", operation_id = "list_conversations",
     tag = "conversations", security(("token" = [])),
-    params(("limit" = Option<u64>, Query, description = "20 where it is not given", minimum = 1, maximum = 100),
-           ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-           ("archived" = Option<bool>, Query, description = "True: only archived ones; false: only the others")),
+    params(("limit" = Option<u64>, Query, description = "The maximum number of conversations. Default: 20", minimum = 1, maximum = 100),
+           ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
+           ("archived" = Option<bool>, Query, description = "True returns only archived conversations, false only the others. Default: all")),
     responses((status = 200, description = "The page", body = InboxPageBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]

@@ -15,10 +15,14 @@ use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Get a token for a user and their password.
+/// Log in with a password
+///
+/// Returns an access token. An unknown user and a wrong password give the same error. Attempts are
+/// limited per user_id and per address. A server that only verifies tokens answers
+/// `login_disabled`.
 #[utoipa::path(
     post, path = "/v1/login", tag = "accounts", request_body = LoginRequest,
-    responses((status = 200, description = "A token", body = TokenBody),
+    responses((status = 200, description = "The access token", body = TokenBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn login(
@@ -31,12 +35,12 @@ pub(super) async fn login(
     let request: LoginRequest = decode(&body)?;
     let user = request.user()?;
     app.budgets.of(&user).login()?;
-    // Before the password is looked up: a revocation that comes while it is being checked, as a new password brings one,
-    // counts for this token too.
+    // Taken before the password is read. A revocation during the check, such as a password change,
+    // then also covers this token.
     let issued_at = app.gate.issue_at(&user).await?;
     let stored = app.store.user(&user).await?.and_then(|user| user.password_hash);
     let passwords = Arc::clone(&app.passwords);
-    // The same work and the same answer whether the user is unknown or the password wrong.
+    // Same work and same answer for an unknown user and for a wrong password.
     let matches = app.desk.serve(move || passwords.verify(stored.as_deref(), &request.password)).await?;
     if !matches {
         return Err(Problem::new(ErrorCode::InvalidCredentials, "user and password do not match"));
@@ -44,7 +48,7 @@ pub(super) async fn login(
     Ok(reply::json(StatusCode::OK, &mint_as_issued(&app, user, app.token_ttl, issued_at)?))
 }
 
-/// A server that can only check tokens has nothing to give for a password.
+/// Fails with `login_disabled` if this server only verifies tokens.
 pub(super) fn require_minting(app: &App) -> Result<(), Problem> {
     if app.tokens.can_mint() { Ok(()) } else { Err(cannot_mint()) }
 }
@@ -53,7 +57,7 @@ pub(super) async fn token_for(app: &App, user: UserId) -> Result<TokenBody, Prob
     mint(app, user, app.token_ttl).await
 }
 
-/// Good also where the user's tokens were revoked in this very moment.
+/// Mints a token that no earlier revocation covers, even one at this moment.
 pub(super) async fn mint(app: &App, user: UserId, ttl: Duration) -> Result<TokenBody, Problem> {
     let issued_at = app.gate.issue_at(&user).await?;
     mint_as_issued(app, user, ttl, issued_at)

@@ -15,12 +15,14 @@ use crate::app::App;
 use crate::audit::{Act, Subject};
 use crate::problem::Problem;
 
-/// Log out: the token of this call is void from now on, and connections that were opened with it are closed. With
-/// `everywhere`, so are all others of the user that were issued until now.
+/// Log out
+///
+/// Revokes the token of this call and closes the connections that use it. With `everywhere`,
+/// revokes all tokens issued to the user so far. The body is optional.
 #[utoipa::path(
     post, path = "/v1/logout", tag = "accounts", security(("token" = [])),
-    request_body(content = Option<LogoutRequest>, description = "May be left out"),
-    responses((status = 204, description = "The token is void"),
+    request_body(content = Option<LogoutRequest>, description = "Optional"),
+    responses((status = 204, description = "The token is revoked"),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn logout(
@@ -31,7 +33,7 @@ pub(super) async fn logout(
     let request = LogoutRequest::parse(&body)?;
     let _work = app.lifecycle.begin_work()?;
     let what = match request.everywhere {
-        // Whoever issued it may have a clock that is ahead.
+        // The clock of the issuer may be ahead of this one.
         true => Revoked::Through(app.clock.now().max(caller.token.issued_at)),
         false => Revoked::Token(caller.token),
     };
@@ -39,13 +41,16 @@ pub(super) async fn logout(
     Ok(nothing())
 }
 
-/// Log a user out everywhere: every token issued until now is void, and the user's connections are closed. The user can
-/// log in again; who should not needs another password as well, or no more tokens from the operator's own product.
+/// Revoke all tokens of a user
+///
+/// Revokes every token issued to the user so far and closes its connections. The user needs no
+/// account here and can log in again. To prevent that, also set a new password, or stop issuing
+/// tokens. Requires the admin key.
 #[utoipa::path(
     delete, path = "/v1/users/{user_id}/sessions", operation_id = "revoke_sessions",
     tag = "accounts", security(("admin_key" = [])),
-    params(("user_id" = String, Path, description = "Whose; an account is not needed")),
-    responses((status = 204, description = "All tokens of the user are void"),
+    params(("user_id" = String, Path, description = "The user; an account is not needed")),
+    responses((status = 204, description = "All tokens of the user are revoked"),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn revoke(
@@ -59,8 +64,8 @@ pub(super) async fn revoke(
     Ok(nothing())
 }
 
-/// Makes all tokens of the user void that were issued until now, or, by a clock that is ahead, to a connection that is
-/// open.
+/// Revokes all tokens issued to the user so far. It includes tokens of open connections whose
+/// issuer has a clock ahead of this one.
 pub(super) async fn everywhere(app: &App, user: &UserId) -> Result<(), Problem> {
     let mut moment = app.clock.now();
     app.hub.sessions().each_of(user, &mut |session| moment = moment.max(session.token.issued_at));

@@ -15,13 +15,16 @@ use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Say that a device of yours has everything up to a seq. Late and repeated ones change nothing; above the newest
-/// message it counts as that.
+/// Acknowledge delivery
+///
+/// Marks every message up to `seq` as delivered to a device of the caller. Receipts are cumulative:
+/// a late or repeated call changes nothing, and a seq above the head counts as the head. The other
+/// members get a `status` frame.
 #[utoipa::path(
     post, path = "/v1/conversations/{conversation_id}/delivered", operation_id = "mark_delivered",
     tag = "ticks", request_body = MarkRequest, security(("token" = [])),
-    params(("conversation_id" = String, Path, description = "In which conversation")),
-    responses((status = 200, description = "Where you stand now", body = OwnStatusBody),
+    params(("conversation_id" = String, Path, description = "The id of the conversation")),
+    responses((status = 200, description = "The read state of the caller", body = OwnStatusBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn delivered(
@@ -33,13 +36,16 @@ pub(super) async fn delivered(
     mark(&app, caller, id, MarkKind::Delivered, &body).await
 }
 
-/// Say that you have read everything up to a seq, which implies that it was delivered. Late and repeated ones change
-/// nothing; above the newest message it counts as that.
+/// Mark messages as read
+///
+/// Marks every message up to `seq` as read by the caller, and therefore as delivered. Receipts are
+/// cumulative: a late or repeated call changes nothing, and a seq above the head counts as the
+/// head. The other members get a `status` frame, unless the caller turned read receipts off.
 #[utoipa::path(
     post, path = "/v1/conversations/{conversation_id}/read", operation_id = "mark_read",
     tag = "ticks", request_body = MarkRequest, security(("token" = [])),
-    params(("conversation_id" = String, Path, description = "In which conversation")),
-    responses((status = 200, description = "Where you stand now", body = OwnStatusBody),
+    params(("conversation_id" = String, Path, description = "The id of the conversation")),
+    responses((status = 200, description = "The read state of the caller", body = OwnStatusBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn read(
@@ -60,7 +66,7 @@ async fn mark(
 ) -> Result<Response, Problem> {
     let request: MarkRequest = decode(body)?;
     let _work = app.lifecycle.begin_work()?;
-    // No connection said it, so every connection of the caller hears of it.
+    // No WebSocket sent this receipt, so all connections of the caller are notified.
     let mark = Mark { conversation, user: caller.user.clone(), kind, seq: request.seq(), origin: None };
     let boundaries = app.chat.mark(mark).await;
     let counter = if boundaries.is_ok() { &app.metrics.marks } else { &app.metrics.marks_refused };

@@ -15,11 +15,13 @@ use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Who the token says you are, and what you set for yourself.
+/// Get the own profile
+///
+/// Returns the user of the token and its profile.
 #[utoipa::path(
     get, path = "/v1/me", operation_id = "show_me",
     tag = "presence", security(("token" = [])),
-    responses((status = 200, description = "You", body = ProfileBody),
+    responses((status = 200, description = "The profile", body = ProfileBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Problem> {
@@ -27,11 +29,14 @@ pub(super) async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<
     answer(&app, &caller.user, &profile).await
 }
 
-/// Say what you are called, and show or hide whether you are there. What is not named stays as it is.
+/// Change the own profile
+///
+/// Sets the display name, and whether other users see the presence of the caller. Omitted fields
+/// keep their value.
 #[utoipa::path(
     patch, path = "/v1/me", operation_id = "change_me",
     tag = "presence", request_body = ProfileRequest, security(("token" = [])),
-    responses((status = 200, description = "You, as you are now", body = ProfileBody),
+    responses((status = 200, description = "The updated profile", body = ProfileBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn change(
@@ -54,7 +59,8 @@ pub(super) async fn change(
     answer(&app, &caller.user, &profile).await
 }
 
-/// A user of the operator's own product has no row here until there is something to keep in it.
+/// Sets the display name. Users of the operator's own product may have no row yet, so this creates
+/// one.
 async fn rename(app: &App, id: &UserId, name: Arc<str>) -> Result<(), StoreError> {
     let update = || UserUpdate { id: id.clone(), display_name: Some(name.clone()), password_hash: None };
     match app.store.update_user(update()).await {

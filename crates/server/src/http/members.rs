@@ -15,13 +15,18 @@ use crate::app::App;
 use crate::limits::Quota;
 use crate::problem::Problem;
 
-/// Add people to a group. Each sees what comes from then on.
+/// Add members to a group
+///
+/// Any member can add users. New members see messages from their joining on. Users who are members
+/// already are ignored. While sign-up is open, all users must be known.
+///
+/// Limits apply to users per call, members per group, and invitations per user and hour.
 #[utoipa::path(
     post, path = "/v1/conversations/{conversation_id}/members", operation_id = "add_members",
     tag = "conversations",
     request_body = AddMembersRequest, security(("token" = [])),
-    params(("conversation_id" = String, Path, description = "Which group")),
-    responses((status = 200, description = "The group as it is now", body = ConversationBody),
+    params(("conversation_id" = String, Path, description = "The id of the group")),
+    responses((status = 200, description = "The updated group", body = ConversationBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn add(
@@ -35,7 +40,7 @@ pub(super) async fn add(
     let users = request.users()?;
     let _work = app.lifecycle.begin_work()?;
     let view = app.chat.conversation(&caller.user, id).await?;
-    // The caller is a member, so this leaves the caller out too.
+    // The caller is a member, so this excludes the caller too.
     let joining = users.iter().filter(|user| !view.members.contains(user)).collect::<HashSet<_>>();
     let quota = Quota { conversations: 0, invited: joining.len() };
     caller.budget.spend(quota)?;
@@ -47,14 +52,17 @@ pub(super) async fn add(
     Ok(reply::json(StatusCode::OK, &ConversationBody::new(&view, &caller.user)))
 }
 
-/// Take somebody out of a group, or leave it.
+/// Remove a member or leave a group
+///
+/// A member can remove itself; only admins can remove others. If no admin remains, the member who
+/// joined first becomes the admin. Removed members lose access immediately.
 #[utoipa::path(
     delete, path = "/v1/conversations/{conversation_id}/members/{user_id}", operation_id = "remove_member",
     tag = "conversations",
     security(("token" = [])),
-    params(("conversation_id" = String, Path, description = "Which group"),
-           ("user_id" = String, Path, description = "Whom; oneself to leave")),
-    responses((status = 204, description = "They are out"),
+    params(("conversation_id" = String, Path, description = "The id of the group"),
+           ("user_id" = String, Path, description = "The member to remove; the caller's own id to leave")),
+    responses((status = 204, description = "The member is removed"),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn remove(

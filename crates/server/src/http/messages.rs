@@ -1,4 +1,4 @@
-//! `POST /v1/conversations/{conversation_id}/messages` and `GET` of the same
+//! `POST` and `GET /v1/conversations/{conversation_id}/messages`
 
 use std::sync::Arc;
 
@@ -14,14 +14,21 @@ use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Send a message. Sending it again with the same message_id is safe and finds the first one's place.
+/// Send a message
+///
+/// Stores the message durably and pushes it to the members. It also advances the read state of the
+/// sender.
+///
+/// The call is idempotent by `message_id`: a resend returns the seq of the first attempt. This
+/// holds within the dedupe window, and later if the client sets `retry` and `after_seq`. Members
+/// only; rate and size limits apply.
 #[utoipa::path(
     post, path = "/v1/conversations/{conversation_id}/messages", operation_id = "send_message",
     tag = "messages",
     request_body = SendRequestBody, security(("token" = [])),
-    params(("conversation_id" = String, Path, description = "To which conversation")),
-    responses((status = 201, description = "It is stored", body = SentBody),
-              (status = 200, description = "It was stored before; this is its place", body = SentBody),
+    params(("conversation_id" = String, Path, description = "The id of the conversation")),
+    responses((status = 201, description = "The message is stored", body = SentBody),
+              (status = 200, description = "An earlier attempt already stored the message", body = SentBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn send(
@@ -35,7 +42,7 @@ pub(super) async fn send(
     match &sent {
         Ok(response) => {
             app.metrics.acknowledged(started.elapsed());
-            // A new one was counted when it was committed.
+            // New messages are counted at commit.
             if response.status() == StatusCode::OK {
                 app.metrics.duplicates.inc();
             }
@@ -62,15 +69,20 @@ async fn store(
     Ok(reply::written(status, SentBody::new(id, &message_id, &appended).to_json()))
 }
 
-/// One page of history, newest first; with `after_seq`, oldest first. A page may hold fewer than `limit` messages when
-/// they are large; go on with the cursor. Parameters that are not described are passed over.
+/// Read message history
+///
+/// Returns one page of messages: newest first, or oldest first with `after_seq`. `before_seq` and
+/// `after_seq` exclude each other. Members only; a member sees messages since it joined.
+///
+/// A page may have fewer than `limit` messages if they are large; continue with the cursor. Unknown
+/// parameters are ignored.
 #[utoipa::path(
     get, path = "/v1/conversations/{conversation_id}/messages", operation_id = "read_history",
     tag = "messages", security(("token" = [])),
-    params(("conversation_id" = String, Path, description = "Of which conversation"),
-           ("before_seq" = Option<u64>, Query, description = "Newest first, starting just below", minimum = 1, maximum = 9007199254740991i64),
-           ("after_seq" = Option<u64>, Query, description = "Oldest first, starting just above", minimum = 0, maximum = 9007199254740991i64),
-           ("limit" = Option<u64>, Query, description = "20 where it is not given", minimum = 1, maximum = 100)),
+    params(("conversation_id" = String, Path, description = "The id of the conversation"),
+           ("before_seq" = Option<u64>, Query, description = "Return messages below this seq, newest first", minimum = 1, maximum = 9007199254740991i64),
+           ("after_seq" = Option<u64>, Query, description = "Return messages above this seq, oldest first", minimum = 0, maximum = 9007199254740991i64),
+           ("limit" = Option<u64>, Query, description = "The maximum number of messages. Default: 20", minimum = 1, maximum = 100)),
     responses((status = 200, description = "The page", body = PageBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]

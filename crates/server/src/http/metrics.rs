@@ -12,7 +12,9 @@ use crate::app::App;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Figures for Prometheus.
+/// Get metrics
+///
+/// Returns the metrics of the server in OpenMetrics format, for Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "operations",
     responses((status = 200, description = "OpenMetrics text", body = String,

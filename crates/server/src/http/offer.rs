@@ -10,10 +10,13 @@ use bluetick_wire::http::ServerBody;
 use super::reply;
 use crate::app::App;
 
-/// What this server offers, before anybody has said who they are: a page asks it to show only what can be done.
+/// Get the features of the server
+///
+/// Returns what clients need before log-in: whether sign-up and log-in are enabled, and the limits
+/// of content and passwords. It needs no token.
 #[utoipa::path(
     get, path = "/v1/server", operation_id = "show_server", tag = "accounts",
-    responses((status = 200, description = "What it offers", body = ServerBody)),
+    responses((status = 200, description = "The features and limits", body = ServerBody)),
 )]
 pub(super) async fn show(State(app): State<Arc<App>>) -> Response {
     let body = ServerBody {

@@ -12,17 +12,21 @@ use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Find people by the beginning of their user_id or of a word in their display name, or get the display
-/// names of user ids. Finds people with an account or a reserved name. While sign-up is closed,
-/// conversations also accept other user ids. With `server.people_search = false`, only a whole
-/// user_id is found.
+/// Find users or get display names
+///
+/// With `search`, finds users whose user_id, or a word of whose display name, starts with the text.
+/// With `user_id`, returns the display names of the given users.
+///
+/// Only users with an account or a reserved name are found. While sign-up is closed, conversations
+/// also accept other user ids. If the operator sets `server.people_search = false`, a search finds
+/// only an exact user_id.
 #[utoipa::path(
     get, path = "/v1/people", operation_id = "find_people",
     tag = "accounts", security(("token" = [])),
-    params(("search" = Option<String>, Query, description = "How the name begins; upper and lower case are alike"),
-           ("user_id" = Option<String>, Query, description = "Whose name; may be given up to 100 times, in place of `search`"),
-           ("limit" = Option<u64>, Query, description = "With `search`; 10 where it is not given", minimum = 1, maximum = 50)),
-    responses((status = 200, description = "Whoever was found; of ids in the same order", body = PeopleBody),
+    params(("search" = Option<String>, Query, description = "The beginning of a name, not case-sensitive"),
+           ("user_id" = Option<String>, Query, description = "A user to return, instead of `search`. Repeatable up to 100 times"),
+           ("limit" = Option<u64>, Query, description = "The maximum number of users that `search` returns. Default: 10", minimum = 1, maximum = 50)),
+    responses((status = 200, description = "The users found; with `user_id`, in the order of the request", body = PeopleBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn find(

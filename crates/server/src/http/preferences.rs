@@ -13,13 +13,15 @@ use super::{presence, reply};
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Mute, pin or archive a conversation for yourself, or stop telling the others what you read. What is not named stays
-/// as it is.
+/// Change conversation settings
+///
+/// Mutes, pins or archives a conversation for the caller, or turns read receipts off. Other members
+/// do not see these settings. Omitted fields keep their value.
 #[utoipa::path(
     patch, path = "/v1/conversations/{conversation_id}/settings", operation_id = "change_conversation_settings",
     tag = "conversations", request_body = PreferenceRequest, security(("token" = [])),
-    params(("conversation_id" = String, Path, description = "Which conversation")),
-    responses((status = 200, description = "Its line of the inbox as it is now", body = InboxEntryBody),
+    params(("conversation_id" = String, Path, description = "The id of the conversation")),
+    responses((status = 200, description = "The updated inbox entry", body = InboxEntryBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn change(

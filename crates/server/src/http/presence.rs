@@ -14,23 +14,28 @@ use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Of a conversation with more members than this, only those who are there are told, and no more than this.
+/// Number of members above which only online members are returned, and the maximum number of them.
+/// A larger value makes one call cost more reads.
 const MANY_MEMBERS: usize = 100;
 
-/// Of a large group so many who are there are looked at, until enough are found who show it; and of those who are not
-/// here, so many are asked after at the other nodes.
+/// Maximum number of members of a large group that are checked for presence, separately for users
+/// connected to this node and all others. It bounds the cost of a call; a lower value misses more
+/// online members.
 const MOST_LOOKED_AT: usize = 1_000;
 
-/// So many are looked at side by side.
+/// Number of members whose presence is read concurrently.
 const AT_ONCE: usize = 100;
 
-/// Who of a conversation is there, and when the others last were. Of a group of more than 100, only who is there, at
-/// most 100 of them. Whoever hides it is shown as not there and never seen.
+/// Get the presence of members
+///
+/// Returns whether each other member is online, and when it last was. For conversations of more
+/// than 100 members, it returns at most 100 online members. Users who hide their presence appear
+/// offline and never seen, and are not in the list of a large group. Members only.
 #[utoipa::path(
     get, path = "/v1/conversations/{conversation_id}/presence", operation_id = "show_presence",
     tag = "presence", security(("token" = [])),
-    params(("conversation_id" = String, Path, description = "Of which conversation")),
-    responses((status = 200, description = "The other members", body = PresencesBody),
+    params(("conversation_id" = String, Path, description = "The id of the conversation")),
+    responses((status = 200, description = "The presence of the other members", body = PresencesBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn show(
@@ -48,8 +53,8 @@ pub(super) async fn show(
     Ok(reply::json(StatusCode::OK, &PresencesBody { members }))
 }
 
-/// Those of a crowd who are there and show it, as many as are told of: first those at this node, who cost nothing to
-/// find.
+/// Returns the members of a large group who are online and show it, at most [`MANY_MEMBERS`].
+/// Checks users connected to this node first, because they are cheap to find.
 async fn who_is_there<'a>(
     app: &App,
     crowd: impl Iterator<Item = &'a UserId>,
@@ -63,7 +68,7 @@ async fn who_is_there<'a>(
         let online = join_all(users.iter().map(|user| app.whereabouts.is_online(user))).await;
         let there: Vec<_> =
             users.iter().zip(online).filter(|(_, online)| *online).map(|(user, _)| *user).collect();
-        // Being on a list of those who are there would tell of somebody who hides it.
+        // Excludes users who hide their presence: being in the list would reveal it.
         found.extend(of_all(app, &there).await?.into_iter().filter(|presence| presence.online));
         if found.len() >= MANY_MEMBERS {
             break;
@@ -73,12 +78,12 @@ async fn who_is_there<'a>(
     Ok(found)
 }
 
-/// What others are told of these people.
+/// Returns the presence of several users, as others see it.
 pub(super) async fn of_all<'a>(app: &App, users: &[&'a UserId]) -> Result<Vec<PresenceBody<'a>>, Problem> {
     try_join_all(users.iter().map(|user| of(app, user))).await
 }
 
-/// What others are told of somebody.
+/// Returns the presence of a user, as others see it.
 pub(super) async fn of<'a>(app: &App, user: &'a UserId) -> Result<PresenceBody<'a>, Problem> {
     let (profile, online) = join(app.chat.profile(user), app.whereabouts.is_online(user)).await;
     Ok(PresenceBody::new(user, online, &profile?))

@@ -15,10 +15,14 @@ use super::{login, reply};
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Make an account and get a token for it.
+/// Create an account
+///
+/// Creates a user with a password and returns an access token. Reserved names, and names that are
+/// in use or look like one in use, are refused. Attempts are limited per address. The operator can
+/// disable sign-up.
 #[utoipa::path(
     post, path = "/v1/signup", tag = "accounts", request_body = SignupRequest,
-    responses((status = 201, description = "The account is made", body = TokenBody),
+    responses((status = 201, description = "The account was created", body = TokenBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn signup(
@@ -58,7 +62,7 @@ pub(super) async fn create(app: &App, request: SignupRequest) -> Result<User, Pr
     Ok(user)
 }
 
-/// Refuses a name that sign-up cannot give away, with `user_exists`.
+/// Fails with `user_exists` if a user without an account has this name.
 async fn require_free(app: &App, id: &UserId) -> Result<(), Problem> {
     match app.chat.is_taken(id).await? {
         true => Err(Refusal::UserExists.into()),
@@ -71,7 +75,7 @@ async fn prepare(app: &App, request: SignupRequest) -> Result<User, Problem> {
     let id = request.user()?;
     let display_name = request.display_name()?;
     check_password(app, &id, &request.password)?;
-    // Asked first, because a hash is dear. The store settles it again when it writes.
+    // Checked before the hash, which is expensive. The store checks again when it writes.
     if app.store.user(&id).await?.is_some() {
         return Err(Refusal::UserExists.into());
     }

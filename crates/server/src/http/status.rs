@@ -12,16 +12,20 @@ use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// How far each member has come; with `seq`, only how many have that message, at a cost that does not grow with the
-/// group. What somebody reads while its read receipts are off is told to nobody else.
-/// Notices (`system`) and `erased` messages have receipts. A `void` has none: a call with its `seq` answers 404
-/// `message_not_found`, like a `seq` above the head or before the caller joined.
+/// Get read states or receipt counts
+///
+/// Returns the read state of each member. With `seq`, it returns only the receipt counts of that
+/// message, at a cost that does not grow with the group. Members only.
+///
+/// Other members do not see what a member reads while its read receipts are off. Notices (`system`)
+/// and `erased` messages have receipts. For a `void`, a `seq` above the head, or one before the
+/// caller joined, the server answers 404 `message_not_found`.
 #[utoipa::path(
     get, path = "/v1/conversations/{conversation_id}/status", operation_id = "show_status",
     tag = "ticks", security(("token" = [])),
-    params(("conversation_id" = String, Path, description = "Of which conversation"),
-           ("seq" = Option<u64>, Query, description = "Count who has this message", minimum = 1, maximum = 9007199254740991i64)),
-    responses((status = 200, description = "Every member; with `seq`, the counts", body = StatusBody),
+    params(("conversation_id" = String, Path, description = "The id of the conversation"),
+           ("seq" = Option<u64>, Query, description = "Count the receipts of this message", minimum = 1, maximum = 9007199254740991i64)),
+    responses((status = 200, description = "The read states of all members; with `seq`, the receipt counts", body = StatusBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn show(

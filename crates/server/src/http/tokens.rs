@@ -16,12 +16,15 @@ use crate::app::App;
 use crate::audit::{Act, Subject};
 use crate::problem::Problem;
 
-/// Mint a token for a user of the operator's own product, who needs no account here. The name is
-/// reserved: nobody can sign up with it, or with one that looks like it.
+/// Issue a token for a user
+///
+/// Issues an access token for a user of the operator's own product, who needs no account here. The
+/// server reserves the name: sign-up then refuses it and names that look like it. Requires the
+/// admin key.
 #[utoipa::path(
     post, path = "/v1/tokens", operation_id = "mint_token",
     tag = "accounts", request_body = MintRequest, security(("admin_key" = [])),
-    responses((status = 201, description = "A token", body = TokenBody),
+    responses((status = 201, description = "The access token", body = TokenBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn mint(
@@ -41,7 +44,7 @@ pub(super) async fn mint(
     let _work = app.lifecycle.begin_work()?;
     app.store.reserve_name(user.clone(), app.clock.now()).await?;
     let (subject, minted) = (Subject::user(&user), login::mint(&app, user, ttl).await?);
-    // A token that was made and is not handed out is none.
+    // If the audit log cannot be written, the token is discarded.
     operator.does(&app, Act::TokenMint, Some(subject)).await?;
     Ok(reply::json(StatusCode::CREATED, &minted))
 }

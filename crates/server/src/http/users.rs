@@ -1,4 +1,5 @@
-//! `POST /v1/users`, `GET /v1/users/{user_id}`, `PUT /v1/users/{user_id}/password`: the operator's own.
+//! `POST /v1/users`, `GET /v1/users/{user_id}`, `PUT /v1/users/{user_id}/password`. All require the
+//! admin key.
 
 use std::sync::Arc;
 
@@ -17,11 +18,13 @@ use crate::app::App;
 use crate::audit::{Act, Subject};
 use crate::problem::Problem;
 
-/// Make an account for somebody.
+/// Create an account as the operator
+///
+/// Creates a user with a password, even if sign-up is disabled. Requires the admin key.
 #[utoipa::path(
     post, path = "/v1/users", operation_id = "create_user",
     tag = "accounts", request_body = NewUserRequest, security(("admin_key" = [])),
-    responses((status = 201, description = "The account is made", body = UserBody),
+    responses((status = 201, description = "The account was created", body = UserBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn create(
@@ -36,11 +39,13 @@ pub(super) async fn create(
     Ok(reply::json(StatusCode::CREATED, &UserBody::from(&user)))
 }
 
-/// Look somebody up.
+/// Get an account
+///
+/// Returns the account of a user. Requires the admin key.
 #[utoipa::path(
     get, path = "/v1/users/{user_id}", operation_id = "show_user",
     tag = "accounts", security(("admin_key" = [])),
-    params(("user_id" = String, Path, description = "Whom")),
+    params(("user_id" = String, Path, description = "The user")),
     responses((status = 200, description = "The account", body = UserBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
@@ -53,11 +58,14 @@ pub(super) async fn show(
     Ok(reply::json(StatusCode::OK, &UserBody::from(&user)))
 }
 
-/// Give somebody a new password. Every token the user has is void then, and the user's connections are closed.
+/// Set the password of a user
+///
+/// Sets a new password, revokes all tokens of the user and closes its connections. Requires the
+/// admin key.
 #[utoipa::path(
     put, path = "/v1/users/{user_id}/password", operation_id = "set_password",
     tag = "accounts", request_body = NewPasswordRequest,
-    security(("admin_key" = [])), params(("user_id" = String, Path, description = "Whose")),
+    security(("admin_key" = [])), params(("user_id" = String, Path, description = "The user")),
     responses((status = 200, description = "The account", body = UserBody),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
@@ -81,7 +89,7 @@ async fn change_password(app: &App, id: UserId, password: String) -> Result<User
     app.store
         .update_user(UserUpdate { id, display_name: None, password_hash: password_hash.clone() })
         .await?;
-    // After it: whoever logs in with the old password meanwhile is logged out as well.
+    // After the update, so that a concurrent log-in with the old password is revoked too.
     logout::everywhere(app, &user.id).await?;
     Ok(User { password_hash, ..user })
 }

@@ -1,4 +1,4 @@
-//! What clients say.
+//! The frames that clients send, and how they are decoded.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,6 +17,7 @@ use super::scan;
 use crate::http;
 use crate::{BadInput, ErrorCode, decode};
 
+/// A decoded frame from a client.
 pub enum ClientFrame<'a> {
     Hello(Hello<'a>),
     Send(SendFrame<'a>),
@@ -25,7 +26,7 @@ pub enum ClientFrame<'a> {
     Ping,
 }
 
-/// A frame that was not understood.
+/// Why a frame could not be decoded.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum FrameError {
     #[error(transparent)]
@@ -51,14 +52,15 @@ impl<'a> ClientFrame<'a> {
         ClientFrame::decode_any(text)
     }
 
-    /// Any frame, however it is written, with an error that names the field.
+    /// Decodes any valid frame, whatever its field order or spacing. Errors name the field.
     pub(crate) fn decode_any(text: &'a str) -> Result<ClientFrame<'a>, FrameError> {
         #[derive(Deserialize)]
         struct Envelope<'a> {
             #[serde(borrow, rename = "type")]
             kind: Cow<'a, str>,
         }
-        // Two steps, so that an error can name the field; the first one skips over everything but `type`.
+        // Two passes, so that an error can name the field. The first pass skips everything but
+        // `type`.
         let json = text.as_bytes();
         match decode::<Envelope<'_>>(json)?.kind.as_ref() {
             "send" => Ok(ClientFrame::Send(decode(json)?)),
@@ -72,8 +74,8 @@ impl<'a> ClientFrame<'a> {
     }
 }
 
-/// The message a frame is about, also when nothing else in the frame can be understood: whoever sent it learns which
-/// of its messages was refused.
+/// Returns the `message_id` of a frame that otherwise fails to decode, so that the error frame can
+/// name the refused message.
 pub fn readable_message_id(text: &str) -> Option<MessageId> {
     #[derive(Deserialize)]
     struct About<'a> {
@@ -83,31 +85,43 @@ pub fn readable_message_id(text: &str) -> Option<MessageId> {
     decode::<About<'_>>(text.as_bytes()).ok()?.message_id.parse().ok()
 }
 
-/// The first frame of a connection.
+/// Authenticates the connection and reports what the device already has.
+///
+/// The client sends it first, within `limits.hello_seconds` (10 seconds by default). The server
+/// answers with `welcome`, the missed messages, and `caught_up`.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({
     "type": "hello", "token": "eyJhbGciOi...", "device_id": "alice-phone",
     "positions": {"d0123456789abcdefghjkmnpq": {"epoch": 1, "seq": 44}},
 }))]
 pub struct Hello<'a> {
+    /// The access token, from log-in, sign-up or `POST /v1/tokens`.
     #[serde(borrow)]
     #[schema(value_type = String)]
     pub token: Cow<'a, str>,
-    /// Names the device. Accepted and not used yet.
+    /// An identifier for the device. Accepted and ignored in this version.
     #[serde(borrow)]
     #[schema(value_type = Option<String>)]
     pub device_id: Option<Cow<'a, str>>,
-    /// What the device has, by conversation: everything up to a seq. It is sent what lies above, whatever other devices
-    /// of the user have; and as if it had said `delivered`, it has said so. Of conversations it does not name it is
-    /// sent what no device of the user has acknowledged, or else the newest page of those with activity after the
-    /// newest position. Without any position only what is not acknowledged. A position of another epoch is passed over;
-    /// one in a conversation the user is not in is answered with `gone`.
+    /// What the device has, by `conversation_id`: every message up to the given seq.
+    ///
+    /// The server sends the messages above each position, whatever other devices of the user have.
+    /// A position also counts as `delivered` up to that seq.
+    ///
+    /// For conversations without a position, the server sends the messages that no device of the
+    /// user has acknowledged. If there are none, it sends the newest page of conversations with
+    /// activity after the newest position. Without any positions, it sends unacknowledged messages
+    /// only.
+    ///
+    /// The server ignores a position from another epoch or above the head. It answers a position in
+    /// a conversation that the user is not in with `gone`.
     #[schema(value_type = Option<HashMap<String, PositionSchema>>)]
     pub positions: Option<HashMap<String, Position>>,
 }
 
 impl Hello<'_> {
-    /// Those that may be somebody's conversation, in this life of the store.
+    /// Returns the positions with a valid conversation id that are in this epoch of the store. A
+    /// position without an epoch is accepted.
     pub fn positions_in(&self, epoch: Epoch) -> Vec<bluetick_core::ports::Position> {
         let known = self.positions.iter().flatten().filter_map(|(id, position)| {
             let same_life = position.epoch.is_none_or(|of| of == epoch.get());
@@ -118,14 +132,15 @@ impl Hello<'_> {
     }
 }
 
-/// Where a device is in a conversation.
+/// What a device has of a conversation: every message up to `seq`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub epoch: Option<u64>,
     pub seq: u64,
 }
 
-/// Where a device is in a conversation: everything up to a seq, in the epoch of the welcome; or the seq alone.
+/// What a device has of a conversation: every message up to `seq`, with the epoch from the
+/// `welcome` frame. The seq alone is accepted too.
 #[derive(ToSchema)]
 #[schema(as = Position)]
 #[serde(untagged)]
@@ -136,7 +151,7 @@ enum PositionSchema {
 }
 
 impl<'de> Deserialize<'de> for Position {
-    /// An object, or the seq alone.
+    /// Accepts an object, or the seq alone.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Position, D::Error> {
         struct Either;
 
@@ -166,19 +181,24 @@ impl<'de> Deserialize<'de> for Position {
     }
 }
 
-/// Everything in the conversation up to this seq was delivered to the device (`delivered`), or read by the person
-/// (`read`).
+/// Acknowledges every message of a conversation up to a seq: as received by the device
+/// (`delivered`) or as read by the user (`read`).
+///
+/// Receipts are cumulative and only move forward. `read` implies `delivered`. A late or repeated
+/// frame changes nothing.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"type": "read", "conversation_id": "d0123456789abcdefghjkmnpq", "seq": 44}))]
 pub struct MarkFrame<'a> {
+    /// The conversation of the acknowledged messages.
     #[serde(borrow)]
     #[schema(value_type = String)]
     pub(super) conversation_id: Cow<'a, str>,
+    /// The highest acknowledged seq. A value above the head counts as the head.
     pub(super) seq: u64,
 }
 
 impl MarkFrame<'_> {
-    /// `None` when it cannot be anybody's conversation.
+    /// Returns `None` if the id is malformed. Callers treat it like an unknown conversation.
     pub fn conversation(&self) -> Option<ConversationId> {
         self.conversation_id.parse().ok()
     }
@@ -188,47 +208,60 @@ impl MarkFrame<'_> {
     }
 }
 
-/// The person is writing something. Say it again every few seconds while it lasts.
+/// Tells the other members that the user is typing. Repeat it every few seconds while the user
+/// types.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"type": "typing", "conversation_id": "d0123456789abcdefghjkmnpq"}))]
 pub struct TypingFrame<'a> {
+    /// The conversation in which the user types.
     #[serde(borrow)]
     #[schema(value_type = String)]
     conversation_id: Cow<'a, str>,
 }
 
 impl TypingFrame<'_> {
-    /// `None` when it cannot be anybody's conversation.
+    /// Returns `None` if the id is malformed. Callers treat it like an unknown conversation.
     pub fn conversation(&self) -> Option<ConversationId> {
         self.conversation_id.parse().ok()
     }
 }
 
-/// A message to store, as over HTTP, with its conversation.
+/// Sends a message. The fields have the same meaning as in `POST
+/// /v1/conversations/{conversation_id}/messages`.
+///
+/// The server answers with `ack`, or with `error` and the `message_id`. A resend with the same
+/// `message_id` is safe: it returns the seq of the first attempt.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({
     "type": "send", "conversation_id": "d0123456789abcdefghjkmnpq",
     "message_id": "0199c0de-0000-7000-8000-000000000001", "content": "Lunch?",
 }))]
 pub struct SendFrame<'a> {
+    /// The conversation to send to.
     #[serde(borrow)]
     #[schema(value_type = String)]
     pub(super) conversation_id: Cow<'a, str>,
+    /// Created by the client before the first attempt; unique per conversation and sender. 1 to 128
+    /// visible ASCII characters. A UUIDv7 is a good choice. The prefix `system:` is reserved.
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1, max_length = 128, pattern = "^(?!system:)[!-~]+$")]
     pub(super) message_id: Cow<'a, str>,
+    /// The content of the message. The maximum size is `content_bytes` of `GET /v1/server`.
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1)]
     pub(super) content: Cow<'a, str>,
-    /// `text` where it is not given; `system`, `erased`, `lost` and `void` are the server's own.
+    /// The type of the content, chosen by the client. Default: `text`. The server reserves
+    /// `system`, `erased`, `lost` and `void`.
     #[serde(borrow)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^(?!(system|erased|lost|void)$)[!-~]+$")]
     pub(super) content_type: Option<Cow<'a, str>>,
-    /// The sender's clock, in milliseconds since the Unix epoch.
+    /// The sender's clock, in milliseconds since the Unix epoch. Default: the server's clock. For
+    /// display only; it does not affect the order.
     pub(super) timestamp: Option<i64>,
-    /// This is a resend.
+    /// True if this is a resend of an earlier attempt. Default: false.
     pub(super) retry: Option<bool>,
-    /// With `retry`: everything up to this seq was known at the first attempt.
+    /// With `retry`: the highest seq that the client knew at the first attempt. The server searches
+    /// for the first copy above it, even after the dedupe window. Ignored without `retry`.
     pub(super) after_seq: Option<u64>,
 }
 
@@ -237,12 +270,14 @@ impl SendFrame<'_> {
         self.message_id.parse().map_err(|invalid| BadInput::field("message_id", invalid))
     }
 
-    /// `None` when it cannot be anybody's conversation, which a client is told as for one it is not in.
+    /// Returns `None` if the id is malformed. The client gets the same error as for a conversation
+    /// that it is not in.
     pub fn conversation(&self) -> Option<ConversationId> {
         self.conversation_id.parse().ok()
     }
 
-    /// With what [`SendFrame::message_id`] and [`SendFrame::conversation`] said, so that nothing is read twice.
+    /// Takes the results of [`SendFrame::message_id`] and [`SendFrame::conversation`], so that
+    /// neither id is parsed twice.
     pub fn into_request(
         self,
         conversation: ConversationId,

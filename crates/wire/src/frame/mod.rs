@@ -1,4 +1,4 @@
-//! The frames of the WebSocket: one JSON object in each text frame, told apart by `type`.
+//! WebSocket frames: one JSON object per text frame. The field `type` selects the kind.
 
 pub(crate) mod client;
 pub(crate) mod scan;

@@ -1,5 +1,6 @@
-//! The frames that clients send most, read in one pass as clients usually write them: `type` first, no field twice, none
-//! that nobody knows. Whatever is written in another way, or is wrong, is left to the reader that can say what is wrong.
+//! A one-pass decoder for the most frequent frames (`send`, `delivered`, `read`) in their usual
+//! form: `type` first, no repeated and no unknown field. Any other frame, valid or not, goes to the
+//! general decoder, which can describe the error.
 
 use std::borrow::Cow;
 
@@ -8,7 +9,8 @@ use bluetick_core::MarkKind;
 use super::client::{ClientFrame, MarkFrame, SendFrame};
 use crate::json::plain_length;
 
-/// `None` says nothing about the frame, only that it is not one of these.
+/// Decodes a frame in its usual form. `None` does not mean that the frame is invalid; the general
+/// decoder decides.
 pub fn usual_frame(text: &str) -> Option<ClientFrame<'_>> {
     let mut scanner = Scanner { text, at: 0 };
     scanner.expect(b'{')?;
@@ -82,7 +84,8 @@ impl<'a> Scanner<'a> {
         (self.rest().first() == Some(&byte)).then(|| self.at += 1)
     }
 
-    /// Past the comma before the next field, or past the brace behind the last one.
+    /// Skips the comma before the next field, or the closing brace. Returns whether a field
+    /// follows.
     fn another_field(&mut self) -> Option<bool> {
         self.skip_spaces();
         let more = match self.rest().first()? {
@@ -94,7 +97,7 @@ impl<'a> Scanner<'a> {
         Some(more)
     }
 
-    /// A name and its colon; the value comes next.
+    /// Reads a key and the colon after it.
     fn key(&mut self) -> Option<&'a str> {
         self.skip_spaces();
         let key = self.plain_string()?;
@@ -104,7 +107,7 @@ impl<'a> Scanner<'a> {
         Some(key)
     }
 
-    /// One that stands for itself, as ids do.
+    /// Reads a string without escapes, such as an id.
     fn plain_string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
         let from = self.at;
@@ -119,9 +122,10 @@ impl<'a> Scanner<'a> {
         if let Some(plain) = self.plain_string() {
             return Some(Cow::Borrowed(plain));
         }
-        // Only where it ends is found out here.
+        // Finds the end of the string only; serde_json decodes the escapes.
         while let Some((b'\\', escaped)) = self.rest().split_first() {
-            // The byte behind a backslash is ASCII in all JSON, so that what follows it is the start of a character.
+            // In valid JSON, an ASCII byte follows a backslash, so skipping two bytes stays on a
+            // character boundary.
             if !escaped.first()?.is_ascii() {
                 return None;
             }
@@ -139,7 +143,7 @@ impl<'a> Scanner<'a> {
         Some(value)
     }
 
-    /// Digits without a sign, a fraction or an exponent, few enough for any number of them to fit.
+    /// Reads an unsigned integer of at most 18 digits, which always fits in a `u64`.
     fn number(&mut self) -> Option<u64> {
         const DIGITS: usize = 18;
         let digits = self.rest().iter().take(DIGITS + 1).take_while(|byte| byte.is_ascii_digit());
@@ -158,7 +162,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// A field that is given twice is an error, and not one to be told here.
+/// Sets a field. Returns `None` for a repeated field; the general decoder reports that error.
 fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
     field.replace(value).is_none().then_some(())
 }

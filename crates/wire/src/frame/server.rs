@@ -1,4 +1,5 @@
-//! What the server says. Each frame is encoded into one buffer of its own, to be shared by all who receive it.
+//! The frames that the server sends. Each frame is encoded once, into a buffer that all its
+//! receivers share.
 
 use std::time::Duration;
 
@@ -14,32 +15,40 @@ use crate::http::{InboxEntryBody, MessageBody, PresenceBody, SentBody};
 use crate::json::{Measured, Writer};
 use crate::text;
 
-/// The answer to a hello.
+/// Confirms the `hello`. It is the first frame from the server.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "welcome", "user_id": "alice", "session_id": "s42", "epoch": 1, "server_time": 1767225600000i64,
 }))]
 pub struct WelcomeFrame<'a> {
+    /// The user that the token belongs to.
     pub user_id: &'a str,
-    /// Names this connection in the server's logs.
+    /// Identifies this connection in the server's logs.
     pub session_id: &'a str,
-    /// A client that knew another epoch drops what it has cached.
+    /// The epoch of the store. It changes when the store is restored to an earlier state. A client
+    /// that knew another epoch drops its cache.
     pub epoch: u64,
-    /// Milliseconds since the Unix epoch.
+    /// The server's clock, in milliseconds since the Unix epoch.
     pub server_time: i64,
 }
 
-/// The backlog is complete; what follows is live. The backlog is messages alone: ticks, settings and membership that
-/// changed meanwhile are in the inbox (`GET /v1/conversations`).
+/// Ends the catch-up. All later frames are live.
+///
+/// The catch-up contains messages only. Read states, settings and memberships that changed
+/// meanwhile are in the inbox (`GET /v1/conversations`).
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"type": "caught_up"}))]
 pub struct CaughtUpFrame {}
 
+/// The answer to `ping`.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"type": "pong"}))]
 pub struct PongFrame {}
 
-/// The message is stored. On the connection it was sent on, this stands in the message's place in the order.
+/// Acknowledges a `send`: the message is durable.
+///
+/// The connection that sent the message gets this frame instead of `message`, at the same position
+/// in the order.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "ack", "conversation_id": "d0123456789abcdefghjkmnpq",
@@ -50,7 +59,9 @@ pub struct AckFrame<'a> {
     pub sent: SentBody<'a>,
 }
 
-/// A message has been stored by somebody else, or on another connection of one's own.
+/// A message that another user sent, or that the same user sent from another connection.
+///
+/// The client confirms it with `delivered`, and ignores a seq that it has already.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "message", "conversation_id": "d0123456789abcdefghjkmnpq", "seq": 1,
@@ -62,63 +73,82 @@ pub struct MessageFrame<'a> {
     pub message: MessageBody<'a>,
 }
 
-/// Somebody has got or read more of a conversation. To the other devices of the one who did, and to the other members:
-/// in conversations of up to 16 members to all of them at once; in larger ones within a quarter of a second, as long as
-/// it is not more than 8 who moved, to those who sent one of the last 100 messages or wait for the tick of an earlier
-/// one.
+/// The read state of a member has advanced.
+///
+/// The server sends it to the member's other devices and to the other members. In conversations of
+/// up to 16 members, all members get it immediately.
+///
+/// In larger ones, the server collects receipts for 250 ms. If at most 8 members advanced, it sends
+/// a `status` for each of them, otherwise one `receipts` frame. Only members who sent one of the
+/// last 100 messages, or who wait for the tick of an earlier one, get these frames.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "status", "conversation_id": "d0123456789abcdefghjkmnpq", "user_id": "bob", "last_delivered_seq": 44,
     "last_read_seq": 40,
 }))]
 pub struct StatusFrame<'a> {
+    /// The conversation of the read state.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
+    /// The member whose read state advanced.
     pub user_id: &'a str,
+    /// Every message up to this seq is delivered to the member.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_delivered_seq: Seq,
+    /// The member has read every message up to this seq. Never above `last_delivered_seq`.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_read_seq: Seq,
-    /// On one's own devices: how many messages are unread now, where that was at hand. Otherwise the inbox tells.
+    /// The member's new unread count. Sent to the member's own devices only, and absent if the
+    /// server does not have it at hand; the inbox has it then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<u64>,
 }
 
-/// How far all other members of a group have come: in groups of more than 16 members, whenever that has changed, to the
-/// people who get a `status` there, and in its place when many moved; in any group when somebody leaves and those who are
-/// left have come further.
+/// The lowest read state of all other members of a group, for the ticks of the receiver's own
+/// messages.
+///
+/// In groups of more than 16 members, the server sends it when this state advances, to the members
+/// who also get `status` there. It replaces `status` when more than 8 members advanced at once. In
+/// groups of any size, the server sends it when a member leaves and the state of the remaining
+/// members is higher.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "receipts", "conversation_id": "g0123456789abcdefghjkmnpq", "last_delivered_seq": 44, "last_read_seq": 12,
 }))]
 pub struct ReceiptsFrame {
+    /// The group.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
-    /// Everything up to here is delivered to all others.
+    /// Every message up to this seq is delivered to all other members.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_delivered_seq: Seq,
-    /// Everything up to here is read by all others.
+    /// All other members have read every message up to this seq.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_read_seq: Seq,
 }
 
-/// Somebody is writing. It lasts a few seconds unless it is said again.
+/// A member is typing. Show it for a few seconds, unless another frame extends it.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"type": "typing", "conversation_id": "d0123456789abcdefghjkmnpq", "user_id": "bob"}))]
 pub struct TypingServerFrame<'a> {
+    /// The conversation in which the member types.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
+    /// The member who types.
     pub user_id: &'a str,
 }
 
-/// Somebody one talks with has come or gone. Told for one's latest direct conversations; of others, ask.
+/// A user has come online or gone offline.
+///
+/// The server sends it for the peers of the most recent direct conversations. For other users, call
+/// `GET /v1/conversations/{conversation_id}/presence`.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"type": "presence", "user_id": "bob", "online": true, "last_seen_at": null}))]
 pub struct PresenceFrame<'a> {
@@ -126,7 +156,8 @@ pub struct PresenceFrame<'a> {
     pub presence: PresenceBody<'a>,
 }
 
-/// A conversation is new to the user, or the user set something about it: its line of the inbox as it is now.
+/// The current inbox entry of a conversation that is new to the user, or whose settings the user
+/// changed.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "conversation", "conversation_id": "d0123456789abcdefghjkmnpq", "kind": "direct", "title": null,
@@ -141,64 +172,77 @@ pub struct ConversationFrame<'a> {
     pub entry: InboxEntryBody<'a>,
 }
 
-/// In the backlog: more of this conversation was missed than is sent by itself. Page on with `after_seq`; the next
-/// message that is pushed has a seq above `head_seq`. (Acks of one's own sends, and the notice of one's own leaving,
-/// may still come for places below.)
+/// Part of the catch-up: the device misses more messages of this conversation than the server sends
+/// unasked.
+///
+/// Get the rest with `GET /v1/conversations/{conversation_id}/messages?after_seq=`. The next pushed
+/// message has a seq above `head_seq`. Acks of own sends, and the notice that the user left, may
+/// still have lower seqs.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "backlog", "conversation_id": "d0123456789abcdefghjkmnpq", "next_after_seq": 1000, "head_seq": 250000,
 }))]
 pub struct BacklogFrame {
+    /// The conversation with more missed messages.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
+    /// The `after_seq` of the first page to get.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub next_after_seq: Seq,
+    /// The newest seq of the conversation. Get pages up to it.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub head_seq: Seq,
 }
 
-/// Something was refused. The connection lives.
+/// The server refused a frame. The connection stays open.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "error", "code": "rate_limited", "message": "too many messages",
     "message_id": "0199c0de-0000-7000-8000-000000000001",
 }))]
 pub struct ErrorFrame<'a> {
-    /// For programs: one of the table of error codes.
+    /// The error code, for programs. One of `x-error-codes`.
     pub code: &'a str,
-    /// For people.
+    /// A description of the error, for people. Its text may change.
     pub message: &'a str,
-    /// The message it is about, where it is about one.
+    /// The `message_id` of the refused `send`, if it could be read. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<&'a str>,
-    /// The conversation a refused `delivered`, `read` or `typing` is about.
+    /// The conversation of the refused `delivered`, `read` or `typing`. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text::shown_if_any")]
     #[schema(value_type = Option<String>)]
     pub conversation_id: Option<ConversationId>,
 }
 
-/// You are not in this conversation, or not any more; said of a position in `hello`, and when you leave while its
-/// backlog is being sent. What was missing of it is not there to be paged.
+/// The user is not a member of this conversation, or no longer is.
+///
+/// The server sends it for a position in `hello`, and when the user leaves during the catch-up. Its
+/// missed messages are not available.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"type": "gone", "conversation_id": "g0123456789abcdefghjkmnpq"}))]
 pub struct GoneFrame {
+    /// The conversation that the user is not in.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
 }
 
-/// The server shuts down and closes the connection with 1012 right after. Come back after this long; the server spreads
-/// its clients over time by it.
+/// The server is shutting down and closes the connection with code 1012 next.
+///
+/// Reconnect after `after_ms`. The server spreads the reconnects of its clients with different
+/// delays.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"type": "come_back", "after_ms": 1730}))]
 pub struct ComeBackFrame {
+    /// The delay before the client reconnects, in milliseconds.
     pub after_ms: u64,
 }
 
-/// Fields of most frames rarely take more; ids of the greatest length cost one more allocation.
+/// Initial capacity of the buffer of most frames, in bytes. A longer frame costs one more
+/// allocation.
 const USUAL_BYTES: usize = 320;
 
 pub fn encode_message(message: &Message) -> String {
@@ -207,7 +251,7 @@ pub fn encode_message(message: &Message) -> String {
     in_utf8(json)
 }
 
-/// Appends what [`encode_message`] returns.
+/// Like [`encode_message`], but appends to a buffer.
 pub fn write_message(into: &mut Vec<u8>, message: &Message) {
     const BEGINNING: &str = r#"{"type":"message","#;
     let (body, content) = (MessageBody::from(message), Measured::of(&message.content));
@@ -222,7 +266,7 @@ pub fn encode_ack(conversation: ConversationId, message_id: &MessageId, appended
     in_utf8(json)
 }
 
-/// Appends what [`encode_ack`] returns.
+/// Like [`encode_ack`], but appends to a buffer.
 pub fn write_ack(
     into: &mut Vec<u8>,
     conversation: ConversationId,
@@ -236,7 +280,7 @@ pub fn write_ack(
     body.write_fields(into);
 }
 
-/// For the others; and for the member's own devices, with `unread` where it is known.
+/// Encodes a `status` frame. `unread` is for the member's own devices only.
 pub fn encode_status(
     conversation_id: ConversationId,
     user: &UserId,
@@ -248,7 +292,7 @@ pub fn encode_status(
     in_utf8(json)
 }
 
-/// Appends what [`encode_status`] returns.
+/// Like [`encode_status`], but appends to a buffer.
 pub fn write_status(
     into: &mut Vec<u8>,
     conversation_id: ConversationId,
@@ -256,7 +300,7 @@ pub fn write_status(
     boundaries: Boundaries,
     unread: Option<u64>,
 ) {
-    // Names, quotes and the conversation are 125; no number has more than 20 digits.
+    // Keys, punctuation and the conversation id take 125 bytes. A number has at most 20 digits.
     into.reserve(125 + user.as_str().len() + 3 * 20);
     let mut json = Writer(into);
     json.raw(r#"{"type":"status","conversation_id":"#);
@@ -302,7 +346,7 @@ pub fn encode_welcome(user: &UserId, session_id: &str, epoch: Epoch, now: Timest
     encode("welcome", &frame, 256)
 }
 
-/// `message_id` and `conversation_id` say what it is about.
+/// Encodes an `error` frame. `message_id` and `conversation_id` name the refused request.
 pub fn encode_error(
     code: ErrorCode,
     message: &str,
@@ -329,7 +373,7 @@ pub const fn encode_pong() -> &'static str {
     r#"{"type":"pong"}"#
 }
 
-/// The type comes first, so that a frame can be told by its first bytes.
+/// Writes `type` first, so that the first bytes identify the frame.
 fn encode(kind: &str, body: &impl Serialize, capacity: usize) -> String {
     let mut json = Vec::with_capacity(capacity);
     json.extend_from_slice(b"{\"type\":\"");
@@ -337,7 +381,8 @@ fn encode(kind: &str, body: &impl Serialize, capacity: usize) -> String {
     json.push(b'"');
     let body_at = json.len();
     serde_json::to_writer(&mut json, body).expect("frames hold strings and numbers only");
-    // The body's own brace gives way to a comma: flattening through serde would allocate for every field.
+    // Replaces the opening brace of the body by a comma. `serde(flatten)` would allocate for every
+    // field.
     json[body_at] = b',';
     in_utf8(json)
 }

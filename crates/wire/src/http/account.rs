@@ -1,4 +1,5 @@
-//! Users and their tokens. Nothing here is `Debug`: passwords and tokens never reach a log.
+//! Accounts and tokens. No type here implements `Debug`, so that passwords and tokens never reach a
+//! log.
 
 use std::sync::Arc;
 
@@ -9,24 +10,25 @@ use utoipa::ToSchema;
 
 use crate::{BadInput, text};
 
-/// A new account.
+/// A request to create an account.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "password": "correct horse", "display_name": "Alice"}))]
 pub struct SignupRequest {
-    /// 1 to 128 bytes of UTF-8 in normal form (NFKC), without spaces, control characters or format
-    /// characters. Names that look like one in use are refused.
+    /// The id of the new user: 1 to 128 bytes of UTF-8 in normal form (NFKC), without spaces,
+    /// control characters or format characters. Ids that look like an existing one are refused.
     #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: String,
-    /// At least `password_min_length` of `GET /v1/server` (8 by default), at most 1,024 bytes of UTF-8;
-    /// characters beyond ASCII take two to four. Very common passwords and the user_id itself are refused.
+    /// The new password. Its minimum length is `password_min_length` of `GET /v1/server` (8 bytes
+    /// by default), its maximum 1,024 bytes of UTF-8. A character beyond ASCII takes two to four
+    /// bytes. Very common passwords and the user_id itself are refused.
     #[schema(max_length = 1024)]
     pub password: String,
-    /// 1 to 128 bytes of UTF-8. Bidi controls are removed.
+    /// The name that other users see: 1 to 128 bytes of UTF-8. Bidi control characters are removed.
     #[schema(min_length = 1, max_length = 128)]
     pub display_name: Option<String>,
 }
 
-/// A new account, made by the operator.
+/// A request of the operator to create an account.
 pub type NewUserRequest = SignupRequest;
 
 impl SignupRequest {
@@ -52,12 +54,15 @@ pub(crate) fn parse_user(field: &str, text: &str) -> Result<UserId, BadInput> {
     text.parse().map_err(|invalid| BadInput::field(field, invalid))
 }
 
+/// A user_id and its password.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "password": "correct horse"}))]
 pub struct LoginRequest {
-    /// 1 to 128 bytes of UTF-8, without spaces, control characters or format characters.
+    /// The user who logs in: 1 to 128 bytes of UTF-8, without spaces, control characters or format
+    /// characters.
     #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: String,
+    /// The password of the user.
     pub password: String,
 }
 
@@ -67,40 +72,44 @@ impl LoginRequest {
     }
 }
 
-/// How far to log out.
+/// The scope of a log-out.
 #[derive(Default, Deserialize, ToSchema)]
 #[schema(example = json!({"everywhere": true}))]
 pub struct LogoutRequest {
-    /// All tokens of the user, and not only the one of this call.
+    /// True revokes all tokens of the user. False, the default, revokes only the token of this
+    /// call.
     #[serde(default)]
     pub everywhere: bool,
 }
 
 impl LogoutRequest {
-    /// Without a body: this token alone.
+    /// Parses the body. An empty body revokes only the token of the call.
     pub fn parse(body: &[u8]) -> Result<LogoutRequest, BadInput> {
         if body.is_empty() { Ok(LogoutRequest::default()) } else { crate::decode(body) }
     }
 }
 
+/// A request to set a password.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"password": "battery staple"}))]
 pub struct NewPasswordRequest {
-    /// At least `password_min_length` of `GET /v1/server` (8 by default), at most 1,024 bytes of UTF-8;
-    /// characters beyond ASCII take two to four. Very common passwords and the user_id itself are refused.
+    /// The new password. Its minimum length is `password_min_length` of `GET /v1/server` (8 bytes
+    /// by default), its maximum 1,024 bytes of UTF-8. A character beyond ASCII takes two to four
+    /// bytes. Very common passwords and the user_id itself are refused.
     #[schema(max_length = 1024)]
     pub password: String,
 }
 
-/// A token for a user of the operator's own product; the user needs no account here.
+/// A request for a token. The user is one of the operator's own product and needs no account here.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "ttl_s": 3600}))]
 pub struct MintRequest {
-    /// 1 to 128 bytes of UTF-8, without spaces, control characters or format characters.
+    /// The user of the token: 1 to 128 bytes of UTF-8, without spaces, control characters or format
+    /// characters.
     #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: String,
-    /// How long the token is valid, in seconds; the server's usual time where it is not given. More than the operator
-    /// allows is refused, and the message says how much that is.
+    /// The lifetime of the token, in seconds. Default: the server's usual lifetime. A value above
+    /// the operator's maximum is refused; the error message contains the maximum.
     #[schema(minimum = 1)]
     pub ttl_s: Option<u64>,
 }
@@ -111,29 +120,34 @@ impl MintRequest {
     }
 }
 
-/// A token, for the `Authorization` header and the hello frame.
+/// An access token.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"token": "eyJhbGciOi...", "user_id": "alice", "expires_at": 1767225600000i64}))]
 pub struct TokenBody {
+    /// The token, for the `Authorization: Bearer` header and the `hello` frame.
     pub token: String,
+    /// The user of the token.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub user_id: UserId,
-    /// Milliseconds since the Unix epoch.
+    /// When the token expires, in milliseconds since the Unix epoch.
     #[serde(serialize_with = "text::millis")]
     #[schema(value_type = i64)]
     pub expires_at: Timestamp,
 }
 
+/// An account, as the operator sees it.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "display_name": "Alice", "created_at": 1767225600000i64, "has_password": true}))]
 pub struct UserBody {
+    /// The id of the user.
     pub user_id: String,
+    /// The name that other users see; null if none is set.
     #[schema(required)]
     pub display_name: Option<String>,
-    /// Milliseconds since the Unix epoch.
+    /// When the account was created, in milliseconds since the Unix epoch.
     pub created_at: i64,
-    /// Whether the user can log in here.
+    /// Whether the account has a password. A user without one cannot log in here.
     pub has_password: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What the operator asks of the archive, and what it says of itself. Also read back, by the command line that asks a
-//! running server, so these are whole in themselves and borrow nothing.
+//! Requests and reports of the archive, of erasures and of backups. The command line also decodes
+//! these types, from a running server, so they own their data.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::BadInput;
 
-/// What lies where, and what is being done about it.
+/// The state of the archive and its jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "place": "directory /var/lib/bluetick/archive", "engine_on": true,
@@ -22,30 +22,31 @@ use crate::BadInput;
     "paused": null, "last_run_at": 1767225600000i64, "job": null, "last_job": null,
 }))]
 pub struct ArchiveBody {
-    /// Where segments go, in words; empty when the archive is off.
+    /// The destination of segments, for display. Empty if the archive is disabled.
     pub place: String,
-    /// Whether there is an archive to move messages to.
+    /// Whether the archive is enabled.
     pub engine_on: bool,
+    /// The amount of archived data.
     pub cold: ColdBody,
-    /// What the tables take on the disk.
+    /// The size of the table file on disk, in bytes.
     pub hot_file_bytes: u64,
-    /// How much of that is free for reuse.
+    /// The part of `hot_file_bytes` that is free for reuse, in bytes.
     pub hot_free_bytes: u64,
-    /// Conversations that were brought back to stay.
+    /// The number of conversations that a restore keeps out of the archive.
     pub kept_hot: u64,
-    /// Erasures that were accepted and are not finished: the server tries again at its next
+    /// The number of accepted erasures that are not finished. The server retries them at its next
     /// scheduled run and at its next start.
     pub unfinished_erasures: u64,
-    /// Why the last run stopped before its end; null when it did not.
+    /// Why the last run stopped early; null if it did not.
     #[schema(required)]
     pub paused: Option<String>,
-    /// Milliseconds since the Unix epoch.
+    /// The time of the last run, in milliseconds since the Unix epoch; null if there was none.
     #[schema(required)]
     pub last_run_at: Option<i64>,
-    /// The job that is under way.
+    /// The running job; null if there is none.
     #[schema(required)]
     pub job: Option<JobBody>,
-    /// The job that ended last, since the server was started.
+    /// The job that ended last; null if none has ended since the server started.
     #[schema(required)]
     pub last_job: Option<JobBody>,
 }
@@ -73,14 +74,16 @@ impl ArchiveBody {
     }
 }
 
-/// What lies in the archive, or was moved there.
+/// An amount of archived data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ColdBody {
+    /// The number of segments.
     pub segments: u64,
+    /// The number of messages in the segments.
     pub messages: u64,
-    /// In the object store.
+    /// The compressed size in the object store, in bytes.
     pub bytes: u64,
-    /// Before compression.
+    /// The size before compression, in bytes.
     pub raw_bytes: u64,
 }
 
@@ -91,7 +94,7 @@ impl From<ColdCount> for ColdBody {
     }
 }
 
-/// A job of the archive, from its start on.
+/// A running or ended job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({
     "job_id": "1767225600000-1", "kind": "restore", "stage": "restoring", "done": 3, "total": 3,
@@ -99,28 +102,32 @@ impl From<ColdCount> for ColdBody {
     "report": {"segments": 3, "messages": 2950, "took_ms": 420},
 }))]
 pub struct JobBody {
+    /// The id of the job.
     pub job_id: String,
+    /// The kind of the job.
     pub kind: JobKind,
-    /// What it is at; null before it has begun.
+    /// The current stage; null before the first one.
     #[schema(required)]
     pub stage: Option<StageBody>,
-    /// How far it has come in this stage.
+    /// How much of the current stage is done, in the unit of the stage.
     pub done: u64,
-    /// How much there is in this stage, as far as that is known.
+    /// The size of the current stage as far as it is known, in the unit of the stage.
     pub total: u64,
-    /// Milliseconds since the Unix epoch.
+    /// When the job started, in milliseconds since the Unix epoch.
     pub started_at: i64,
-    /// Milliseconds since the Unix epoch; null while it is under way.
+    /// When the job ended, in milliseconds since the Unix epoch; null while it runs.
     #[schema(required)]
     pub finished_at: Option<i64>,
-    /// Why it ended before it was done. What it did so far stays; the same job can be given again.
+    /// Why the job failed; null if it did not. Completed work is kept, and the same job can be
+    /// started again.
     #[schema(required)]
     pub error: Option<String>,
-    /// What it did; null unless it is done.
+    /// The result of the job; null unless it succeeded.
     #[schema(required)]
     pub report: Option<ReportBody>,
 }
 
+/// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
@@ -131,9 +138,14 @@ pub enum JobKind {
     Backup,
 }
 
-/// What is counted in each stage: conversations while moving and erasing, objects while sweeping, bytes of tables
-/// while compacting and copying, segments while verifying and restoring, parts of a backup while reading back, rows while
-/// checking.
+/// The stage of a job, which sets the unit of `done` and `total`:
+///
+/// - `moving`, `erasing`: conversations.
+/// - `sweeping`: objects.
+/// - `compacting`, `copying`: bytes of tables.
+/// - `verifying`, `restoring`: segments.
+/// - `reading_back`: parts of a backup.
+/// - `checking`: rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StageBody {
@@ -164,7 +176,7 @@ impl From<Stage> for StageBody {
     }
 }
 
-/// What a job did, each kind in its own words.
+/// The result of a job. Its shape depends on the kind of the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum ReportBody {
@@ -175,66 +187,92 @@ pub enum ReportBody {
     Restore(RestoreReportBody),
 }
 
+/// The result of an archive run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunReportBody {
-    /// How many conversations something was moved out of.
+    /// The number of conversations from which messages were moved.
     pub conversations: u64,
+    /// The amount of data moved to the archive.
     pub moved: ColdBody,
-    /// Messages erased: past their retention, or left over from an erasure that was interrupted.
+    /// The number of messages erased: past their retention, or left from an interrupted erasure.
     pub erased_messages: u64,
+    /// The number of unreferenced objects that were deleted.
     pub orphans_swept: u64,
+    /// The size of the table file before the run, in bytes.
     pub hot_file_bytes_before: u64,
+    /// The size of the table file after the run, in bytes.
     pub hot_file_bytes_after: u64,
+    /// The duration of the job, in milliseconds.
     pub took_ms: u64,
 }
 
+/// The result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VerifyReportBody {
+    /// The amount of data checked.
     pub checked: ColdBody,
-    /// How many segments are not as they should be.
+    /// The number of problems found.
     pub problem_count: u64,
-    /// A sentence for each of them, the first thousand.
+    /// One sentence per problem, at most 1,000.
     pub problems: Vec<String>,
+    /// The duration of the job, in milliseconds.
     pub took_ms: u64,
 }
 
 impl VerifyReportBody {
+    /// Maximum number of entries in `problems`. It bounds the size of the response.
     pub const MAX_PROBLEMS: usize = 1_000;
 }
 
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RestoreReportBody {
+    /// The number of segments restored.
     pub segments: u64,
+    /// The number of messages restored.
     pub messages: u64,
+    /// The duration of the job, in milliseconds.
     pub took_ms: u64,
 }
 
+/// The result of an erasure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EraseReportBody {
+    /// The number of conversations with erased messages.
     pub conversations: u64,
+    /// The number of messages erased.
     pub messages: u64,
+    /// The number of segments that were rewritten without the erased content.
     pub segments_rewritten: u64,
+    /// The number of segments that were deleted.
     pub segments_deleted: u64,
+    /// The duration of the job, in milliseconds.
     pub took_ms: u64,
 }
 
-/// What a backup holds.
+/// The result of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BackupReportBody {
-    /// Where it is.
+    /// The location of the backup.
     pub place: String,
+    /// The number of accounts.
     pub accounts: u64,
+    /// The number of conversations.
     pub conversations: u64,
+    /// The number of messages.
     pub messages: u64,
-    /// Of these, those whose content lies in the archive, which is not copied.
+    /// The part of `messages` whose content is in the archive. The backup does not copy that
+    /// content.
     pub archived_messages: u64,
-    /// Parts, the manifest included.
+    /// The number of parts, including the manifest.
     pub objects: u64,
+    /// The size of the backup, in bytes.
     pub bytes: u64,
-    /// Whether the keys that the server made for itself are in it.
+    /// Whether the backup includes the keys that the server generated.
     pub with_keys: bool,
-    /// Rows that were damaged before they were copied; `bluetick check` names them.
+    /// The number of rows that were already damaged in the store. `bluetick check` lists them.
     pub damaged_rows: u64,
+    /// The duration of the job, in milliseconds.
     pub took_ms: u64,
 }
 
@@ -255,14 +293,16 @@ impl From<BackupReport> for ReportBody {
     }
 }
 
-/// Where a backup goes.
+/// A request for a backup.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"to": "/var/backups/bluetick/monday"}))]
 pub struct BackupRequest {
-    /// A directory on the server's machine, by its whole path, or `s3://bucket/prefix`. Nothing may be there yet.
+    /// The destination: the absolute path of a directory on the server, or `s3://bucket/prefix`. 1
+    /// to 1,024 bytes. It must be empty.
     #[schema(min_length = 1, max_length = 1024)]
     pub to: String,
-    /// Whether the keys that the server made for itself go along; into a directory and not into a bucket where nothing is said.
+    /// Whether to include the keys that the server generated. Default: true for a directory, false
+    /// for a bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<bool>,
 }
@@ -330,23 +370,23 @@ impl From<EraseReport> for ReportBody {
     }
 }
 
-/// The job that was begun.
+/// A started job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"job_id": "1767225600000-1"}))]
 pub struct JobBegunBody {
-    /// For `GET /v1/archive/jobs/{job_id}`.
+    /// The id of the job, for `GET /v1/archive/jobs/{job_id}`.
     pub job_id: String,
 }
 
-/// What to move. Everything old enough, where nothing is said.
+/// The scope of an archive run. Default: all messages that are old enough.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"partial": true}))]
 pub struct ArchiveRunRequest {
-    /// This conversation alone, also where it was brought back to stay.
+    /// Archive only this conversation, even if a restore keeps it out of the archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[dg][0-9a-hjkmnp-tv-z]{24}$")]
     pub conversation_id: Option<String>,
-    /// Also what does not fill a segment yet.
+    /// Whether to archive messages that do not fill a segment yet. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<bool>,
 }
@@ -358,20 +398,21 @@ impl ArchiveRunRequest {
     }
 }
 
-/// What to bring back to the hot store: one conversation, or all that lie in the archive.
+/// The scope of a restore: either `conversation_id` or `all`, not both.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"conversation_id": "d0123456789abcdefghjkmnpq"}))]
 pub struct RestoreRequest {
+    /// Restore only this conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[dg][0-9a-hjkmnp-tv-z]{24}$")]
     pub conversation_id: Option<String>,
-    /// All of them, which empties the archive.
+    /// True restores all archived conversations, which empties the archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<bool>,
 }
 
 impl RestoreRequest {
-    /// `None`: all of them.
+    /// Returns the conversation to restore, or `None` for all.
     pub fn conversation(&self) -> Result<Option<ConversationId>, BadInput> {
         match (&self.conversation_id, self.all.unwrap_or_default()) {
             (Some(id), false) => parse_conversation(id).map(Some),
@@ -381,18 +422,21 @@ impl RestoreRequest {
     }
 }
 
-/// What to delete for good: all that a conversation holds, all that a user wrote, or with both what that user wrote in
-/// that conversation.
+/// The scope of an erasure: all messages of a conversation, all messages of a user, or with both
+/// fields the messages of that user in that conversation.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"conversation_id": "d0123456789abcdefghjkmnpq", "through_seq": 480}))]
 pub struct ErasureRequest {
+    /// Erase messages of this conversation only. Required unless `user_id` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[dg][0-9a-hjkmnp-tv-z]{24}$")]
     pub conversation_id: Option<String>,
+    /// Erase messages from this sender only. Required unless `conversation_id` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
     pub user_id: Option<String>,
-    /// Only up to this place of the conversation; all there is where it is not given.
+    /// Erase only up to this seq, which needs `conversation_id`. Default: the head at the time of
+    /// the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub through_seq: Option<u64>,
@@ -401,7 +445,8 @@ pub struct ErasureRequest {
 impl ErasureRequest {
     pub fn erase(&self) -> Result<Erase, BadInput> {
         let conversation = self.conversation_id.as_deref().map(parse_conversation).transpose()?;
-        // Earlier versions accepted ids that today's rules refuse; their messages can be erased too.
+        // Earlier versions accepted ids that today's rules refuse. Their messages must be erasable
+        // too.
         let user = self.user_id.as_deref().map(UserId::from_stored).transpose();
         let user = user.map_err(|invalid| BadInput::field("user_id", invalid))?;
         let scope = match (user, conversation) {

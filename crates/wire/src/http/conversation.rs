@@ -1,4 +1,4 @@
-//! Conversations and who is in them.
+//! Conversations and their members.
 
 use bluetick_core::{
     ConversationKind, ConversationView, InboxEntry, Preferences, Role, Timestamp, Title, UserId,
@@ -10,30 +10,31 @@ use super::account::parse_user;
 use super::inbox::BoundariesBody;
 use crate::{BadInput, decode, text};
 
-/// A chat with one other person, or a group.
+/// A request for a direct conversation or a new group.
 #[derive(Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[schema(example = json!({"kind": "direct", "peer": "bob"}))]
 pub enum OpenConversationRequest {
-    /// The one conversation with this person; it is found when it exists already.
+    /// The direct conversation with one other user. If it exists, the call returns it.
     Direct {
-        /// 1 to 128 bytes of UTF-8, without spaces, control characters or format characters.
+        /// The other user: 1 to 128 bytes of UTF-8, without spaces, control characters or format
+        /// characters.
         #[schema(min_length = 1, max_length = 128, pattern = r"^\S+$")]
         peer: String,
     },
-    /// A new group. Whoever asks is its admin and a member.
+    /// A new group. The caller becomes its first member and its admin.
     Group {
-        /// 1 to 256 bytes of UTF-8. Bidi controls are removed.
+        /// The title of the group: 1 to 256 bytes of UTF-8. Bidi control characters are removed.
         #[schema(min_length = 1, max_length = 256)]
         title: String,
-        /// The others: each a user_id of 1 to 128 bytes, without spaces, control characters or format
-        /// characters.
+        /// The other members. Each is a user_id of 1 to 128 bytes, without spaces, control
+        /// characters or format characters. Default: none.
         #[serde(default)]
         members: Option<Vec<String>>,
     },
 }
 
-/// The same, checked.
+/// A validated [`OpenConversationRequest`].
 pub enum OpenConversation {
     Direct { peer: UserId },
     Group { title: Title, members: Vec<UserId> },
@@ -54,7 +55,7 @@ impl OpenConversation {
             title: String,
             members: Option<Vec<String>>,
         }
-        // In two steps rather than as a tagged enum, whose errors cannot name the field.
+        // Two passes instead of a tagged enum, whose errors cannot name the field.
         match decode::<Kind>(json)?.kind.as_str() {
             "direct" => {
                 let Direct { peer } = decode(json)?;
@@ -75,14 +76,15 @@ fn parse_users(users: &[String]) -> Result<Vec<UserId>, BadInput> {
     users.iter().enumerate().map(parse).collect()
 }
 
+/// Users to add to a group: `members`, `user_id`, or both.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"members": ["carol", "dave"]}))]
 pub struct AddMembersRequest {
-    /// Who joins: each a user_id of 1 to 128 bytes, without spaces, control characters or format
-    /// characters. Those already in are passed over.
+    /// The users to add. Each is a user_id of 1 to 128 bytes, without spaces, control characters or
+    /// format characters. Users who are members already are ignored.
     #[serde(default)]
     members: Vec<String>,
-    /// The same for a single person.
+    /// A single user to add.
     user_id: Option<String>,
 }
 
@@ -100,6 +102,7 @@ impl AddMembersRequest {
     }
 }
 
+/// The kind of a conversation.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KindBody {
@@ -116,21 +119,25 @@ impl From<ConversationKind> for KindBody {
     }
 }
 
+/// The role of a member.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoleBody {
-    /// May remove others.
+    /// May remove other members.
     Admin,
     Member,
 }
 
+/// A member of a conversation.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MemberBody {
+    /// The member.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub user_id: UserId,
+    /// The role of the member. Admins can remove other members.
     pub role: RoleBody,
-    /// The first seq this member sees.
+    /// The first seq that the member can see.
     pub joined_seq: u64,
 }
 
@@ -144,29 +151,35 @@ pub struct MemberBody {
     ],
 }))]
 pub struct ConversationBody {
+    /// The id of the conversation.
     pub conversation_id: String,
+    /// Whether it is a direct conversation or a group.
     pub kind: KindBody,
-    /// Null in direct conversations.
+    /// The title of a group; null in direct conversations.
     #[schema(required)]
     pub title: Option<String>,
-    /// The other person of a direct conversation; null in groups.
+    /// The other user of a direct conversation; null in groups.
     #[serde(serialize_with = "text::shown_if_any")]
     #[schema(value_type = Option<String>, required)]
     pub peer: Option<UserId>,
+    /// The user who created the conversation.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub created_by: UserId,
-    /// Milliseconds since the Unix epoch.
+    /// When the conversation was created, in milliseconds since the Unix epoch.
     #[serde(serialize_with = "text::millis")]
     #[schema(value_type = i64)]
     pub created_at: Timestamp,
-    /// The newest message; 0 while there is none.
+    /// The newest seq of the conversation; 0 if there is none.
     pub head_seq: u64,
-    /// When the newest message came in, or when the conversation was made.
+    /// When the newest message was received, or when the conversation was created, in milliseconds
+    /// since the Unix epoch.
     #[serde(serialize_with = "text::millis")]
     #[schema(value_type = i64)]
     pub last_at: Timestamp,
+    /// The number of members.
     pub member_count: usize,
+    /// All members.
     pub members: Vec<MemberBody>,
 }
 
@@ -189,19 +202,24 @@ impl ConversationBody {
     }
 }
 
-/// What a conversation is to whoever asks: the same as in the inbox.
+/// The part of a conversation that is specific to the caller, as in the inbox.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OwnPartBody {
-    /// Messages by others above `my_status.last_read_seq`; notices and voids do not count.
+    /// The number of messages from others above `my_status.last_read_seq`. Notices and voids do not
+    /// count.
     pub unread: u64,
-    /// How far the reader has come.
+    /// The read state of the caller.
     pub my_status: BoundariesBody,
-    /// How far the other has come; in a group, the member furthest behind.
+    /// The read state of the peer; in a group, the lowest of all other members. The ticks of the
+    /// caller's own messages follow from it.
     pub peer_status: BoundariesBody,
+    /// Whether the caller muted the conversation.
     pub muted: bool,
+    /// Whether the caller pinned the conversation.
     pub pinned: bool,
+    /// Whether the caller archived the conversation.
     pub archived: bool,
-    /// Whether the others are told what the reader has read.
+    /// Whether other members see what the caller has read.
     pub read_receipts: bool,
 }
 
@@ -220,7 +238,7 @@ impl From<&InboxEntry> for OwnPartBody {
     }
 }
 
-/// A conversation, who is in it, and what it is to whoever asks.
+/// A conversation with its members and the settings and read state of the caller.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "conversation_id": "g0123456789abcdefghjkmnpq", "kind": "group", "title": "Lunch", "peer": null,

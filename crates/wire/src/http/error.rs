@@ -1,4 +1,4 @@
-//! The one shape of an HTTP error.
+//! The body of every HTTP error.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,20 @@ use utoipa::ToSchema;
 
 use crate::ErrorCode;
 
+/// The body of every error response.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"error": {"code": "conversation_not_found", "message": "no such conversation"}}))]
 pub struct ErrorBody<'a> {
+    /// The error.
     pub error: ErrorDetail<'a>,
 }
 
+/// An error code and its description.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ErrorDetail<'a> {
-    /// For programs: one of a fixed table, which says what to do.
+    /// The error code, for programs. One of `x-error-codes`, which also lists what to do about it.
     pub code: &'a str,
-    /// For people.
+    /// A description of the error, for people. Its text may change.
     #[schema(value_type = String)]
     pub message: Cow<'a, str>,
 }

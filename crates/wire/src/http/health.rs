@@ -1,20 +1,23 @@
-//! What is asked about the server itself.
+//! Health, readiness, and the features of the server.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
+/// The process is alive.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"status": "ok"}))]
 pub struct HealthBody {
+    /// Always `ok`.
     pub status: &'static str,
 }
 
+/// Whether the server accepts traffic.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"status": "ready", "reason": null}))]
 pub struct ReadyBody {
     /// `ready` or `not_ready`.
     pub status: &'static str,
-    /// Why it is not ready.
+    /// Why the server is not ready; null when it is.
     #[schema(required)]
     pub reason: Option<String>,
 }
@@ -29,16 +32,18 @@ impl ReadyBody {
     }
 }
 
-/// What a server offers.
+/// The features and limits of a server.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"version": "0.1.0", "signup": true, "login": true, "content_bytes": 65536, "password_min_length": 8}))]
 pub struct ServerBody {
+    /// The version of the server.
     pub version: &'static str,
-    /// Whether people can make an account.
+    /// Whether users can create an account (`POST /v1/signup`).
     pub signup: bool,
-    /// Whether people log in here. Otherwise their tokens come from the operator's own product.
+    /// Whether users can log in with a password (`POST /v1/login`). If false, tokens come from the
+    /// operator's own product.
     pub login: bool,
-    /// The largest content of one message, in bytes; 0: there is no limit.
+    /// The maximum size of the content of one message, in bytes; 0 means no limit.
     pub content_bytes: usize,
     /// The minimum length of a new password, in bytes.
     pub password_min_length: usize,

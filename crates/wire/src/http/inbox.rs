@@ -1,4 +1,4 @@
-//! The inbox.
+//! The inbox and the per-conversation settings of a user.
 
 use bluetick_core::{
     Boundaries, ConversationId, InboxEntry, InboxFilter, InboxPage, InboxPlace, LastMessage, MessageId,
@@ -13,12 +13,14 @@ use super::presence::PresenceBody;
 use super::query;
 use crate::{BadInput, text};
 
-/// The two boundaries a tick is drawn from: everything up to here was delivered, and up to there read.
+/// A read state: the highest delivered and the highest read seq. Clients draw ticks from it.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub struct BoundariesBody {
+    /// Every message up to this seq is delivered; 0 if none is.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_delivered_seq: Seq,
+    /// Every message up to this seq is read; 0 if none is. Never above `last_delivered_seq`.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_read_seq: Seq,
@@ -30,22 +32,29 @@ impl From<Boundaries> for BoundariesBody {
     }
 }
 
-/// The newest message, its content cut short at a character.
+/// The newest message of a conversation, with shortened content.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LastMessageBody<'a> {
+    /// The seq of the message.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub seq: Seq,
+    /// The id that the sender chose.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub message_id: &'a MessageId,
+    /// The sender.
     pub sender_id: &'a str,
-    /// At most 120 bytes of it; notices are whole.
+    /// At most the first 120 bytes of the content, cut at a character boundary. Notices (`system`)
+    /// are complete.
     pub content: &'a str,
+    /// The type of the content, as in a message.
     pub content_type: &'a str,
+    /// The sender's clock, in milliseconds since the Unix epoch.
     #[serde(serialize_with = "text::millis")]
     #[schema(value_type = i64)]
     pub timestamp: Timestamp,
+    /// The server's clock, in milliseconds since the Unix epoch.
     #[serde(serialize_with = "text::millis")]
     #[schema(value_type = i64)]
     pub received_at: Timestamp,
@@ -65,7 +74,7 @@ impl<'a> From<&'a LastMessage> for LastMessageBody<'a> {
     }
 }
 
-/// One line of an inbox.
+/// An inbox entry: a conversation as one of its members sees it.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "conversation_id": "d0123456789abcdefghjkmnpq", "kind": "direct", "title": null, "peer": "bob", "member_count": 2,
@@ -80,48 +89,57 @@ impl<'a> From<&'a LastMessage> for LastMessageBody<'a> {
     "peer_presence": {"user_id": "bob", "online": true, "last_seen_at": null},
 }))]
 pub struct InboxEntryBody<'a> {
+    /// The id of the conversation.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
+    /// Whether it is a direct conversation or a group.
     pub kind: KindBody,
-    /// Null in direct conversations.
+    /// The title of a group; null in direct conversations.
     #[schema(required)]
     pub title: Option<&'a str>,
-    /// The other person of a direct conversation; null in groups.
+    /// The other user of a direct conversation; null in groups.
     #[schema(required)]
     pub peer: Option<&'a str>,
+    /// The number of members.
     pub member_count: usize,
-    /// The newest place that is taken, be it by a void; 0 while there is none.
+    /// The newest seq of the conversation, voids included; 0 if there is none.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_seq: Seq,
-    /// When a message last came in, or when the conversation was made. The inbox is in this order, the latest first. A
-    /// server clock that was set back does not take it back.
+    /// When the newest message was received, or when the conversation was created, in milliseconds
+    /// since the Unix epoch. The inbox is sorted by it, latest first. It does not move back if the
+    /// server's clock does.
     #[serde(serialize_with = "text::millis")]
     #[schema(value_type = i64)]
     pub last_at: Timestamp,
-    /// The beginning of the newest message, cut at a character; empty for a notice, or while there is no message.
+    /// The first bytes of the newest message (at most 120), cut at a character boundary. Empty if
+    /// it is a notice, or if there is no message.
     pub preview: &'a str,
-    /// The newest message that is no void; null while there is none.
+    /// The newest message that is not a void; null if there is none.
     #[schema(required)]
     pub last_message: Option<LastMessageBody<'a>>,
-    /// Messages by others above `my_status.last_read_seq`; notices and voids do not count.
+    /// The number of messages from others above `my_status.last_read_seq`. Notices and voids do not
+    /// count.
     pub unread: u64,
-    /// The first message the reader can see.
+    /// The first seq that the caller can see.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub first_seq: Seq,
-    /// How far the reader has come.
+    /// The read state of the caller.
     pub my_status: BoundariesBody,
-    /// How far the other has come; in a group, the member furthest behind. With it the tick of one's own messages is
-    /// drawn.
+    /// The read state of the peer; in a group, the lowest of all other members. The ticks of the
+    /// caller's own messages follow from it.
     pub peer_status: BoundariesBody,
+    /// Whether the caller muted the conversation.
     pub muted: bool,
+    /// Whether the caller pinned the conversation.
     pub pinned: bool,
+    /// Whether the caller archived the conversation.
     pub archived: bool,
-    /// Whether the others are told what the reader has read.
+    /// Whether other members see what the caller has read.
     pub read_receipts: bool,
-    /// Whether the other person of a direct conversation is there; null in groups.
+    /// The presence of the other user of a direct conversation; null in groups.
     #[schema(required)]
     pub peer_presence: Option<PresenceBody<'a>>,
 }
@@ -154,21 +172,24 @@ impl<'a> InboxEntryBody<'a> {
     }
 }
 
-/// One page of an inbox. A conversation that gets a message while you page moves to the front: it is on no later page,
-/// and its message is pushed to whoever is connected. One that you pin, unpin, archive or unarchive meanwhile moves as
-/// well, and may be met twice or not at all. All others are on exactly one page.
+/// One page of the inbox.
+///
+/// Conversations can move while the caller pages. One that gets a message moves to the front and is
+/// on no later page; a connected client gets the message as a push. One that the caller pins,
+/// unpins, archives or unarchives may be on two pages or on none. All others are on exactly one
+/// page.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"conversations": [], "next_cursor": null}))]
 pub struct InboxPageBody<'a> {
-    /// Pinned first, archived last; within each, the latest activity first.
+    /// Pinned conversations first, archived ones last. Within each group, latest activity first.
     pub conversations: Vec<InboxEntryBody<'a>>,
-    /// `cursor` of the next page; null on the last.
+    /// The `cursor` of the next page; null on the last page.
     #[schema(required)]
     pub next_cursor: Option<String>,
 }
 
 impl<'a> InboxPageBody<'a> {
-    /// `presence` tells of the other person of a direct conversation.
+    /// `presence` returns the presence of the peer of a direct conversation.
     pub fn new(page: &'a InboxPage, presence: impl Fn(&'a UserId) -> PresenceBody<'a>) -> InboxPageBody<'a> {
         let body = |entry: &'a InboxEntry| InboxEntryBody::new(entry, entry.peer.as_ref().map(&presence));
         InboxPageBody {
@@ -178,7 +199,7 @@ impl<'a> InboxPageBody<'a> {
     }
 }
 
-/// The query of an inbox call.
+/// The query parameters of an inbox call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxParameters {
     pub after: Option<InboxPlace>,
@@ -204,15 +225,18 @@ impl InboxParameters {
     }
 }
 
-/// What a member sets for itself in one conversation. What is not named stays as it is.
+/// A change of the caller's settings for one conversation. Omitted fields keep their value.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"pinned": true}))]
 pub struct PreferenceRequest {
+    /// Whether the conversation is muted.
     pub muted: Option<bool>,
+    /// Whether the conversation is pinned. Pinned conversations are first in the inbox.
     pub pinned: Option<bool>,
+    /// Whether the conversation is archived. Archived conversations are last in the inbox.
     pub archived: Option<bool>,
-    /// False: what is read from now on is not told to the others. Once it is true again, the next `read` tells
-    /// everything up to its seq.
+    /// False hides from other members what the caller reads from now on. After it is true again,
+    /// the next `read` shows everything up to its seq.
     pub read_receipts: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! Sending and reading back.
+//! Sending messages and reading history.
 
 use std::borrow::Cow;
 
@@ -14,29 +14,32 @@ use super::query;
 use crate::json::{MOST_BYTES_OF_ONE, Measured, Writer, escaped_length};
 use crate::{BadInput, text};
 
-/// A message to store. Sending it again with the same message_id is safe.
+/// A message to send.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"message_id": "0199c0de-0000-7000-8000-000000000001", "content": "Lunch?", "timestamp": 1767225600000i64}))]
 pub struct SendRequestBody<'a> {
-    /// Made by the client before the first attempt; unique within the conversation and the sender. A UUIDv7 suits.
-    /// Visible ASCII; names that start with `system:` are the server's own.
+    /// Created by the client before the first attempt; unique per conversation and sender. 1 to 128
+    /// visible ASCII characters. A UUIDv7 is a good choice. The prefix `system:` is reserved.
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1, max_length = 128, pattern = "^(?!system:)[!-~]+$")]
     pub message_id: Cow<'a, str>,
+    /// The content of the message. The maximum size is `content_bytes` of `GET /v1/server`.
     #[serde(borrow)]
     #[schema(value_type = String, min_length = 1)]
     pub content: Cow<'a, str>,
-    /// What the content is, in the client's own words; `text` where it is not given. Visible ASCII; `system`,
-    /// `erased`, `lost` and `void` are the server's own.
+    /// The type of the content, chosen by the client: 1 to 64 visible ASCII characters. Default:
+    /// `text`. The server reserves `system`, `erased`, `lost` and `void`.
     #[serde(borrow)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^(?!(system|erased|lost|void)$)[!-~]+$")]
     pub content_type: Option<Cow<'a, str>>,
-    /// The sender's clock, in milliseconds since the Unix epoch; the server's own where it is not given.
+    /// The sender's clock, in milliseconds since the Unix epoch. Default: the server's clock. For
+    /// display only; it does not affect the order.
     pub timestamp: Option<i64>,
-    /// This is a resend.
+    /// True if this is a resend of an earlier attempt. Default: false.
     pub retry: Option<bool>,
-    /// With `retry`: everything up to this seq was known at the first attempt, so the message is looked for above it.
-    /// Above 9007199254740991 counts as that.
+    /// With `retry`: the highest seq that the client knew at the first attempt. The server searches
+    /// for the first copy above it, even after the dedupe window. Ignored without `retry`. A value
+    /// above 9007199254740991 counts as that number.
     pub after_seq: Option<u64>,
 }
 
@@ -70,33 +73,38 @@ pub(crate) fn content_type(name: Option<&str>) -> Result<ContentType, BadInput> 
     }
 }
 
-/// A resend that does not say what it knew is looked for in the dedupe window like any other.
+/// Returns the `after_seq` of a resend. Without one, the server searches for the first copy in the
+/// dedupe window only.
 pub(crate) fn retry_after(retry: Option<bool>, after_seq: Option<u64>) -> Option<Seq> {
     let after = after_seq.filter(|_| retry == Some(true))?;
     Some(Seq::new(after).min(Seq::MAX))
 }
 
-/// Where the message is.
+/// A stored message and its seq.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "conversation_id": "d0123456789abcdefghjkmnpq", "message_id": "0199c0de-0000-7000-8000-000000000001",
     "seq": 1, "received_at": 1767225600123i64, "duplicate": false,
 }))]
 pub struct SentBody<'a> {
+    /// The conversation of the message.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
+    /// The id from the request.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub message_id: &'a MessageId,
+    /// The seq of the message in the conversation.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub seq: Seq,
-    /// The server's clock, in milliseconds since the Unix epoch.
+    /// When the server received the first copy, in milliseconds since the Unix epoch.
     #[serde(serialize_with = "text::millis")]
     #[schema(value_type = i64)]
     pub received_at: Timestamp,
-    /// It was stored by an earlier attempt; this is its place.
+    /// True if an earlier attempt already stored the message. `seq` and `received_at` are those of
+    /// that attempt.
     pub duplicate: bool,
 }
 
@@ -117,13 +125,14 @@ impl<'a> SentBody<'a> {
         json
     }
 
-    /// Enough for [`SentBody::write_fields`], unless the id is one of those few that need escaping.
+    /// Returns a buffer size that fits [`SentBody::write_fields`], unless the id needs escapes.
     pub(crate) fn usual_bytes(&self) -> usize {
-        // Names, quotes and the conversation are 102; no number has more than 20 digits.
+        // Keys, punctuation and the conversation id take 102 bytes. A number has at most 20 digits.
         102 + spelled_length(self.message_id) + 2 * 20
     }
 
-    /// All fields and the brace that closes them, so that something can stand before.
+    /// Writes all fields and the closing brace. The caller writes the opening brace and any other
+    /// fields first.
     pub(crate) fn write_fields(&self, json: &mut Vec<u8>) {
         let mut json = Writer(json);
         json.raw(r#""conversation_id":"#);
@@ -147,7 +156,7 @@ fn spelled_length(id: &MessageId) -> usize {
     }
 }
 
-/// A stored message.
+/// A message of a conversation.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "conversation_id": "d0123456789abcdefghjkmnpq", "seq": 1, "message_id": "0199c0de-0000-7000-8000-000000000001",
@@ -155,28 +164,37 @@ fn spelled_length(id: &MessageId) -> usize {
     "timestamp": 1767225600000i64, "received_at": 1767225600123i64,
 }))]
 pub struct MessageBody<'a> {
+    /// The conversation of the message.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
-    /// The place in the conversation: 1 for the first, then dense. The only order.
+    /// The position in the conversation: 1, 2, 3 and so on, without gaps. It is the only order of
+    /// messages.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub seq: Seq,
+    /// The id that the sender chose.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub message_id: &'a MessageId,
+    /// The sender; `void` for a void.
     pub sender_id: &'a str,
-    /// The other person of a direct conversation; null in groups.
+    /// The other user of a direct conversation; null in groups.
     #[schema(required)]
     pub receiver_id: Option<&'a str>,
-    /// For `system` notices, JSON that says what happened.
+    /// The content of the message. For a `system` notice, JSON that describes the event. Empty for
+    /// `erased`, `lost` and `void`.
     pub content: &'a str,
-    /// `text`, `system` for notices by the server, or what the sender called it. Without content: `erased`, when it was
-    /// deleted for good, and `lost`, when the part of the archive it is in cannot be read. `void` is nobody's message: a
-    /// place that was given out and never written to, by the sender `void`. A client counts it, so that nothing seems to
-    /// be missing, acknowledges it with those around it, and never shows it.
+    /// `text`, another type that the sender chose, or one of these types of the server:
+    ///
+    /// - `system`: a notice, such as a membership change.
+    /// - `erased`: the content was permanently deleted.
+    /// - `lost`: the content is in a part of the archive that cannot be read.
+    /// - `void`: a seq that was allocated and never used. Clients count it and acknowledge it with
+    ///   the messages around it, but never show it.
     pub content_type: &'a str,
-    /// The sender's clock, in milliseconds since the Unix epoch. Shown, never used for order.
+    /// The sender's clock, in milliseconds since the Unix epoch. For display only; it does not
+    /// affect the order.
     #[serde(serialize_with = "text::millis")]
     #[schema(value_type = i64)]
     pub timestamp: Timestamp,
@@ -203,16 +221,16 @@ impl<'a> From<&'a Message> for MessageBody<'a> {
 }
 
 impl MessageBody<'_> {
-    /// Enough for the fields around the content, unless an id is one of those few that need escaping.
+    /// Returns a buffer size that fits all fields except the content, unless an id needs escapes.
     pub(crate) fn usual_bytes_around(&self) -> usize {
         let receiver = self.receiver_id.map_or(0, str::len);
         let names = self.sender_id.len() + receiver + self.content_type.len();
-        // Names, quotes and the conversation are 160; no number has more than 20 digits.
+        // Keys, punctuation and the conversation id take 160 bytes. A number has at most 20 digits.
         160 + spelled_length(self.message_id) + names + 3 * 20
     }
 
-    /// All fields and the brace that closes them, so that something can stand before. The content is given as it was
-    /// measured.
+    /// Writes all fields and the closing brace. The caller writes the opening brace and any other
+    /// fields first. `content` is the measured content of this message.
     pub(crate) fn write_fields(&self, json: &mut Vec<u8>, content: Measured<'_>) {
         let mut json = Writer(json);
         json.raw(r#""conversation_id":"#);
@@ -237,36 +255,40 @@ impl MessageBody<'_> {
     }
 }
 
-/// One page of history: a range of consecutive seqs, and where its neighbours begin. A page may hold fewer than
-/// `limit` messages when they are large; go on with the cursor, which is null only where there is no more.
+/// One page of history: messages with consecutive seqs, and cursors to the adjacent pages.
+///
+/// A page may have fewer than `limit` messages if they are large. Continue until the cursor is
+/// null.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"messages": [], "next_before_seq": null, "next_after_seq": null, "head_seq": 0}))]
 pub struct PageBody<'a> {
-    /// Newest first; oldest first when asked with `after_seq`.
+    /// Newest first; with `after_seq`, oldest first.
     pub messages: Vec<MessageBody<'a>>,
-    /// `before_seq` of the page below; null where there is none.
+    /// The `before_seq` of the next older page; null if there is none.
     #[serde(serialize_with = "text::seq_if_any")]
     #[schema(value_type = Option<u64>, required)]
     pub next_before_seq: Option<Seq>,
-    /// `after_seq` of the page above; null where there is none.
+    /// The `after_seq` of the next newer page; null if there is none.
     #[serde(serialize_with = "text::seq_if_any")]
     #[schema(value_type = Option<u64>, required)]
     pub next_after_seq: Option<Seq>,
-    /// The newest message of the conversation.
+    /// The newest seq of the conversation; 0 if there is none.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub head_seq: Seq,
 }
 
 impl<'a> PageBody<'a> {
-    /// About the most a page takes, so that an answer nobody reads holds no more. One message is always on it.
+    /// Approximate maximum size of the contents of a page, in bytes. It bounds the memory that a
+    /// slow reader can hold. A page always has at least one message, even a larger one.
     pub const MAX_BYTES: usize = 1024 * 1024;
 
-    /// The page that was asked for with `from`, as much of it as fits.
+    /// Builds the body of a page that was requested with `from`. Drops messages beyond
+    /// [`PageBody::MAX_BYTES`].
     pub fn new(page: &'a Page, from: PageFrom) -> PageBody<'a> {
         let fitting = fitting(&page.messages);
         let (kept, cut) = page.messages.split_at(fitting);
-        // What was cut off begins where the last one kept ends, in the direction of the page.
+        // The cursor continues after the last message that is kept, in the direction of the page.
         let goes_on = kept.last().filter(|_| !cut.is_empty()).map(|message| message.seq);
         let (cut_below, cut_above) = match from {
             PageFrom::Newest | PageFrom::Before(_) => (goes_on, None),
@@ -281,7 +303,7 @@ impl<'a> PageBody<'a> {
     }
 
     pub fn to_json(&self) -> Vec<u8> {
-        // What is escaped takes a little more, and what is escaped throughout makes it grow.
+        // Allows 1/16 for escapes. Content with more escapes makes the buffer grow.
         let bytes_of =
             |message: &MessageBody<'_>| message.usual_bytes_around() + message.content.len() * 17 / 16 + 2;
         let mut json = Vec::with_capacity(150 + self.messages.iter().map(bytes_of).sum::<usize>());
@@ -302,10 +324,10 @@ impl<'a> PageBody<'a> {
     }
 }
 
-/// How many of the messages, from the first on, go onto one page.
+/// Returns how many of the messages fit on one page, from the first on.
 fn fitting(messages: &[Message]) -> usize {
     let as_they_are: usize = messages.iter().map(|message| message.content.len()).sum();
-    // Almost every page is far from the limit, so that its letters need not be counted.
+    // Most pages are far below the limit even if every byte is escaped, so skip the exact count.
     if as_they_are <= PageBody::MAX_BYTES / MOST_BYTES_OF_ONE {
         return messages.len();
     }
@@ -317,7 +339,7 @@ fn fitting(messages: &[Message]) -> usize {
     messages.iter().take_while(fits).count().max(1).min(messages.len())
 }
 
-/// The query of a history call.
+/// The query parameters of a history call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageParameters {
     pub from: PageFrom,

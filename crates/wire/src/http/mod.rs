@@ -1,4 +1,4 @@
-//! The bodies of HTTP calls.
+//! The request and response bodies of the HTTP API, and its query parameters.
 
 mod account;
 mod archive;

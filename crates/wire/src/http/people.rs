@@ -1,4 +1,4 @@
-//! Finding people, and their names.
+//! User search and display names.
 
 use std::borrow::Cow;
 
@@ -11,18 +11,23 @@ use super::account::parse_user;
 use super::query;
 use crate::BadInput;
 
-/// Somebody, as everybody here sees them.
+/// A user, as all other users see it.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "display_name": "Alice Liddell"}))]
 pub struct PersonBody<'a> {
+    /// The id of the user.
     pub user_id: &'a str,
+    /// The name that other users see; null if none is set.
     #[schema(required)]
     pub display_name: Option<Cow<'a, str>>,
 }
 
+/// The users that were found.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"people": [{"user_id": "alice", "display_name": "Alice Liddell"}]}))]
 pub struct PeopleBody<'a> {
+    /// With `user_id`: the users in the order of the request, without unknown ids. With `search`:
+    /// sorted by the matching name.
     pub people: Vec<PersonBody<'a>>,
 }
 
@@ -36,13 +41,13 @@ impl<'a> PeopleBody<'a> {
     }
 }
 
-/// What is asked for: some by id, or whoever is called so.
+/// The query parameters of `GET /v1/people`: user ids, or a search.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PeopleParameters {
     Ids(Vec<UserId>),
     Search {
         prefix: NamePrefix,
-        /// What was asked for, where it can be an id.
+        /// The search text as a user id, if it is a valid one.
         id: Option<UserId>,
         limit: usize,
     },

@@ -1,4 +1,4 @@
-//! Who is there.
+//! Presence, and the profile of a user.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,13 +11,17 @@ use utoipa::ToSchema;
 use super::account::parse_display_name;
 use crate::{BadInput, text};
 
-/// Whether somebody is there, or when it last was. Of somebody who hides it: not there, never seen.
+/// Whether a user is online, and when the user was last online. A user who hides its presence
+/// always appears offline and never seen.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(example = json!({"user_id": "bob", "online": false, "last_seen_at": 1767225600123i64}))]
 pub struct PresenceBody<'a> {
+    /// The user.
     pub user_id: &'a str,
+    /// Whether the user has an open connection and shows its presence.
     pub online: bool,
-    /// When the last connection ended, in milliseconds since the Unix epoch; null where it is not known or not told.
+    /// When the last connection of the user ended, in milliseconds since the Unix epoch. Null while
+    /// the user is online, if it is unknown, and if the user hides its presence.
     #[serde(serialize_with = "text::millis_if_any")]
     #[schema(value_type = Option<i64>, required)]
     pub last_seen_at: Option<Timestamp>,
@@ -34,21 +38,23 @@ impl<'a> PresenceBody<'a> {
     }
 }
 
-/// Those of a conversation of whom something can be told.
+/// The presence of the other members of a conversation.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"members": []}))]
 pub struct PresencesBody<'a> {
+    /// All other members. In conversations of more than 100 members: at most 100 members who are
+    /// online and show it.
     pub members: Vec<PresenceBody<'a>>,
 }
 
-/// What a user sets for itself, everywhere.
+/// A change of the own profile. Omitted fields keep their value.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"show_presence": false}))]
 pub struct ProfileRequest {
-    /// What others see beside the user_id: 1 to 128 bytes of UTF-8. Bidi controls are removed.
+    /// The name that other users see: 1 to 128 bytes of UTF-8. Bidi control characters are removed.
     #[schema(min_length = 1, max_length = 128)]
     pub display_name: Option<String>,
-    /// False: nobody is told whether the user is there or when it was.
+    /// False hides from all other users whether and when the user is online.
     pub show_presence: Option<bool>,
 }
 
@@ -58,12 +64,16 @@ impl ProfileRequest {
     }
 }
 
+/// The profile of the caller.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"user_id": "alice", "display_name": "Alice", "show_presence": true}))]
 pub struct ProfileBody<'a> {
+    /// The user of the token.
     pub user_id: &'a str,
+    /// The name that other users see; null if none is set.
     #[schema(required)]
     pub display_name: Option<Cow<'a, str>>,
+    /// Whether other users see whether and when the user is online.
     pub show_presence: bool,
 }
 

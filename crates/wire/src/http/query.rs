@@ -6,7 +6,8 @@ use percent_encoding::percent_decode_str;
 
 use crate::BadInput;
 
-/// The decoded values of the parameters called `names`, in that order. Unknown parameters are ignored.
+/// Returns the decoded values of the parameters `names`, in that order. Unknown parameters are
+/// ignored. A repeated parameter is an error.
 pub(super) fn values<'q, const N: usize>(
     query: &'q str,
     names: [&str; N],
@@ -21,7 +22,7 @@ pub(super) fn values<'q, const N: usize>(
     Ok(values)
 }
 
-/// Names, decoded, each with its value as it was sent.
+/// Returns the parameters with decoded names and raw values.
 pub(super) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
     query.split('&').map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -30,7 +31,7 @@ pub(super) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
     })
 }
 
-/// Refused where the bytes are not UTF-8.
+/// Decodes a value. Fails if the bytes are not UTF-8.
 pub(super) fn decoded<'q>(name: &str, value: &'q str) -> Result<Cow<'q, str>, BadInput> {
     let invalid = |_| BadInput::field(name, "is not UTF-8");
     if value.contains('+') {

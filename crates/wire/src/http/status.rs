@@ -1,4 +1,4 @@
-//! Ticks over HTTP.
+//! Receipts and read states over HTTP.
 
 use bluetick_core::ports::{MemberStatus, Statuses};
 use bluetick_core::{Boundaries, ConversationId, Receipts, Seq, UserId};
@@ -9,11 +9,12 @@ use super::message::parse_seq;
 use super::query;
 use crate::{BadInput, text};
 
-/// Everything up to this seq was delivered, or read. Above the newest message it counts as that; what is late or
-/// repeated changes nothing.
+/// A cumulative receipt.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"seq": 44}))]
 pub struct MarkRequest {
+    /// Every message up to this seq is delivered or read. A value above the head counts as the
+    /// head. A value that is not above the current one changes nothing.
     seq: u64,
 }
 
@@ -23,19 +24,22 @@ impl MarkRequest {
     }
 }
 
-/// How far somebody has come.
+/// The read state of a member.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"user_id": "bob", "last_delivered_seq": 44, "last_read_seq": 40, "joined_seq": 1}))]
 pub struct MemberStatusBody<'a> {
+    /// The member.
     pub user_id: &'a str,
+    /// Every message up to this seq is delivered; 0 if none is.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_delivered_seq: Seq,
+    /// Every message up to this seq is read; 0 if none is. Never above `last_delivered_seq`.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_read_seq: Seq,
-    /// The first seq the member sees. What lies below does not concern it: for the tick of a group message, take the
-    /// later of each boundary and the place before this.
+    /// The first seq that the member can see. Earlier messages do not need its receipt. To compute
+    /// the tick of a group message, use the maximum of each value above and `joined_seq - 1`.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub joined_seq: Seq,
@@ -53,19 +57,23 @@ impl<'a> From<&'a MemberStatus> for MemberStatusBody<'a> {
     }
 }
 
-/// Where one stands after a mark.
+/// The read state of the caller after a receipt.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "conversation_id": "d0123456789abcdefghjkmnpq", "user_id": "bob", "last_delivered_seq": 44, "last_read_seq": 40,
 }))]
 pub struct OwnStatusBody<'a> {
+    /// The conversation.
     #[serde(serialize_with = "text::shown")]
     #[schema(value_type = String)]
     pub conversation_id: ConversationId,
+    /// The caller.
     pub user_id: &'a str,
+    /// Every message up to this seq is delivered; 0 if none is.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_delivered_seq: Seq,
+    /// Every message up to this seq is read; 0 if none is. Never above `last_delivered_seq`.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub last_read_seq: Seq,
@@ -87,16 +95,17 @@ impl<'a> OwnStatusBody<'a> {
     }
 }
 
-/// How far everybody has come.
+/// The read states of all members.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "head_seq": 44, "members": [{"user_id": "bob", "last_delivered_seq": 44, "last_read_seq": 40, "joined_seq": 1}],
 }))]
 pub struct StatusesBody<'a> {
+    /// The newest seq of the conversation; 0 if it has no messages.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub head_seq: Seq,
-    /// Every member, sorted by name; 0 where somebody has said nothing yet.
+    /// All members, sorted by user_id. A member without receipts has 0 in both values.
     pub members: Vec<MemberStatusBody<'a>>,
 }
 
@@ -109,15 +118,19 @@ impl<'a> From<&'a Statuses> for StatusesBody<'a> {
     }
 }
 
-/// Who has one message: its sender does not count, nor those who joined later.
+/// The receipt counts of one message. They exclude its sender and the members who joined after it.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(example = json!({"seq": 44, "recipient_count": 9, "delivered_count": 7, "read_count": 3}))]
 pub struct ReceiptsBody {
+    /// The seq of the message.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
     pub seq: Seq,
+    /// The number of members who should receive the message.
     pub recipient_count: usize,
+    /// The number of recipients to whom the message is delivered.
     pub delivered_count: usize,
+    /// The number of recipients who have read the message.
     pub read_count: usize,
 }
 
@@ -132,7 +145,7 @@ impl ReceiptsBody {
     }
 }
 
-/// How far everybody has come; asked with `seq`, how many have that message.
+/// The read states of all members, or with the parameter `seq` the receipt counts of that message.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum StatusBody<'a> {
@@ -140,10 +153,10 @@ pub enum StatusBody<'a> {
     OneMessage(ReceiptsBody),
 }
 
-/// The query of a status call.
+/// The query parameters of a status call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusParameters {
-    /// Count who has this message, instead of listing everybody.
+    /// The message whose receipts to count. `None` lists all members.
     pub seq: Option<Seq>,
 }
 

@@ -1,4 +1,4 @@
-//! A frame that is read in one pass is the frame that the slower reader would have made of it.
+//! Checks that the one-pass decoder and the general decoder return the same frame.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::told::told;
 use super::*;
 use crate::frame::scan::usual_frame;
 
-/// Whether it was read in one pass, which must not show.
+/// Asserts that both decoders agree. Returns whether the one-pass decoder accepted the frame.
 fn reads_the_same(text: &str) -> bool {
     let slowly = ClientFrame::decode_any(text).map(|frame| told(&frame));
     assert_eq!(ClientFrame::decode(text).map(|frame| told(&frame)), slowly, "{text}");

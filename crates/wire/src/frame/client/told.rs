@@ -1,10 +1,10 @@
-//! A frame in words, to be compared with another.
+//! Formats frames as text, to compare the two decoders.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// Everything in a frame, whichever reader made it.
+/// Formats every field of a frame.
 pub(crate) fn told(frame: &ClientFrame<'_>) -> String {
     match frame {
         ClientFrame::Send(send) => {
