@@ -2,8 +2,8 @@
 // page itself comes from the server and from the cache only when the server cannot be reached. The API is never touched.
 // The build fills in the version and the files.
 
-const CACHE = "bluetick-fd0d3704f20b";
-const FILES = ["/","/assets/icon.svg","/assets/index-COYbuipr.js","/assets/index-DwH4qrHo.css","/assets/aside-0LNz8Ies.js"];
+const CACHE = "bluetick-db8f25ee9050";
+const FILES = ["/","/assets/icon.svg","/assets/index-B0AGK5Up.js","/assets/index-BwWfPr__.css","/assets/aside-B9NCtvI_.js"];
 const PATIENCE_MS = 3_000;
 
 self.addEventListener("install", (event) => {

@@ -5,20 +5,22 @@ import { Show, createSignal } from "solid-js";
 import { render } from "solid-js/web";
 import { Gate } from "./components/Gate.tsx";
 import { Shell } from "./components/Shell.tsx";
-import { applyTheme, clearDrafts, clearSession, loadSession, loadTheme, saveSession } from "./storage.ts";
+import { applyTheme, clearDrafts, clearSession, loadEnded, loadSession, loadTheme, saveEnded, saveSession } from "./storage.ts";
 
 applyTheme(loadTheme());
 
 function App() {
   const [session, setSession] = createSignal<Session | null>(loadSession());
-  const [note, setNote] = createSignal("");
-  let lastUser = session()?.userId ?? "";
+  const ended = session() ? null : loadEnded();
+  const [note, setNote] = createSignal(ended?.note ?? "");
+  let lastUser = session()?.userId ?? ended?.userId ?? "";
 
   function begin(started: Session): void {
     // Another user starts without what the one before had open.
     if (lastUser !== started.userId) history.replaceState(null, "", location.pathname);
     lastUser = started.userId;
     saveSession(started);
+    saveEnded(null);
     setNote("");
     setSession(started);
   }
@@ -31,6 +33,7 @@ function App() {
       clearDrafts(ended.userId);
       history.replaceState(null, "", location.pathname);
     }
+    saveEnded(why === "" ? null : { note: why, userId: ended.userId });
     setNote(why);
     setSession(null);
   }

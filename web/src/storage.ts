@@ -54,6 +54,26 @@ export function clearSession(session: Session): void {
   if (parseSession(read(SESSION_KEY, "localStorage"))?.token === session.token) write(SESSION_KEY, null, "localStorage");
 }
 
+// Why the last session of this tab ended, and whose it was: the log-in page shows it after a reload too.
+
+const ENDED_KEY = "bluetick:ended";
+
+export interface EndedSession {
+  readonly note: string;
+  readonly userId: string;
+}
+
+export function loadEnded(): EndedSession | null {
+  try {
+    const ended = JSON.parse(read(ENDED_KEY, "sessionStorage") ?? "null") as EndedSession | null;
+    return ended && typeof ended.note === "string" && typeof ended.userId === "string" ? ended : null;
+  } catch {
+    return null;
+  }
+}
+
+export const saveEnded = (ended: EndedSession | null): void => write(ENDED_KEY, ended && JSON.stringify(ended), "sessionStorage");
+
 // Drafts. A user id may hold any visible character, so it is spelled out of the way of the separator.
 
 export const draftKey = (user: string, conversation: string) => `bluetick:draft:${encodeURIComponent(user)}:${conversation}`;

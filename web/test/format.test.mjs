@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { load } from "./load.mjs";
 
-const { parseFormat } = await load("/src/text/format.ts");
+const { parseFormat, plainText } = await load("/src/text/format.ts");
 
 /** The tree as short text: <b>, <i>, <c> and <pre> stand for elements, <a> for a link. */
 function draw(nodes) {
@@ -38,6 +38,43 @@ test("markers_without_a_partner_or_in_words_stay_text", () => {
   ]) assert.equal(drawn(text), text, text);
 });
 
+test("markers_without_a_word_between_them_or_beside_other_punctuation_stay_text", () => {
+  for (const text of [
+    "*_*", "*-*", "rm *.*", "-_- why -_-", "(*) foo (*)", "_._", "**!**", "*_* and *_*", "^_^ nice ^_^", "cp *.* *.*", "(*)", "[*] a [*] b", "*…*", "**.**",
+    "a/_b_/c", "\u2764\ufe0f*", "* 粗体*", "*粗体 *", "snake_大文字_case", "文件_名_称",
+  ]) assert.equal(drawn(text), text, text);
+});
+
+test("markers_work_in_scripts_without_spaces_and_beside_emoji", () => {
+  for (const [text, wanted] of [
+    ["**粗体**。", "<b>粗体</b>。"],
+    ["「**粗体**」", "「<b>粗体</b>」"],
+    ["你好**粗体**你好", "你好<b>粗体</b>你好"],
+    ["say *hi*🙂", "say <i>hi</i>🙂"],
+    ["**Warning**🙂", "<b>Warning</b>🙂"],
+    ["🙂*hi*", "🙂<i>hi</i>"],
+    ["❤️*hi*❤️", "❤️<i>hi</i>❤️"],
+    ["*🙂*", "<i>🙂</i>"],
+    ["これは*斜体*です、**太字**も", "これは<i>斜体</i>です、<b>太字</b>も"],
+    ["**한국어**는", "<b>한국어</b>는"],
+    ["ok**粗体**ok", "ok<b>粗体</b>ok"],
+    ["（_斜体_）", "（<i>斜体</i>）"],
+    ["*Hello!* *\"quoted\"* *(so)* *...and then*", "<i>Hello!</i> <i>\"quoted\"</i> <i>(so)</i> <i>...and then</i>"],
+    ["**«так»**, *e\u0301te\u0301*", "<b>«так»</b>, <i>e\u0301te\u0301</i>"],
+    ["_bob@example.org_", "<i><a>bob@example.org</a></i>"],
+  ]) assert.equal(drawn(text), wanted, text);
+  for (const text of ["e\u0301*te\u0301*", "𝐚*b*c"]) assert.equal(drawn(text), text, text);
+});
+
+test("plain_text_has_the_words_without_the_markers", () => {
+  for (const [text, wanted] of [
+    ["**bold** and *italic*, `code`", "bold and italic, code"],
+    ["***both*** www.a.example", "both www.a.example"],
+    ["before\n```js\nx();\n```\nafter", "before\nx();\nafter"],
+    ["rm *.*", "rm *.*"],
+  ]) assert.equal(plainText(text), wanted, text);
+});
+
 test("underscores_and_asterisks_in_addresses_are_not_emphasis", () => {
   for (const address of ["https://a.example/x_y_z", "https://a.example/*x*y", "https://a.example/_x_y", "www.a.example/a_b_c"]) {
     assert.equal(drawn(`see ${address} now`), `see <a>${address}</a> now`);
@@ -62,7 +99,7 @@ test("crossed_markers_nest_or_stay_text", () => {
 });
 
 test("no_text_is_invented_and_markup_stays_text", () => {
-  const attacks = ["<img src=x onerror=alert(1)>", "**<script>alert(1)</script>**", "[x](javascript:alert(1))", "`</code><b>`", "*</em><img src=x>*", "javascript:alert(1)", "\u202e *rtl* \u202c", "*\u0000*", "*\ud800*"];
+  const attacks = ["<img src=x onerror=alert(1)>", "**<script>alert(1)</script>**", "[x](javascript:alert(1))", "`</code><b>`", "*</em><img src=x>*", "javascript:alert(1)", "\u202e *rtl* \u202c", "*a\u0000*", "*a\ud800*"];
   for (const text of attacks) {
     const nodes = parseFormat(text);
     assert.equal(plain(nodes), text.replaceAll(/[*`]/g, ""), text);
@@ -95,6 +132,7 @@ test("hostile_input_is_parsed_in_linear_time_with_few_nodes", () => {
     "\n```".repeat(size / 4), "*_".repeat(size / 2), "**_*".repeat(size / 4), "a@".repeat(size / 2), "a.".repeat(size / 2) + "@", "a@a.".repeat(size / 4),
     "www.".repeat(size / 4), "w.w@www.".repeat(size / 8), `a@${"a.".repeat(size / 2)}`, `${"a".repeat(size)}@a.example`, `a@${"a-".repeat(size / 2)}`,
     "*".repeat(size / 2) + "a" + "*".repeat(size / 2), "\n".repeat(size), "*\n".repeat(size / 2),
+    "*粗".repeat(size / 2), "粗*".repeat(size / 2), "🙂*".repeat(size / 3), "*.".repeat(size / 2), "_a@a.aa_".repeat(size / 8), "_".repeat(size / 2) + "a@a.aa" + "_".repeat(size / 2), "_a@a.aa_ ".repeat(size / 9),
   ];
   for (const text of texts) {
     // Of the processor, so that a busy machine does not count.

@@ -42,6 +42,13 @@ test("an_email_address_opens_a_mail_to_it", () => {
   }
 });
 
+test("an_email_address_between_underscores_is_a_link_without_them", () => {
+  for (const text of ["_bob@example.org_", "__bob@example.org__", "see _bob@example.org_, please"]) assert.deepEqual(links(text), ["bob@example.org"], text);
+  assert.equal(splitLinks("_bob@example.org_").map((part) => part.text).join(""), "_bob@example.org_");
+  assert.deepEqual(links("_bob@example.org"), ["_bob@example.org"]);
+  for (const text of ["_bob@example.org_x", "bob@example.org_", "é_bob@example.org_", "_bob@example.org__", "_@example.org_"]) assert.deepEqual(links(text), [], text);
+});
+
 test("a quote or a tag ends a link, so that it cannot bring markup along", () => {
   assert.deepEqual(links('https://a.example/"onmouseover="x'), ["https://a.example/"]);
   assert.deepEqual(links("https://a.example/<b>c</b>"), ["https://a.example/"]);

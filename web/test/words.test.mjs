@@ -4,7 +4,7 @@ import { load } from "./load.mjs";
 
 const { dayName, lastSeen, moment } = await load("/src/text/time.ts");
 const { cut, firstLine, friendly } = await load("/src/text/plain.ts");
-const { absenceText, previewOf } = await load("/src/text/words.ts");
+const { absenceText, hueOf, previewOf } = await load("/src/text/words.ts");
 const { fieldProblemOf, reasonText } = await load("/src/state/load.ts");
 
 const NOON = new Date(2026, 0, 15, 12).getTime();
@@ -40,6 +40,25 @@ test("what stands in place of a content that is not there is the same in the lis
     assert.deepEqual(previewOf({ kind: "group", last_message }, "alice", nameOf), { by: "BOB", text: words, isAbsent: true });
   }
   assert.equal(absenceText({ content_type: "text" }), "");
+});
+
+test("a_preview_shows_no_formatting_markers", () => {
+  const preview = (content) => previewOf({ kind: "direct", last_message: { sender_id: "bob", content, content_type: "text" } }, "alice", (user) => user).text;
+  assert.equal(preview("**bold**, *italic*\nand `code`"), "bold, italic and code");
+  assert.equal(preview("```js\nlet x = 1;\n```\nafter"), "let x = 1; after");
+  assert.equal(preview(`\`\`\`js\nlet x = "${"y".repeat(300)}";\n\`\`\``).slice(0, 9), "let x = \"");
+  assert.equal(preview("rm *.* and in a ```line"), "rm *.* and in a ```line");
+});
+
+test("user_ids_that_differ_in_one_character_get_different_colours", () => {
+  const distance = (one, other) => Math.min(Math.abs(one - other), 360 - Math.abs(one - other));
+  for (const name of ["user", "alice", "bob", "test-"]) {
+    const hues = Array.from({ length: 100 }, (_, number) => hueOf(`${name}${number}`));
+    const near = hues.filter((hue, index) => index > 0 && distance(hue, hues[index - 1]) < 12).length;
+    assert.ok(near < 20, `${near} of 100 neighbours of ${name} look alike`);
+    assert.ok(hues.every((hue) => Number.isInteger(hue) && hue >= 0 && hue < 360));
+  }
+  assert.equal(hueOf("alice"), hueOf("alice"));
 });
 
 test("of a void there is nothing to say", () => {

@@ -1,7 +1,7 @@
 // The HTTP half of the contract: paths, tokens and the shape of errors. What the answers mean is decided elsewhere.
 
 import { BluetickError } from "./errors.ts";
-import { originHint } from "./origin.ts";
+import { noteAnswer, originHint } from "./origin.ts";
 import type {
   ConversationBody,
   ConversationDetailBody,
@@ -56,6 +56,7 @@ async function request<Answer>(call: Fetch, url: string, method: string, body?: 
   try {
     response = await call(url, options);
     text = await response.text();
+    noteAnswer(url);
   } catch (cause) {
     if (underWay?.isStopped) throw new BluetickError("stopped", "The client has stopped.");
     const message = originHint(url) ?? "The server cannot be reached. Check the connection and try again.";
@@ -108,11 +109,16 @@ export interface ServerOffer {
   readonly canLogIn: boolean;
   /** The largest content of one message; 0: there is no limit. */
   readonly contentBytes: number;
+  /** The minimum length of a new password. */
+  readonly passwordMinLength: number;
 }
 
+/** Where a server does not tell. */
+const PASSWORD_MIN_LENGTH = 8;
+
 export async function serverOffer(url: string, call: Fetch = fetch): Promise<ServerOffer> {
-  const { version, signup, login, content_bytes } = await request<ServerBody>(call, `${baseOf(url)}/v1/server`, "GET");
-  return { version, canSignUp: signup, canLogIn: login, contentBytes: content_bytes };
+  const { version, signup, login, content_bytes, password_min_length = PASSWORD_MIN_LENGTH } = await request<ServerBody>(call, `${baseOf(url)}/v1/server`, "GET");
+  return { version, canSignUp: signup, canLogIn: login, contentBytes: content_bytes, passwordMinLength: password_min_length };
 }
 
 /** Where tokens come from. */

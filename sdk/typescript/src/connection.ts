@@ -5,7 +5,7 @@ import type { Tokens } from "./api.ts";
 import { baseOf } from "./api.ts";
 import { CLOSE, pauseBeforeNext_ms } from "./backoff.ts";
 import type { ClientFrame, HelloFrame, ServerFrame } from "./generated.ts";
-import { originHint } from "./origin.ts";
+import { noteAnswer, originHint } from "./origin.ts";
 import type { ConnectionStatus, LoggedOut, SocketConstructor, SocketLike } from "./types.ts";
 
 const PING_EVERY_MS = 25_000;
@@ -27,7 +27,8 @@ export interface ConnectionHandlers {
   onLost(closeCode: number): void;
   onChange(): void;
   /**
-   * The server is of another origin and no connection could be opened: said once until one could.
+   * The server is of another origin, it never answered this page, and no connection could be
+   * opened: said once until one could.
    */
   onUnreachable(reason: string): void;
 }
@@ -143,6 +144,7 @@ export class Connection {
     let isOpened = false;
     socket.onopen = () => {
       isOpened = true;
+      noteAnswer(this.#options.url);
       const { deviceId } = this.#options;
       const hello: HelloFrame = { type: "hello", token: this.#token, positions: this.#handlers.positions() };
       socket.send(JSON.stringify(deviceId === undefined ? hello : { ...hello, device_id: deviceId }));

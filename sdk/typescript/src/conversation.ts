@@ -74,6 +74,15 @@ export class Conversation {
     return this.#parts.history.loadNewest(this.#thread);
   }
 
+  /**
+   * Goes to the newest messages that are at hand, without the network: what waits in the outbox is
+   * among `messages` then. False, and nothing changes, where some of the newest are not at hand;
+   * `loadNewest` leads there.
+   */
+  showLatest(): boolean {
+    return this.#parts.history.showLatest(this.#thread);
+  }
+
   /** One page more at the old end. */
   loadOlder(): Promise<void> {
     return this.#parts.history.loadOlder(this.#thread);

@@ -130,6 +130,16 @@ export class History {
     });
   }
 
+  showLatest(thread: Thread): boolean {
+    const { timeline, window, headSeq } = thread;
+    if (window.reachesHead) return true;
+    if (!timeline.showTail(headSeq)) return false;
+    thread.error = thread.errorCode = null;
+    thread.touch();
+    this.#ports.changes.markConversation(thread.id);
+    return true;
+  }
+
   trim(thread: Thread, max: number, keep: "newer" | "older"): void {
     if (!thread.timeline.trim(Math.max(1, max), keep)) return;
     thread.touch();

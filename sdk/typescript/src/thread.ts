@@ -159,6 +159,7 @@ export class Thread {
     const isAppended = (timeline.messages.length > 0 || isNext || seq === this.haveSeq) && timeline.append(message);
     const mayFollow = seq > timeline.toSeq && (timeline.isLive || this.isLoading);
     if (!isWhole || (!isAppended && mayFollow)) timeline.keepEarly(message);
+    timeline.keepTail(message);
     this.settleEarly();
     this.touch();
     return isWhole;

@@ -24,6 +24,8 @@ export function runOf(page: PageBody): StoredMessage[] {
 const EARLY_LIMIT = 1_000;
 /** An open conversation in which much arrives is cut to half of this at its old end. */
 const LIMIT = 2_000;
+/** How many of the newest messages stay at hand while the window shows another place. */
+const TAIL = 200;
 
 export class Timeline {
   /** messages[index].seq is always fromSeq + index. */
@@ -33,6 +35,8 @@ export class Timeline {
   /** Nothing lies before the first message here. */
   reachesStart = false;
   #early = new Map<number, StoredMessage>();
+  /** The newest messages, without a gap, while the window shows another place. */
+  #tail: StoredMessage[] = [];
 
   get fromSeq(): number {
     return this.messages[0]?.seq ?? 0;
@@ -84,6 +88,26 @@ export class Timeline {
     return true;
   }
 
+  /** Keeps a message that arrives while the window shows another place, and the early ones after it. */
+  keepTail(message: StoredMessage): void {
+    if (this.isLive || message.seq !== (this.#tail.at(-1)?.seq ?? 0) + 1) return;
+    for (let next: StoredMessage | undefined = message; next; next = this.#early.get(next.seq + 1)) this.#tail.push(next);
+    if (this.#tail.length > 2 * TAIL) this.#tail = this.#tail.slice(-TAIL);
+  }
+
+  /** Shows the newest messages that were kept. False where they do not reach `headSeq`. */
+  showTail(headSeq: number): boolean {
+    const [first] = this.#tail;
+    if (this.isLive || !first || (this.#tail.at(-1)?.seq ?? 0) < headSeq) return this.isLive;
+    this.replace(this.#tail, this.reachesStart && this.fromSeq >= first.seq, true);
+    return true;
+  }
+
+  /** The window is about to leave the newest messages. */
+  #leaveEnd(): void {
+    if (this.isLive) this.#tail = this.messages.slice(-TAIL);
+  }
+
   /** Joins the newest page to what is here, or starts over with it when the two do not touch. */
   takeNewest(page: PageBody, headSeq: number): void {
     const run = runOf(page);
@@ -129,6 +153,7 @@ export class Timeline {
 
   /** Shows another place. */
   replace(run: StoredMessage[], reachesStart: boolean, isLive: boolean): void {
+    if (!isLive) this.#leaveEnd();
     this.messages = run;
     this.reachesStart = reachesStart;
     this.isLive = isLive;
@@ -147,6 +172,7 @@ export class Timeline {
       this.messages = this.messages.slice(excess);
       this.reachesStart = false;
     } else {
+      this.#leaveEnd();
       this.messages = this.messages.slice(0, max);
       this.isLive = false;
     }
@@ -156,5 +182,6 @@ export class Timeline {
   clear(): void {
     this.replace([], false, false);
     this.#early.clear();
+    this.#tail = [];
   }
 }

@@ -80,8 +80,9 @@ export interface ConnectionStatus {
   /** How the last connection ended; 0 where no code was given. */
   readonly closeCode: number | null;
   /**
-   * Why no connection could be opened, for people: of a server of another origin, which the browser
-   * does not tell apart from one that cannot be reached. Null otherwise.
+   * Why no connection could be opened, for people: of a server of another origin that never
+   * answered this page. The browser does not tell a refused origin apart from a server that cannot
+   * be reached. Null otherwise.
    */
   readonly error: string | null;
   /** Everything that was missed is here, or is being paged in. */

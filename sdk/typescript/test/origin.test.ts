@@ -52,3 +52,28 @@ test("a_websocket_that_another_origin_never_opens_is_told_once_and_in_the_status
   assert.equal(client.connection.error, null);
   assert.equal(troubles.length, 1);
 });
+
+test("an_outage_after_a_connection_to_another_origin_names_no_setting", async (t) => {
+  onPage(t, "https://connected.example");
+  const client = await started(t);
+  const troubles: string[] = [];
+  client.on("trouble", (text) => troubles.push(text));
+  FakeSocket.last.welcome();
+  FakeSocket.last.end(1006);
+  client.reconnect();
+  await settled();
+  FakeSocket.last.end(1006);
+  assert.equal(client.connection.error, null);
+  assert.deepEqual(troubles, []);
+  await assert.rejects(logIn("http://server", account, failing), { code: "network", message: "The server cannot be reached. Check the connection and try again." });
+});
+
+test("an_outage_after_an_answer_from_another_origin_names_no_setting", async (t) => {
+  onPage(t, "https://answered.example");
+  const refusing: typeof fetch = async () => new Response(JSON.stringify({ error: { code: "invalid_credentials", message: "no" } }), { status: 401 });
+  await assert.rejects(logIn("http://server", account, failing), { message: /server\.allowed_origins/ });
+  await assert.rejects(logIn("http://server", account, refusing), { code: "invalid_credentials" });
+  await assert.rejects(logIn("http://server", account, failing), { code: "network", message: "The server cannot be reached. Check the connection and try again." });
+  // An answer of one server tells nothing about another.
+  await assert.rejects(logIn("http://other", account, failing), { message: /server\.allowed_origins/ });
+});

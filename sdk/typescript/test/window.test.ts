@@ -60,6 +60,37 @@ test("a jump to one message, and back to the newest", async (t) => {
   assert.deepEqual(bounds(history), [151, 200, 50, false, true]);
 });
 
+test("showing the latest without a network shows the newest messages at hand and what waits in the outbox", async (t) => {
+  const { bobSession, chat } = await longChat(t, 120);
+  let isDown = false;
+  const call: typeof fetch = (...given) => (isDown ? Promise.reject(new Error("down")) : fetch(...given));
+  const bob = await world.online(t, bobSession, { fetch: call });
+  const history = bob.conversation(chat.id);
+  t.after(history.open());
+  await until(() => history.messages.length === 50, "the newest page");
+  await history.showAround(10);
+  assert.equal(history.window.reachesHead, false);
+  chat.send("while away from the end");
+  await until(() => history.newerCount > 0 && history.entry?.last_seq === 121, "it is counted, not shown");
+  isDown = true;
+  assert.equal(history.showLatest(), true);
+  assert.deepEqual(bounds(history), [71, 121, 51, false, true]);
+  history.send("an answer");
+  assert.equal(history.messages.at(-1)?.content, "an answer");
+  assert.equal(history.showLatest(), true, "the window is there already");
+});
+
+test("showing the latest changes nothing where some of the newest messages are not at hand", async (t) => {
+  const { bobSession, chat } = await longChat(t, 120);
+  const bob = await world.online(t, bobSession);
+  const history = bob.conversation(chat.id);
+  // Nobody has looked at its newest messages yet.
+  await history.showAround(10);
+  const before = bounds(history);
+  assert.equal(history.showLatest(), false);
+  assert.deepEqual(bounds(history), before);
+});
+
 test("while much arrives, the newest page and what comes meanwhile make one run", async (t) => {
   const { bobSession, chat, alice } = await longChat(t, 60);
   const bob = await world.online(t, bobSession);

@@ -61,7 +61,7 @@ test("an address of no conversation says so and takes no message", () =>
     for (const hash of ["g01JABCDEFGHJKMNPQRSTVWXYZ", "gnonsense"]) {
       await alice.page.goto("about:blank");
       await alice.page.goto(`${world.proxy.url}/#${hash}`);
-      await alice.page.getByText("This conversation does not exist").waitFor();
+      await alice.page.getByText("This chat does not exist").waitFor();
       assert.equal(await alice.composer.count(), 0);
     }
   }));

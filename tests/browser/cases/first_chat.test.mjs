@@ -63,7 +63,7 @@ test("a wrong password, a name that is taken and one that cannot be are told, an
     assert.equal(await page.getByLabel("User ID").inputValue(), "alice");
     await page.getByRole("button", { name: "Create account" }).click();
     await page.getByLabel("Password", { exact: true }).fill("long enough");
-    await page.getByRole("button", { name: "Sign up" }).click();
+    await page.getByRole("button", { name: "Create account" }).click();
     await expectSoon("that it is taken", async () => {
       const said = await page.getByRole("alert").innerText();
       return [/taken|exists/i.test(said), said];
@@ -86,7 +86,7 @@ test("what the server says about a field of the sign-up stands below that field"
     await page.getByLabel("Password", { exact: true }).fill("password1");
     for (const [status, code, message, label, words] of refusals) {
       await page.route("**/v1/signup", (route) => route.fulfill({ status, json: { error: { code, message } } }));
-      await page.getByRole("button", { name: "Sign up" }).click();
+      await page.getByRole("button", { name: "Create account" }).click();
       const field = page.getByLabel(label, { exact: true });
       await expectSoon(`${words} at ${label}`, async () => {
         const said = await page.getByRole("alert").allInnerTexts();
@@ -101,6 +101,27 @@ test("what the server says about a field of the sign-up stands below that field"
     await page.getByRole("button", { name: "Log in instead" }).click();
     assert.equal(await page.getByRole("alert").count(), 0);
   }));
+
+for (const [what, answered, wanted] of [["names 14 characters", 14, 14], ["names none", undefined, 8]]) {
+  test(`the sign-up asks for a password of ${wanted} characters when the server ${what}`, () =>
+    inWorld(async (world) => {
+      const person = await world.person("alice", { serviceWorkers: "block" });
+      const { page } = person;
+      await page.route("**/v1/server", async (route) => {
+        const response = await route.fetch();
+        await route.fulfill({ response, json: { ...(await response.json()), password_min_length: answered } });
+      });
+      await page.reload();
+      await page.getByRole("button", { name: "Create account" }).click();
+      await page.getByText(`Use at least ${wanted} characters.`).waitFor();
+      await page.getByLabel("User ID").fill("alice");
+      const field = page.getByLabel("Password", { exact: true });
+      await field.pressSequentially("x".repeat(wanted - 1));
+      assert.equal(await field.evaluate((element) => element.validity.tooShort), true);
+      await field.pressSequentially("y");
+      assert.equal(await field.evaluate((element) => element.validity.valid), true);
+    }));
+}
 
 test("logging out ends every tab of the person and leaves nothing of the conversations in the browser", () =>
   inWorld(async (world) => {

@@ -53,7 +53,7 @@ test("who is taken out of a group sees it no more, and who is added sees what co
 
     const { page } = alice;
     await page.getByRole("button", { name: "Info", exact: true }).click();
-    const info = page.getByRole("complementary", { name: "Conversation info" });
+    const info = page.getByRole("complementary", { name: "Chat info" });
     await info.getByRole("button", { name: "Add members" }).click();
     await info.getByRole("combobox").fill("carol");
     await info.getByRole("option").filter({ hasText: "carol" }).first().click();

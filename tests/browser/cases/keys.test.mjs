@@ -10,7 +10,7 @@ test("everything can be done with the keys alone", () =>
     const { page } = alice;
     const focused = () => page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.tagName);
     await page.keyboard.press("/");
-    assert.equal(await focused(), "Search people and conversations");
+    assert.equal(await focused(), "Search people and chats");
     await page.keyboard.type("bo");
     await page.getByRole("option").nth(1).waitFor();
     await page.keyboard.press("ArrowDown");
@@ -80,7 +80,7 @@ test("on a phone, list and conversation take turns", () =>
     assert.equal(await alice.row("bob").isVisible(), false);
     const width = await alice.page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(width <= 390, `${width} pixels wide`);
-    await alice.page.getByRole("button", { name: "Back to conversations" }).click();
+    await alice.page.getByRole("button", { name: "Back to chats" }).click();
     await alice.row("bob").waitFor();
     assert.equal(await alice.composer.count(), 0);
   }));

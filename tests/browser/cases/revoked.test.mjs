@@ -26,6 +26,10 @@ test("a session revoked while the page is open leads to a log-in page that says 
     await logOutEverywhere(world, alice);
     await alice.page.getByText("You were logged out").waitFor();
     assert.equal(await alice.page.getByLabel("User ID").inputValue(), "alice");
+    // A reload of the log-in page keeps both.
+    await alice.page.reload();
+    await alice.page.getByText("You were logged out").waitFor();
+    assert.equal(await alice.page.getByLabel("User ID").inputValue(), "alice");
     await alice.logIn();
     assert.equal(await alice.page.getByText("You were logged out").count(), 0);
     await alice.sees("hello");

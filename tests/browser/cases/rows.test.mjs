@@ -37,7 +37,7 @@ test("on a touch screen a line has a menu beside it, and Enter begins a new line
     assert.equal(await alice.composer.inputValue(), "one\ntwo");
     await alice.page.getByRole("button", { name: "Send" }).tap();
     await alice.sees("two");
-    await alice.page.getByRole("button", { name: "Back to conversations" }).tap();
+    await alice.page.getByRole("button", { name: "Back to chats" }).tap();
     const row = alice.row("bob");
     await row.getByRole("button", { name: "Options for bob" }).tap();
     const menu = await alice.page.getByRole("menu").boundingBox();

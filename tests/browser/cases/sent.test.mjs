@@ -3,11 +3,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RETURN_MS } from "../harness/soon.mjs";
+import { SIZES } from "../harness/list.mjs";
+import { expectSoon, RETURN_MS } from "../harness/soon.mjs";
 import { inWorld } from "../harness/world.mjs";
 
-const DESKTOP = { viewport: { width: 1280, height: 800 } };
-const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+const { desktop: DESKTOP, "a phone": PHONE } = SIZES;
 const NARROW = { viewport: { width: 390, height: 844 } };
 
 const MANY_LINES = Array.from({ length: 14 }, (_, number) => `line ${number + 1}`).join("\n");
@@ -95,4 +95,83 @@ for (const [size, options, ways] of CASES) {
         await isOnScreen(alice, "offline, many", "back online");
       }));
   }
+}
+
+async function goOffline(world, person) {
+  world.proxy.mode = "closed";
+  await person.context.setOffline(true);
+  await person.page.locator('[data-connection="offline"]').waitFor();
+}
+
+for (const [size, options] of Object.entries(SIZES)) {
+  test(`a message sent offline on ${size}, far above the newest message, is on the screen after the newest ones`, () =>
+    inWorld(async (world) => {
+      const account = await world.server.account("alice");
+      const bob = await world.server.account("bob");
+      const id = await bob.direct("alice");
+      for (let number = 1; number <= 330; number++) await bob.send(id, `message ${number}.${" and more of it".repeat((number * 7) % 23)}`);
+      await account.call("POST", `/v1/conversations/${id}/read`, { seq: 30 });
+      const alice = await world.person("alice", options);
+      await alice.logIn();
+      // The list opens at the divider; the newest of the 300 unread messages are not loaded there.
+      await alice.open("bob");
+      await alice.page.locator(".unread-divider").waitFor();
+      await alice.page.getByRole("button", { name: /^Jump to latest, \d+ new/ }).waitFor();
+      await alice.sees("message 31.");
+      await goOffline(world, alice);
+      const send = WAYS["the send button"];
+      await sendAndMeasure(alice, "from far above", "from far above", send, "queued");
+      await alice.sees("message 330.");
+      assert.equal(await alice.page.locator(".area-error").count(), 0);
+      await sendAndMeasure(alice, `again\n${MANY_LINES}`, "again", send, "queued");
+      world.proxy.mode = "open";
+      await alice.context.setOffline(false);
+      await alice.seesTick("again", "sent", RETURN_MS);
+      await isOnScreen(alice, "again", "back online");
+    }));
+}
+
+/** Waits until no frame moves the list any more. */
+async function rests(person) {
+  const top = () =>
+    person.page.locator(".scroller").evaluate(async (list) => {
+      for (let frame = 0; frame < 10; frame++) await new Promise((resume) => requestAnimationFrame(resume));
+      return list.scrollTop;
+    });
+  let before = await top();
+  await expectSoon("the list rests", async () => {
+    const last = before;
+    before = await top();
+    return [last === before, before];
+  });
+}
+
+const MOVES = {
+  "Page Up": async ({ page }) => {
+    await page.getByRole("region", { name: "Messages" }).focus();
+    for (let time = 0; time < 2; time++) await page.keyboard.press("PageUp");
+  },
+  "the wheel": async ({ page }) => {
+    await page.getByRole("region", { name: "Messages" }).hover();
+    await page.mouse.wheel(0, -900);
+  },
+};
+
+for (const [what, move] of Object.entries(MOVES)) {
+  test(`a message sent while ${what} still moves the list is on the screen when the list rests`, () =>
+    inWorld(async (world) => {
+      const { alice } = await longTalk(world, DESKTOP);
+      for (let time = 1; time <= 8; time++) {
+        const text = `at once ${time}.`;
+        await alice.composer.fill(text);
+        await move(alice);
+        await alice.composer.press("Enter");
+        await alice.message(text).waitFor();
+        await rests(alice);
+        await isOnScreen(alice, text, `time ${time}`);
+      }
+      // The person is free to leave the end again.
+      await move(alice);
+      await alice.page.getByRole("button", { name: "Jump to latest" }).waitFor();
+    }));
 }

@@ -23,7 +23,7 @@ export class Person {
     const { page } = this;
     await page.getByRole("button", { name: "Create account" }).click();
     await this.#fillIn();
-    await page.getByRole("button", { name: "Sign up" }).click();
+    await page.getByRole("button", { name: "Create account" }).click();
     await this.isOnline();
   }
 
@@ -45,7 +45,7 @@ export class Person {
   // Conversations
 
   get search() {
-    return this.page.getByRole("combobox", { name: "Search people and conversations" });
+    return this.page.getByRole("combobox", { name: "Search people and chats" });
   }
 
   /** Finds somebody by the beginning of a name and starts to talk. */

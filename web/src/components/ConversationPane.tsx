@@ -17,10 +17,10 @@ export function ConversationPane(props: { id: string }) {
   const conversation = () => chat.conversation(id);
   const entry = createMemo(() => conversation().entry);
   const isGroup = () => id.startsWith("g");
-  const title = () => titleOf(entry(), chat.me, chat.nameOf) || (isGroup() ? "Group" : "Conversation");
+  const title = () => titleOf(entry(), chat.me, chat.nameOf) || (isGroup() ? "Group" : "Chat");
   const [subject, setSubject] = createSignal<DetailsSubject | null>(null);
   const heard = createHeard(id);
-  let jumpToLatest = () => {};
+  let jumpToSent = () => {};
   let infoButton!: HTMLButtonElement;
 
   const presence = () => {
@@ -56,7 +56,7 @@ export function ConversationPane(props: { id: string }) {
     <main class="pane conversation" classList={{ "with-details": subject() !== null }} aria-label={title()} onKeyDown={onKeyDown}>
       <div class="thread">
         <header class="bar">
-          <button type="button" class="icon-button back" aria-label="Back to conversations" onClick={() => chat.go("")}><Icon name="back" /></button>
+          <button type="button" class="icon-button back" aria-label="Back to chats" onClick={() => chat.go("")}><Icon name="back" /></button>
           <Avatar id={entry()?.peer ?? id} name={title()} isGroup={isGroup()} online={presence()?.online} />
           <div class="names" onClick={() => setSubject({ kind: "conversation" })}>
             <h1 ref={heading} tabindex="-1"><bdi>{title()}</bdi></h1>
@@ -66,9 +66,9 @@ export function ConversationPane(props: { id: string }) {
             <Icon name="info" />
           </button>
         </header>
-        <Show when={heard() !== "unknown"} fallback={<p class="empty" role="status">This conversation does not exist, or you are not in it.</p>}>
-          <MessageList id={id} isGroup={isGroup()} isHeard={heard() === "yes"} onShowReaders={(seq) => setSubject({ kind: "message", seq })} onReady={(jump) => (jumpToLatest = jump)} />
-          <Composer id={id} title={title()} onSent={() => jumpToLatest()} />
+        <Show when={heard() !== "unknown"} fallback={<p class="empty" role="status">This chat does not exist, or you are not in it.</p>}>
+          <MessageList id={id} isGroup={isGroup()} isHeard={heard() === "yes"} onShowReaders={(seq) => setSubject({ kind: "message", seq })} onReady={(jump) => (jumpToSent = jump)} />
+          <Composer id={id} title={title()} onSent={() => jumpToSent()} />
         </Show>
       </div>
       <Show when={subject()}>{(shown) => <Details id={id} subject={shown()} onClose={close} />}</Show>

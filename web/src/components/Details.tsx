@@ -17,7 +17,7 @@ export function Details(props: { id: string; subject: DetailsSubject; onClose():
   onMount(() => closeButton.focus());
   const seq = () => (props.subject.kind === "message" ? props.subject.seq : 0);
   return (
-    <aside class="details" aria-label={seq() ? "Message info" : "Conversation info"}>
+    <aside class="details" aria-label={seq() ? "Message info" : "Chat info"}>
       <header class="bar">
         <h2>{seq() ? "Message info" : "Info"}</h2>
         <button type="button" class="icon-button" ref={closeButton} aria-label="Close panel" onClick={() => props.onClose()}><Icon name="close" /></button>

@@ -10,6 +10,7 @@ export function Gate(props: { note: string; userId: string; onSession(session: S
   const [mode, setMode] = createSignal<Mode>("login");
   const [canSignUp, setCanSignUp] = createSignal(false);
   const [canLogIn, setCanLogIn] = createSignal(true);
+  const [minLength, setMinLength] = createSignal(8);
   const [isShown, setShown] = createSignal(false);
   const [isBusy, setBusy] = createSignal(false);
   const [error, setError] = createSignal("");
@@ -54,6 +55,7 @@ export function Gate(props: { note: string; userId: string; onSession(session: S
       const offer = await serverOffer(location.origin);
       setCanSignUp(offer.canSignUp);
       setCanLogIn(offer.canLogIn);
+      setMinLength(offer.passwordMinLength);
     } catch {
       // Not reachable just now: what it refuses, it says then.
       setCanSignUp(true);
@@ -92,15 +94,15 @@ export function Gate(props: { note: string; userId: string; onSession(session: S
         <div class="field">
           <label for="password">Password</label>
           <div class="with-button">
-            <input id="password" name="password" type={isShown() ? "text" : "password"} autocomplete={isSignUp() ? "new-password" : "current-password"} minlength={isSignUp() ? 8 : undefined} required {...told("password", isSignUp() ? "password-hint" : undefined)} />
+            <input id="password" name="password" type={isShown() ? "text" : "password"} autocomplete={isSignUp() ? "new-password" : "current-password"} minlength={isSignUp() ? minLength() : undefined} required {...told("password", isSignUp() ? "password-hint" : undefined)} />
             <button type="button" class="button small" aria-pressed={isShown()} title={isShown() ? "Hide password" : "Show password"} onClick={() => setShown(!isShown())}>{isShown() ? "Hide" : "Show"}</button>
           </div>
           <Problem field="password" />
-          <Show when={isSignUp() && !problemOf("password")}><span class="hint" id="password-hint">At least 8 characters.</span></Show>
+          <Show when={isSignUp() && !problemOf("password")}><span class="hint" id="password-hint">Use at least {minLength()} characters.</span></Show>
         </div>
         <Show when={!canLogIn()}><p class="note" role="status">This server has no log-in of its own. Open it from your operator's app.</p></Show>
         <p class="error" role="alert">{error()}</p>
-        <button type="submit" class="button primary large" disabled={isBusy() || !canLogIn()}>{isSignUp() ? "Sign up" : "Log in"}</button>
+        <button type="submit" class="button primary large" disabled={isBusy() || !canLogIn()}>{isSignUp() ? "Create account" : "Log in"}</button>
         <Show when={canSignUp()}>
           <p class="switch-mode">
             {isSignUp() ? "Already have an account?" : "New here?"}{" "}

@@ -4,12 +4,12 @@ import { For } from "solid-js";
 import { Dialog } from "./Dialog.tsx";
 
 const KEYS: [keys: string[], what: string][] = [
-  [["Ctrl K", "/"], "Search people and conversations"],
+  [["Ctrl K", "/"], "Search people and chats"],
   [["↑", "↓"], "Move in the list or the results"],
   [["Enter"], "Open, or send the message"],
   [["Shift Enter"], "Start a new line"],
-  [["Alt ↑", "Alt ↓"], "Previous or next conversation"],
-  [["→", "Shift F10"], "Options of the conversation in the list"],
+  [["Alt ↑", "Alt ↓"], "Previous or next chat"],
+  [["→", "Shift F10"], "Options of the chat in the list"],
   [["Esc"], "Close, or go back to the list"],
   [["?"], "This help"],
 ];

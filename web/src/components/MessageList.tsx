@@ -3,6 +3,7 @@
 
 import { Show, batch, createEffect, createSignal, on, onCleanup, onMount } from "solid-js";
 import { Virtualizer, type VirtualizerHandle } from "virtua/solid";
+import { createAbsence, unreadState } from "../state/absence.ts";
 import { useChat } from "../state/chat.ts";
 import { reasonText } from "../state/load.ts";
 import { Rows, type Row, type Step } from "../state/rows.ts";
@@ -40,8 +41,8 @@ interface MessageListProps {
   /** What is known of it is the server's word. */
   isHeard: boolean;
   onShowReaders(seq: number): void;
-  /** Hands out what leads to the latest message. */
-  onReady(jumpToLatest: () => void): void;
+  /** Hands out what leads to a message that was just sent. */
+  onReady(jumpToSent: () => void): void;
 }
 
 export function MessageList(props: MessageListProps) {
@@ -74,21 +75,74 @@ export function MessageList(props: MessageListProps) {
   let target: Row | null = null;
   /** No scroll event is younger than the last word of the virtual list that scrolling has ended. */
   let isAtRest = true;
-  /** The messages that the rows were made of. */
+  /** The messages that the rows were made of, and the seq up to which they go. */
   let taken = conversation.messages;
+  let takenTo = conversation.window.toSeq;
   let isDecided = false;
   let hasAskedAround = false;
+  /**
+   * The list stopped following its end, because messages arrived while the person was away. When
+   * the person is back, the list goes to the first of them. Until then nothing is marked as read.
+   */
+  let isBehind = false;
+  /** The newest message when the person left, or jumped to the end while away. */
+  let lastBeforeAbsence = 0;
+  /**
+   * The person sent a message while the list still moved: it stays at its end until the message is
+   * drawn and the list rests. The scroll animation from before does not end it; a new wheel, key,
+   * pointer or touch event does.
+   */
+  let isPinned = false;
 
   /** What is unread is known when the server has said so; what this browser remembers may be of yesterday. */
   function decideUnread(): void {
     if (isDecided || !props.isHeard) return;
     isDecided = true;
-    const { entry } = conversation;
-    if (!entry || entry.unread === 0) return;
-    rows.divideAfter(entry.my_status.last_read_seq);
-    if (!hasHand) firstUnread = entry.my_status.last_read_seq + 1;
-    lastAtOpening = entry.last_seq;
+    if (conversation.entry?.unread) divide(!hasHand);
   }
+
+  /** Puts the divider before the unread messages. With `mayMove`, the list goes there. */
+  function divide(mayMove: boolean): void {
+    const { entry } = conversation;
+    if (!entry) return;
+    rows.divideAfter(entry.my_status.last_read_seq);
+    lastAtOpening = entry.last_seq;
+    if (!mayMove) return;
+    firstUnread = entry.my_status.last_read_seq + 1;
+    hasAskedAround = false;
+    target = null;
+  }
+
+  const isAway = createAbsence({
+    onLeave: () => (lastBeforeAbsence = conversation.entry?.last_seq ?? 0),
+    onReturn: () => {
+      if (isDecided && (isAtEnd || target || firstUnread !== null)) setBehind();
+      takeNews();
+    },
+  });
+
+  function setBehind(): void {
+    isBehind = true;
+    isAtEnd = isPinned = false;
+  }
+
+  /**
+   * Stops following the end when messages arrive while the person is away. When the person is back,
+   * decides where to look.
+   */
+  function decideMissed(): void {
+    if (!isDecided) return;
+    if (isAway()) {
+      if (isAtEnd && (conversation.entry?.last_seq ?? 0) > lastBeforeAbsence && unreadState(conversation, chat.me) !== "none") setBehind();
+      return;
+    }
+    const unread = isBehind ? unreadState(conversation, chat.me) : "unsure";
+    if (unread === "unsure") return;
+    isBehind = false;
+    if (unread === "some") divide(true);
+    else isAtEnd = !target && firstUnread === null;
+  }
+
   decideUnread();
 
   const [step, setStep] = createSignal<Step>(rows.update(taken, conversation.window.reachesStart).at(-1) ?? { rows: [], shift: false, isFresh: true });
@@ -101,11 +155,13 @@ export function MessageList(props: MessageListProps) {
 
   function takeNews(): void {
     decideUnread();
+    decideMissed();
     // Whoever came to the end without scrolling, in a short conversation, is at the end as well.
     if (!isAtEnd) notePlace();
     const place = isAtEnd || target ? null : placeNow();
     let isShifted = false;
     taken = conversation.messages;
+    takenTo = conversation.window.toSeq;
     for (const next of rows.update(taken, conversation.window.reachesStart)) {
       isShifted ||= next.shift;
       // Each on its own: the list reads from a step whether to hold its place from the start or from the end.
@@ -187,8 +243,9 @@ export function MessageList(props: MessageListProps) {
   /** What has been on the screen is read, as far as somebody is there to see it. */
   function markRead(): void {
     if (document.visibilityState !== "visible" || !list) return;
+    if (isPinned && isAtRest && isSettledAtEnd()) isPinned = false;
     // Until the first look has found its place, nothing was seen.
-    if (!isDecided || firstUnread !== null) return;
+    if (!isDecided || firstUnread !== null || isBehind) return;
     if (target && !isAtTarget(target)) return markSoon();
     // The rest of the missed messages is still loading; its arrival calls this again.
     const { reachesHead, toSeq } = conversation.window;
@@ -204,7 +261,8 @@ export function MessageList(props: MessageListProps) {
       target = null;
       notePlace();
     }
-    if (isAtEnd && reachesHead) return conversation.markRead();
+    // What arrived since has no rows yet.
+    if (isAtEnd && reachesHead) return conversation.markRead(takenTo);
     if (!conversation.entry?.unread) return;
     // The drawn rows decide which messages were seen. A row without a measurement is hidden, at an
     // estimated position.
@@ -238,8 +296,12 @@ export function MessageList(props: MessageListProps) {
     lastMax = furthestTop();
   }
 
+  /** Whether every row is drawn and measured, and the list shows the last one. */
+  const isSettledAtEnd = () =>
+    conversation.messages === taken && furthestTop() - scroller.scrollTop < END_PX && ![...scroller.querySelectorAll<HTMLElement>("li")].some(isHidden);
+
   function notePlace(): void {
-    if (target) return;
+    if (target || isBehind) return;
     const max = furthestTop();
     const below = max - scroller.scrollTop;
     const { reachesHead } = conversation.window;
@@ -250,7 +312,7 @@ export function MessageList(props: MessageListProps) {
     lastTop = scroller.scrollTop;
     lastMax = max;
     // Where the field below has grown, or a message above, nobody has gone away from the end.
-    if (isAtEnd && !isMovedUp && below >= END_PX) return scrollToEnd();
+    if (isAtEnd && (isPinned || !isMovedUp) && below >= END_PX) return scrollToEnd();
     isAtEnd = below < END_PX && (reachesHead || isOpening) && performance.now() - movedUpAt > HAND_MS;
     setFar(below > FAR_PX || (!reachesHead && !isOpening));
   }
@@ -258,8 +320,12 @@ export function MessageList(props: MessageListProps) {
   function onScroll(): void {
     isAtRest = false;
     if (Math.abs(scroller.scrollTop - lastTop) >= 1) hasMoved = true;
-    // The scrollbar, or a program: whatever moves the list elsewhere ends the way to the divider.
-    if (target && Math.abs(scroller.scrollTop - targetTop(target)) > 2) target = null;
+    // A scrollbar or a program that moves the list elsewhere ends the way to the divider. A
+    // measurement that moves the divider does not.
+    if (target && Math.abs(scroller.scrollTop - targetTop(target)) > 2) {
+      if (Math.abs(scroller.scrollTop - lastTop) > 2) target = null;
+      else moveToTarget(target);
+    }
     notePlace();
     settle();
   }
@@ -274,7 +340,7 @@ export function MessageList(props: MessageListProps) {
     target = null;
     if (!isUp || scroller.scrollHeight <= scroller.clientHeight) return;
     movedUpAt = performance.now();
-    isAtEnd = false;
+    isAtEnd = isPinned = isBehind = false;
     hasHand = hasMoved = true;
     firstUnread = null;
     // At the very top nothing scrolls any more; the wish for more is all there is to hear.
@@ -286,20 +352,32 @@ export function MessageList(props: MessageListProps) {
     onWheel: (event: WheelEvent) => onHand(event.deltaY < 0),
     onKeyDown: (event: KeyboardEvent) => onHand(["ArrowUp", "PageUp", "Home"].includes(event.key)),
     onTouchStart: (event: TouchEvent) => (touchY = event.touches[0]?.clientY ?? 0),
+    onPointerDown: () => void (isPinned = false),
     onTouchMove: (event: TouchEvent) => onHand((event.touches[0]?.clientY ?? 0) > touchY),
   };
 
-  async function jumpToLatest(): Promise<void> {
+  async function jumpToLatest(isSent: boolean): Promise<void> {
+    if (isSent && (!isAtRest || performance.now() - movedUpAt < HAND_MS)) isPinned = true;
+    // Needs no network: a message that was just sent is shown at once.
+    const isShown = conversation.showLatest();
+    followEnd();
+    if (isShown && !conversation.window.loading) return;
+    // A load that is under way may lead elsewhere.
+    await load("loadNewest");
+    if (!conversation.window.error) followEnd();
+  }
+
+  /** From here on the list follows its end. Does nothing more where the end is still loading. */
+  function followEnd(): void {
     firstUnread = target = null;
     hasHand = true;
-    // What is on its way may lead elsewhere.
-    if (!conversation.window.reachesHead || conversation.window.loading) await load("loadNewest");
-    // From here on the list follows its end: also to a message that was just sent and gets its row
-    // with the next frame.
-    isAtEnd = true;
+    isBehind = false;
+    lastBeforeAbsence = conversation.entry?.last_seq ?? 0;
     movedUpAt = -Infinity;
-    scrollToEnd();
+    if (!conversation.window.reachesHead && !isOpening) return;
+    isAtEnd = true;
     setFar(false);
+    takeNews();
   }
 
   /** The first look goes to where the unread begins, as soon as that is here; a hand on the list comes first. */
@@ -363,7 +441,7 @@ export function MessageList(props: MessageListProps) {
   function onRest(): void {
     isAtRest = true;
     trim(true);
-    if (target) markSoon();
+    if (target || isPinned) markSoon();
   }
 
   /** Copies text alone: no colours of a bubble, no elements. */
@@ -374,13 +452,10 @@ export function MessageList(props: MessageListProps) {
     event.preventDefault();
   }
 
-  const onVisibility = () => document.visibilityState === "visible" && settle();
   onMount(() => {
     scrollToEnd();
-    document.addEventListener("visibilitychange", onVisibility);
-    props.onReady(() => void jumpToLatest());
+    props.onReady(() => void jumpToLatest(true));
   });
-  onCleanup(() => document.removeEventListener("visibilitychange", onVisibility));
   onCleanup(conversation.open());
 
   const newBelow = () => (isFar() ? (chat.conversation(id).entry?.unread ?? 0) : 0);
@@ -415,7 +490,7 @@ export function MessageList(props: MessageListProps) {
         )}
       </Show>
       <Show when={isFar()}>
-        <button type="button" class="jump" onClick={() => void jumpToLatest()} aria-label={newBelow() > 0 ? `Jump to latest, ${newBelow()} new` : "Jump to latest"}>
+        <button type="button" class="jump" onClick={() => void jumpToLatest(false)} aria-label={newBelow() > 0 ? `Jump to latest, ${newBelow()} new` : "Jump to latest"}>
           <Icon name="down" />
           <Show when={newBelow() > 0}><span class="badge" aria-hidden="true">{countText(newBelow())}</span></Show>
         </button>

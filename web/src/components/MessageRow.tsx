@@ -143,7 +143,8 @@ function drawNode(node: FormatNode): JSX.Element {
     case "code":
       return <code>{node.text}</code>;
     case "block":
-      return <code class="block" dir="ltr">{node.text}</code>;
+      // Wide code scrolls sideways, which needs the keyboard too.
+      return <code class="block" dir="ltr" tabindex="0">{node.text}</code>;
     case "bold":
       return <strong>{node.children.map(drawNode)}</strong>;
     case "italic":

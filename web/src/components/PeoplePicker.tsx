@@ -20,13 +20,12 @@ export function PeoplePicker(props: PeoplePickerProps) {
   const [text, setText] = createSignal("");
   const [active, setActive] = createSignal(0);
   const found = createPeopleSearch(text);
-  /** Somebody unknown here, whom it takes two steps to choose. */
+  /** A user who was not found, for whom Enter was pressed once. */
   const [guess, setGuess] = createSignal("");
   const [isAwaited, setAwaited] = createSignal(false);
   const options = () => found.people().filter(({ userId }) => !props.chosen.includes(userId) && !props.exclude?.includes(userId));
 
-  function choose({ userId, isGuess }: FoundPerson): void {
-    if (isGuess && guess() !== userId) return void setGuess(userId);
+  function choose({ userId }: FoundPerson): void {
     setGuess("");
     props.onChange([...props.chosen, userId]);
     setText("");
@@ -38,6 +37,7 @@ export function PeoplePicker(props: PeoplePickerProps) {
   function enter(): void {
     const option = options()[active()];
     if (!found.isReady()) setAwaited(true);
+    else if (option?.isGuess && guess() !== option.userId) setGuess(option.userId);
     else if (option) choose(option);
   }
   createEffect(() => {
@@ -61,8 +61,12 @@ export function PeoplePicker(props: PeoplePickerProps) {
     event.stopPropagation();
   }
 
-  const hintOf = ({ userId, isGuess }: FoundPerson) =>
-    !isGuess ? userId : guess() === userId ? `No user “${userId}” was found. Add anyway?` : "No match found";
+  const hintOf = ({ userId, isGuess }: FoundPerson) => (isGuess ? `No user “${userId}” was found. Add anyway?` : userId);
+  const status = () => {
+    if (guess()) return `No user “${guess()}” was found. Press Enter again to add anyway.`;
+    if (text().trim() === "" || !found.isReady() || options().length > 0) return "";
+    return found.hasFailed() ? "Search failed. Check your connection." : "No match found.";
+  };
 
   onCleanup(() => setText(""));
 
@@ -97,7 +101,7 @@ export function PeoplePicker(props: PeoplePickerProps) {
           onKeyDown={onKeyDown}
         />
       </label>
-      <p class="visually-hidden" role="status">{guess() ? `No user “${guess()}” was found. Press Enter again to add anyway.` : ""}</p>
+      <p class="hint" classList={{ "visually-hidden": guess() !== "" || status() === "" }} role="status">{status()}</p>
       <ul class="options" id={listId} role="listbox" aria-label="People found">
         <For each={options()}>
           {(person, index) => (

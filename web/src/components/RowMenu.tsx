@@ -64,7 +64,7 @@ export function RowMenu(props: { menu: OpenMenu; onClose(): void }) {
       class="menu"
       popover="auto"
       role="menu"
-      aria-label="Conversation options"
+      aria-label="Chat options"
       onKeyDown={onKeyDown}
       onToggle={(event) => {
         if ((event as ToggleEvent).newState !== "closed") return;

@@ -21,6 +21,8 @@ interface Result {
   name: string;
   hint: string;
   isGroup: boolean;
+  /** Nobody of this name was found: Enter asks before it chooses. */
+  isGuess: boolean;
   choose(): Promise<void> | void;
 }
 
@@ -37,7 +39,7 @@ export function Search(props: SearchProps) {
   let cameFrom: HTMLElement | null = null;
   const text = () => props.text;
   const found = createPeopleSearch(text);
-  /** Somebody unknown here, whom it takes two steps to write to. */
+  /** A user who was not found, for whom Enter was pressed once. */
   const [guess, setGuess] = createSignal("");
   const [isAwaited, setAwaited] = createSignal(false);
 
@@ -55,6 +57,7 @@ export function Search(props: SearchProps) {
         name: titleOf(entry, chat.me, chat.nameOf),
         hint: entry.kind === "group" ? `Group, ${memberCount(entry.member_count)}` : (entry.peer ?? ""),
         isGroup: entry.kind === "group",
+        isGuess: false,
         choose: () => open(entry.conversation_id),
       }));
   });
@@ -67,9 +70,10 @@ export function Search(props: SearchProps) {
         key: `person ${userId}`,
         id: userId,
         name,
-        hint: !isGuess ? userId : guess() === userId ? `No user “${userId}” was found. Start a chat anyway?` : "No match found",
+        hint: isGuess ? `No user “${userId}” was found. Start a chat anyway?` : userId,
         isGroup: false,
-        choose: () => (isGuess && guess() !== userId ? void setGuess(userId) : startWith(userId)),
+        isGuess,
+        choose: () => startWith(userId),
       }));
   });
 
@@ -82,8 +86,10 @@ export function Search(props: SearchProps) {
 
   // Enter means what belongs to the text in the field: where that is not here yet, it waits.
   function enter(): void {
-    if (active() < conversations().length || found.isReady()) void results()[active()]?.choose();
-    else setAwaited(true);
+    const result = results()[active()];
+    if (active() >= conversations().length && !found.isReady()) setAwaited(true);
+    else if (result?.isGuess && guess() !== result.id) setGuess(result.id);
+    else void result?.choose();
   }
   createEffect(() => {
     if (!isAwaited() || !found.isReady()) return;
@@ -160,7 +166,7 @@ export function Search(props: SearchProps) {
           ref={(element) => { field = element; props.ref(element); }}
           type="search"
           role="combobox"
-          aria-label="Search people and conversations"
+          aria-label="Search people and chats"
           aria-expanded={results().length > 0}
           aria-controls="results"
           aria-activedescendant={results().length > 0 ? `result-${active()}` : undefined}
@@ -181,12 +187,12 @@ export function Search(props: SearchProps) {
       <p class="visually-hidden" role="status">{guess() ? `No user “${guess()}” was found. Press Enter again to start a chat anyway.` : ""}</p>
       <div id="results" class="results" role="listbox" aria-label="Search results" hidden={text() === ""}>
         <Show when={conversations().length > 0}>
-          <ul role="group" aria-label="Conversations"><li class="group-title" role="presentation">Conversations</li><For each={conversations()}>{(result, index) => option(result, index)}</For></ul>
+          <ul role="group" aria-label="Chats"><li class="group-title" role="presentation">Chats</li><For each={conversations()}>{(result, index) => option(result, index)}</For></ul>
         </Show>
         <Show when={people().length > 0}>
           <ul role="group" aria-label="People"><li class="group-title" role="presentation">People</li><For each={people()}>{(result, index) => option(result, () => conversations().length + index())}</For></ul>
         </Show>
-        <Show when={results().length === 0}><p class="empty" role="presentation">{found.hasFailed() ? "Search failed. Check your connection." : found.isReady() ? "No results." : "Searching…"}</p></Show>
+        <Show when={results().length === 0}><p class="empty" role="presentation">{found.hasFailed() ? "Search failed. Check your connection." : found.isReady() ? "No match found." : "Searching…"}</p></Show>
       </div>
     </>
   );

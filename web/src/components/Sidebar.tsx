@@ -25,11 +25,11 @@ export function Sidebar(props: SidebarProps) {
   });
 
   return (
-    <nav class="pane sidebar" aria-label="Conversations">
+    <nav class="pane sidebar" aria-label="Chats">
       <header class="bar">
         <Show
           when={!isArchive()}
-          fallback={<><button type="button" class="icon-button" aria-label="Back to all conversations" onClick={() => setArchive(false)}><Icon name="back" /></button><h1>Archive</h1></>}
+          fallback={<><button type="button" class="icon-button" aria-label="Back to all chats" onClick={() => setArchive(false)}><Icon name="back" /></button><h1>Archive</h1></>}
         >
           <button type="button" class="me" aria-label={`Profile of ${chat.nameOf(chat.me)}`} onClick={() => props.onSettings()}>
             <Avatar id={chat.me} name={chat.nameOf(chat.me)} />

@@ -1,7 +1,7 @@
 // Adapts the SDK's client to signals. The SDK tells that something changed; once per frame the signals here are moved on,
 // so that a burst of messages costs one drawing. It holds no data of its own and draws nothing.
 
-import { BluetickClient, indexedDbStorage, type Change, type Conversation, type InboxEntry, type Session, type TimelineMessage } from "@bluetick/client";
+import { BluetickClient, indexedDbStorage, serverOffer, type Change, type Conversation, type InboxEntry, type ServerOffer, type Session, type TimelineMessage } from "@bluetick/client";
 import { batch, createContext, createSignal, onCleanup, useContext, type Accessor } from "solid-js";
 import { firstLine } from "../text/plain.ts";
 
@@ -183,11 +183,20 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     client.on("loggedOut", (reason) => onLoggedOut(LOGGED_OUT[reason] ?? "")),
     client.on("gone", ({ conversationId }) => {
       if (openId() !== conversationId) return;
-      tell("You are no longer in this conversation.");
+      tell("You are no longer in this chat.");
       go("");
     }),
   ];
   watchSlowness();
+
+  let offer: Promise<ServerOffer> | undefined;
+  function askOffer(): Promise<ServerOffer> {
+    offer ??= serverOffer(location.origin).catch((failure: unknown) => {
+      offer = undefined;
+      throw failure;
+    });
+    return offer;
+  }
 
   // Which conversation is open is in the address, so that back, reload and bookmarks work.
 
@@ -253,6 +262,8 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     tell,
     announcement,
     nameOf,
+    /** What the server offers; asked once. Rejects where the server cannot be reached. */
+    offer: askOffer,
     openId: openId as Accessor<string>,
     go,
 

@@ -5,7 +5,7 @@ import { friendly } from "../text/plain.ts";
 /** In friendly words where the server's are for programs. */
 const WORDS: Readonly<Record<string, string>> = {
   archive_unavailable: "Older messages can't be loaded right now.",
-  conversation_not_found: "You are not in this conversation.",
+  conversation_not_found: "You are not in this chat.",
   content_too_large: "This message is too long.",
   body_too_large: "This message is too long.",
   draining: "The server is restarting. Try again in a moment.",

@@ -8,7 +8,10 @@ import { useChat } from "./chat.ts";
 const PAUSE_MS = 150;
 
 export interface FoundPerson extends Person {
-  /** Not found, only typed: somebody without an account here may still have this user id. */
+  /**
+   * Not found, only typed. Where tokens come from the operator's own product, a user may have this
+   * id and be unknown here.
+   */
   readonly isGuess: boolean;
 }
 
@@ -32,10 +35,11 @@ export function createPeopleSearch(text: Accessor<string>): PeopleSearch {
 
   async function find(asked: string): Promise<Answer> {
     try {
-      const people = await chat.client.people.search(asked);
+      const [people, { canSignUp }] = await Promise.all([chat.client.people.search(asked), chat.offer()]);
       const others = people.filter(({ userId }) => userId !== chat.me).map((person) => ({ ...person, isGuess: false }));
-      const isExact = people.some(({ userId }) => userId === asked) || asked === chat.me || /\s/.test(asked);
-      return { text: asked, people: isExact ? others : [...others, { userId: asked, name: asked, isGuess: true }], hasFailed: false };
+      // With sign-up open, the server refuses ids that it does not know.
+      const mayGuess = !canSignUp && asked !== chat.me && !/\s/.test(asked) && !people.some(({ userId }) => userId === asked);
+      return { text: asked, people: !mayGuess ? others : [...others, { userId: asked, name: asked, isGuess: true }], hasFailed: false };
     } catch {
       // Whoever could not be looked for is not unknown.
       return { text: asked, people: [], hasFailed: true };

@@ -3,7 +3,8 @@
 // message becomes markup.
 //
 // Every pass is linear in the length of the text, and the tree is at most as deep as there are
-// kinds of emphasis. A marker without a partner stays text.
+// kinds of emphasis. A marker without a partner, or without a word between it and its partner,
+// stays text.
 
 import { splitLinks } from "./links.ts";
 
@@ -25,6 +26,14 @@ export function parseFormat(content: string): FormatNode[] {
   parseLines(content.slice(from), nodes);
   return joined(nodes);
 }
+
+/** The words of a message without its formatting: for previews, and to be read out. */
+export function plainText(content: string): string {
+  return textOf(parseFormat(content));
+}
+
+const textOf = (nodes: readonly FormatNode[]): string =>
+  nodes.map((node) => ("children" in node ? textOf(node.children) : node.kind === "block" ? `\n${node.text}\n` : node.text)).join("");
 
 // Fenced code
 
@@ -79,50 +88,105 @@ const MARKERS: Readonly<Record<string, (children: FormatNode[]) => FormatNode>> 
   "***": (children) => ({ kind: "bold", children: [{ kind: "italic", children }] }),
 };
 
-const MAY_STAND_BEFORE = /[\s*_([{"'“‘«„,;:\-–—]/u;
-const MAY_STAND_AFTER = /[\s*_)\]}"'”’»“,;:.!?…\-–—]/u;
+// A marker opens or closes emphasis depending on the characters beside it
+
+/** Scripts that are written without spaces, or that attach particles to a word. */
+const UNSPACED = /[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{scx=Hangul}\p{scx=Bopomofo}\p{scx=Thai}\p{scx=Lao}\p{scx=Khmer}\p{scx=Myanmar}]/u;
+/** The variation selector of an emoji is a mark, and no part of a word. */
+const IN_WORD = /[\p{L}\p{N}\p{Mn}\p{Mc}]/u;
+const VARIATION_SELECTOR = "\ufe0f";
+const OPENS_ASCII = /[\s*_([{"',;:-]/u;
+const CLOSES_ASCII = /[\s*_)\]}"',;:.!?-]/u;
+/** Emphasis does not begin before these, except at the start of a word. */
+const ENDS_PHRASE = /[\p{Pe}\p{Pf}\p{Pd},;:.!?…。、，；：！？]/u;
+const OPENS_BRACKET = /[\p{Ps}\p{Pi}]/u;
+const WORD = /[\p{L}\p{N}\p{Extended_Pictographic}\p{Regional_Indicator}]/u;
+
+const isInWord = (character: string) => IN_WORD.test(character) && character !== VARIATION_SELECTOR;
+
+/**
+ * Whether a word may end or begin between a marker and its outer neighbour. `inner` is the
+ * character on the other side of the marker. An underscore is never a marker within a word.
+ */
+function isBoundary(outer: string, inner: string, marker: string, ascii: RegExp): boolean {
+  if (outer <= "\x7f" && !isInWord(outer)) return ascii.test(outer);
+  if (!isInWord(outer)) return true;
+  return !marker.startsWith("_") && (UNSPACED.test(outer) || UNSPACED.test(inner));
+}
+
+/** In `*_*` the underscore is text. */
+const isBetweenMarkers = (before: string, after: string) => /[*_]/.test(before) && /[*_]/.test(after);
+
+function mayOpen(marker: string, before: string, after: string): boolean {
+  if (/\s/u.test(after) || isBetweenMarkers(before, after) || !isBoundary(before, after, marker, OPENS_ASCII)) return false;
+  return !ENDS_PHRASE.test(after) || /[\s*_]/u.test(before);
+}
+
+function mayClose(marker: string, before: string, after: string): boolean {
+  return !/\s/u.test(before) && !isBetweenMarkers(before, after) && !OPENS_BRACKET.test(before) && isBoundary(after, before, marker, CLOSES_ASCII);
+}
+
+/** The character that ends at `end`, and the one that begins there. A line has spaces around it. */
+const characterBefore = (line: string, end: number) => String.fromCodePoint(line.codePointAt(isPair(line, end - 2) ? end - 2 : end - 1) ?? 32);
+const characterAt = (line: string, at: number) => String.fromCodePoint(line.codePointAt(at) ?? 32);
+const isPair = (line: string, at: number) => (line.codePointAt(at) ?? 0) > 0xffff;
+
+interface Opening {
+  /** Where in the nodes the marker stands. */
+  readonly at: number;
+  /** How many nodes before it hold a word. */
+  readonly words: number;
+}
 
 function parseLine(line: string): FormatNode[] {
   const nodes: FormatNode[] = [];
-  /** By marker, where in `nodes` the latest opening one stands. */
-  const open = new Map<string, number>();
+  /** The latest opening of each marker. */
+  const open = new Map<string, Opening>();
+  /** How many nodes that hold a word were pushed. */
+  let words = 0;
+
+  function push(node: FormatNode): void {
+    nodes.push(node);
+    if (node.kind !== "text" || WORD.test(node.text)) words += 1;
+  }
 
   function takeMarker(marker: string, at: number): void {
     const wrap = MARKERS[marker];
-    const [before = " ", after = " "] = [line[at - 1], line[at + marker.length]];
-    const start = open.get(marker);
-    if (wrap && start !== undefined && start < nodes.length - 1 && !/\s/u.test(before) && MAY_STAND_AFTER.test(after)) {
-      const [, ...children] = nodes.splice(start);
+    const [before, after] = [characterBefore(line, at), characterAt(line, at + marker.length)];
+    const opening = open.get(marker);
+    // Without a word between them, as in `*.*`, the markers are text.
+    if (wrap && opening && words > opening.words && mayClose(marker, before, after)) {
+      const [, ...children] = nodes.splice(opening.at);
       nodes.push(wrap(children));
       // What was opened inside has no partner outside.
-      for (const [other, place] of open) if (place >= start) open.delete(other);
+      for (const [other, { at }] of open) if (at >= opening.at) open.delete(other);
       return;
     }
-    if (wrap && MAY_STAND_BEFORE.test(before) && !/\s/u.test(after)) open.set(marker, nodes.length);
+    if (wrap && mayOpen(marker, before, after)) open.set(marker, { at: nodes.length, words });
     nodes.push({ kind: "text", text: marker });
   }
 
   function takeText(text: string, at: number): void {
     let from = 0;
     for (const { 0: marker, index } of text.matchAll(/\*+|_+/g)) {
-      if (index > from) nodes.push({ kind: "text", text: text.slice(from, index) });
+      if (index > from) push({ kind: "text", text: text.slice(from, index) });
       takeMarker(marker, at + index);
       from = index + marker.length;
     }
-    if (from < text.length) nodes.push({ kind: "text", text: text.slice(from) });
+    if (from < text.length) push({ kind: "text", text: text.slice(from) });
   }
 
   let at = 0;
   for (const piece of splitCode(line)) {
     if (piece.isCode) {
-      nodes.push({ kind: "code", text: piece.text });
+      push({ kind: "code", text: piece.text });
       at += piece.text.length + 2;
       continue;
     }
     // Links first: what stands in an address is no marker.
     for (const { text, href } of splitLinks(piece.text)) {
       if (href === undefined) takeText(text, at);
-      else nodes.push({ kind: "link", text, href });
+      else push({ kind: "link", text, href });
       at += text.length;
     }
   }

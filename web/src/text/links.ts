@@ -25,11 +25,12 @@ export function splitLinks(content: string): TextPart[] {
   let end = 0;
   for (const match of content.matchAll(ADDRESS)) {
     if (match[0].length > LINK_LIMIT) continue;
-    const link = /^(?:https?:\/\/|www\.)/i.test(match[0]) ? webLink(match[0], content[match.index - 1] ?? "") : mailLink(match[0], content, match.index);
+    const isWeb = /^(?:https?:\/\/|www\.)/i.test(match[0]);
+    const { link, at } = isWeb ? { link: webLink(match[0], content[match.index - 1] ?? ""), at: match.index } : mailLink(match[0], content, match.index);
     if (!link) continue;
-    if (match.index > end) parts.push({ text: content.slice(end, match.index) });
+    if (at > end) parts.push({ text: content.slice(end, at) });
     parts.push(link);
-    end = match.index + link.text.length;
+    end = at + link.text.length;
   }
   if (end < content.length) parts.push({ text: content.slice(end) });
   return parts;
@@ -44,11 +45,17 @@ function webLink(found: string, before: string): TextPart | null {
   return /^www\.[^./?#:@]+\.[^./?#:@]/i.test(text) ? asLink(text, `https://${text}`) : null;
 }
 
-/** Half of a longer word is no mailbox. */
-function mailLink(found: string, content: string, at: number): TextPart | null {
-  const [before = "", after = ""] = [content[at - 1], content[at + found.length]];
-  if (IN_MAILBOX.test(before) || /[\p{L}\p{N}_@]/u.test(after) || /^[.]|[.]@|[.]{2}/.test(found)) return null;
-  return { text: found, href: `mailto:${found}` };
+/**
+ * Half of a longer word is no mailbox. In `_bob@example.org_` the underscores mark emphasis, so the
+ * link begins after them.
+ */
+function mailLink(found: string, content: string, start: number): { link: TextPart | null; at: number } {
+  const end = start + found.length;
+  const markers = content[end] === "_" ? found.search(/[^_]/) : 0;
+  const [before = "", after = ""] = [content[start - 1], content[end + markers]];
+  const [text, at] = [found.slice(markers), start + markers];
+  if (IN_MAILBOX.test(before) || /[\p{L}\p{N}_@]/u.test(after) || /^[.@]|[.]@|[.]{2}/.test(text)) return { link: null, at };
+  return { link: { text, href: `mailto:${text}` }, at };
 }
 
 function asLink(text: string, address: string): TextPart | null {

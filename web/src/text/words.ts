@@ -73,11 +73,16 @@ export function initials(name: string): string {
   return letters.map((word) => Array.from(word ?? "")[0] ?? "").join("").toLocaleUpperCase();
 }
 
-/** A colour, always the same for the same person. */
+/**
+ * A colour, always the same for the same person. FNV-1a and the finalizer of MurmurHash3: ids that
+ * differ in one character get colours far apart.
+ */
 export function hueOf(id: string): number {
-  let hash = 7;
-  for (const letter of id) hash = (hash * 31 + (letter.codePointAt(0) ?? 0)) % 3_600;
-  return Math.round(hash / 10);
+  let hash = 0x811c9dc5;
+  for (const letter of id) hash = Math.imul(hash ^ (letter.codePointAt(0) ?? 0), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return ((hash ^ (hash >>> 16)) >>> 0) % 360;
 }
 
 export const countText = (count: number): string => (count > 999 ? "999+" : String(count));
