@@ -199,8 +199,8 @@ export type InboxEntryBody = {
   kind: KindBody;
   /**
    * When the newest message was received, or when the conversation was created, in milliseconds
-   * since the Unix epoch. The inbox is sorted by it, latest first. It does not move back if the
-   * server's clock does.
+   * since the Unix epoch. Pinned, other and archived conversations are each sorted by it, latest
+   * first. It does not move back if the server's clock does.
    */
   last_at: number;
   last_message: LastMessageBody | null;

@@ -19,7 +19,7 @@ use crate::problem::Problem;
 ///
 /// Marks every message up to `seq` as delivered to a device of the caller. Receipts are cumulative:
 /// a late or repeated call changes nothing, and a seq above the head counts as the head. The other
-/// members get a `status` frame.
+/// members get a `status` frame, or a `receipts` frame in a large group.
 #[utoipa::path(
     post, path = "/v1/conversations/{conversation_id}/delivered", operation_id = "mark_delivered",
     tag = "ticks", request_body = MarkRequest, security(("token" = [])),
@@ -40,7 +40,8 @@ pub(super) async fn delivered(
 ///
 /// Marks every message up to `seq` as read by the caller, and therefore as delivered. Receipts are
 /// cumulative: a late or repeated call changes nothing, and a seq above the head counts as the
-/// head. The other members get a `status` frame, unless the caller turned read receipts off.
+/// head. The other members get a `status` frame, or a `receipts` frame in a large group, unless the
+/// caller turned read receipts off.
 #[utoipa::path(
     post, path = "/v1/conversations/{conversation_id}/read", operation_id = "mark_read",
     tag = "ticks", request_body = MarkRequest, security(("token" = [])),

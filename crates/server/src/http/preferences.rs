@@ -15,8 +15,8 @@ use crate::problem::Problem;
 
 /// Change conversation settings
 ///
-/// Mutes, pins or archives a conversation for the caller, or turns read receipts off. Other members
-/// do not see these settings. Omitted fields keep their value.
+/// Mutes, pins or archives a conversation for the caller, or turns read receipts off. Only the
+/// caller's own devices receive these settings. Omitted fields keep their value.
 #[utoipa::path(
     patch, path = "/v1/conversations/{conversation_id}/settings", operation_id = "change_conversation_settings",
     tag = "conversations", request_body = PreferenceRequest, security(("token" = [])),

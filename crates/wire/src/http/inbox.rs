@@ -108,8 +108,8 @@ pub struct InboxEntryBody<'a> {
     #[schema(value_type = u64)]
     pub last_seq: Seq,
     /// When the newest message was received, or when the conversation was created, in milliseconds
-    /// since the Unix epoch. The inbox is sorted by it, latest first. It does not move back if the
-    /// server's clock does.
+    /// since the Unix epoch. Pinned, other and archived conversations are each sorted by it, latest
+    /// first. It does not move back if the server's clock does.
     #[serde(serialize_with = "text::millis")]
     #[schema(value_type = i64)]
     pub last_at: Timestamp,
