@@ -21,7 +21,9 @@ use crate::hot::Partition;
 use crate::inbox::inbox_item;
 use crate::intent::{Intent, Joining, Leaving, user};
 use crate::keyed::side_by_side;
-use crate::memberships::{Facts, Known, RoomRow, decode_member, member_item};
+use crate::memberships::{
+    Departure, Facts, Known, RoomRow, decode_departure, decode_member, member_item, with_departure,
+};
 use crate::pending::pending_item;
 use crate::rooms::Arrival;
 use crate::rows::{Item, Key, Only, Table, Written};
@@ -53,7 +55,8 @@ impl Engine {
             }
         }
         let members = Arc::new(founding.members);
-        let known = Known { facts: Arc::new(row.facts), members: Arc::clone(&members), version: 1 };
+        let (facts, departures) = (Arc::new(row.facts), Arc::default());
+        let known = Known { facts, members: Arc::clone(&members), departures, version: 1 };
         self.memberships.keep(known.clone());
         let seed = Seed {
             conversation: id,
@@ -374,7 +377,7 @@ impl Engine {
 
     async fn write_change(&self, row: &RoomRow, intent: &Intent) -> Result<(), StoreError> {
         let id = row.facts.id;
-        let members = self.read_members_now(id).await?;
+        let (members, _) = self.read_members_now(id).await?;
         let changes = intent.changes(&members)?;
         let grown = members.len() + intent.joining.len();
         if grown > LARGE && members.len() <= LARGE {
@@ -407,12 +410,15 @@ impl Engine {
                         let (key, item) = (Key::text(&user, id), pending_item(member.joined_seq, true));
                         self.rows.put(Table::PendingDeliveries, &key, &item, Only::Always).await?;
                     }
-                    member_item(member)
+                    let departure = there.as_ref().and_then(|item| decode_departure(&user, item));
+                    with_departure(member_item(member), departure.as_ref())
                 }
                 None => {
                     self.bid_farewell(id, &user, (status, inbox), life).await?;
                     let gone = decode_member(user.clone(), &there.unwrap_or_default());
-                    member_item(&gone).flag("left", true)
+                    let left_seq = intent.leaving.as_ref().map_or(Seq::ZERO, |leaving| Seq::new(leaving.seq));
+                    let item = member_item(&gone).flag("left", true);
+                    with_departure(item, Some(&Departure { member: gone, left_seq }))
                 }
             };
             let only = if version == 0 { Only::IfAbsent } else { Only::IfVersion(version) };

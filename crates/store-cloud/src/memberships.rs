@@ -4,6 +4,7 @@
 //! intent) until all that follows from it is done. Whoever meets an intent finishes it, so a node that dies in the middle
 //! leaves nothing half done: see [`changes`](crate::changes).
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -105,15 +106,66 @@ pub(crate) fn decode_member(user: UserId, item: &Item) -> Member {
     }
 }
 
+/// Adds the seqs that a departed member saw to the member's row, which also survives a later join.
+pub(crate) fn with_departure(item: Item, departure: Option<&Departure>) -> Item {
+    match departure {
+        Some(Departure { member, left_seq }) => {
+            item.count("departed_joined_seq", member.joined_seq.get()).count("left_seq", left_seq.get())
+        }
+        None => item,
+    }
+}
+
+/// The member's last departure. `None` for rows of members that never left, or left before rows
+/// held it.
+pub(crate) fn decode_departure(user: &UserId, item: &Item) -> Option<Departure> {
+    let left_seq = Seq::new(item.find_count("left_seq"));
+    let joined_seq = Seq::new(item.find_count("departed_joined_seq"));
+    let member = Member { user: user.clone(), role: Role::Member, joined_seq };
+    (left_seq > Seq::ZERO).then_some(Departure { member, left_seq })
+}
+
+/// A membership that has ended: the member saw the seqs from `member.joined_seq` up to and without
+/// `left_seq`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Departure {
+    pub member: Member,
+    pub left_seq: Seq,
+}
+
+/// Bounds the departures that a node keeps per conversation: the latest ones. A member whose
+/// departure is not among them may miss the last messages before it on a node that is behind.
+const MOST_DEPARTURES: usize = 64;
+
 /// A conversation and who was in it at a version.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub facts: Arc<Facts>,
     pub members: Arc<Members>,
+    /// The latest departures. A message below `left_seq` still belongs to the member, however late a
+    /// node announces it.
+    pub departures: Arc<[Departure]>,
     pub version: u64,
 }
 
 impl Known {
+    /// The members that may see `seq`. Includes members that left above it.
+    pub fn members_at(&self, seq: Seq) -> Arc<Members> {
+        let saw_it = |departure: &&Departure| (departure.member.joined_seq..departure.left_seq).contains(&seq);
+        let mut departed = self.departures.iter().filter(saw_it).peekable();
+        if departed.peek().is_none() {
+            return Arc::clone(&self.members);
+        }
+        let mut members = Members::clone(&self.members);
+        for departure in departed {
+            // A member that has joined again since sees nothing before it did.
+            if members.get(&departure.member.user).is_none_or(|member| member.joined_seq > seq) {
+                members.insert(departure.member.clone());
+            }
+        }
+        Arc::new(members)
+    }
+
     pub fn member(&self, user: &UserId) -> Result<&Member, Refusal> {
         self.members.get(user).ok_or(Refusal::NotAMember)
     }
@@ -178,7 +230,7 @@ impl Engine {
         if let Some(known) = self.memberships.get(id).filter(|known| known.version >= row.members_version) {
             return Ok(Some(known));
         }
-        let members = self.read_members_now(id).await?;
+        let (members, departures) = self.read_members_now(id).await?;
         let again = self.room_row(id).await?;
         if again.is_none_or(|again| again.version != row.version) {
             return Ok(None);
@@ -186,14 +238,19 @@ impl Engine {
         let known = Known {
             facts: Arc::new(row.facts.clone()),
             members: Arc::new(members),
+            departures: departures.into(),
             version: row.members_version,
         };
         self.memberships.keep(known.clone());
         Ok(Some(known))
     }
 
-    pub(crate) async fn read_members_now(&self, id: ConversationId) -> Result<Members, StoreError> {
-        let mut members = Vec::new();
+    /// The members as the tables have them, and the latest departures.
+    pub(crate) async fn read_members_now(
+        &self,
+        id: ConversationId,
+    ) -> Result<(Members, Vec<Departure>), StoreError> {
+        let (mut members, mut departures) = (Vec::new(), Vec::new());
         let mut range = SortRange::All;
         loop {
             let query = Query {
@@ -209,13 +266,18 @@ impl Engine {
                 let Sort::Text(user) = sort else { continue };
                 let user = UserId::from_stored(user)
                     .map_err(|_| StoreError::Damaged(format!("a member of {id}")))?;
+                departures.extend(decode_departure(&user, item));
                 if !item.find_flag("left") {
                     members.push(decode_member(user, item));
                 }
             }
             match slice.rows.last() {
                 Some((Sort::Text(last), _)) if slice.more => range = SortRange::After(last.clone()),
-                _ => return Ok(Members::from_unsorted(members)),
+                _ => {
+                    departures.sort_unstable_by_key(|departure| Reverse(departure.left_seq));
+                    departures.truncate(MOST_DEPARTURES);
+                    return Ok((Members::from_unsorted(members), departures));
+                }
             }
         }
     }

@@ -250,7 +250,7 @@ impl State {
             let Arrival { cell, known, relied: here } = arrival;
             // Whoever stored it may not have known of a change that stands below it.
             let newest = self.known.take().filter(|newest| newest.version > known.version).unwrap_or(known);
-            let members = Arc::clone(&newest.members);
+            let members = newest.members_at(cell.seq());
             self.known = Some(newest);
             relied.extend(here.into_iter().map(|user| (user, cell.seq())));
             let Message { seq, sender, message_id, .. } = &*cell.message;

@@ -394,7 +394,7 @@ impl Job<'_> {
     async fn erase_previews(&mut self, erasure: &Erasure) -> Result<(), ArchiveError> {
         let id = erasure.conversation;
         let engine = self.engine;
-        let members = engine.read_members_now(id).await?;
+        let (members, _) = engine.read_members_now(id).await?;
         let keys: Vec<_> = members.iter().map(|member| Key::text(&member.user, id)).collect();
         let wanted = keys.iter().map(|key| (Table::Conversations, key.clone())).collect();
         let rows = engine.rows.get_many(wanted).await.map_err(StoreError::from)?;

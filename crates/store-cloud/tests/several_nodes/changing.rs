@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use bluetick_core::ports::{AddMembers, Position, Prefer, RemoveMember, Store};
+use bluetick_core::ports::{AddMembers, Committed, Position, Prefer, RemoveMember, Store};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{ConversationId, PreferenceChange, Refusal, Seq, StoreError};
 use bluetick_store_cloud::rows::Table;
@@ -124,4 +124,37 @@ async fn a_node_that_begins_to_follow_a_group_does_not_tell_who_left_before() {
     remove(first.again(), id, "b").await;
     until(async || second.heard(id).last() == Some(&3)).await;
     assert_eq!(farewells(), 1);
+}
+
+/// A node that learns of a removal before it announces older messages must still announce those to
+/// the removed member. Without them, the member's connection sees a gap before its last ack.
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_member_is_sent_every_message_below_the_removal() {
+    let town = Town::default();
+    let (slow, there) = (town.node().await, town.node().await);
+    Town::settle(&[&slow, &there]).await;
+    let id = slow.group(31, "a", &["b", "c"]).await;
+    there.came("b").await;
+    slow.way.holds_messages.store(true, Ordering::SeqCst);
+    let sending = tokio::spawn({
+        let slow = slow.again();
+        async move { slow.send(id, "a", "below the removal").await }
+    });
+    until(async || slow.way.held.load(Ordering::SeqCst) == 1).await;
+    let removing = tokio::spawn(remove(there.again(), id, "b"));
+    // From now on, the node knows the members without `b`.
+    until(async || there.store.conversation(id, &user("a")).await.unwrap().members.len() == 2).await;
+    slow.way.release();
+    sending.await.unwrap().unwrap();
+    removing.await.unwrap();
+    let is_removal = |committed: &Committed| committed.departed.is_some();
+    until(async || there.recorder.heard(id).iter().any(is_removal)).await;
+    let heard = there.recorder.heard(id);
+    let removal = heard.iter().find(|committed| is_removal(committed)).unwrap().message.seq;
+    let below: Vec<_> = heard.iter().filter(|committed| committed.message.seq < removal).collect();
+    assert!(!below.is_empty(), "the message was stored above the removal: {heard:?}");
+    for committed in below {
+        assert!(committed.members.contains(&user("b")), "{committed:?}");
+    }
+    assert!(heard.iter().filter(|it| it.message.seq >= removal).all(|it| !it.members.contains(&user("b"))));
 }
