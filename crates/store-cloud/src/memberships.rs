@@ -151,7 +151,8 @@ pub(crate) struct Known {
 impl Known {
     /// The members that may see `seq`. Includes members that left above it.
     pub fn members_at(&self, seq: Seq) -> Arc<Members> {
-        let saw_it = |departure: &&Departure| (departure.member.joined_seq..departure.left_seq).contains(&seq);
+        let saw_it =
+            |departure: &&Departure| (departure.member.joined_seq..departure.left_seq).contains(&seq);
         let mut departed = self.departures.iter().filter(saw_it).peekable();
         if departed.peek().is_none() {
             return Arc::clone(&self.members);
