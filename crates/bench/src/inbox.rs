@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bluetick_core::ports::{Creation, Mark, NewConversation, Store};
+use bluetick_core::ports::{Creation, NewConversation, Receipt, Store};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{
-    ConversationId, InboxFilter, InboxRequest, MarkKind, PageLimit, Seq, StoreError, UserId,
+    ConversationId, InboxFilter, InboxRequest, PageLimit, ReceiptKind, Seq, StoreError, UserId,
 };
 use bluetick_store_embedded::EmbeddedStore;
 use bluetick_store_embedded::tables::Tables;
@@ -83,7 +83,7 @@ async fn measure(bench: &InboxBench) -> Result<Report, BenchError> {
     step("marking");
     marks(&store, bench, &mut report, &marked).await?;
     step("asking for receipts");
-    receipts(&store, bench, &mut report).await?;
+    receipt_counts(&store, bench, &mut report).await?;
     store.close().await;
     report.figure("peak_resident_bytes", "resident memory, peak", peak_bytes() as f64, "bytes");
     Ok(report)
@@ -166,15 +166,15 @@ async fn marks(
         let (user, id) = (chat.to.clone(), ConversationId::direct(&chat.from, &chat.to));
         readers.spawn(async move {
             for seq in 1..=MARKED_MESSAGES as u64 {
-                let mark = Mark {
+                let mark = Receipt {
                     conversation: id,
                     user: user.clone(),
-                    kind: if seq % 2 == 0 { MarkKind::Read } else { MarkKind::Delivered },
+                    kind: if seq % 2 == 0 { ReceiptKind::Read } else { ReceiptKind::Delivered },
                     seq: Seq::new(seq),
                     origin: None,
                 };
                 let started = Instant::now();
-                store.mark(mark).await?;
+                store.apply_receipt(mark).await?;
                 latencies.record(started.elapsed());
                 done.fetch_add(1, Ordering::Relaxed);
             }
@@ -196,7 +196,7 @@ async fn marks(
 }
 
 /// Measures receipt counts ("read by k of n") of a large group while its members continue to read.
-async fn receipts(
+async fn receipt_counts(
     store: &Arc<EmbeddedStore>,
     bench: &InboxBench,
     report: &mut Report,
@@ -211,12 +211,12 @@ async fn receipts(
     let mut asked = 0usize;
     while Instant::now() < until {
         let user = members[asked % members.len()].clone();
-        let mark = Mark { conversation: id, user, kind: MarkKind::Read, seq: Seq::FIRST, origin: None };
+        let mark = Receipt { conversation: id, user, kind: ReceiptKind::Read, seq: Seq::FIRST, origin: None };
         if asked < members.len() && asked.is_multiple_of(16) {
-            store.mark(mark).await?;
+            store.apply_receipt(mark).await?;
         }
         let started = Instant::now();
-        let found = store.receipts(id, &members[0], Seq::FIRST).await?;
+        let found = store.receipt_counts(id, &members[0], Seq::FIRST).await?;
         assert_eq!(found.recipients, GROUP_MEMBERS - 1);
         latencies.record(started.elapsed());
         asked += 1;

@@ -123,7 +123,7 @@ async fn a_directory_that_was_served_between_two_runs_is_brought_up_to_date() {
     let hand = Hand(&store);
     hand.send(direct("ann", "bob"), "ann", "later", THEN + 7).await;
     hand.remove(filled.tea, "ann", "bob", THEN + 8).await;
-    hand.mark(direct("eve", "bob"), "eve", bluetick_core::MarkKind::Read, 31).await;
+    hand.apply_receipt(direct("eve", "bob"), "eve", bluetick_core::ReceiptKind::Read, 31).await;
     store.close().await;
     drop(store);
     let printed = desk.migrate(&[]).await.printed();

@@ -14,7 +14,7 @@ use crate::http::{Answer, Http, Method};
 use crate::transport::Server;
 use crate::wire::bodies::{
     ConversationBody, ConversationDetail, ErrorBody, InboxEntry, InboxPage, MemberStatus, Page, People,
-    Person, Presence, Presences, Profile, ProfileChange, Receipts, Session, SettingsChange, Statuses,
+    Person, Presence, Presences, Profile, ProfileChange, ReceiptCounts, Session, SettingsChange, Statuses,
 };
 use crate::wire::codes::{CONVERSATION_NOT_FOUND, Remedy, remedy};
 
@@ -290,7 +290,7 @@ impl Api {
     }
 
     /// Fetches how many receivers have received and read one message.
-    pub async fn receipts(&self, id: ConversationId, seq: Seq) -> Result<Receipts, ApiError> {
+    pub async fn receipts(&self, id: ConversationId, seq: Seq) -> Result<ReceiptCounts, ApiError> {
         self.get(&format!("/v1/conversations/{id}/status?seq={seq}")).await
     }
 

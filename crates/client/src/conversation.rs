@@ -15,7 +15,9 @@ use crate::state::inbox::Row;
 use crate::state::outbox::{CannotCancel, MOST_WAITING, OutboxItem, SendState};
 use crate::state::timeline::{Timeline, Window};
 use crate::ticks::{Tick, tick_of};
-use crate::wire::bodies::{ConversationDetail, MemberStatus, Message, Presence, Receipts, SettingsChange};
+use crate::wire::bodies::{
+    ConversationDetail, MemberStatus, Message, Presence, ReceiptCounts, SettingsChange,
+};
 
 /// Maximum number of messages held after loading an older or newer page. Paging beyond it drops
 /// messages at the opposite end.
@@ -301,7 +303,7 @@ impl Conversation {
     }
 
     /// Fetches how many receivers have received and read the message at `seq`.
-    pub async fn receipts(&self, seq: Seq) -> Result<Receipts, ApiError> {
+    pub async fn receipts(&self, seq: Seq) -> Result<ReceiptCounts, ApiError> {
         self.shared.api.receipts(self.id, seq).await
     }
 

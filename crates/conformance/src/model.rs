@@ -3,7 +3,7 @@
 //! It is slow on purpose: every query walks the whole log and applies the definitions. It must not
 //! reuse the logic of a store or of the core, or it would repeat their bugs.
 
-use bluetick_core::MarkKind;
+use bluetick_core::ReceiptKind;
 
 pub type Name = &'static str;
 
@@ -12,7 +12,7 @@ pub enum Deed {
     Sent { by: Name },
     Joined { by: Name, name: Name },
     Left { by: Name, name: Name },
-    Marked { name: Name, kind: MarkKind, seq: u64 },
+    Marked { name: Name, kind: ReceiptKind, seq: u64 },
     Hid { name: Name, hides: bool },
 }
 
@@ -103,7 +103,7 @@ impl Model {
                 }
                 Deed::Marked { name, kind, seq } if name == who => {
                     let (person, seq) = (person.as_mut().expect("members mark"), seq.min(head));
-                    if kind == MarkKind::Read {
+                    if kind == ReceiptKind::Read {
                         person.has_read(seq);
                     }
                     person.delivered = person.delivered.max(seq);

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use bluetick_core::ports::{Change, CommitListener, Committed, Moved};
+use bluetick_core::ports::{Change, CommitListener, Committed, ReadStateMoved};
 use bluetick_core::{ConversationId, Revocations, Seq, UserId};
 
 /// A published message or change.
@@ -17,11 +17,11 @@ impl Heard {
     fn conversation(&self) -> Option<ConversationId> {
         match self {
             Heard::Message(committed) => Some(committed.message.conversation),
-            Heard::Change(Change::Moved(moved)) => Some(moved.conversation),
-            Heard::Change(Change::Joined { conversation, .. } | Change::Preferred { conversation, .. }) => {
-                Some(*conversation)
-            }
-            Heard::Change(Change::Revoked { .. } | Change::Overlooked { .. }) => None,
+            Heard::Change(Change::ReadState(moved)) => Some(moved.conversation),
+            Heard::Change(
+                Change::Joined { conversation, .. } | Change::PreferencesChanged { conversation, .. },
+            ) => Some(*conversation),
+            Heard::Change(Change::Revoked { .. } | Change::ResyncRequired { .. }) => None,
         }
     }
 }
@@ -70,9 +70,9 @@ impl Recorder {
         changes.collect()
     }
 
-    pub fn moves(&self, conversation: ConversationId) -> Vec<Moved> {
+    pub fn moves(&self, conversation: ConversationId) -> Vec<ReadStateMoved> {
         let moves = self.changes(conversation).into_iter().filter_map(|change| match change {
-            Change::Moved(moved) => Some(moved),
+            Change::ReadState(moved) => Some(moved),
             _ => None,
         });
         moves.collect()
@@ -87,11 +87,11 @@ impl Recorder {
         revoked.collect()
     }
 
-    /// Returns the users for whom the store published `Change::Overlooked`.
+    /// Returns the users for whom the store published `Change::ResyncRequired`.
     pub fn overlooked(&self) -> Vec<UserId> {
         let all = self.0.lock().expect("recording does not panic");
         let overlooked = all.iter().filter_map(|heard| match heard {
-            Heard::Change(Change::Overlooked { user }) => Some(user.clone()),
+            Heard::Change(Change::ResyncRequired { user }) => Some(user.clone()),
             _ => None,
         });
         overlooked.collect()
@@ -99,7 +99,7 @@ impl Recorder {
 
     pub fn preferred(&self, conversation: ConversationId) -> Vec<UserId> {
         let preferred = self.changes(conversation).into_iter().filter_map(|change| match change {
-            Change::Preferred { user, .. } => Some(user),
+            Change::PreferencesChanged { user, .. } => Some(user),
             _ => None,
         });
         preferred.collect()

@@ -2,7 +2,7 @@
 //! contain the helpers for ticks and the inbox.
 
 mod inbox;
-mod stand;
+mod receipts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use bluetick_core::{
 };
 
 pub use self::inbox::{ARCHIVE, MUTE, PIN, behind, conversations};
-pub use self::stand::{Ticks, ticks};
+pub use self::receipts::{Ticks, ticks};
 use crate::{Harness, Recorder};
 
 pub struct World<H> {

@@ -16,7 +16,7 @@ use crate::{
 
 /// The facts of a new conversation, before an adapter stores them.
 #[derive(Clone, Debug)]
-pub struct Founding {
+pub struct InitialState {
     pub conversation: Conversation,
     pub members: Members,
     /// The `group_created` notice at seq 1; `None` for direct conversations.
@@ -24,7 +24,7 @@ pub struct Founding {
 }
 
 /// Decides the initial state of a conversation. A group starts with a notice at seq 1.
-pub fn found(new: &NewConversation) -> Founding {
+pub fn initial_state(new: &NewConversation) -> InitialState {
     let (title, members, notice) = match &new.creation {
         Creation::Direct { peer } => (None, Members::direct(new.created_by.clone(), peer.clone()), None),
         Creation::Group { title, members } => {
@@ -46,16 +46,16 @@ pub fn found(new: &NewConversation) -> Founding {
         head: if notice.is_some() { Seq::FIRST } else { Seq::ZERO },
         last_at: new.created_at,
     };
-    Founding { conversation, members, notice }
+    InitialState { conversation, members, notice }
 }
 
 /// A membership change and the notice that announces it.
-pub type NotedChange = (MembershipChange, Message);
+pub type ChangeWithNotice = (MembershipChange, Message);
 
 /// Decides which users join, each with a notice at its own seq from `head` + 1 on. `head` is the
 /// highest allocated seq. Returns an empty list when all users are members already. Fails like
 /// [`Members::plan_addition`].
-pub fn add_members(add: &AddMembers, members: &Members, head: Seq) -> Result<Vec<NotedChange>, Refusal> {
+pub fn add_members(add: &AddMembers, members: &Members, head: Seq) -> Result<Vec<ChangeWithNotice>, Refusal> {
     let kind = add.conversation.kind();
     let joining = members.plan_addition(kind, &add.actor, &add.users, add.member_limit)?;
     let noted = joining.into_iter().zip(head.next().get()..).map(|(user, seq)| {
@@ -69,7 +69,11 @@ pub fn add_members(add: &AddMembers, members: &Members, head: Seq) -> Result<Vec
 
 /// Decides the removal of a member, with a notice at `head` + 1. Fails like
 /// [`Members::plan_removal`].
-pub fn remove_member(remove: &RemoveMember, members: &Members, head: Seq) -> Result<NotedChange, Refusal> {
+pub fn remove_member(
+    remove: &RemoveMember,
+    members: &Members,
+    head: Seq,
+) -> Result<ChangeWithNotice, Refusal> {
     let kind = remove.conversation.kind();
     let new_admin = members.plan_removal(kind, &remove.actor, &remove.user)?;
     let notice = Notice::departure(&remove.actor, &remove.user);

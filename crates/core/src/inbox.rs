@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::{
-    Boundaries, ContentType, Conversation, ConversationId, MessageId, PageLimit, Preferences, Seq, Timestamp,
+    ContentType, Conversation, ConversationId, MessageId, PageLimit, Preferences, ReadState, Seq, Timestamp,
     UserId,
 };
 
@@ -49,10 +49,10 @@ pub struct InboxEntry {
     pub member_count: usize,
     pub last_message: Option<LastMessage>,
     pub unread: u64,
-    pub own: Boundaries,
+    pub own: ReadState,
     /// The lowest read state among the other members, which decides the ticks of the user's own
     /// messages. If no other member remains, it is the head, so that no tick moves backward.
-    pub others: Boundaries,
+    pub others: ReadState,
     pub preferences: Preferences,
     /// The seq of the first message that the user can see.
     pub joined: Seq,
@@ -65,9 +65,9 @@ impl InboxEntry {
         self.conversation.is_listed_for(user, self.last_message.is_some())
     }
 
-    pub fn place(&self) -> InboxPlace {
-        InboxPlace {
-            shelf: Shelf::of(self.preferences),
+    pub fn place(&self) -> InboxKey {
+        InboxKey {
+            shelf: InboxSection::of(self.preferences),
             last_at: self.conversation.last_at,
             id: self.conversation.id,
         }
@@ -76,60 +76,60 @@ impl InboxEntry {
 
 /// The section of an inbox, in display order: pinned first, archived last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Shelf {
+pub enum InboxSection {
     Pinned,
     Ordinary,
     Archived,
 }
 
-impl Shelf {
+impl InboxSection {
     /// All sections, in display order.
-    pub const ALL: [Shelf; 3] = [Shelf::Pinned, Shelf::Ordinary, Shelf::Archived];
+    pub const ALL: [InboxSection; 3] = [InboxSection::Pinned, InboxSection::Ordinary, InboxSection::Archived];
 
-    pub fn of(preferences: Preferences) -> Shelf {
+    pub fn of(preferences: Preferences) -> InboxSection {
         match preferences {
-            Preferences { archived: true, .. } => Shelf::Archived,
-            Preferences { pinned: true, .. } => Shelf::Pinned,
-            _ => Shelf::Ordinary,
+            Preferences { archived: true, .. } => InboxSection::Archived,
+            Preferences { pinned: true, .. } => InboxSection::Pinned,
+            _ => InboxSection::Ordinary,
         }
     }
 }
 
 /// The sort key of a conversation in an inbox: section, latest activity first, then id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct InboxPlace {
-    pub shelf: Shelf,
+pub struct InboxKey {
+    pub shelf: InboxSection,
     pub last_at: Timestamp,
     pub id: ConversationId,
 }
 
-impl InboxPlace {
+impl InboxKey {
     /// Returns a key that sorts after every conversation of the section.
-    pub fn end_of(shelf: Shelf) -> InboxPlace {
-        InboxPlace { shelf, last_at: Timestamp::from_millis(i64::MIN), id: ConversationId::group([0xff; 15]) }
+    pub fn end_of(shelf: InboxSection) -> InboxKey {
+        InboxKey { shelf, last_at: Timestamp::from_millis(i64::MIN), id: ConversationId::group([0xff; 15]) }
     }
 }
 
-impl Ord for InboxPlace {
-    fn cmp(&self, other: &InboxPlace) -> std::cmp::Ordering {
+impl Ord for InboxKey {
+    fn cmp(&self, other: &InboxKey) -> std::cmp::Ordering {
         let latest_first = other.last_at.cmp(&self.last_at);
         self.shelf.cmp(&other.shelf).then(latest_first).then(self.id.cmp(&other.id))
     }
 }
 
-impl PartialOrd for InboxPlace {
-    fn partial_cmp(&self, other: &InboxPlace) -> Option<std::cmp::Ordering> {
+impl PartialOrd for InboxKey {
+    fn partial_cmp(&self, other: &InboxKey) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// Formats the key as a cursor. The next page starts just after it.
-impl fmt::Display for InboxPlace {
+impl fmt::Display for InboxKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shelf = match self.shelf {
-            Shelf::Pinned => 'p',
-            Shelf::Ordinary => 'o',
-            Shelf::Archived => 'a',
+            InboxSection::Pinned => 'p',
+            InboxSection::Ordinary => 'o',
+            InboxSection::Archived => 'a',
         };
         write!(f, "{shelf}{}.{}", self.last_at.millis(), self.id)
     }
@@ -139,18 +139,18 @@ impl fmt::Display for InboxPlace {
 #[error("not a cursor of this server; start again without one")]
 pub struct InvalidCursor;
 
-impl FromStr for InboxPlace {
+impl FromStr for InboxKey {
     type Err = InvalidCursor;
 
-    fn from_str(text: &str) -> Result<InboxPlace, InvalidCursor> {
+    fn from_str(text: &str) -> Result<InboxKey, InvalidCursor> {
         let shelf = match text.as_bytes().first() {
-            Some(b'p') => Shelf::Pinned,
-            Some(b'o') => Shelf::Ordinary,
-            Some(b'a') => Shelf::Archived,
+            Some(b'p') => InboxSection::Pinned,
+            Some(b'o') => InboxSection::Ordinary,
+            Some(b'a') => InboxSection::Archived,
             _ => return Err(InvalidCursor),
         };
         let (last_at, id) = text[1..].split_once('.').ok_or(InvalidCursor)?;
-        Ok(InboxPlace {
+        Ok(InboxKey {
             shelf,
             last_at: Timestamp::from_millis(last_at.parse().map_err(|_| InvalidCursor)?),
             id: id.parse().map_err(|_| InvalidCursor)?,
@@ -169,11 +169,11 @@ pub enum InboxFilter {
 
 impl InboxFilter {
     /// Returns whether the filter includes this section.
-    pub fn takes(self, shelf: Shelf) -> bool {
+    pub fn takes(self, shelf: InboxSection) -> bool {
         match self {
             InboxFilter::All => true,
-            InboxFilter::Archived => shelf == Shelf::Archived,
-            InboxFilter::NotArchived => shelf != Shelf::Archived,
+            InboxFilter::Archived => shelf == InboxSection::Archived,
+            InboxFilter::NotArchived => shelf != InboxSection::Archived,
         }
     }
 }
@@ -182,7 +182,7 @@ impl InboxFilter {
 pub struct InboxRequest {
     pub user: UserId,
     /// The page starts just after this key; `None` starts at the top.
-    pub after: Option<InboxPlace>,
+    pub after: Option<InboxKey>,
     pub limit: PageLimit,
     pub filter: InboxFilter,
 }
@@ -191,7 +191,7 @@ pub struct InboxRequest {
 pub struct InboxPage {
     pub entries: Vec<InboxEntry>,
     /// The cursor for the next page; `None` on the last page.
-    pub next: Option<InboxPlace>,
+    pub next: Option<InboxKey>,
 }
 
 #[cfg(test)]
@@ -200,18 +200,18 @@ mod tests {
 
     use super::*;
 
-    fn place(shelf: Shelf, last_at: i64, bit: u8) -> InboxPlace {
-        InboxPlace { shelf, last_at: Timestamp::from_millis(last_at), id: ConversationId::group([bit; 15]) }
+    fn place(shelf: InboxSection, last_at: i64, bit: u8) -> InboxKey {
+        InboxKey { shelf, last_at: Timestamp::from_millis(last_at), id: ConversationId::group([bit; 15]) }
     }
 
     #[test]
     fn pinned_first_then_the_latest_and_archived_last() {
         let expected = [
-            place(Shelf::Pinned, 1, 1),
-            place(Shelf::Ordinary, 9, 1),
-            place(Shelf::Ordinary, 5, 1),
-            place(Shelf::Ordinary, 5, 2),
-            place(Shelf::Archived, 99, 1),
+            place(InboxSection::Pinned, 1, 1),
+            place(InboxSection::Ordinary, 9, 1),
+            place(InboxSection::Ordinary, 5, 1),
+            place(InboxSection::Ordinary, 5, 2),
+            place(InboxSection::Archived, 99, 1),
         ];
         let mut sorted = expected;
         sorted.reverse();
@@ -230,8 +230,8 @@ mod tests {
     proptest! {
         #[test]
         fn cursors_come_back(last_at: i64, bits: [u8; 15], shelf in 0..3usize) {
-            let shelf = Shelf::ALL[shelf];
-            let place = InboxPlace {
+            let shelf = InboxSection::ALL[shelf];
+            let place = InboxKey {
                 shelf, last_at: Timestamp::from_millis(last_at), id: ConversationId::group(bits)
             };
             prop_assert_eq!(place.to_string().parse(), Ok(place));
@@ -239,7 +239,7 @@ mod tests {
 
         #[test]
         fn arbitrary_cursors_never_panic(text: String) {
-            let _ = text.parse::<InboxPlace>();
+            let _ = text.parse::<InboxKey>();
         }
     }
 }

@@ -98,29 +98,29 @@ pub struct Page {
 /// A gap: the store has no message at this seq, although the page covers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no message where seq {0} should be")]
-pub struct Hole(pub Seq);
+pub struct Gap(pub Seq);
 
 impl Page {
     /// Builds a page. `oldest_first` must contain each seq of the request's window exactly once, in
     /// ascending order.
     ///
-    /// Returns a [`Hole`] with the first missing seq otherwise.
+    /// Returns a [`Gap`] with the first missing seq otherwise.
     pub fn new(
         request: &PageRequest,
         first_visible: Seq,
         head: Seq,
         oldest_first: Vec<Message>,
-    ) -> Result<Page, Hole> {
+    ) -> Result<Page, Gap> {
         let window = request.window(first_visible, head);
         let mut expected = *window.start();
         for message in &oldest_first {
             if message.seq != expected {
-                return Err(Hole(expected));
+                return Err(Gap(expected));
             }
             expected = expected.next();
         }
         if expected <= *window.end() {
-            return Err(Hole(expected));
+            return Err(Gap(expected));
         }
         let next_before = (*window.start() > first_visible && first_visible <= head)
             .then(|| (*window.start()).min(head.next()));
@@ -220,9 +220,9 @@ mod tests {
     fn a_hole_is_an_error_and_not_a_shorter_page() {
         let request = request(PageFrom::Newest, 3);
         let stored = vec![message(Seq::new(3)), message(Seq::new(5))];
-        assert_eq!(Page::new(&request, Seq::FIRST, Seq::new(5), stored), Err(Hole(Seq::new(4))));
+        assert_eq!(Page::new(&request, Seq::FIRST, Seq::new(5), stored), Err(Gap(Seq::new(4))));
         let stored = vec![message(Seq::new(3)), message(Seq::new(4))];
-        assert_eq!(Page::new(&request, Seq::FIRST, Seq::new(5), stored), Err(Hole(Seq::new(5))));
+        assert_eq!(Page::new(&request, Seq::FIRST, Seq::new(5), stored), Err(Gap(Seq::new(5))));
     }
 
     proptest! {

@@ -1,10 +1,10 @@
 //! Counts how many members received and read a message, in groups of any size.
 
-use crate::{Boundaries, Seq};
+use crate::{ReadState, Seq};
 
 /// The receipt counts of a message. They exclude its sender and the members who joined after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Receipts {
+pub struct ReceiptCounts {
     pub recipients: usize,
     pub delivered: usize,
     pub read: usize,
@@ -14,23 +14,23 @@ pub struct Receipts {
 /// update shifts only the values between the old and the new position.
 ///
 /// Each value is at least the seq before the member joined
-/// ([`Standing::shown_since`](crate::Standing::shown_since)). So a member who joined after a
+/// ([`MemberState::shown_since`](crate::MemberState::shown_since)). So a member who joined after a
 /// message counts as reached; `joined` serves to subtract that member again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SortedReadStates {
     delivered: Vec<Seq>,
     read: Vec<Seq>,
     joined: Vec<Seq>,
 }
 
-impl Tally {
+impl SortedReadStates {
     /// Builds the tally from each member's `joined_seq` and read state since then.
-    pub fn new(members: impl Iterator<Item = (Seq, Boundaries)>) -> Tally {
-        let mut tally = Tally::default();
-        for (joined, boundaries) in members {
+    pub fn new(members: impl Iterator<Item = (Seq, ReadState)>) -> SortedReadStates {
+        let mut tally = SortedReadStates::default();
+        for (joined, read_state) in members {
             tally.joined.push(joined);
-            tally.delivered.push(boundaries.delivered);
-            tally.read.push(boundaries.read);
+            tally.delivered.push(read_state.delivered);
+            tally.read.push(read_state.read);
         }
         tally.delivered.sort_unstable();
         tally.read.sort_unstable();
@@ -39,21 +39,21 @@ impl Tally {
     }
 
     /// Moves one member from the read state `before` to `now`. Panics if no member has `before`.
-    pub fn advance(&mut self, before: Boundaries, now: Boundaries) {
+    pub fn advance(&mut self, before: ReadState, now: ReadState) {
         advance(&mut self.delivered, before.delivered, now.delivered);
         advance(&mut self.read, before.read, now.read);
     }
 
     /// Returns the receipt counts of the message at `seq`. `sender` is the read state of its
     /// sender, if the sender is still a member who can see the message.
-    pub fn receipts(&self, seq: Seq, sender: Option<Boundaries>) -> Receipts {
+    pub fn receipt_counts(&self, seq: Seq, sender: Option<ReadState>) -> ReceiptCounts {
         let later = self.joined.len() - self.joined.partition_point(|joined| *joined <= seq);
         let reached =
             |sorted: &[Seq]| sorted.len() - sorted.partition_point(|boundary| *boundary < seq) - later;
-        let own = |boundary: fn(&Boundaries) -> Seq| {
+        let own = |boundary: fn(&ReadState) -> Seq| {
             usize::from(sender.as_ref().is_some_and(|s| boundary(s) >= seq))
         };
-        Receipts {
+        ReceiptCounts {
             recipients: self.joined.len() - later - usize::from(sender.is_some()),
             delivered: reached(&self.delivered) - own(|sender| sender.delivered),
             read: reached(&self.read) - own(|sender| sender.read),
@@ -62,12 +62,12 @@ impl Tally {
 
     /// Returns the lowest read state among all members except one with the read state `own`, or
     /// `None` when no other member exists.
-    pub fn lowest_besides(&self, own: Boundaries) -> Option<Boundaries> {
+    pub fn lowest_besides(&self, own: ReadState) -> Option<ReadState> {
         let lowest = |sorted: &[Seq], own: Seq| {
             let first = *sorted.first()?;
             if first == own { sorted.get(1).copied() } else { Some(first) }
         };
-        Some(Boundaries {
+        Some(ReadState {
             delivered: lowest(&self.delivered, own.delivered)?,
             read: lowest(&self.read, own.read)?,
         })
@@ -101,15 +101,15 @@ mod tests {
     }
 
     impl Person {
-        fn boundaries(&self) -> Boundaries {
+        fn read_state(&self) -> ReadState {
             let floor = Seq::new(self.joined - 1);
             let read = Seq::new(self.read).max(floor);
-            Boundaries { delivered: Seq::new(self.delivered).max(read), read }
+            ReadState { delivered: Seq::new(self.delivered).max(read), read }
         }
     }
 
-    fn tally(people: &[Person]) -> Tally {
-        Tally::new(people.iter().map(|person| (Seq::new(person.joined), person.boundaries())))
+    fn tally(people: &[Person]) -> SortedReadStates {
+        SortedReadStates::new(people.iter().map(|person| (Seq::new(person.joined), person.read_state())))
     }
 
     fn people() -> impl Strategy<Value = Vec<Person>> {
@@ -126,17 +126,17 @@ mod tests {
         fn counting_agrees_with_asking_everybody(people in people(), sender: prop::sample::Index, seq in 1..35u64) {
             let sender = sender.index(people.len());
             let concerned = |number: &usize| people[*number].joined <= seq && *number != sender;
-            let count = |reached: &dyn Fn(Boundaries) -> Seq| {
+            let count = |reached: &dyn Fn(ReadState) -> Seq| {
                 (0..people.len()).filter(concerned)
-                    .filter(|number| reached(people[*number].boundaries()) >= Seq::new(seq)).count()
+                    .filter(|number| reached(people[*number].read_state()) >= Seq::new(seq)).count()
             };
-            let expected = Receipts {
+            let expected = ReceiptCounts {
                 recipients: (0..people.len()).filter(concerned).count(),
-                delivered: count(&|boundaries| boundaries.delivered),
-                read: count(&|boundaries| boundaries.read),
+                delivered: count(&|read_state| read_state.delivered),
+                read: count(&|read_state| read_state.read),
             };
-            let own = (people[sender].joined <= seq).then(|| people[sender].boundaries());
-            prop_assert_eq!(tally(&people).receipts(Seq::new(seq), own), expected);
+            let own = (people[sender].joined <= seq).then(|| people[sender].read_state());
+            prop_assert_eq!(tally(&people).receipt_counts(Seq::new(seq), own), expected);
         }
 
         #[test]
@@ -147,16 +147,16 @@ mod tests {
             let mut moving = tally(&people);
             for (who, to) in moves {
                 let who = who.index(people.len());
-                let before = people[who].boundaries();
+                let before = people[who].read_state();
                 people[who].read = people[who].read.max(to);
                 people[who].delivered = people[who].delivered.max(to + 1);
-                moving.advance(before, people[who].boundaries());
+                moving.advance(before, people[who].read_state());
             }
             prop_assert_eq!(&moving, &tally(&people));
             for (number, person) in people.iter().enumerate() {
                 let others = people.iter().enumerate().filter(|(other, _)| *other != number);
-                let lowest = others.map(|(_, other)| other.boundaries().read).min();
-                prop_assert_eq!(moving.lowest_besides(person.boundaries()).map(|lowest| lowest.read), lowest);
+                let lowest = others.map(|(_, other)| other.read_state().read).min();
+                prop_assert_eq!(moving.lowest_besides(person.read_state()).map(|lowest| lowest.read), lowest);
             }
         }
     }

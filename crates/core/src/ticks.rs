@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::{Boundaries, Seq};
+use crate::{ReadState, Seq};
 
 /// The delivery state of a message, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +34,7 @@ impl fmt::Display for Tick {
 
 /// Returns the tick of a stored message. `receivers` is the lowest read state among its receivers.
 /// Read implies delivered.
-pub fn tick_state(seq: Seq, receivers: Boundaries) -> Tick {
+pub fn tick_state(seq: Seq, receivers: ReadState) -> Tick {
     if seq <= receivers.read {
         Tick::Read
     } else if seq <= receivers.delivered {
@@ -68,11 +68,11 @@ mod tests {
         let table: Table = serde_json::from_str(include_str!("../../../docs/ticks.json")).unwrap();
         assert!(table.cases.len() > 10);
         for case in table.cases {
-            let boundaries = Boundaries {
+            let read_state = ReadState {
                 delivered: Seq::new(case.last_delivered_seq),
                 read: Seq::new(case.last_read_seq),
             };
-            assert_eq!(tick_state(Seq::new(case.seq), boundaries).as_str(), case.tick, "{boundaries:?}");
+            assert_eq!(tick_state(Seq::new(case.seq), read_state).as_str(), case.tick, "{read_state:?}");
         }
     }
 }

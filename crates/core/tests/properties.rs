@@ -1,8 +1,8 @@
 //! What holds for any history and any order of events, through the public names alone.
 
 use bluetick_core::{
-    Boundaries, ContentType, ConversationId, MarkKind, Message, MessageId, Page, PageFrom, PageLimit,
-    PageRequest, Seq, Standing, Timestamp, UserId, tick_state,
+    ContentType, ConversationId, MemberState, Message, MessageId, Page, PageFrom, PageLimit, PageRequest,
+    ReadState, ReceiptKind, Seq, Timestamp, UserId, tick_state,
 };
 use proptest::prelude::*;
 
@@ -106,7 +106,7 @@ proptest! {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A device of a member says how far it is; devices repeat themselves and lag behind.
-    Mark {
+    Receipt {
         member: usize,
         read: bool,
         seq: u64,
@@ -130,7 +130,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let member = 0..4usize;
     let step = prop_oneof![
         6 => (member.clone(), any::<bool>(), 0..60u64)
-            .prop_map(|(member, read, seq)| Step::Mark { member, read, seq }),
+            .prop_map(|(member, read, seq)| Step::Receipt { member, read, seq }),
         3 => member.clone().prop_map(|member| Step::Write { member }),
         1 => (member.clone(), any::<bool>()).prop_map(|(member, hides)| Step::Hide { member, hides }),
         2 => (member, any::<prop::sample::Index>())
@@ -140,9 +140,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// As far as all of them have come, as the others are told.
-fn furthest_behind(receivers: &[Standing]) -> Boundaries {
-    let shown = || receivers.iter().map(|standing| standing.shown_since(Seq::FIRST));
-    Boundaries {
+fn furthest_behind(receivers: &[MemberState]) -> ReadState {
+    let shown = || receivers.iter().map(|member_state| member_state.shown_since(Seq::FIRST));
+    ReadState {
         delivered: shown().map(|shown| shown.delivered).min().unwrap_or_default(),
         read: shown().map(|shown| shown.read).min().unwrap_or_default(),
     }
@@ -153,35 +153,35 @@ proptest! {
     fn no_tick_goes_back_whatever_is_heard_in_whatever_order(steps in steps()) {
         let mut head = Seq::new(20);
         // The first one is the sender, whose ticks are looked at.
-        let mut standings = [Standing::default(); 4];
-        let mut history = vec![standings];
+        let mut member_states = [MemberState::default(); 4];
+        let mut history = vec![member_states];
         for step in steps {
-            let before = standings;
+            let before = member_states;
             match step {
-                Step::Mark { member, read, seq } => {
-                    let kind = if read { MarkKind::Read } else { MarkKind::Delivered };
-                    standings[member].mark(kind, Seq::new(seq), head);
+                Step::Receipt { member, read, seq } => {
+                    let kind = if read { ReceiptKind::Read } else { ReceiptKind::Delivered };
+                    member_states[member].apply_receipt(kind, Seq::new(seq), head);
                 }
                 Step::Write { member } => {
                     head = head.next();
-                    standings[member].reply(head);
+                    member_states[member].reply(head);
                 }
-                Step::Hide { member, hides } => standings[member].preferences.hides_reads = hides,
+                Step::Hide { member, hides } => member_states[member].preferences.hides_reads = hides,
                 Step::HearAgain { member, moment } => {
                     let old = moment.get(&history)[member];
-                    prop_assert!(!standings[member].advance(&old), "old news moved something");
+                    prop_assert!(!member_states[member].advance(&old), "old news moved something");
                 }
             }
-            for (now, then) in standings.iter().zip(&before) {
+            for (now, then) in member_states.iter().zip(&before) {
                 prop_assert!(now.read <= now.delivered && now.delivered <= head);
                 prop_assert!(now.read >= then.read && now.delivered >= then.delivered);
                 prop_assert!(now.shown_read >= then.shown_read && now.shown_read <= now.read);
             }
-            let (then, now) = (furthest_behind(&before[1..]), furthest_behind(&standings[1..]));
+            let (then, now) = (furthest_behind(&before[1..]), furthest_behind(&member_states[1..]));
             for seq in (1..=head.get()).map(Seq::new) {
                 prop_assert!(tick_state(seq, now) >= tick_state(seq, then), "the tick of {} went back", seq);
             }
-            history.push(standings);
+            history.push(member_states);
         }
     }
 }

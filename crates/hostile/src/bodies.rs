@@ -2,8 +2,8 @@
 
 use bluetick_core::ConversationId;
 use bluetick_wire::http::{
-    AddMembersRequest, ArchiveRunRequest, ErasureRequest, LoginRequest, MarkRequest, MintRequest,
-    NewPasswordRequest, NewUserRequest, OpenConversation, PreferenceRequest, ProfileRequest, RestoreRequest,
+    AddMembersRequest, ArchiveRunRequest, ErasureRequest, LoginRequest, MintRequest, NewPasswordRequest,
+    NewUserRequest, OpenConversation, PreferenceRequest, ProfileRequest, ReceiptRequest, RestoreRequest,
     SendRequestBody, SignupRequest,
 };
 use bluetick_wire::{BadInput, decode};
@@ -31,7 +31,7 @@ pub fn any_body(json: &[u8]) {
         assert_eq!(id.as_ref(), Ok(&request.message_id));
         Ok(request.message_id)
     }));
-    told(decode::<MarkRequest>(json).map(|body| body.seq()));
+    told(decode::<ReceiptRequest>(json).map(|body| body.seq()));
     told(decode::<PreferenceRequest>(json));
     told(decode::<ProfileRequest>(json));
     told(decode::<ArchiveRunRequest>(json).and_then(|body| body.run()));

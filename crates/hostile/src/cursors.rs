@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use bluetick_archive::SegmentName;
-use bluetick_core::{ContentType, ConversationId, InboxPlace, MessageId, PageFrom, Seq, Title, UserId};
+use bluetick_core::{ContentType, ConversationId, InboxKey, MessageId, PageFrom, Seq, Title, UserId};
 use bluetick_wire::http::{InboxParameters, PageParameters, PeopleParameters, StatusParameters};
 
 pub fn any_query(bytes: &[u8]) {
@@ -27,7 +27,7 @@ pub fn any_query(bytes: &[u8]) {
     }
     let _ = PeopleParameters::parse(text);
     let _ = StatusParameters::parse(text);
-    spelled_again::<InboxPlace>(text);
+    spelled_again::<InboxKey>(text);
     // Each value must have exactly one spelling. Two spellings of one id would be two keys for the
     // same object.
     spelled_alike::<ConversationId>(text);

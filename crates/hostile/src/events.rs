@@ -30,7 +30,7 @@ fn written(event: &Event<'_>) -> Vec<u8> {
         Event::Founded { conversation, members } => event::put_founded(&mut out, conversation, members),
         Event::Membership { conversation, change } => event::put_membership(&mut out, *conversation, change),
         Event::User(user) => event::put_user(&mut out, user),
-        Event::Marked { seat, standing } => event::put_marked(&mut out, seat, standing),
+        Event::Marked { seat, member_state } => event::put_marked(&mut out, seat, member_state),
         Event::Preferred { seat, preferences } => event::put_preferred(&mut out, seat, *preferences),
         Event::Profile { user, profile } => event::put_profile(&mut out, user, profile),
     }

@@ -26,7 +26,7 @@ pub fn any_client_frame(bytes: &[u8]) {
                 assert!(request.retry_after.is_none_or(|after| after <= Seq::MAX));
             }
         }
-        Ok(ClientFrame::Mark(_, mark)) => {
+        Ok(ClientFrame::Receipt(_, mark)) => {
             assert!(mark.seq() <= Seq::MAX);
             let _ = mark.conversation();
         }

@@ -37,8 +37,11 @@ fn read_row(key: &[u8], row: &[u8]) {
     if let Ok(stored) = rows::read_conversation(row, id) {
         assert_eq!(rows::read_conversation(&rows::conversation_row(&stored), id), Ok(stored));
     }
-    if let Ok((member, standing)) = rows::read_member(key, row) {
-        assert_eq!(rows::read_member(key, &rows::member_row(&member, &standing)), Ok((member, standing)));
+    if let Ok((member, member_state)) = rows::read_member(key, row) {
+        assert_eq!(
+            rows::read_member(key, &rows::member_row(&member, &member_state)),
+            Ok((member, member_state))
+        );
     }
     if let Ok(after) = rows::read_pending(row) {
         assert_eq!(rows::read_pending(&rows::pending_row(after)), Ok(after));

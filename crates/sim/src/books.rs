@@ -142,7 +142,7 @@ async fn who_knows_less(town: &Town, visitors: &mut [Visitor], reports: &Reports
         let mut ids = visitor.conversations().to_vec();
         ids.extend(town.auditor().joined_later(&visitor.user));
         for id in ids {
-            let is = visitor.standings(id).await?;
+            let is = visitor.member_states(id).await?;
             let own = is.get(&visitor.user).copied().unwrap_or_default();
             let lost = |what| Some(Unsettled { guarantee: Guarantee::TicksForward, id: Some(id), what });
             for report in &shown {

@@ -10,8 +10,8 @@ use bluetick_core::{ConversationId, ConversationKind, UserId};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::audit::{Boundaries, Guarantee, Seen, Standings};
-use crate::device::standing;
+use crate::audit::{Guarantee, ReadState, Seen, Standings};
+use crate::device::member_state;
 use crate::dice::Dice;
 use crate::http::{self, Answer};
 use crate::town::{Town, person, short};
@@ -186,15 +186,15 @@ impl Visitor {
     /// published before the request.
     fn check_ticks(&self, id: ConversationId, before: &Standings, body: &Value) -> Standings {
         let members = body["members"].as_array().into_iter().flatten();
-        let standings: Standings = members.filter_map(standing).collect();
-        for (user, now) in &standings {
+        let member_states: Standings = members.filter_map(member_state).collect();
+        for (user, now) in &member_states {
             self.town.auditor().answered(&self.name, id, user, before, *now);
         }
-        standings
+        member_states
     }
 
     /// Reads and checks the read states of all members at the end of the run.
-    pub async fn standings(&mut self, id: ConversationId) -> Option<Standings> {
+    pub async fn member_states(&mut self, id: ConversationId) -> Option<Standings> {
         let before = self.town.auditor().told_so_far(id);
         let answer = self.surely("GET", &format!("/v1/conversations/{id}/status"), None).await?;
         answer.is_done().then(|| self.check_ticks(id, &before, &answer.body))
@@ -240,7 +240,7 @@ impl Visitor {
     async fn exaggerate(&mut self) {
         let id = *self.dice.pick(&self.conversations);
         let seq = self.town.auditor().stored_so_far(id) + self.dice.between(1, 5);
-        self.town.auditor().says(id, &self.user, Boundaries { delivered: seq, read: seq });
+        self.town.auditor().says(id, &self.user, ReadState { delivered: seq, read: seq });
         let body = json!({"seq": seq});
         self.call("POST", &format!("/v1/conversations/{id}/read"), Some(&body)).await;
     }
@@ -328,7 +328,7 @@ impl Visitor {
             1 => ("read its ticks", "GET", "/status", None),
             2 => ("see who is in it", "GET", "", None),
             3 => {
-                self.town.auditor().says(id, &self.user, Boundaries { delivered: 1, read: 1 });
+                self.town.auditor().says(id, &self.user, ReadState { delivered: 1, read: 1 });
                 ("move a tick of it", "POST", "/read", Some(json!({"seq": 1})))
             }
             _ => {

@@ -278,8 +278,8 @@ impl Engine {
         place: Place,
         cell: Cell,
     ) -> Result<Option<Appended>, StoreError> {
-        let standing = self.standing_before(known, &append.sender, place.seq);
-        let (placed, standing) = tokio::join!(self.place(&cell), standing);
+        let member_state = self.standing_before(known, &append.sender, place.seq);
+        let (placed, member_state) = tokio::join!(self.place(&cell), member_state);
         if placed.is_err() {
             let key = MessageKey::new(&append.sender, &append.message_id);
             self.unresolved.keep(known.facts.id, key, place.clone());
@@ -295,7 +295,7 @@ impl Engine {
         let settled = place.settled;
         // Where they are is asked when it is stored: whoever comes later finds it.
         let touched = self.touch(known, append.received_at).await;
-        let stored = async { self.stored(cell, known, touched, standing?, settled, Way::Usual).await };
+        let stored = async { self.stored(cell, known, touched, member_state?, settled, Way::Usual).await };
         let stored = stored.await;
         if stored.is_err() {
             self.look_after(append, place.seq, settled);
@@ -371,7 +371,7 @@ impl Engine {
         cell: Cell,
         known: &Known,
         mut touched: Option<Vec<Touched>>,
-        standing: Loaded,
+        member_state: Loaded,
         settled: Seq,
         way: Way,
     ) -> Result<Appended, StoreError> {
@@ -385,12 +385,12 @@ impl Engine {
             true => self.write_inboxes(&cell, known).await?,
             false => self.flush.note_message(&cell, known),
         }
-        let moved = self.replied(known, &message.sender, standing, message.seq, at_once).await?;
+        let moved = self.replied(known, &message.sender, member_state, message.seq, at_once).await?;
         self.send_news(&cell, known, touched.as_deref(), settled);
         let arrival = Arrival { cell, known: known.clone(), relied };
         self.until_told(self.arrive(settled, vec![arrival])).await?;
         if let Some(moved) = moved {
-            self.tell_change(Change::Moved(moved));
+            self.tell_change(Change::ReadState(moved));
         }
         Ok(appended)
     }
@@ -419,8 +419,8 @@ impl Engine {
             true => self.write_inboxes(&cell, known).await?,
             false => self.flush.note_message(&cell, known),
         }
-        let standing = self.standing_before(known, &append.sender, seq).await?;
-        let moved = self.replied(known, &append.sender, standing, seq, at_once).await?;
+        let member_state = self.standing_before(known, &append.sender, seq).await?;
+        let moved = self.replied(known, &append.sender, member_state, seq, at_once).await?;
         // What is older was met by everybody since, or is owed to them.
         if received_at.plus_millis(TOLD_AGAIN_MS) > self.clock.now() {
             let settled = settled.min(seq.previous());
@@ -433,7 +433,7 @@ impl Engine {
         }
         self.catch_up_to(append.conversation, seq).await?;
         if let Some(moved) = moved {
-            self.tell_change(Change::Moved(moved));
+            self.tell_change(Change::ReadState(moved));
         }
         Ok(Appended { seq, received_at, duplicate: true })
     }

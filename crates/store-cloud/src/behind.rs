@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bluetick_core::ports::{Behind, Missed, Position};
 use bluetick_core::{
-    ConversationId, InboxFilter, InboxPlace, Member, PageLimit, Seq, Shelf, Standing, StoreError, Timestamp,
-    UserId,
+    ConversationId, InboxFilter, InboxKey, InboxSection, Member, MemberState, PageLimit, Seq, StoreError,
+    Timestamp, UserId,
 };
 
 use crate::engine::Engine;
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 16;
 /// Where somebody stands in a conversation that may have something for it.
 struct Look {
     member: Member,
-    standing: Standing,
+    member_state: MemberState,
     head: Seq,
     last_at: Timestamp,
 }
@@ -55,7 +55,7 @@ impl Engine {
                 continue;
             }
             let after = position.max(floor);
-            let acknowledged = look.standing.acknowledged.max(floor);
+            let acknowledged = look.member_state.acknowledged.max(floor);
             let unacknowledged = acknowledged < after;
             self.local.is_sent(user, *id, acknowledged.min(after).next(), look.head);
             if after < look.head || unacknowledged {
@@ -79,7 +79,7 @@ impl Engine {
         let mut seen = HashSet::new();
         others.retain(|id| !known.contains(id) && seen.insert(*id));
         for (id, look) in self.look(user, &others).await? {
-            let pending = look.standing.pending_after(look.member.joined_seq, look.head);
+            let pending = look.member_state.pending_after(look.member.joined_seq, look.head);
             if let Some(after) = pending.filter(|_| doubt.is_some()) {
                 // This connection may end before it has acknowledged anything.
                 self.owe(user.clone(), id, after.next()).await?;
@@ -131,14 +131,14 @@ impl Engine {
         }
         let looking = members.into_iter().map(|(row, member, status)| async move {
             let id = row.facts.id;
-            let (standing, view) = tokio::join!(
+            let (member_state, view) = tokio::join!(
                 self.replayed(id, std::slice::from_ref(&member), vec![status], Seq::MAX),
                 self.activity_of(&row)
             );
             let (known, head, last_at) = view?;
             self.begin_to_follow(&known, user, head).await?;
-            let standing = standing?[0].standing;
-            Ok((id, Look { member, standing, head, last_at }))
+            let member_state = member_state?[0].member_state;
+            Ok((id, Look { member, member_state, head, last_at }))
         });
         side_by_side(AT_ONCE, looking.collect()).await.into_iter().collect()
     }
@@ -217,14 +217,14 @@ impl Engine {
             let _may_fail = self.hints.touch(id, last_at, std::slice::from_ref(user)).await;
         }
         let mut active = Vec::new();
-        for shelf in Shelf::ALL {
+        for shelf in InboxSection::ALL {
             let filter = match shelf {
-                Shelf::Archived => InboxFilter::Archived,
-                Shelf::Pinned | Shelf::Ordinary => InboxFilter::NotArchived,
+                InboxSection::Archived => InboxFilter::Archived,
+                InboxSection::Pinned | InboxSection::Ordinary => InboxFilter::NotArchived,
             };
             let mut after = match shelf {
-                Shelf::Ordinary => Some(InboxPlace::end_of(Shelf::Pinned)),
-                Shelf::Pinned | Shelf::Archived => None,
+                InboxSection::Ordinary => Some(InboxKey::end_of(InboxSection::Pinned)),
+                InboxSection::Pinned | InboxSection::Archived => None,
             };
             loop {
                 let places = self.places(user, filter, after, 100).await?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bluetick_core::ports::{AddMembers, Change, NewConversation, Opened, RemoveMember};
 use bluetick_core::{
-    Conversation, ConversationId, ConversationView, Member, MessageId, Refusal, Seq, Standing, StoreError,
+    Conversation, ConversationId, ConversationView, Member, MemberState, MessageId, Refusal, Seq, StoreError,
     Timestamp, UserId, decide,
 };
 
@@ -42,7 +42,7 @@ impl Engine {
             let view = self.view(new.id, &new.created_by).await?;
             return Ok(Opened { view, created: false });
         }
-        let founding = decide::found(&new);
+        let founding = decide::initial_state(&new);
         let Conversation { id, title, created_by, created_at, .. } = founding.conversation.clone();
         let facts = Facts { id, title, created_by, created_at };
         let row = RoomRow { facts, version: 1, members_version: 1, intent: None, way: Way::default() };
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// Everything but the room's row, without which nobody looks at it.
-    async fn write_founding(&self, row: &RoomRow, founding: &decide::Founding) -> Result<(), StoreError> {
+    async fn write_founding(&self, row: &RoomRow, founding: &decide::InitialState) -> Result<(), StoreError> {
         let id = row.facts.id;
         if let Some(notice) = &founding.notice {
             let message = Arc::new(notice.clone());
@@ -398,7 +398,7 @@ impl Engine {
             if version >= row.members_version {
                 return Ok(());
             }
-            self.standings.forget(&(id, user.clone()));
+            self.member_states.forget(&(id, user.clone()));
             let item = match &member {
                 Some(member) => {
                     let is_new = there.as_ref().is_none_or(|item| item.find_flag("left"));
@@ -439,12 +439,12 @@ impl Engine {
     ) -> Result<(), StoreError> {
         let key = Key::text(&member.user, id);
         if status.is_some() {
-            let fresh = status_item(&Standing::default(), life);
+            let fresh = status_item(&MemberState::default(), life);
             self.replace_older(Table::MessageStatus, &key, status, Some(&fresh), life).await?;
         }
         let fresh = inbox_item(Default::default(), at, None, life);
         self.replace_older(Table::Conversations, &key, inbox, Some(&fresh), life).await?;
-        let shelf = bluetick_core::Shelf::Ordinary;
+        let shelf = bluetick_core::InboxSection::Ordinary;
         let _may_fail = self.hints.shelve(&member.user, id, Some((shelf, at))).await;
         Ok(())
     }

@@ -151,7 +151,7 @@ impl Engine {
             let message = Arc::new(decide::place(append.clone(), &known.members, seq));
             let cell = Cell { message, last_at, departed: None, cold: None };
             let settled = ledger.settled;
-            let standing = self.standing_before(&known, &append.sender, seq).await?;
+            let member_state = self.standing_before(&known, &append.sender, seq).await?;
             if !self.may_store_without_redis(append) {
                 return Ok(None);
             }
@@ -170,7 +170,8 @@ impl Engine {
                     // Nobody compares versions without Redis, so the members may have changed. The message stands.
                     let now = self.known_now(id).await?;
                     let known = if now.members.contains(&append.sender) { now } else { known };
-                    let stored = self.stored(cell, &known, None, standing, settled, Way::WithoutHints).await;
+                    let stored =
+                        self.stored(cell, &known, None, member_state, settled, Way::WithoutHints).await;
                     if stored.is_err() {
                         self.look_after(append, seq, settled);
                     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bluetick_core::ports::{Fleet, FleetCounters, Whisper};
+use bluetick_core::ports::{Ephemeral, Fleet, FleetCounters};
 use bluetick_core::{ConversationId, Seq, StoreError, Timestamp, UserId};
 
 use crate::NodeId;
@@ -23,10 +23,10 @@ const AT_ONCE: usize = 16;
 
 #[async_trait]
 impl Fleet for CloudStore {
-    async fn came(&self, user: &UserId) {
+    async fn user_connected(&self, user: &UserId) {
         self.engine.until_known().await;
         let _one = self.engine.local.turns.enter(user).await;
-        if self.engine.local.came(user)
+        if self.engine.local.user_connected(user)
             && let Err(error) = self.engine.note_arrival(user).await
         {
             tracing::debug!(%error, "that a user came could not be written down; what it missed is looked for");
@@ -34,10 +34,10 @@ impl Fleet for CloudStore {
         }
     }
 
-    async fn went(&self, user: &UserId) {
+    async fn user_disconnected(&self, user: &UserId) {
         let _one = self.engine.local.turns.enter(user).await;
         // In this order: who looks up where the user is, still finds it here and tells this node, which then owes.
-        let unanswered = self.engine.local.went(user);
+        let unanswered = self.engine.local.user_disconnected(user);
         self.engine.local.note_departed(user);
         if let Err(error) = self.engine.note_departure(user, &unanswered).await {
             tracing::warn!(%error, "what a user has not acknowledged could not be written down yet");
@@ -45,15 +45,15 @@ impl Fleet for CloudStore {
         }
     }
 
-    async fn is_elsewhere(&self, user: &UserId) -> bool {
+    async fn is_connected_elsewhere(&self, user: &UserId) -> bool {
         let engine = &self.engine;
         let nobody = ConversationId::group([0; 15]);
         let found = engine.hints.whereabouts(nobody, std::slice::from_ref(user)).await;
         found.is_ok_and(|found| engine.local.any_other_lives(&engine.node, &found[0].nodes))
     }
 
-    fn whisper(&self, whisper: Whisper) {
-        self.engine.pass_on(whisper);
+    fn send_ephemeral(&self, ephemeral: Ephemeral) {
+        self.engine.pass_on(ephemeral);
     }
 
     fn counters(&self) -> Option<FleetCounters> {

@@ -100,8 +100,8 @@ impl Engine {
             }
         });
         side_by_side(CONVERSATIONS, due.collect()).await;
-        let standings = self.standings.dirty();
-        let writing = standings.into_iter().map(|whose| async move {
+        let member_states = self.member_states.dirty();
+        let writing = member_states.into_iter().map(|whose| async move {
             if let Err(error) = self.flush_standing(&whose).await {
                 tracing::debug!(conversation = %whose.0, %error, "a status row waits");
             }

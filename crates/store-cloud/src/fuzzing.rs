@@ -34,8 +34,8 @@ pub fn read_row(id: ConversationId, seq: Seq, user: &UserId, item: &Item) {
     }
     let member = decode_member(user.clone(), item);
     assert_eq!(decode_member(user.clone(), &member_item(&member)), member);
-    let standing = decode_status(item);
-    assert_eq!(decode_status(&status_item(&standing, item.version())), standing);
+    let member_state = decode_status(item);
+    assert_eq!(decode_status(&status_item(&member_state, item.version())), member_state);
     let profile = decode_profile(item);
     assert_eq!(decode_profile(&with_profile(Item::new(), &profile)), profile);
     if let Some(account) = decode_user(user, item) {

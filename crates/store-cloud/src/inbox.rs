@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{Change, Prefer};
+use bluetick_core::ports::{Change, SetPreferences};
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationKind, InboxEntry, InboxFilter, InboxPage, InboxPlace,
-    InboxRequest, LastMessage, Member, Preferences, Refusal, Seq, Shelf, StoreError, Timestamp, UserId,
+    ConversationId, ConversationKind, InboxEntry, InboxFilter, InboxKey, InboxPage, InboxRequest,
+    InboxSection, LastMessage, Member, Preferences, ReadState, Refusal, Seq, StoreError, Timestamp, UserId,
 };
 
 use crate::append::LARGE;
@@ -139,22 +139,23 @@ impl Engine {
     async fn finish(&self, draft: Draft, user: &UserId) -> Result<InboxEntry, StoreError> {
         let Draft { row, member, known, set, status } = draft;
         let id = known.facts.id;
-        let (standings, newest) = tokio::join!(self.everybodys_standings_by(&known, status), self.newest(id));
-        let (standings, newest) = (standings?, newest?);
+        let (member_states, newest) =
+            tokio::join!(self.everybodys_standings_by(&known, status), self.newest(id));
+        let (member_states, newest) = (member_states?, newest?);
         let head = newest.as_ref().map_or(Seq::ZERO, |cell| cell.seq());
         let last = match newest {
             Some(cell) if cell.is_void() => self.newest_message(id, head).await?,
             other => other,
         };
-        let mut own = bluetick_core::Standing::default();
-        let mut lowest: Option<Boundaries> = None;
-        for (other, standing) in known.members.iter().zip(standings) {
+        let mut own = bluetick_core::MemberState::default();
+        let mut lowest: Option<ReadState> = None;
+        for (other, member_state) in known.members.iter().zip(member_states) {
             if other.user == *user {
-                own = standing;
+                own = member_state;
                 continue;
             }
-            let shown = standing.shown_since(other.joined_seq);
-            lowest = Some(lowest.map_or(shown, |lowest| Boundaries {
+            let shown = member_state.shown_since(other.joined_seq);
+            lowest = Some(lowest.map_or(shown, |lowest| ReadState {
                 delivered: lowest.delivered.min(shown.delivered),
                 read: lowest.read.min(shown.read),
             }));
@@ -167,7 +168,7 @@ impl Engine {
             last_message: last.as_ref().map(last_message),
             unread: self.unread(id, &member, &own, head).await?,
             own: own.own(),
-            others: lowest.unwrap_or(Boundaries { delivered: head, read: head }),
+            others: lowest.unwrap_or(ReadState { delivered: head, read: head }),
             preferences: Preferences { hides_reads: own.preferences.hides_reads, ..set },
             joined: member.joined_seq,
         })
@@ -216,7 +217,7 @@ impl Engine {
 
     /// Redis has it in another place than it belongs.
     async fn put_right(&self, user: &UserId, entry: &InboxEntry) {
-        let InboxPlace { shelf, last_at, id } = entry.place();
+        let InboxKey { shelf, last_at, id } = entry.place();
         let _may_fail = self.hints.shelve(user, id, Some((shelf, last_at))).await;
     }
 
@@ -225,9 +226,9 @@ impl Engine {
         &self,
         user: &UserId,
         filter: InboxFilter,
-        after: Option<InboxPlace>,
+        after: Option<InboxKey>,
         limit: usize,
-    ) -> Result<Vec<InboxPlace>, StoreError> {
+    ) -> Result<Vec<InboxKey>, StoreError> {
         let indexed = self.hints.inbox(user, filter, after, limit).await;
         if let Ok(Some(places)) = indexed {
             return Ok(places);
@@ -259,8 +260,8 @@ impl Engine {
     }
 
     /// All conversations of the user by its rows, and by what this node has not written into them yet.
-    pub(crate) async fn listed(&self, user: &UserId) -> Result<Vec<InboxPlace>, StoreError> {
-        let mut places: Vec<InboxPlace> = Vec::new();
+    pub(crate) async fn listed(&self, user: &UserId) -> Result<Vec<InboxKey>, StoreError> {
+        let mut places: Vec<InboxKey> = Vec::new();
         let mut range = SortRange::All;
         loop {
             let query = Query {
@@ -277,7 +278,7 @@ impl Engine {
                 let id =
                     id.parse().map_err(|_| StoreError::Damaged(format!("a row in the inbox of {user}")))?;
                 let last_at = Timestamp::from_millis(item.find_number("last_at").unwrap_or(i64::MIN));
-                places.push(InboxPlace { shelf: Shelf::of(decode_preferences(item)), last_at, id });
+                places.push(InboxKey { shelf: InboxSection::of(decode_preferences(item)), last_at, id });
             }
             match slice.rows.last() {
                 Some((Sort::Text(last), _)) if slice.more => range = SortRange::After(last.clone()),
@@ -292,23 +293,26 @@ impl Engine {
         Ok(places)
     }
 
-    pub(crate) async fn prefer_now(self: &Arc<Engine>, prefer: Prefer) -> Result<InboxEntry, StoreError> {
+    pub(crate) async fn prefer_now(
+        self: &Arc<Engine>,
+        prefer: SetPreferences,
+    ) -> Result<InboxEntry, StoreError> {
         let _work = self.begin_write()?;
-        let Prefer { conversation: id, user, change } = prefer;
+        let SetPreferences { conversation: id, user, change } = prefer;
         let (_, member) = self.membership(id, &user).await?;
         let whose = (id, user.clone());
-        let _one = self.standings.one_at_a_time.enter(&whose).await;
+        let _one = self.member_states.one_at_a_time.enter(&whose).await;
         let mut changed = false;
         if let Some(hides) = change.hides_reads {
             loop {
                 let loaded = self.standings_of(id, std::slice::from_ref(&member), Seq::MAX).await?;
                 let mut loaded = loaded[0];
-                if loaded.standing.preferences.hides_reads == hides {
+                if loaded.member_state.preferences.hides_reads == hides {
                     break;
                 }
-                loaded.standing.preferences.hides_reads = hides;
+                loaded.member_state.preferences.hides_reads = hides;
                 if self.write_standing(&whose, &mut loaded).await?.is_some() {
-                    self.standings.kept(whose.clone(), loaded);
+                    self.member_states.kept(whose.clone(), loaded);
                     changed = true;
                     break;
                 }
@@ -337,7 +341,7 @@ impl Engine {
         let entry = self.entry(id, &user).await?;
         if changed {
             self.put_right(&user, &entry).await;
-            self.tell_change(Change::Preferred { conversation: id, user });
+            self.tell_change(Change::PreferencesChanged { conversation: id, user });
         }
         Ok(entry)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::ports::{Change, Whisper};
+use bluetick_core::ports::{Change, Ephemeral};
 use bluetick_core::{ConversationId, Seq, StoreError, UserId};
 use tokio::time::sleep;
 
@@ -65,7 +65,7 @@ impl Engine {
                 let Some(id) = news.conversation() else { return Ok(()) };
                 let known = self.known_at(id, news.members_version).await?;
                 if let Some(moved) = news.moved(Arc::clone(&known.members)) {
-                    self.standings.heard(&moved);
+                    self.member_states.heard(&moved);
                     self.hear_moved(moved).await;
                 }
                 Ok(())
@@ -78,7 +78,7 @@ impl Engine {
             }
             Item::Preferred { conversation, user } => {
                 if let (Ok(conversation), Ok(user)) = (conversation.parse(), UserId::from_stored(&user)) {
-                    self.listener.changed(vec![Change::Preferred { conversation, user }]);
+                    self.listener.changed(vec![Change::PreferencesChanged { conversation, user }]);
                 }
                 Ok(())
             }
@@ -96,14 +96,19 @@ impl Engine {
             Item::Typing { conversation, user } => {
                 if let (Ok(conversation), Ok(user)) = (conversation.parse(), UserId::from_stored(&user)) {
                     let members = self.known(conversation).await?.members;
-                    self.listener.whispered(Whisper::Typing { conversation, user, members });
+                    self.listener.received_ephemeral(Ephemeral::Typing { conversation, user, members });
                 }
                 Ok(())
             }
             Item::Presence(news) => {
                 if let Ok(user) = UserId::from_stored(&news.user) {
                     let (profile, to) = (news.profile(), news.to());
-                    self.listener.whispered(Whisper::Presence { user, online: news.online, profile, to });
+                    self.listener.received_ephemeral(Ephemeral::Presence {
+                        user,
+                        online: news.online,
+                        profile,
+                        to,
+                    });
                 }
                 Ok(())
             }

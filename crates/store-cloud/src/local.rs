@@ -57,7 +57,7 @@ impl Local {
     }
 
     /// Whether that is new.
-    pub fn came(&self, user: &UserId) -> bool {
+    pub fn user_connected(&self, user: &UserId) -> bool {
         let mut here = self.here();
         let is_new = !here.contains_key(user);
         here.entry(user.clone()).or_default();
@@ -65,7 +65,7 @@ impl Local {
     }
 
     /// What it leaves unanswered: each conversation with the first such place.
-    pub fn went(&self, user: &UserId) -> Vec<(ConversationId, Seq)> {
+    pub fn user_disconnected(&self, user: &UserId) -> Vec<(ConversationId, Seq)> {
         let unanswered = self.here().remove(user).unwrap_or_default().unanswered;
         unanswered.into_iter().map(|(id, (first, _))| (id, first)).collect()
     }

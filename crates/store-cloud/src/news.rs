@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use bluetick_core::ports::Moved;
+use bluetick_core::ports::ReadStateMoved;
 use bluetick_core::{
-    Boundaries, ContentType, ConversationId, Members, Message, MessageId, Profile, Revocations, Seq,
+    ContentType, ConversationId, Members, Message, MessageId, Profile, ReadState, Revocations, Seq,
     Timestamp, UserId,
 };
 use serde::{Deserialize, Serialize};
@@ -126,7 +126,7 @@ impl CellNews {
 }
 
 impl MovedNews {
-    pub fn new(moved: &Moved, members_version: u64) -> MovedNews {
+    pub fn new(moved: &ReadStateMoved, members_version: u64) -> MovedNews {
         MovedNews {
             conversation: moved.conversation.to_string(),
             user: moved.user.to_string(),
@@ -142,15 +142,15 @@ impl MovedNews {
         self.conversation.parse().ok()
     }
 
-    pub fn moved(&self, members: Arc<Members>) -> Option<Moved> {
-        let boundaries =
-            |(delivered, read)| Boundaries { delivered: Seq::new(delivered), read: Seq::new(read) };
-        Some(Moved {
+    pub fn moved(&self, members: Arc<Members>) -> Option<ReadStateMoved> {
+        let read_state =
+            |(delivered, read)| ReadState { delivered: Seq::new(delivered), read: Seq::new(read) };
+        Some(ReadStateMoved {
             conversation: self.conversation()?,
             user: UserId::from_stored(&self.user).ok()?,
             members,
-            own: boundaries((self.delivered, self.read)),
-            shown: self.shown.map(boundaries),
+            own: read_state((self.delivered, self.read)),
+            shown: self.shown.map(read_state),
             unread: self.unread,
             origin: None,
         })

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bluetick_core::ports::{Change, Whisper};
+use bluetick_core::ports::{Change, Ephemeral};
 use bluetick_core::{ConversationId, Members, Seq, UserId};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -183,7 +183,7 @@ impl Engine {
     pub(crate) fn tell_change(self: &Arc<Engine>, change: Change) {
         if !self.others_living().is_empty() {
             match &change {
-                Change::Moved(moved) => {
+                Change::ReadState(moved) => {
                     let version = self.memberships.get(moved.conversation).map_or(0, |known| known.version);
                     let item = Item::Moved(MovedNews::new(moved, version));
                     self.tell_members(moved.conversation, Arc::clone(&moved.members), item);
@@ -193,13 +193,13 @@ impl Engine {
                         Item::Joined { conversation: conversation.to_string(), user: user.to_string() };
                     self.tell_nodes_of(*conversation, vec![user.clone()], item);
                 }
-                Change::Preferred { conversation, user } => {
+                Change::PreferencesChanged { conversation, user } => {
                     let item =
                         Item::Preferred { conversation: conversation.to_string(), user: user.to_string() };
                     self.tell_nodes_of(*conversation, vec![user.clone()], item);
                 }
                 // Only this node knows whom it has overlooked.
-                Change::Overlooked { .. } => {}
+                Change::ResyncRequired { .. } => {}
                 // Every node: each may hold what it read of the user a moment ago.
                 Change::Revoked { user, revocations } => {
                     let void = revocations_text(revocations);
@@ -211,21 +211,21 @@ impl Engine {
             }
         }
         match change {
-            Change::Moved(moved) => self.tell_moved(moved),
+            Change::ReadState(moved) => self.tell_moved(moved),
             change => self.listener.changed(vec![change]),
         }
     }
 
-    pub(crate) fn pass_on(self: &Arc<Engine>, whisper: Whisper) {
+    pub(crate) fn pass_on(self: &Arc<Engine>, ephemeral: Ephemeral) {
         if self.others_living().is_empty() {
             return;
         }
-        match whisper {
-            Whisper::Typing { conversation, user, members } => {
+        match ephemeral {
+            Ephemeral::Typing { conversation, user, members } => {
                 let item = Item::Typing { conversation: conversation.to_string(), user: user.to_string() };
                 self.tell_members(conversation, members, item);
             }
-            Whisper::Presence { user, online, profile, to } => {
+            Ephemeral::Presence { user, online, profile, to } => {
                 let item = Item::Presence(PresenceNews {
                     user: user.to_string(),
                     online,

@@ -51,7 +51,7 @@ impl Engine {
                 Ok(Some(first)) if self.local.is_caught_up(&key.0) == Some(true) => {
                     tracing::info!(conversation = %id, %first, "somebody here missed something and is to come again");
                     self.counters.repairs.add(1);
-                    self.listener.changed(vec![Change::Overlooked { user: key.0.clone() }]);
+                    self.listener.changed(vec![Change::ResyncRequired { user: key.0.clone() }]);
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -77,8 +77,9 @@ impl Engine {
             Err(error) => return Err(error),
         };
         let member = known.member(user)?.clone();
-        let standing = self.standings_of(id, std::slice::from_ref(&member), Seq::MAX).await?[0].standing;
-        let Some(after) = standing.pending_after(member.joined_seq, through) else { return Ok(None) };
+        let member_state =
+            self.standings_of(id, std::slice::from_ref(&member), Seq::MAX).await?[0].member_state;
+        let Some(after) = member_state.pending_after(member.joined_seq, through) else { return Ok(None) };
         let first = after.next().max(through.minus(ON_ITS_WAY));
         let sent = self.local.sent_to(user, id);
         let is_sent = |seq: Seq| sent.is_some_and(|(first, last)| (first..=last).contains(&seq));

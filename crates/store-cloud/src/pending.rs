@@ -4,11 +4,11 @@
 //! Invariant: whoever has not acknowledged everything in a conversation has a row, or is connected to a living node that
 //! has been told of the message. Such a node writes the row when the connection ends unanswered; for a node that died, the
 //! whole list is looked through when the user comes back ([`came`](crate::fleet)). A row too many is harmless: what is
-//! really pending is computed from the boundaries.
+//! really pending is computed from the read state.
 
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, Message, Seq, Standing, StoreError, UserId};
+use bluetick_core::{ConversationId, MemberState, Message, Seq, StoreError, UserId};
 
 use crate::append::LARGE;
 use crate::engine::Engine;
@@ -110,13 +110,13 @@ impl Engine {
         user: &UserId,
         known: &Known,
         row: &Item,
-        standing: Standing,
+        member_state: MemberState,
     ) -> Result<(), StoreError> {
         let id = known.facts.id;
         if row.find_flag("lasting") && known.members.len() > LARGE {
             return Ok(());
         }
-        if self.head(id).await? > standing.acknowledged {
+        if self.head(id).await? > member_state.acknowledged {
             return Ok(());
         }
         // A row too many is harmless; somebody who relies on one that is gone is not.
@@ -124,8 +124,8 @@ impl Engine {
             return Ok(());
         }
         self.rows.delete(Table::PendingDeliveries, &Key::text(user, id), Only::Always).await?;
-        if self.head(id).await? > standing.acknowledged {
-            self.owe(user.clone(), id, standing.acknowledged.next()).await?;
+        if self.head(id).await? > member_state.acknowledged {
+            self.owe(user.clone(), id, member_state.acknowledged.next()).await?;
         }
         Ok(())
     }

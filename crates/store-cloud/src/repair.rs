@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::ports::Moved;
-use bluetick_core::{Boundaries, ConversationId, InboxFilter, Seq, StoreError, Timestamp, UserId};
+use bluetick_core::ports::ReadStateMoved;
+use bluetick_core::{ConversationId, InboxFilter, ReadState, Seq, StoreError, Timestamp, UserId};
 use tokio::time::sleep;
 
 use crate::NodeId;
@@ -101,18 +101,18 @@ impl Engine {
         if !known.members.iter().any(|member| self.local.is_here(&member.user)) {
             return Ok(());
         }
-        let standings = self.everybodys_standings(&known).await?;
-        for (member, standing) in known.members.iter().zip(standings) {
-            let moved = Moved {
+        let member_states = self.everybodys_standings(&known).await?;
+        for (member, member_state) in known.members.iter().zip(member_states) {
+            let moved = ReadStateMoved {
                 conversation: id,
                 user: member.user.clone(),
                 members: Arc::clone(&known.members),
-                own: standing.own(),
-                shown: Some(standing.shown()),
+                own: member_state.own(),
+                shown: Some(member_state.shown()),
                 unread: None,
                 origin: None,
             };
-            if moved.own != Boundaries::default() {
+            if moved.own != ReadState::default() {
                 self.hear_moved(moved).await;
             }
         }
@@ -185,8 +185,9 @@ impl Engine {
             Err(error) => return Err(error),
         };
         let member = known.member(user)?.clone();
-        let standing = self.standings_of(id, std::slice::from_ref(&member), Seq::MAX).await?[0].standing;
-        let Some(after) = standing.pending_after(member.joined_seq, head) else { return Ok(()) };
+        let member_state =
+            self.standings_of(id, std::slice::from_ref(&member), Seq::MAX).await?[0].member_state;
+        let Some(after) = member_state.pending_after(member.joined_seq, head) else { return Ok(()) };
         let after = after.max(head.minus(MOST_PUSHED));
         self.counters.repairs.add(1);
         let cells = self.dense_with_content(id, after.next(), head).await?;

@@ -1,6 +1,6 @@
 //! How far each member has come.
 //!
-//! A member's own messages move its boundaries too. That is not written with every message: the messages say it. A
+//! A member's own messages move its read state too. That is not written with every message: the messages say it. A
 //! status row has been told of the member's own messages up to its `sent`; the rest is replayed when the row is read
 //! ([`Engine::standings_of`]), and written back once in a while ([`flush`](crate::flush)) or when it is news to somebody.
 
@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bluetick_core::ports::{Change, Mark, Moved, Origin};
+use bluetick_core::ports::{Change, Origin, ReadStateMoved, Receipt};
 use bluetick_core::{
-    Boundaries, ConversationId, Member, Preferences, Refusal, Seq, Standing, StoreError, UserId,
+    ConversationId, Member, MemberState, Preferences, ReadState, Refusal, Seq, StoreError, UserId,
 };
 use tokio::time::{Instant, sleep};
 
@@ -36,7 +36,7 @@ pub(crate) struct Standings {
 /// A status row as it was last seen or written here, and what is not written yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loaded {
-    pub standing: Standing,
+    pub member_state: MemberState,
     /// Of the row; 0 where there is none.
     pub version: u64,
     /// The joining it belongs to.
@@ -49,11 +49,11 @@ struct Cached {
     is_dirty: bool,
 }
 
-/// The standings of a large group, which are not read one by one each time.
+/// The member states of a large group, which are not read one by one each time.
 pub(crate) struct Everybody {
     pub version: u64,
     pub read_at: Instant,
-    pub standings: Arc<HashMap<UserId, Standing>>,
+    pub member_states: Arc<HashMap<UserId, MemberState>>,
 }
 
 /// What other nodes have written may be this old, in a large group.
@@ -69,7 +69,7 @@ impl Standings {
 
     fn keep(&self, whose: Whose, loaded: Loaded, is_dirty: bool) {
         if let Some(everybody) = self.large.lock().expect("no panic under the lock").get_mut(&whose.0) {
-            Arc::make_mut(&mut everybody.standings).insert(whose.1.clone(), loaded.standing);
+            Arc::make_mut(&mut everybody.member_states).insert(whose.1.clone(), loaded.member_state);
         }
         let mut cached = self.cached();
         if cached.len() >= MOST_CACHED {
@@ -94,35 +94,36 @@ impl Standings {
         self.cached().iter().filter(|(_, cached)| cached.is_dirty).map(|(whose, _)| whose.clone()).collect()
     }
 
-    /// Another node has moved somebody's boundaries.
-    pub fn heard(&self, moved: &Moved) {
+    /// Another node has moved somebody's read state.
+    pub fn heard(&self, moved: &ReadStateMoved) {
         let mut large = self.large.lock().expect("no panic under the lock");
         if let Some(everybody) = large.get_mut(&moved.conversation) {
-            let standing = Arc::make_mut(&mut everybody.standings).entry(moved.user.clone()).or_default();
-            standing.delivered = standing.delivered.max(moved.own.delivered);
-            standing.read = standing.read.max(moved.own.read);
+            let member_state =
+                Arc::make_mut(&mut everybody.member_states).entry(moved.user.clone()).or_default();
+            member_state.delivered = member_state.delivered.max(moved.own.delivered);
+            member_state.read = member_state.read.max(moved.own.read);
             if let Some(shown) = moved.shown {
-                standing.shown_read = standing.shown_read.max(shown.read);
+                member_state.shown_read = member_state.shown_read.max(shown.read);
             }
         }
     }
 }
 
-pub(crate) fn status_item(standing: &Standing, version: u64) -> Item {
+pub(crate) fn status_item(member_state: &MemberState, version: u64) -> Item {
     Item::new()
-        .count("last_delivered_seq", standing.delivered.get())
-        .count("last_read_seq", standing.read.get())
-        .count("shown_read_seq", standing.shown_read.get())
-        .count("acknowledged_seq", standing.acknowledged.get())
-        .count("sent_seq", standing.sent.get())
-        .flag("hides_reads", standing.preferences.hides_reads)
+        .count("last_delivered_seq", member_state.delivered.get())
+        .count("last_read_seq", member_state.read.get())
+        .count("shown_read_seq", member_state.shown_read.get())
+        .count("acknowledged_seq", member_state.acknowledged.get())
+        .count("sent_seq", member_state.sent.get())
+        .flag("hides_reads", member_state.preferences.hides_reads)
         .versioned(version)
 }
 
 /// What else the member set stands in the inbox row.
-pub(crate) fn decode_status(item: &Item) -> Standing {
+pub(crate) fn decode_status(item: &Item) -> MemberState {
     let seq = |name| Seq::new(item.find_count(name));
-    Standing {
+    MemberState {
         delivered: seq("last_delivered_seq"),
         read: seq("last_read_seq"),
         shown_read: seq("shown_read_seq"),
@@ -164,13 +165,13 @@ impl Engine {
         let mut untold: HashMap<&str, (usize, Seq, Seq)> = HashMap::new();
         for (index, (member, row)) in members.iter().zip(rows).enumerate() {
             let version = row.as_ref().map_or(0, Item::version);
-            let standing = row.as_ref().map(decode_status).unwrap_or_default();
+            let member_state = row.as_ref().map(decode_status).unwrap_or_default();
             let joined = member.joined_seq;
-            let (above, sent) = (standing.sent.max(joined.previous()), sent[index].min(through));
+            let (above, sent) = (member_state.sent.max(joined.previous()), sent[index].min(through));
             if sent > above {
                 untold.insert(member.user.as_str(), (index, above, sent));
             }
-            all.push(Loaded { standing, version, joined });
+            all.push(Loaded { member_state, version, joined });
         }
         let (first, last) = untold.values().fold((Seq::MAX, Seq::ZERO), |(first, last), (_, above, sent)| {
             (first.min(above.next()), last.max(*sent))
@@ -181,7 +182,7 @@ impl Engine {
                     && (above.next()..=*sent).contains(&seq)
                     && content_type.counts_as_unread()
                 {
-                    all[*index].standing.reply(seq);
+                    all[*index].member_state.reply(seq);
                 }
             })
             .await?;
@@ -226,7 +227,7 @@ impl Engine {
     ) -> Result<Loaded, StoreError> {
         let member = known.member(sender)?;
         let whose = (known.facts.id, sender.clone());
-        let cached = self.standings.cached().get(&whose).copied();
+        let cached = self.member_states.cached().get(&whose).copied();
         if let Some(cached) = cached.filter(|cached| cached.loaded.joined == member.joined_seq) {
             return Ok(cached.loaded);
         }
@@ -243,25 +244,25 @@ impl Engine {
         loaded: Loaded,
         seq: Seq,
         at_once: bool,
-    ) -> Result<Option<Moved>, StoreError> {
+    ) -> Result<Option<ReadStateMoved>, StoreError> {
         let whose = (known.facts.id, sender.clone());
-        let _one = self.standings.one_at_a_time.enter(&whose).await;
-        let cached = self.standings.cached().get(&whose).copied();
+        let _one = self.member_states.one_at_a_time.enter(&whose).await;
+        let cached = self.member_states.cached().get(&whose).copied();
         let mut loaded = match cached {
             Some(cached) if cached.loaded.joined == loaded.joined => cached.loaded,
             _ => loaded,
         };
         loop {
-            let before = loaded.standing;
-            let is_news = loaded.standing.reply(seq);
+            let before = loaded.member_state;
+            let is_news = loaded.member_state.reply(seq);
             if !is_news && !at_once {
-                self.standings.keep(whose, loaded, true);
+                self.member_states.keep(whose, loaded, true);
                 return Ok(None);
             }
             match self.write_standing(&whose, &mut loaded).await? {
                 Some(()) => {
-                    self.standings.keep(whose.clone(), loaded, false);
-                    let moved = self.moved(known, sender, before, loaded.standing, None, None);
+                    self.member_states.keep(whose.clone(), loaded, false);
+                    let moved = self.moved(known, sender, before, loaded.member_state, None, None);
                     return Ok(is_news.then_some(moved));
                 }
                 None => {
@@ -279,7 +280,7 @@ impl Engine {
         (id, user): &Whose,
         loaded: &mut Loaded,
     ) -> Result<Option<()>, StoreError> {
-        let item = status_item(&loaded.standing, loaded.version + 1);
+        let item = status_item(&loaded.member_state, loaded.version + 1);
         let key = Key::text(user, id);
         match self.rows.put(Table::MessageStatus, &key, &item, only(loaded.version)).await? {
             Written::Done => {
@@ -292,22 +293,22 @@ impl Engine {
 
     /// Writes what a member's own messages came to.
     pub(crate) async fn flush_standing(&self, whose: &Whose) -> Result<(), StoreError> {
-        let _one = self.standings.one_at_a_time.enter(whose).await;
-        let cached = self.standings.cached().get(whose).copied();
+        let _one = self.member_states.one_at_a_time.enter(whose).await;
+        let cached = self.member_states.cached().get(whose).copied();
         let Some(Cached { mut loaded, is_dirty: true }) = cached else { return Ok(()) };
         if self.write_standing(whose, &mut loaded).await?.is_some() {
-            self.standings.keep(whose.clone(), loaded, false);
+            self.member_states.keep(whose.clone(), loaded, false);
             return Ok(());
         }
         // Another node has written it: this node's word is added to that.
         let key = Key::text(&whose.1, whose.0);
         let row = self.rows.get(Table::MessageStatus, &key).await?;
         let mut merged = row.as_ref().map(decode_status).unwrap_or_default();
-        merged.advance(&loaded.standing);
+        merged.advance(&loaded.member_state);
         let version = row.as_ref().map_or(0, Item::version);
-        let mut loaded = Loaded { standing: merged, version, joined: loaded.joined };
+        let mut loaded = Loaded { member_state: merged, version, joined: loaded.joined };
         let is_dirty = self.write_standing(whose, &mut loaded).await?.is_none();
-        self.standings.keep(whose.clone(), loaded, is_dirty);
+        self.member_states.keep(whose.clone(), loaded, is_dirty);
         Ok(())
     }
 
@@ -315,12 +316,12 @@ impl Engine {
         &self,
         known: &Known,
         user: &UserId,
-        before: Standing,
-        now: Standing,
+        before: MemberState,
+        now: MemberState,
         unread: Option<u64>,
         origin: Option<Origin>,
-    ) -> Moved {
-        Moved {
+    ) -> ReadStateMoved {
+        ReadStateMoved {
             conversation: known.facts.id,
             user: user.clone(),
             members: Arc::clone(&known.members),
@@ -331,12 +332,12 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn mark_now(self: &Arc<Engine>, mark: Mark) -> Result<Boundaries, StoreError> {
+    pub(crate) async fn mark_now(self: &Arc<Engine>, receipt: Receipt) -> Result<ReadState, StoreError> {
         let _work = self.begin_write()?;
-        let (id, user) = (mark.conversation, &mark.user);
-        let head = self.head_for(id, mark.seq).await?;
+        let (id, user) = (receipt.conversation, &receipt.user);
+        let head = self.head_for(id, receipt.seq).await?;
         let whose = (id, user.clone());
-        let _one = self.standings.one_at_a_time.enter(&whose).await;
+        let _one = self.member_states.one_at_a_time.enter(&whose).await;
         loop {
             let wanted = vec![
                 (Table::Rooms, Key::new(id)),
@@ -351,10 +352,10 @@ impl Engine {
             let member = decode_member(user.clone(), &member);
             let before = self.replayed(id, std::slice::from_ref(&member), vec![status], Seq::MAX).await?[0];
             let mut after = before;
-            after.standing.mark(mark.kind, mark.seq, head);
-            if after.standing != before.standing {
+            after.member_state.apply_receipt(receipt.kind, receipt.seq, head);
+            if after.member_state != before.member_state {
                 match self.write_standing(&whose, &mut after).await {
-                    Ok(Some(())) => self.standings.keep(whose.clone(), after, false),
+                    Ok(Some(())) => self.member_states.keep(whose.clone(), after, false),
                     Ok(None) => continue,
                     Err(error) => {
                         self.look_after_mark(whose);
@@ -362,17 +363,17 @@ impl Engine {
                     }
                 }
             }
-            self.local.acknowledged(user, id, after.standing.acknowledged);
+            self.local.acknowledged(user, id, after.member_state.acknowledged);
             let cleared = match pending {
-                Some(pending) => self.clear_pending(user, &known, &pending, after.standing).await,
+                Some(pending) => self.clear_pending(user, &known, &pending, after.member_state).await,
                 None => Ok(()),
             };
-            let (now, then) = (after.standing, before.standing);
+            let (now, then) = (after.member_state, before.member_state);
             if now.own() != then.own() || now.shown() != then.shown() {
                 let unread = (now.read >= head && head > Seq::ZERO).then_some(0);
-                let origin = mark.origin.filter(|_| self.was_told_here(id, &member, then.own()));
+                let origin = receipt.origin.filter(|_| self.was_told_here(id, &member, then.own()));
                 let moved = self.moved(&known, user, then, now, unread, origin);
-                self.tell_change(Change::Moved(moved));
+                self.tell_change(Change::ReadState(moved));
             }
             // Said again, it moves nothing: whoever is there has heard of it by now.
             return cleared.map(|()| now.own());
@@ -382,7 +383,7 @@ impl Engine {
     /// Nobody knows whether it was written. If it was, saying it again would move nothing, so that nobody would hear of it:
     /// wherever it stands is told soon.
     fn look_after_mark(self: &Arc<Engine>, whose: Whose) {
-        if !self.standings.looked_after.begin(whose.clone()) {
+        if !self.member_states.looked_after.begin(whose.clone()) {
             return;
         }
         let engine = Arc::clone(self);
@@ -399,7 +400,7 @@ impl Engine {
                         Err(error) => tracing::debug!(%error, "what became of a mark is not known yet"),
                     }
                 }
-                if engine.standings.looked_after.end(&whose) {
+                if engine.member_states.looked_after.end(&whose) {
                     return;
                 }
             }
@@ -409,9 +410,10 @@ impl Engine {
     pub(crate) async fn tell_standing(self: &Arc<Engine>, (id, user): &Whose) -> Result<(), StoreError> {
         let known = self.known(*id).await?;
         let member = known.member(user)?;
-        let now = self.standings_of(*id, std::slice::from_ref(member), Seq::MAX).await?[0].standing;
-        let moved = Moved { shown: Some(now.shown()), ..self.moved(&known, user, now, now, None, None) };
-        self.tell_change(Change::Moved(moved));
+        let now = self.standings_of(*id, std::slice::from_ref(member), Seq::MAX).await?[0].member_state;
+        let moved =
+            ReadStateMoved { shown: Some(now.shown()), ..self.moved(&known, user, now, now, None, None) };
+        self.tell_change(Change::ReadState(moved));
         Ok(())
     }
 

@@ -1,10 +1,10 @@
-//! How far everybody has come, for whoever asks: standings of all members, receipts of a message, what is unread.
+//! How far everybody has come, for whoever asks: member states of all members, receipts of a message, what is unread.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bluetick_core::ports::{MemberStatus, Statuses};
-use bluetick_core::{ConversationId, Member, Receipts, Refusal, Seq, Standing, StoreError, UserId};
+use bluetick_core::{ConversationId, Member, MemberState, ReceiptCounts, Refusal, Seq, StoreError, UserId};
 use tokio::time::Instant;
 
 use crate::append::LARGE;
@@ -15,13 +15,13 @@ use crate::standings::{Everybody, LARGE_GROUP_AGE, MOST_CACHED};
 
 impl Engine {
     /// Of everybody in a conversation, in the order of the members.
-    pub(crate) async fn everybodys_standings(&self, known: &Known) -> Result<Vec<Standing>, StoreError> {
+    pub(crate) async fn everybodys_standings(&self, known: &Known) -> Result<Vec<MemberState>, StoreError> {
         let members: Vec<Member> = known.members.iter().cloned().collect();
         if members.len() > LARGE {
             return self.standings_of_many(known, members).await;
         }
         let loaded = self.standings_of(known.facts.id, &members, Seq::MAX).await?;
-        Ok(loaded.into_iter().map(|loaded| loaded.standing).collect())
+        Ok(loaded.into_iter().map(|loaded| loaded.member_state).collect())
     }
 
     /// The same, by their status rows where these have been read; they are not of a large group.
@@ -29,13 +29,13 @@ impl Engine {
         &self,
         known: &Known,
         status: Vec<Option<Item>>,
-    ) -> Result<Vec<Standing>, StoreError> {
+    ) -> Result<Vec<MemberState>, StoreError> {
         let members: Vec<Member> = known.members.iter().cloned().collect();
         if members.len() > LARGE {
             return self.standings_of_many(known, members).await;
         }
         let loaded = self.replayed(known.facts.id, &members, status, Seq::MAX).await?;
-        Ok(loaded.into_iter().map(|loaded| loaded.standing).collect())
+        Ok(loaded.into_iter().map(|loaded| loaded.member_state).collect())
     }
 
     /// Those of a large group are kept for a moment.
@@ -43,27 +43,27 @@ impl Engine {
         &self,
         known: &Known,
         members: Vec<Member>,
-    ) -> Result<Vec<Standing>, StoreError> {
+    ) -> Result<Vec<MemberState>, StoreError> {
         let id = known.facts.id;
         {
-            let large = self.standings.large.lock().expect("no panic under the lock");
+            let large = self.member_states.large.lock().expect("no panic under the lock");
             if let Some(everybody) = large.get(&id)
                 && everybody.version == known.version
                 && everybody.read_at.elapsed() < LARGE_GROUP_AGE
             {
-                let of = |member: &Member| everybody.standings.get(&member.user).copied();
+                let of = |member: &Member| everybody.member_states.get(&member.user).copied();
                 return Ok(members.iter().map(|member| of(member).unwrap_or_default()).collect());
             }
         }
         let loaded = self.standings_of(id, &members, Seq::MAX).await?;
-        let standings: Vec<_> = loaded.into_iter().map(|loaded| loaded.standing).collect();
-        let by_user = members.into_iter().map(|member| member.user).zip(standings.iter().copied());
+        let member_states: Vec<_> = loaded.into_iter().map(|loaded| loaded.member_state).collect();
+        let by_user = members.into_iter().map(|member| member.user).zip(member_states.iter().copied());
         let by_user = Arc::new(by_user.collect());
-        let everybody = Everybody { version: known.version, read_at: Instant::now(), standings: by_user };
-        let mut large = self.standings.large.lock().expect("no panic under the lock");
+        let everybody = Everybody { version: known.version, read_at: Instant::now(), member_states: by_user };
+        let mut large = self.member_states.large.lock().expect("no panic under the lock");
         large.retain(|_, everybody| everybody.read_at.elapsed() < LARGE_GROUP_AGE);
         large.insert(id, everybody);
-        Ok(standings)
+        Ok(member_states)
     }
 
     pub(crate) async fn all_statuses(
@@ -72,10 +72,10 @@ impl Engine {
         reader: &UserId,
     ) -> Result<Statuses, StoreError> {
         let known = self.known_to(id, reader).await?;
-        let (standings, newest) = tokio::join!(self.everybodys_standings(&known), self.newest(id));
-        let members = known.members.iter().zip(standings?).map(|(member, standing)| MemberStatus {
+        let (member_states, newest) = tokio::join!(self.everybodys_standings(&known), self.newest(id));
+        let members = known.members.iter().zip(member_states?).map(|(member, member_state)| MemberStatus {
             user: member.user.clone(),
-            boundaries: self.at_least_as_told(id, member, &standing, member.user == *reader),
+            read_state: self.at_least_as_told(id, member, &member_state, member.user == *reader),
             joined: member.joined_seq,
         });
         Ok(Statuses { head: newest?.map_or(Seq::ZERO, |cell| cell.seq()), members: members.collect() })
@@ -86,18 +86,18 @@ impl Engine {
         id: ConversationId,
         reader: &UserId,
         seq: Seq,
-    ) -> Result<Receipts, StoreError> {
+    ) -> Result<ReceiptCounts, StoreError> {
         let known = self.known_to(id, reader).await?;
         let joined = known.member(reader)?.joined_seq;
         let cell = if seq < joined { None } else { self.cell(id, seq).await? };
         let cell = cell.filter(|cell| !cell.is_void()).ok_or(Refusal::NoSuchMessage)?;
-        let standings = self.everybodys_standings(&known).await?;
-        let mut receipts = Receipts::default();
-        for (member, standing) in known.members.iter().zip(standings) {
+        let member_states = self.everybodys_standings(&known).await?;
+        let mut receipts = ReceiptCounts::default();
+        for (member, member_state) in known.members.iter().zip(member_states) {
             if member.joined_seq <= seq && member.user != cell.message.sender {
                 receipts.recipients += 1;
-                receipts.delivered += usize::from(standing.shown().delivered >= seq);
-                receipts.read += usize::from(standing.shown().read >= seq);
+                receipts.delivered += usize::from(member_state.shown().delivered >= seq);
+                receipts.read += usize::from(member_state.shown().read >= seq);
             }
         }
         Ok(receipts)
@@ -120,15 +120,15 @@ impl Engine {
         &self,
         id: ConversationId,
         member: &Member,
-        standing: &Standing,
+        member_state: &MemberState,
         head: Seq,
     ) -> Result<u64, StoreError> {
-        let from = standing.read_since(member.joined_seq);
+        let from = member_state.read_since(member.joined_seq);
         if from >= head {
             return Ok(0);
         }
         let whose = (id, member.user.clone());
-        let before = self.standings.counted.lock().expect("no panic under the lock").get(&whose).copied();
+        let before = self.member_states.counted.lock().expect("no panic under the lock").get(&whose).copied();
         let (mut through, mut count) = match before {
             Some((counted_from, through, count)) if counted_from == from && through <= head => {
                 (through, count)
@@ -153,7 +153,7 @@ impl Engine {
             }
             self.wait_for_holes(id, (through.next(), head), &above, noticed).await?;
         }
-        let mut all = self.standings.counted.lock().expect("no panic under the lock");
+        let mut all = self.member_states.counted.lock().expect("no panic under the lock");
         if all.len() >= MOST_CACHED {
             all.clear();
         }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Health, Mark, Missed, NewConversation, Opened, Position, Prefer,
-    RemoveMember, Statuses, Store, UserUpdate,
+    Accepted, AddMembers, Append, Health, Missed, NewConversation, Opened, Position, Receipt, RemoveMember,
+    SetPreferences, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
-    Page, PageFrom, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, Timestamp, User,
+    ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page, PageFrom,
+    PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Seq, StoreError, Timestamp, User,
     UserId,
 };
 
@@ -72,20 +72,25 @@ impl Store for CloudStore {
         self.engine.page_now(&request).await
     }
 
-    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
+    async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError> {
         let engine = Arc::clone(&self.engine);
-        to_its_end(async move { engine.mark_now(mark).await }).await
+        to_its_end(async move { engine.mark_now(receipt).await }).await
     }
 
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
         self.engine.all_statuses(id, reader).await
     }
 
-    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
+    async fn receipt_counts(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+        seq: Seq,
+    ) -> Result<ReceiptCounts, StoreError> {
         self.engine.count_receipts(id, reader, seq).await
     }
 
-    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
+    async fn set_preferences(&self, prefer: SetPreferences) -> Result<InboxEntry, StoreError> {
         let engine = Arc::clone(&self.engine);
         to_its_end(async move { engine.prefer_now(prefer).await }).await
     }

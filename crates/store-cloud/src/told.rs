@@ -1,11 +1,11 @@
-//! What people connected here were told of each other's boundaries. News of them come from several nodes in any order;
+//! What people connected here were told of each other's read state. News of them come from several nodes in any order;
 //! nobody is told less than before.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use bluetick_core::ports::{Change, Moved};
-use bluetick_core::{Boundaries, ConversationId, Member, Seq, Standing};
+use bluetick_core::ports::{Change, ReadStateMoved};
+use bluetick_core::{ConversationId, Member, MemberState, ReadState, Seq};
 
 use crate::engine::Engine;
 use crate::standings::Whose;
@@ -17,19 +17,19 @@ pub(crate) struct Told(Mutex<HashMap<Whose, Last>>);
 struct Last {
     /// The joining it belongs to; whoever joins again starts again.
     joined: Seq,
-    own: Boundaries,
-    shown: Boundaries,
+    own: ReadState,
+    shown: ReadState,
 }
 
 const MOST_KEPT: usize = 200_000;
 
-fn further(one: Boundaries, other: Boundaries) -> Boundaries {
-    Boundaries { delivered: one.delivered.max(other.delivered), read: one.read.max(other.read) }
+fn further(one: ReadState, other: ReadState) -> ReadState {
+    ReadState { delivered: one.delivered.max(other.delivered), read: one.read.max(other.read) }
 }
 
 impl Last {
     /// The same, never behind what was told before; `None` where nothing in it is new.
-    fn forward(&mut self, moved: Moved) -> Option<Moved> {
+    fn forward(&mut self, moved: ReadStateMoved) -> Option<ReadStateMoved> {
         let before = *self;
         self.own = further(self.own, moved.own);
         self.shown = moved.shown.map_or(self.shown, |shown| further(self.shown, shown));
@@ -38,7 +38,7 @@ impl Last {
             return None;
         }
         let is_latest = self.own == moved.own;
-        Some(Moved {
+        Some(ReadStateMoved {
             own: self.own,
             shown: shown.then_some(self.shown),
             unread: moved.unread.filter(|_| is_latest),
@@ -48,8 +48,8 @@ impl Last {
 }
 
 impl Engine {
-    /// Tells that somebody's boundaries have moved, here or at another node, to the people connected here.
-    pub(crate) fn tell_moved(&self, moved: Moved) {
+    /// Tells that somebody's read state have moved, here or at another node, to the people connected here.
+    pub(crate) fn tell_moved(&self, moved: ReadStateMoved) {
         let joined = moved.members.get(&moved.user).map_or(Seq::ZERO, |member| member.joined_seq);
         let whose = (moved.conversation, moved.user.clone());
         let mut told = self.told.0.lock().expect("a listener does not panic");
@@ -62,16 +62,16 @@ impl Engine {
         }
         // Under the lock, so that two cannot change places.
         if let Some(moved) = last.forward(moved) {
-            self.listener.changed(vec![Change::Moved(moved)]);
+            self.listener.changed(vec![Change::ReadState(moved)]);
         }
     }
 
     /// Whether people here have been told that a member has come so far. If not, another device of it has, at another node:
     /// then what one of its devices says is news to that very device, too.
-    pub(crate) fn was_told_here(&self, id: ConversationId, member: &Member, own: Boundaries) -> bool {
+    pub(crate) fn was_told_here(&self, id: ConversationId, member: &Member, own: ReadState) -> bool {
         let told = self.told.0.lock().expect("a listener does not panic");
         let last = told.get(&(id, member.user.clone())).filter(|last| last.joined == member.joined_seq);
-        let last = last.map_or(Boundaries::default(), |last| last.own);
+        let last = last.map_or(ReadState::default(), |last| last.own);
         further(last, own) == last
     }
 
@@ -80,17 +80,17 @@ impl Engine {
         &self,
         id: ConversationId,
         member: &Member,
-        standing: &Standing,
+        member_state: &MemberState,
         own: bool,
-    ) -> Boundaries {
+    ) -> ReadState {
         let told = self.told.0.lock().expect("a listener does not panic");
         let last = told.get(&(id, member.user.clone())).filter(|last| last.joined == member.joined_seq);
         let last = last.copied().unwrap_or_default();
-        if own { further(standing.own(), last.own) } else { further(standing.shown(), last.shown) }
+        if own { further(member_state.own(), last.own) } else { further(member_state.shown(), last.shown) }
     }
 
     /// The same, of another node's news: nobody hears that somebody has a message that it has not been told of itself.
-    pub(crate) async fn hear_moved(self: &Arc<Engine>, moved: Moved) {
+    pub(crate) async fn hear_moved(self: &Arc<Engine>, moved: ReadStateMoved) {
         let id = moved.conversation;
         let through =
             moved.shown.map_or(moved.own.delivered, |shown| shown.delivered.max(moved.own.delivered));

@@ -30,7 +30,7 @@ async fn what_one_person_wrote_goes_from_rows_and_objects_and_the_rest_stays() {
     assert_eq!(&*messages[1].content, "alice says 2");
     assert_eq!((&messages[2].content_type, &*messages[2].content), (&ContentType::Erased, ""));
     assert_eq!(messages[2].sender, user("bob"));
-    let receipts = node.store.receipts(id, &user("alice"), messages[2].seq).await.unwrap();
+    let receipts = node.store.receipt_counts(id, &user("alice"), messages[2].seq).await.unwrap();
     assert_eq!(receipts.recipients, 1, "an erased message still has receipts");
     assert_eq!(node.problems().await, Vec::<String>::new());
     let entry = node.store.inbox_entry(id, &user("alice")).await.unwrap();

@@ -12,7 +12,7 @@ use archive_kit::{HOUR, Node, START, World, everything, small, user, with_ten};
 use bluetick_core::ports::{Archive, ArchiveError, ArchiveRun, Erase, EraseScope, NoProgress, Store};
 use bluetick_core::time::Clock;
 use bluetick_core::{
-    ContentType, Conversation, ConversationId, Member, Message, Refusal, Role, Seq, Standing, StoreError,
+    ContentType, Conversation, ConversationId, Member, MemberState, Message, Refusal, Role, Seq, StoreError,
 };
 use bluetick_store_cloud::import::{ImportError, ImportedRoom, Importer};
 use bluetick_store_cloud::rows::{Item, Key, Rows, Table};
@@ -179,8 +179,9 @@ fn imported(id: ConversationId, texts: &[&str]) -> (ImportedRoom, Vec<Message>) 
         head: Seq::new(texts.len() as u64),
         last_at: START,
     };
-    let member =
-        |name| (Member { user: user(name), role: Role::Member, joined_seq: Seq::FIRST }, Standing::default());
+    let member = |name| {
+        (Member { user: user(name), role: Role::Member, joined_seq: Seq::FIRST }, MemberState::default())
+    };
     let messages = texts.iter().zip(1..).map(|(text, number)| Message {
         conversation: id,
         seq: Seq::new(number),

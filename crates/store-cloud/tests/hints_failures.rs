@@ -6,7 +6,7 @@ mod hints_common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bluetick_core::{ConversationId, InboxFilter, InboxPlace, Seq, Shelf};
+use bluetick_core::{ConversationId, InboxFilter, InboxKey, InboxSection, Seq};
 use bluetick_store_cloud::hints::redis::RedisHints;
 use bluetick_store_cloud::hints::{Hints, MessageKey, Reserved, Seed};
 use bluetick_store_cloud::redis::{Redis, RedisMode, RedisSettings};
@@ -24,7 +24,7 @@ async fn something_known(hints: &RedisHints) -> ConversationId {
     for message in 1..=5 {
         seq(hints, &reserve(id, message)).await;
     }
-    let place = InboxPlace { shelf: Shelf::Ordinary, last_at: NOW, id };
+    let place = InboxKey { shelf: InboxSection::Ordinary, last_at: NOW, id };
     hints.fill_inbox(&"alice".parse().unwrap(), &[place]).await.unwrap();
     hints.set_pending(&"alice".parse().unwrap(), id, true).await.unwrap();
     id

@@ -5,7 +5,7 @@ mod hints_common;
 
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, Epoch, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
+use bluetick_core::{ConversationId, Epoch, InboxFilter, InboxKey, InboxSection, Seq, Timestamp, UserId};
 use bluetick_store_cloud::NodeId;
 use bluetick_store_cloud::hints::{Hints, MessageKey, RegistryCopy, Reserve, Seed};
 use bluetick_testkit::dice::Dice;
@@ -50,8 +50,8 @@ impl World {
         Seq::new(self.dice.below(30))
     }
 
-    fn shelf(&mut self) -> Shelf {
-        *self.dice.pick(&Shelf::ALL).unwrap()
+    fn shelf(&mut self) -> InboxSection {
+        *self.dice.pick(&InboxSection::ALL).unwrap()
     }
 
     fn copy(&mut self) -> RegistryCopy {
@@ -63,8 +63,8 @@ impl World {
         MessageKey(self.dice.below(40))
     }
 
-    fn place(&mut self) -> InboxPlace {
-        InboxPlace { shelf: self.shelf(), last_at: self.moment(), id: self.conversation() }
+    fn place(&mut self) -> InboxKey {
+        InboxKey { shelf: self.shelf(), last_at: self.moment(), id: self.conversation() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::{ConversationId, Epoch, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
+use bluetick_core::{ConversationId, Epoch, InboxFilter, InboxKey, InboxSection, Seq, Timestamp, UserId};
 use bluetick_store_cloud::NodeId;
 use bluetick_store_cloud::hints::{
     Glance, Hints, MessageKey, RegistryCopy, Reserve, Reserved, Seed, Touched,
@@ -283,12 +283,12 @@ async fn an_inbox_is_unknown_until_it_is_filled(hints: Any) {
     assert_eq!(hints.inbox(&other, InboxFilter::All, None, 10).await.unwrap(), Some(vec![]));
 }
 
-fn inbox_place(shelf: Shelf, last_at: Timestamp, id: ConversationId) -> InboxPlace {
-    InboxPlace { shelf, last_at, id }
+fn inbox_place(shelf: InboxSection, last_at: Timestamp, id: ConversationId) -> InboxKey {
+    InboxKey { shelf, last_at, id }
 }
 
-async fn pages(hints: &dyn Hints, user: &UserId, filter: InboxFilter, limit: usize) -> Vec<InboxPlace> {
-    let mut all: Vec<InboxPlace> = Vec::new();
+async fn pages(hints: &dyn Hints, user: &UserId, filter: InboxFilter, limit: usize) -> Vec<InboxKey> {
+    let mut all: Vec<InboxKey> = Vec::new();
     loop {
         let page = hints.inbox(user, filter, all.last().copied(), limit).await.unwrap().unwrap();
         assert!(page.len() <= limit && all.len() < 10_000, "it does not end");
@@ -302,7 +302,7 @@ async fn pages(hints: &dyn Hints, user: &UserId, filter: InboxFilter, limit: usi
 async fn an_inbox_is_read_in_its_order_by_pages_of_any_size(hints: Any) {
     let user = user();
     let mut places: Vec<_> = (0..60)
-        .map(|index| inbox_place(Shelf::ALL[index % 3], at((index as i64 * 7) % 10), conversation()))
+        .map(|index| inbox_place(InboxSection::ALL[index % 3], at((index as i64 * 7) % 10), conversation()))
         .collect();
     hints.fill_inbox(&user, &places).await.unwrap();
     places.sort();
@@ -311,7 +311,9 @@ async fn an_inbox_is_read_in_its_order_by_pages_of_any_size(hints: Any) {
         for limit in [1, 7, 1000] {
             assert_eq!(pages(&*hints, &user, filter, limit).await, expected, "{filter:?} by {limit}");
         }
-        for after in [places[5], InboxPlace::end_of(Shelf::Pinned), InboxPlace::end_of(Shelf::Archived)] {
+        for after in
+            [places[5], InboxKey::end_of(InboxSection::Pinned), InboxKey::end_of(InboxSection::Archived)]
+        {
             let expected: Vec<_> = expected.iter().copied().filter(|place| *place > after).collect();
             let page = hints.inbox(&user, filter, Some(after), 1000).await.unwrap();
             assert_eq!(page, Some(expected), "{filter:?} after {after}");
@@ -321,7 +323,8 @@ async fn an_inbox_is_read_in_its_order_by_pages_of_any_size(hints: Any) {
 
 async fn thousands_with_the_same_moment_are_read_once_each(hints: Any) {
     let user = user();
-    let mut places: Vec<_> = (0..3000).map(|_| inbox_place(Shelf::Ordinary, NOW, conversation())).collect();
+    let mut places: Vec<_> =
+        (0..3000).map(|_| inbox_place(InboxSection::Ordinary, NOW, conversation())).collect();
     hints.fill_inbox(&user, &places).await.unwrap();
     places.sort();
     assert_eq!(pages(&*hints, &user, InboxFilter::All, 257).await, places);
@@ -334,25 +337,25 @@ async fn thousands_with_the_same_moment_are_read_once_each(hints: Any) {
 async fn a_touch_moves_up_and_never_down_and_keeps_the_shelf(hints: Any) {
     let user = user();
     let (pinned, ordinary, archived, new) = (conversation(), conversation(), conversation(), conversation());
-    hints.fill_inbox(&user, &[inbox_place(Shelf::Ordinary, at(10), ordinary)]).await.unwrap();
-    hints.shelve(&user, pinned, Some((Shelf::Pinned, at(5)))).await.unwrap();
-    hints.shelve(&user, archived, Some((Shelf::Archived, at(6)))).await.unwrap();
+    hints.fill_inbox(&user, &[inbox_place(InboxSection::Ordinary, at(10), ordinary)]).await.unwrap();
+    hints.shelve(&user, pinned, Some((InboxSection::Pinned, at(5)))).await.unwrap();
+    hints.shelve(&user, archived, Some((InboxSection::Archived, at(6)))).await.unwrap();
     for (id, millis) in [(pinned, 20), (archived, 30), (ordinary, 3), (new, 11), (new, 2)] {
         hints.touch(id, at(millis), std::slice::from_ref(&user)).await.unwrap();
     }
     let expected = vec![
-        inbox_place(Shelf::Pinned, at(20), pinned),
-        inbox_place(Shelf::Ordinary, at(11), new),
-        inbox_place(Shelf::Ordinary, at(10), ordinary),
-        inbox_place(Shelf::Archived, at(30), archived),
+        inbox_place(InboxSection::Pinned, at(20), pinned),
+        inbox_place(InboxSection::Ordinary, at(11), new),
+        inbox_place(InboxSection::Ordinary, at(10), ordinary),
+        inbox_place(InboxSection::Archived, at(30), archived),
     ];
     assert_eq!(hints.inbox(&user, InboxFilter::All, None, 10).await.unwrap(), Some(expected));
-    hints.shelve(&user, pinned, Some((Shelf::Ordinary, at(1)))).await.unwrap();
+    hints.shelve(&user, pinned, Some((InboxSection::Ordinary, at(1)))).await.unwrap();
     hints.shelve(&user, ordinary, None).await.unwrap();
     let expected = vec![
-        inbox_place(Shelf::Ordinary, at(11), new),
-        inbox_place(Shelf::Ordinary, at(1), pinned),
-        inbox_place(Shelf::Archived, at(30), archived),
+        inbox_place(InboxSection::Ordinary, at(11), new),
+        inbox_place(InboxSection::Ordinary, at(1), pinned),
+        inbox_place(InboxSection::Archived, at(30), archived),
     ];
     assert_eq!(hints.inbox(&user, InboxFilter::All, None, 10).await.unwrap(), Some(expected));
 }
@@ -361,9 +364,11 @@ async fn what_moved_up_while_an_inbox_was_filled_stays_there(hints: Any) {
     let user = user();
     let (one, two) = (conversation(), conversation());
     hints.touch(one, at(9), std::slice::from_ref(&user)).await.unwrap();
-    let rows = [inbox_place(Shelf::Archived, at(5), one), inbox_place(Shelf::Pinned, at(7), two)];
+    let rows =
+        [inbox_place(InboxSection::Archived, at(5), one), inbox_place(InboxSection::Pinned, at(7), two)];
     hints.fill_inbox(&user, &rows).await.unwrap();
-    let expected = vec![inbox_place(Shelf::Pinned, at(7), two), inbox_place(Shelf::Archived, at(9), one)];
+    let expected =
+        vec![inbox_place(InboxSection::Pinned, at(7), two), inbox_place(InboxSection::Archived, at(9), one)];
     assert_eq!(hints.inbox(&user, InboxFilter::All, None, 10).await.unwrap(), Some(expected));
 }
 

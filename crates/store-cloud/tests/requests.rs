@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use bluetick_archive::ArchiveSettings;
 use bluetick_core::ports::{
-    Append, CommitListener, Committed, Creation, Fleet, Mark, NewConversation, Store,
+    Append, CommitListener, Committed, Creation, Fleet, NewConversation, Receipt, Store,
 };
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{
-    ContentType, ConversationId, Epoch, InboxFilter, InboxRequest, MarkKind, MessageId, PageFrom, PageLimit,
-    PageRequest, Seq, UserId,
+    ContentType, ConversationId, Epoch, InboxFilter, InboxRequest, MessageId, PageFrom, PageLimit,
+    PageRequest, ReceiptKind, Seq, UserId,
 };
 use bluetick_store_cloud::hints::redis::RedisHints;
 use bluetick_store_cloud::neighbours::redis::RedisNeighbours;
@@ -197,9 +197,15 @@ async fn say(node: &Node, conversation: ConversationId, sender: &UserId, number:
     node.store.append(append).await.unwrap().await.unwrap().seq
 }
 
-async fn mark(node: &Node, conversation: ConversationId, user: &UserId, kind: MarkKind, seq: Seq) {
-    let mark = Mark { conversation, user: user.clone(), kind, seq, origin: None };
-    node.store.mark(mark).await.unwrap();
+async fn apply_receipt(
+    node: &Node,
+    conversation: ConversationId,
+    user: &UserId,
+    kind: ReceiptKind,
+    seq: Seq,
+) {
+    let mark = Receipt { conversation, user: user.clone(), kind, seq, origin: None };
+    node.store.apply_receipt(mark).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -210,13 +216,13 @@ async fn a_send_to_somebody_online_costs_one_reserve_and_one_conditional_put_bef
     here.counts_nodes(2).await;
     there.counts_nodes(2).await;
     let (alice, bob) = (name("alice"), name("bob"));
-    here.store.came(&alice).await;
-    there.store.came(&bob).await;
+    here.store.user_connected(&alice).await;
+    there.store.user_connected(&bob).await;
     let id = open(&here, &alice, &bob).await;
-    // In the middle of a conversation: members, standing and room are at hand.
+    // In the middle of a conversation: members, member state and room are at hand.
     for number in 0..10 {
         let seq = say(&here, id, &alice, number).await;
-        mark(&there, id, &bob, MarkKind::Read, seq).await;
+        apply_receipt(&there, id, &bob, ReceiptKind::Read, seq).await;
     }
 
     here.is_quiet(AFTER_START).await;
@@ -248,11 +254,11 @@ async fn a_send_to_somebody_online_costs_one_reserve_and_one_conditional_put_bef
     table.push(line("at the receiver's node", &start[1..], &[there.counts()]));
 
     for (what, kind) in
-        [("`delivered`, one for each", MarkKind::Delivered), ("`read`, one for each", MarkKind::Read)]
+        [("`delivered`, one for each", ReceiptKind::Delivered), ("`read`, one for each", ReceiptKind::Read)]
     {
         let before = [here.counts(), there.counts()];
         for number in 0..MESSAGES {
-            mark(&there, id, &bob, kind, Seq::new(11 + number)).await;
+            apply_receipt(&there, id, &bob, kind, Seq::new(11 + number)).await;
         }
         there.is_quiet(MOMENT).await;
         table.push(line(what, &before, &[here.counts(), there.counts()]));
@@ -328,7 +334,7 @@ async fn a_page_of_the_inbox_reads_its_rows_in_two_goes_and_each_newest_message(
         &[here.counts()],
     ));
     for id in &ids {
-        mark(&here, *id, &reader, MarkKind::Read, Seq::new(30)).await;
+        apply_receipt(&here, *id, &reader, ReceiptKind::Read, Seq::new(30)).await;
     }
     here.is_quiet(MOMENT).await;
     let before = here.counts();

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use bluetick_core::inbox::{InboxPlace, Shelf};
+use bluetick_core::inbox::{InboxKey, InboxSection};
 use bluetick_core::ports::{Behind, Missed, Position};
-use bluetick_core::{ConversationId, Member, PageLimit, Seq, Standing, StoreError, Timestamp, UserId};
+use bluetick_core::{ConversationId, Member, MemberState, PageLimit, Seq, StoreError, Timestamp, UserId};
 
 use crate::codec::record::Record;
 use crate::inbox::InboxReader;
@@ -18,7 +18,7 @@ const MAX_UNNAMED: usize = 1_000;
 /// A conversation from the user's point of view.
 struct Held {
     member: Member,
-    standing: Standing,
+    member_state: MemberState,
     head: Seq,
     last_at: Timestamp,
 }
@@ -49,7 +49,7 @@ impl InboxReader {
                 gone.push(*conversation);
                 continue;
             };
-            let Held { member, standing, head, last_at } = held;
+            let Held { member, member_state, head, last_at } = held;
             if *seq > head || !named.insert(*conversation) {
                 continue;
             }
@@ -61,7 +61,7 @@ impl InboxReader {
                 self.received_at(&snapshot, *conversation, after)?
             };
             newest = newest.max(at.filter(|_| after > Seq::ZERO));
-            let unacknowledged = standing.acknowledged.max(floor) < after;
+            let unacknowledged = member_state.acknowledged.max(floor) < after;
             if after < head || unacknowledged {
                 behind.push((last_at, Behind { conversation: *conversation, after, head, unacknowledged }));
             }
@@ -76,9 +76,9 @@ impl InboxReader {
         }
         for id in after.into_keys().filter(|id| !named.contains(id)) {
             let Some(held) = self.held(&snapshot, id, user)? else { continue };
-            let Held { member, standing, head, last_at } = held;
+            let Held { member, member_state, head, last_at } = held;
             let floor = member.joined_seq.previous();
-            let pending = standing.pending_after(member.joined_seq, head);
+            let pending = member_state.pending_after(member.joined_seq, head);
             let active = newest.is_some_and(|newest| last_at > newest);
             let newest_page = active.then(|| head.minus(PageLimit::MAX.get()).max(floor));
             if let Some(after) = pending.or(newest_page).filter(|after| *after < head) {
@@ -99,18 +99,18 @@ impl InboxReader {
         if let Some(room) = self.rooms.get(id) {
             let state = room.state();
             let held = state.member(user).zip(state.conversation.as_ref()).map(
-                |((member, standing), conversation)| Held {
+                |((member, member_state), conversation)| Held {
                     member: member.clone(),
-                    standing: *standing,
+                    member_state: *member_state,
                     head: conversation.head,
                     last_at: conversation.last_at,
                 },
             );
             return Ok(held);
         }
-        let Some((member, standing)) = snapshot.member(id, user)? else { return Ok(None) };
+        let Some((member, member_state)) = snapshot.member(id, user)? else { return Ok(None) };
         let stored = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?.conversation;
-        Ok(Some(Held { member, standing, head: stored.head, last_at: stored.last_at }))
+        Ok(Some(Held { member, member_state, head: stored.head, last_at: stored.last_at }))
     }
 
     /// Returns when the message at `seq` was received.
@@ -139,7 +139,7 @@ impl InboxReader {
     ) -> Result<Vec<ConversationId>, StoreError> {
         let mut active = Vec::new();
         let mut from = None;
-        for shelf in Shelf::ALL {
+        for shelf in InboxSection::ALL {
             snapshot.order(user, from.as_ref(), |place| {
                 let later = place.shelf == shelf && place.last_at > newest;
                 if later {
@@ -147,7 +147,7 @@ impl InboxReader {
                 }
                 later && active.len() < MAX_UNNAMED
             })?;
-            from = Some(InboxPlace::end_of(shelf));
+            from = Some(InboxKey::end_of(shelf));
         }
         Ok(active)
     }

@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bluetick_core::inbox::Shelf;
+use bluetick_core::inbox::InboxSection;
 use bluetick_core::ports::CheckpointReport;
-use bluetick_core::{Member, Members, Seq, Standing, UserId};
+use bluetick_core::{Member, MemberState, Members, Seq, UserId};
 
 use crate::codec::chunk::{self, Entry, Fingerprint, Packer};
 use crate::codec::rows::StoredConversation;
@@ -58,7 +58,7 @@ struct Visit {
     room: Arc<Room>,
     stored: StoredConversation,
     /// The members whose rows are out of date.
-    members: Vec<(Member, Standing)>,
+    members: Vec<(Member, MemberState)>,
     /// The members whose rows by user are out of date.
     inbox: Vec<StaleLine>,
     tail_first: Seq,
@@ -70,7 +70,7 @@ struct Visit {
 /// A member's inbox row, as it must be written.
 struct StaleLine {
     user: UserId,
-    shelf: Shelf,
+    shelf: InboxSection,
     pending_after: Option<Seq>,
     is_listed: bool,
 }
@@ -135,8 +135,8 @@ impl Checkpoint<'_> {
         for user in visit.written.departed.keys() {
             update.delete_member(id, user)?;
         }
-        for (member, standing) in &visit.members {
-            update.put_member(id, member, standing)?;
+        for (member, member_state) in &visit.members {
+            update.put_member(id, member, member_state)?;
         }
         update.put_conversation(&visit.stored)?;
         if visit.tail.is_empty() { Ok(()) } else { self.write_chunks(update, packer, visit) }
@@ -272,8 +272,9 @@ fn open_chunk(
 fn visit(room: &Arc<Room>) -> Option<Visit> {
     let state = room.state();
     let written = state.to_write();
-    let unwritten =
-        |(user, _): &(UserId, u64)| state.member(user).map(|(member, standing)| (member.clone(), *standing));
+    let unwritten = |(user, _): &(UserId, u64)| {
+        state.member(user).map(|(member, member_state)| (member.clone(), *member_state))
+    };
     Some(Visit {
         room: Arc::clone(room),
         stored: state.to_store()?,
@@ -288,13 +289,13 @@ fn visit(room: &Arc<Room>) -> Option<Visit> {
 
 fn stale_lines(state: &RoomState) -> Vec<StaleLine> {
     let (members, head): (&Members, _) = (&state.members, state.head());
-    let lines = members.iter().zip(state.seats.standings());
+    let lines = members.iter().zip(state.seats.member_states());
     let stale = lines.filter(|(member, _)| state.stale.has(&member.user));
     stale
-        .map(|(member, standing)| StaleLine {
+        .map(|(member, member_state)| StaleLine {
             user: member.user.clone(),
-            shelf: Shelf::of(standing.preferences),
-            pending_after: standing.pending_after(member.joined_seq, head),
+            shelf: InboxSection::of(member_state.preferences),
+            pending_after: member_state.pending_after(member.joined_seq, head),
             is_listed: state.is_listed_for(&member.user),
         })
         .collect()

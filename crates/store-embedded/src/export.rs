@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bluetick_core::ports::{Archive, ArchiveError, Store};
 use bluetick_core::{
-    Conversation, ConversationId, Epoch, Member, Message, PageFrom, PageLimit, PageRequest, Profile, Seq,
-    Standing, StoreError, User, UserId,
+    Conversation, ConversationId, Epoch, Member, MemberState, Message, PageFrom, PageLimit, PageRequest,
+    Profile, Seq, StoreError, User, UserId,
 };
 
 use crate::archive::Filled;
@@ -47,7 +47,7 @@ pub struct Exported {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedRoom {
     pub conversation: Conversation,
-    pub members: Vec<(Member, Standing)>,
+    pub members: Vec<(Member, MemberState)>,
 }
 
 impl EmbeddedStore {
@@ -128,8 +128,8 @@ impl EmbeddedStore {
             let engine = tables.current()?;
             let snapshot = engine.snapshot()?;
             let stored = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?;
-            let (members, standings) = snapshot.members(id)?;
-            let members = members.iter().cloned().zip(standings).collect();
+            let (members, member_states) = snapshot.members(id)?;
+            let members = members.iter().cloned().zip(member_states).collect();
             Ok(ExportedRoom { conversation: stored.conversation, members })
         })
         .await

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use bluetick_core::inbox::{InboxPlace, Shelf};
+use bluetick_core::inbox::{InboxKey, InboxSection};
 use bluetick_core::{
-    Boundaries, Conversation, ConversationId, ConversationKind, InboxEntry, InboxFilter, InboxPage,
-    InboxRequest, LastMessage, Refusal, Seq, Standing, StoreError, UserId,
+    Conversation, ConversationId, ConversationKind, InboxEntry, InboxFilter, InboxPage, InboxRequest,
+    LastMessage, MemberState, ReadState, Refusal, Seq, StoreError, UserId,
 };
 use bytes::Bytes;
 
@@ -48,11 +48,10 @@ impl InboxReader {
     /// Positions in memory take precedence over those in the tables. The tables are read second, so
     /// a conversation that a checkpoint moved in between is found at least once. A position in the
     /// tables is skipped if memory already supplied the conversation.
-    fn places(&self, request: &InboxRequest) -> Result<(Vec<InboxPlace>, bool), StoreError> {
+    fn places(&self, request: &InboxRequest) -> Result<(Vec<InboxKey>, bool), StoreError> {
         let InboxRequest { user, after, filter, limit } = request;
         let limit = limit.count();
-        let wanted =
-            |place: &InboxPlace| filter.takes(place.shelf) && after.is_none_or(|after| *place > after);
+        let wanted = |place: &InboxKey| filter.takes(place.shelf) && after.is_none_or(|after| *place > after);
         let (mut places, large) = self.recent.look(user, *after, *filter, limit);
         let in_large = large.iter().filter_map(|(id, room)| room.state().place(*id, user));
         places.extend(in_large.filter(wanted));
@@ -106,9 +105,9 @@ impl InboxReader {
 
 /// Returns where to start in the order of the tables: after the cursor, or at the first shelf that
 /// the filter accepts.
-fn start(request: &InboxRequest) -> Option<InboxPlace> {
+fn start(request: &InboxRequest) -> Option<InboxKey> {
     match request.filter {
-        InboxFilter::Archived => request.after.max(Some(InboxPlace::end_of(Shelf::Ordinary))),
+        InboxFilter::Archived => request.after.max(Some(InboxKey::end_of(InboxSection::Ordinary))),
         InboxFilter::All | InboxFilter::NotArchived => request.after,
     }
 }
@@ -120,8 +119,8 @@ struct Outline {
     peer: Option<UserId>,
     member_count: usize,
     joined: Seq,
-    standing: Standing,
-    others: Boundaries,
+    member_state: MemberState,
+    others: ReadState,
     notices: NoticesAbove,
     newest: Option<Bytes>,
 }
@@ -132,15 +131,15 @@ impl Outline {
         let at = state.members.position(user.as_str())?;
         let conversation = state.conversation.clone()?;
         let joined = state.members.at(at).joined_seq;
-        let standing = *state.seats.standing(at);
+        let member_state = *state.seats.member_state(at);
         let direct = id.kind() == ConversationKind::Direct;
         Some(Outline {
             peer: direct.then(|| state.members.peer_of(user).cloned()).flatten(),
             member_count: state.members.len(),
             joined,
-            standing,
+            member_state,
             others: state.seats.lowest_besides(&state.members, at, conversation.head),
-            notices: state.notices_above(id, standing.read_since(joined)),
+            notices: state.notices_above(id, member_state.read_since(joined)),
             newest: state.tail_record(conversation.head).cloned(),
             conversation,
         })
@@ -151,7 +150,7 @@ impl Outline {
         let notices = match self.notices {
             NoticesAbove::Known(notices) => notices,
             NoticesAbove::UpTo(total) => {
-                total - snapshot.notices_through(id, self.standing.read_since(self.joined))?
+                total - snapshot.notices_through(id, self.member_state.read_since(self.joined))?
             }
         };
         let in_inbox = |error| TablesError::Damaged { table: "inbox", error };
@@ -170,9 +169,9 @@ impl Outline {
         };
         let last_message = newest.map(|newest| last_message(head, &newest)).transpose().map_err(in_inbox)?;
         Ok(InboxEntry {
-            unread: self.standing.unread(self.joined, head, notices),
-            own: self.standing.own(),
-            preferences: self.standing.preferences,
+            unread: self.member_state.unread(self.joined, head, notices),
+            own: self.member_state.own(),
+            preferences: self.member_state.preferences,
             conversation: self.conversation,
             peer: self.peer,
             member_count: self.member_count,

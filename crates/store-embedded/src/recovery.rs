@@ -96,8 +96,8 @@ impl Recovery<'_> {
                     let message = TailMessage { record: payload.slice_ref(record), fingerprint };
                     state.push(seq, message, decoded.received_at);
                     if !notice {
-                        state.stand(decoded.sender, |standing| {
-                            standing.reply(seq);
+                        state.stand(decoded.sender, |member_state| {
+                            member_state.reply(seq);
                         });
                     }
                 }
@@ -110,9 +110,9 @@ impl Recovery<'_> {
                     self.list(&room, &mut state);
                 }
                 Event::Membership { conversation, change } => announced = Some((conversation, change)),
-                Event::Marked { seat, standing } => {
+                Event::Marked { seat, member_state } => {
                     self.stand(batch, &seat, |now| {
-                        now.advance(&standing);
+                        now.advance(&member_state);
                     })?;
                 }
                 Event::Preferred { seat, preferences } => {
@@ -150,7 +150,7 @@ impl Recovery<'_> {
         &mut self,
         batch: u64,
         seat: &Seat,
-        change: impl FnOnce(&mut bluetick_core::Standing),
+        change: impl FnOnce(&mut bluetick_core::MemberState),
     ) -> Result<(), RecoveryError> {
         let room = self.room(batch, seat.conversation)?;
         let mut state = room.state();
@@ -206,8 +206,8 @@ pub fn load(tables: &Tables, id: ConversationId) -> Result<Option<RoomState>, Ta
     let snapshot = tables.snapshot()?;
     match snapshot.conversation(id)? {
         Some(stored) => {
-            let (members, standings) = snapshot.members(id)?;
-            Ok(Some(RoomState::stored(stored, Arc::new(members), standings)))
+            let (members, member_states) = snapshot.members(id)?;
+            Ok(Some(RoomState::stored(stored, Arc::new(members), member_states)))
         }
         None if snapshot.is_orphaned(id)? => Err(TablesError::Orphaned { id }),
         None => Ok(None),

@@ -6,20 +6,21 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bluetick_core::ports::{
     Accepted, AddMembers, Append, Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Backup,
-    BackupReport, Erase, EraseReport, Health, Mark, MemberStatus, Missed, NewConversation, Opened, Position,
-    Prefer, Progress, RemoveMember, RestoreReport, RunReport, Statuses, Store, UserUpdate, VerifyReport,
+    BackupReport, Erase, EraseReport, Health, MemberStatus, Missed, NewConversation, Opened, Position,
+    Progress, Receipt, RemoveMember, RestoreReport, RunReport, SetPreferences, Statuses, Store, UserUpdate,
+    VerifyReport,
 };
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
-    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Refusal, Seq, StoreError, Timestamp, User,
-    UserId,
+    ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
+    PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Refusal, Seq, StoreError,
+    Timestamp, User, UserId,
 };
 
 use crate::archive::{Archivist, Filled};
 use crate::codec::record;
 use crate::commit::{
-    Answer, AppendCommand, CLOSING_PATIENCE, Command, Control, HealthState, MarkCommand, Queue, WritableRoom,
-    reply_pair,
+    Answer, AppendCommand, CLOSING_PATIENCE, Command, Control, HealthState, Queue, ReceiptCommand,
+    WritableRoom, reply_pair,
 };
 use crate::dedupe::DedupeClock;
 use crate::inbox::InboxReader;
@@ -313,11 +314,11 @@ impl Store for EmbeddedStore {
         unreachable!("the last look gives a page")
     }
 
-    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
+    async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError> {
         self.health.check()?;
-        let room = self.existing(mark.conversation).await?;
+        let room = self.existing(receipt.conversation).await?;
         let (reply, answer) = reply_pair();
-        self.queue.push(Command::Mark(Box::new(MarkCommand { room, mark, reply })))?;
+        self.queue.push(Command::Receipt(Box::new(ReceiptCommand { room, receipt, reply })))?;
         answer.await.unwrap_or(Err(StoreError::Closing))
     }
 
@@ -327,16 +328,21 @@ impl Store for EmbeddedStore {
         if !state.members.contains(reader) {
             return Err(Refusal::NotAMember.into());
         }
-        let members = state.members.iter().zip(state.seats.standings());
-        let status = members.map(|(member, standing)| MemberStatus {
+        let members = state.members.iter().zip(state.seats.member_states());
+        let status = members.map(|(member, member_state)| MemberStatus {
             user: member.user.clone(),
-            boundaries: if member.user == *reader { standing.own() } else { standing.shown() },
+            read_state: if member.user == *reader { member_state.own() } else { member_state.shown() },
             joined: member.joined_seq,
         });
         Ok(Statuses { head: state.head(), members: status.collect() })
     }
 
-    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
+    async fn receipt_counts(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+        seq: Seq,
+    ) -> Result<ReceiptCounts, StoreError> {
         let room = self.existing(id).await?;
         let in_memory = {
             let state = room.state();
@@ -361,15 +367,15 @@ impl Store for EmbeddedStore {
             record::Record::decode(&record).map_err(|error| StoreError::Damaged(error.to_string()))?;
         let mut state = room.state();
         let members = Arc::clone(&state.members);
-        Ok(state.seats.receipts(&members, seq, record.sender))
+        Ok(state.seats.receipt_counts(&members, seq, record.sender))
     }
 
-    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
+    async fn set_preferences(&self, prefer: SetPreferences) -> Result<InboxEntry, StoreError> {
         self.health.check()?;
         let room = self.existing(prefer.conversation).await?;
         let (id, user) = (prefer.conversation, prefer.user.clone());
         let (reply, answer) = reply_pair();
-        self.commit(Control::Prefer { room, prefer, reply }, answer).await?;
+        self.commit(Control::SetPreferences { room, prefer, reply }, answer).await?;
         self.inbox_entry(id, &user).await
     }
 

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 const LASTS: Duration = Duration::from_secs(6);
 
 #[derive(Default)]
-struct Tally {
+struct SortedReadStates {
     over: AtomicBool,
     pages: AtomicU64,
     runs: AtomicU64,
@@ -32,7 +32,7 @@ async fn send_always(
     store: Arc<dyn Store>,
     ids: Vec<ConversationId>,
     sender: &'static str,
-    tally: Arc<Tally>,
+    tally: Arc<SortedReadStates>,
 ) {
     let mut dice = Dice::new(sender.len() as u64 + u64::from(sender.as_bytes()[0]));
     let mut number = 0u64;
@@ -54,7 +54,12 @@ async fn send_always(
     }
 }
 
-async fn read_always(store: Arc<dyn Store>, ids: Vec<ConversationId>, seed: u64, tally: Arc<Tally>) {
+async fn read_always(
+    store: Arc<dyn Store>,
+    ids: Vec<ConversationId>,
+    seed: u64,
+    tally: Arc<SortedReadStates>,
+) {
     let mut dice = Dice::new(seed);
     while !tally.over.load(Ordering::Relaxed) {
         let id = *dice.pick(&ids).unwrap();
@@ -96,7 +101,12 @@ fn assert_right(
     }
 }
 
-async fn archive_always(kit: Arc<Kit>, ids: Vec<ConversationId>, trash: ConversationId, tally: Arc<Tally>) {
+async fn archive_always(
+    kit: Arc<Kit>,
+    ids: Vec<ConversationId>,
+    trash: ConversationId,
+    tally: Arc<SortedReadStates>,
+) {
     let mut dice = Dice::new(77);
     let mut round = 0;
     while !tally.over.load(Ordering::Relaxed) {
@@ -134,7 +144,7 @@ async fn sends_and_readers_notice_nothing_of_any_job() {
         group(&*kit.store, 2, "alice", &["bob", "carol"]).await,
     ];
     let trash = direct(&*kit.store, "bob", "trash").await;
-    let (kit, tally) = (Arc::new(kit), Arc::new(Tally::default()));
+    let (kit, tally) = (Arc::new(kit), Arc::new(SortedReadStates::default()));
     let mut tasks = JoinSet::new();
     let store = || Arc::clone(&kit.store) as Arc<dyn Store>;
     tasks.spawn(send_always(store(), ids.clone(), "alice", Arc::clone(&tally)));

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use archive_kit::common::{direct, message, send, send_as, user};
 use archive_kit::{Kit, bytes_of, eager, group, history, numbered, paths};
 use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault, segment};
-use bluetick_core::ports::{Append, ArchiveError, EraseScope, Mark, RemoveMember, Store};
+use bluetick_core::ports::{Append, ArchiveError, EraseScope, Receipt, RemoveMember, Store};
 use bluetick_core::time::ManualClock;
-use bluetick_core::{ContentType, ConversationId, MarkKind, Message, Seq};
+use bluetick_core::{ContentType, ConversationId, Message, ReceiptKind, Seq};
 use bluetick_store_embedded::archive::ArchiveStep;
 use bluetick_store_embedded::codec::chunk::{self, Header};
 use bluetick_store_embedded::tables::Tables;
@@ -106,7 +106,7 @@ async fn a_page_that_was_read_before_is_not_told_again_after_an_erasure() {
     assert_eq!(history(&*kit.store, id, "bob").await, before);
     kit.erase(EraseScope::Conversation(id), None).await.unwrap();
     assert_erased(&history(&*kit.store, id, "bob").await, &before, |_| true);
-    let receipts = kit.store.receipts(id, &user("alice"), Seq::new(2)).await.unwrap();
+    let receipts = kit.store.receipt_counts(id, &user("alice"), Seq::new(2)).await.unwrap();
     assert_eq!(receipts.recipients, 1, "an erased message still has receipts");
 }
 
@@ -120,13 +120,13 @@ async fn a_conversation_is_erased_hot_and_cold_and_nobody_finds_a_word_of_it() {
         kit.send_now(id, "bob", &format!("xyzzy hot {number}")).await;
     }
     let mark =
-        |kind, seq| Mark { conversation: id, user: user("carol"), kind, seq: Seq::new(seq), origin: None };
-    kit.store.mark(mark(MarkKind::Read, 100)).await.unwrap();
+        |kind, seq| Receipt { conversation: id, user: user("carol"), kind, seq: Seq::new(seq), origin: None };
+    kit.store.apply_receipt(mark(ReceiptKind::Read, 100)).await.unwrap();
     let before = history(&*kit.store, id, "carol").await;
     let line_before = kit.store.inbox_entry(id, &user("carol")).await.unwrap();
     let ticks = async || format!("{:?}", kit.store.statuses(id, &user("alice")).await.unwrap());
     let ticks_before = ticks().await;
-    let receipts_before = kit.store.receipts(id, &user("alice"), Seq::new(50)).await.unwrap();
+    let receipts_before = kit.store.receipt_counts(id, &user("alice"), Seq::new(50)).await.unwrap();
     assert_eq!(&*line_before.last_message.as_ref().unwrap().preview, "xyzzy hot 20");
     assert!(is_in_objects(&*objects, "xyzzy ").await);
 
@@ -141,7 +141,7 @@ async fn a_conversation_is_erased_hot_and_cold_and_nobody_finds_a_word_of_it() {
         (line_before.unread, line_before.own, line_before.others)
     );
     assert_eq!(ticks().await, ticks_before);
-    assert_eq!(kit.store.receipts(id, &user("alice"), Seq::new(50)).await.unwrap(), receipts_before);
+    assert_eq!(kit.store.receipt_counts(id, &user("alice"), Seq::new(50)).await.unwrap(), receipts_before);
     assert!(!is_in_objects(&*objects, "xyzzy ").await, "at once");
 
     // Sent again, with the same words or others: it was there before, and stays erased.

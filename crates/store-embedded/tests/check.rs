@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bluetick_core::ports::{NoProgress, Store};
-use bluetick_core::{ConversationId, Member, Role, Seq, Standing, User};
+use bluetick_core::{ConversationId, Member, MemberState, Role, Seq, User};
 use bluetick_store_embedded::check::{CheckError, CheckParts, check};
 use bluetick_store_embedded::codec::chunk::{Entry, Fingerprint, Packer};
 use bluetick_store_embedded::codec::record::encode_append;
@@ -79,9 +79,9 @@ fn packed(conversation: ConversationId, texts: &[&str], prints: Option<u32>) -> 
     chunk
 }
 
-fn stood(update: &mut Update<'_>, id: ConversationId, standing: Standing) -> Result<(), TablesError> {
+fn stood(update: &mut Update<'_>, id: ConversationId, member_state: MemberState) -> Result<(), TablesError> {
     let member = Member { user: user("bob"), role: Role::Member, joined_seq: Seq::new(1) };
-    update.put_member(id, &member, &standing)
+    update.put_member(id, &member, &member_state)
 }
 
 /// Each with the words by which it is found.
@@ -99,16 +99,16 @@ const PLANTS: [(&str, Plant); 11] = [
         update.put_chunk(all[0].0, Seq::new(72), &packed(all[0].0, &["one more"], Some(77)))
     }),
     ("it stands beyond the head", |update, all| {
-        stood(update, all[0].0, Standing { delivered: Seq::new(1000), ..Standing::default() })
+        stood(update, all[0].0, MemberState { delivered: Seq::new(1000), ..MemberState::default() })
     }),
     ("it has read what was not delivered to it", |update, all| {
-        stood(update, all[0].0, Standing { read: Seq::new(3), ..Standing::default() })
+        stood(update, all[0].0, MemberState { read: Seq::new(3), ..MemberState::default() })
     }),
     ("what is pending is not what the member has yet to get", |update, all| {
         stood(
             update,
             all[0].0,
-            Standing { delivered: Seq::new(9), acknowledged: Seq::new(9), ..Standing::default() },
+            MemberState { delivered: Seq::new(9), acknowledged: Seq::new(9), ..MemberState::default() },
         )
     }),
     ("there is no such conversation", |update, _| {
@@ -117,7 +117,7 @@ const PLANTS: [(&str, Plant); 11] = [
     }),
     ("the line of a member is not there", |update, all| {
         let member = Member { user: user("zoe"), role: Role::Member, joined_seq: Seq::new(1) };
-        update.put_member(all[4].0, &member, &Standing::default())
+        update.put_member(all[4].0, &member, &MemberState::default())
     }),
     ("the user is no member of the conversation", |update, all| {
         let key = bluetick_store_embedded::codec::rows::inbox_key(&user("zoe"), all[4].0);
@@ -125,7 +125,7 @@ const PLANTS: [(&str, Plant); 11] = [
             key,
             head: Seq::new(101),
             last_at: NOW,
-            shelf: bluetick_core::inbox::Shelf::Ordinary,
+            shelf: bluetick_core::inbox::InboxSection::Ordinary,
             record: None,
             pending_after: None,
             is_listed: true,

@@ -130,14 +130,14 @@ async fn a_crash_at_any_step_of_a_checkpoint_loses_and_doubles_nothing() {
 }
 
 async fn read_up_to(store: &dyn Store, id: bluetick_core::ConversationId, peer: &str, seq: u64) -> u64 {
-    let mark = bluetick_core::ports::Mark {
+    let mark = bluetick_core::ports::Receipt {
         conversation: id,
         user: user(peer),
-        kind: bluetick_core::MarkKind::Read,
+        kind: bluetick_core::ReceiptKind::Read,
         seq: bluetick_core::Seq::new(seq),
         origin: None,
     };
-    store.mark(mark).await.unwrap().read.get()
+    store.apply_receipt(mark).await.unwrap().read.get()
 }
 
 fn inbox_rows_agree_with_the_conversations(directory: &std::path::Path, known: &Expected, step: Step) {
@@ -242,7 +242,7 @@ async fn a_checkpoint_that_fails_half_way_is_tried_again_and_forgets_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_somebody_set_before_it_left_does_not_come_back_with_it_after_a_crash() {
-    use bluetick_core::ports::{AddMembers, Creation, NewConversation, Prefer, RemoveMember};
+    use bluetick_core::ports::{AddMembers, Creation, NewConversation, RemoveMember, SetPreferences};
     use bluetick_core::{ConversationId, PreferenceChange, Seq};
 
     let directory = TempDir::new().unwrap();
@@ -267,7 +267,7 @@ async fn what_somebody_set_before_it_left_does_not_come_back_with_it_after_a_cra
     store.open_conversation(new).await.unwrap();
     for number in 1..=12 {
         let change = PreferenceChange { archived: Some(true), hides_reads: Some(true), ..Default::default() };
-        store.prefer(Prefer { conversation: id, user: user("bob"), change }).await.unwrap();
+        store.set_preferences(SetPreferences { conversation: id, user: user("bob"), change }).await.unwrap();
         read_up_to(&store, id, "bob", u64::MAX >> 12).await;
         let (actor, bob) = (user("alice"), user("bob"));
         let leave =

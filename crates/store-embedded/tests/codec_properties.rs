@@ -2,11 +2,11 @@
 //! the way they are read.
 
 use bluetick_archive::FrameRef;
-use bluetick_core::inbox::{InboxPlace, Shelf};
+use bluetick_core::inbox::{InboxKey, InboxSection};
 use bluetick_core::members::MembershipChange;
 use bluetick_core::{
-    ContentType, Conversation, ConversationId, Member, Members, MessageId, Preferences, Profile, Role, Seq,
-    Standing, Timestamp, User, UserId,
+    ContentType, Conversation, ConversationId, Member, MemberState, Members, MessageId, Preferences, Profile,
+    Role, Seq, Timestamp, User, UserId,
 };
 use bluetick_store_embedded::codec::chunk::{self, Entry, Fingerprint, Fingerprinter, Header, Packer};
 use bluetick_store_embedded::codec::cold::{self, ColdChunk, ColdPlace};
@@ -51,9 +51,9 @@ fn preferences() -> impl Strategy<Value = Preferences> {
     })
 }
 
-fn standing() -> impl Strategy<Value = Standing> {
+fn member_state() -> impl Strategy<Value = MemberState> {
     (seq(), seq(), seq(), seq(), seq()).prop_map(|(delivered, read, shown_read, acknowledged, sent)| {
-        Standing { delivered, read, shown_read, acknowledged, sent, preferences: Preferences::default() }
+        MemberState { delivered, read, shown_read, acknowledged, sent, preferences: Preferences::default() }
     })
 }
 
@@ -115,7 +115,7 @@ fn happening() -> impl Strategy<Value = Event<'static>> {
             Event::Membership { conversation, change: MembershipChange::Left { user, new_admin } }
         }),
         account().prop_map(Event::User),
-        (seat(), standing()).prop_map(|(seat, standing)| Event::Marked { seat, standing }),
+        (seat(), member_state()).prop_map(|(seat, member_state)| Event::Marked { seat, member_state }),
         (seat(), preferences()).prop_map(|(seat, preferences)| Event::Preferred { seat, preferences }),
         (user(), profile()).prop_map(|(user, profile)| Event::Profile { user, profile }),
     ]
@@ -129,7 +129,7 @@ fn put(out: &mut Vec<u8>, event: &Event<'_>) {
         Event::Founded { conversation, members } => event::put_founded(out, conversation, members),
         Event::Membership { conversation, change } => event::put_membership(out, *conversation, change),
         Event::User(user) => event::put_user(out, user),
-        Event::Marked { seat, standing } => event::put_marked(out, seat, standing),
+        Event::Marked { seat, member_state } => event::put_marked(out, seat, member_state),
         Event::Preferred { seat, preferences } => event::put_preferred(out, seat, *preferences),
         Event::Profile { user, profile } => event::put_profile(out, user, profile),
     }
@@ -168,12 +168,12 @@ proptest! {
 
     #[test]
     fn a_member_comes_back_with_where_it_stands(
-        id in conversation_id(), member in member(), standing in standing(), preferences in preferences(),
+        id in conversation_id(), member in member(), member_state in member_state(), preferences in preferences(),
     ) {
-        let standing = Standing { preferences, ..standing };
-        let row = rows::member_row(&member, &standing);
+        let member_state = MemberState { preferences, ..member_state };
+        let row = rows::member_row(&member, &member_state);
         let key = rows::member_key(id, &member.user);
-        prop_assert_eq!(rows::read_member(&key, &row), Ok((member, standing)));
+        prop_assert_eq!(rows::read_member(&key, &row), Ok((member, member_state)));
     }
 
     #[test]
@@ -183,8 +183,8 @@ proptest! {
     ) {
         let mut places: Vec<_> = places
             .into_iter()
-            .map(|(shelf, at, id)| InboxPlace {
-                shelf: Shelf::ALL[shelf],
+            .map(|(shelf, at, id)| InboxKey {
+                shelf: InboxSection::ALL[shelf],
                 last_at: Timestamp::from_millis(at),
                 id: ConversationId::group(id),
             })

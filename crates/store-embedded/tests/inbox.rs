@@ -6,9 +6,9 @@ mod common;
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{AddMembers, Creation, Mark, NewConversation, Store};
+use bluetick_core::ports::{AddMembers, Creation, NewConversation, Receipt, Store};
 use bluetick_core::{
-    ConversationId, InboxEntry, InboxFilter, InboxRequest, MarkKind, PageLimit, Seq, UserId,
+    ConversationId, InboxEntry, InboxFilter, InboxRequest, PageLimit, ReceiptKind, Seq, UserId,
 };
 use bluetick_store_embedded::tables::Tables;
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
@@ -30,9 +30,9 @@ async fn inbox(store: &EmbeddedStore, name: &str, limit: i64) -> Vec<InboxEntry>
     store.inbox(request).await.unwrap().entries
 }
 
-async fn mark(store: &EmbeddedStore, id: ConversationId, user: UserId, kind: MarkKind, seq: u64) {
-    let mark = Mark { conversation: id, user, kind, seq: Seq::new(seq), origin: None };
-    store.mark(mark).await.unwrap();
+async fn apply_receipt(store: &EmbeddedStore, id: ConversationId, user: UserId, kind: ReceiptKind, seq: u64) {
+    let mark = Receipt { conversation: id, user, kind, seq: Seq::new(seq), origin: None };
+    store.apply_receipt(mark).await.unwrap();
 }
 
 fn pending_row(directory: &TempDir, name: &str) -> Vec<(ConversationId, Seq)> {
@@ -58,12 +58,12 @@ async fn a_pending_row_appears_once_stays_the_same_and_goes_with_the_ack() {
     assert_eq!(pending_row(&directory, "bob"), [(id, Seq::ZERO)]);
 
     let store = open(small(directory.path()));
-    mark(&store, id, user("bob"), MarkKind::Delivered, 400).await;
+    apply_receipt(&store, id, user("bob"), ReceiptKind::Delivered, 400).await;
     close(store).await;
     assert_eq!(pending_row(&directory, "bob"), [(id, Seq::new(400))]);
 
     let store = open(small(directory.path()));
-    mark(&store, id, user("bob"), MarkKind::Read, 1_001).await;
+    apply_receipt(&store, id, user("bob"), ReceiptKind::Read, 1_001).await;
     close(store).await;
     assert_eq!(pending_row(&directory, "bob"), []);
 }
@@ -154,20 +154,20 @@ async fn a_group_of_ten_thousand_counts_its_receipts_without_asking_everybody() 
     send(&*store, id, "member0", "hello everybody").await.unwrap();
     let mut marks = JoinSet::new();
     for number in 1..=3_000 {
-        let kind = if number <= 1_000 { MarkKind::Read } else { MarkKind::Delivered };
+        let kind = if number <= 1_000 { ReceiptKind::Read } else { ReceiptKind::Delivered };
         let store = Arc::clone(&store);
-        marks.spawn(async move { mark(&store, id, name(number), kind, 2).await });
+        marks.spawn(async move { apply_receipt(&store, id, name(number), kind, 2).await });
     }
     marks.join_all().await;
-    let receipts = store.receipts(id, &name(0), Seq::new(2)).await.unwrap();
+    let receipts = store.receipt_counts(id, &name(0), Seq::new(2)).await.unwrap();
     assert_eq!((receipts.recipients, receipts.delivered, receipts.read), (9_999, 3_000, 1_000));
-    mark(&store, id, name(3_001), MarkKind::Read, 2).await;
-    let receipts = store.receipts(id, &name(0), Seq::new(2)).await.unwrap();
+    apply_receipt(&store, id, name(3_001), ReceiptKind::Read, 2).await;
+    let receipts = store.receipt_counts(id, &name(0), Seq::new(2)).await.unwrap();
     assert_eq!((receipts.delivered, receipts.read), (3_001, 1_001));
     store.close().await;
     drop(store);
     let store = open(settings());
-    assert_eq!(store.receipts(id, &name(0), Seq::new(2)).await.unwrap(), receipts);
+    assert_eq!(store.receipt_counts(id, &name(0), Seq::new(2)).await.unwrap(), receipts);
     close(store).await;
 }
 

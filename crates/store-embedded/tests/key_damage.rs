@@ -11,10 +11,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use bluetick_core::ports::{Creation, Mark, NewConversation, NoProgress, Prefer, RemoveMember, Store};
+use bluetick_core::ports::{
+    Creation, NewConversation, NoProgress, Receipt, RemoveMember, SetPreferences, Store,
+};
 use bluetick_core::{
-    ConversationId, InboxFilter, InboxRequest, MarkKind, NamePrefix, PageFrom, PageLimit, PageRequest,
-    PreferenceChange, ProfileUpdate, Seq, StoreError, User, UserId,
+    ConversationId, InboxFilter, InboxRequest, NamePrefix, PageFrom, PageLimit, PageRequest,
+    PreferenceChange, ProfileUpdate, ReceiptKind, Seq, StoreError, User, UserId,
 };
 use bluetick_store_embedded::check::{CheckParts, check};
 use bluetick_store_embedded::tables::Tables;
@@ -74,17 +76,20 @@ impl World {
             send(&store, crowd, first, &format!("to everybody {number}")).await.unwrap();
         }
         conversations.push(crowd);
-        let mark = |kind| Mark {
+        let mark = |kind| Receipt {
             conversation: crowd,
             user: user(&others[0]),
             kind,
             seq: Seq::new(40),
             origin: None,
         };
-        store.mark(mark(MarkKind::Delivered)).await.unwrap();
-        store.mark(mark(MarkKind::Read)).await.unwrap();
+        store.apply_receipt(mark(ReceiptKind::Delivered)).await.unwrap();
+        store.apply_receipt(mark(ReceiptKind::Read)).await.unwrap();
         let change = PreferenceChange { pinned: Some(true), ..PreferenceChange::default() };
-        store.prefer(Prefer { conversation: crowd, user: user(first), change }).await.unwrap();
+        store
+            .set_preferences(SetPreferences { conversation: crowd, user: user(first), change })
+            .await
+            .unwrap();
         store.close().await;
         drop(store);
         // Written anew, so that few pages are free.

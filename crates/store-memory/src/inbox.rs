@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use bluetick_core::inbox::preview_of;
 use bluetick_core::ports::{Behind, Missed, Position};
 use bluetick_core::{
-    Boundaries, ConversationKind, InboxEntry, InboxPage, InboxRequest, LastMessage, PageLimit, Refusal,
+    ConversationKind, InboxEntry, InboxPage, InboxRequest, LastMessage, PageLimit, ReadState, Refusal,
     Timestamp, UserId,
 };
 
@@ -15,12 +15,12 @@ impl Thread {
     pub fn entry(&self, user: &UserId) -> Result<InboxEntry, Refusal> {
         let member = self.members.get(user).ok_or(Refusal::NotAMember)?;
         let others = self.members.iter().filter(|other| other.user != *user);
-        let others = others.map(|other| self.standing(&other.user).shown_since(other.joined_seq));
-        let lowest = others.reduce(|one, other| Boundaries {
+        let others = others.map(|other| self.member_state(&other.user).shown_since(other.joined_seq));
+        let lowest = others.reduce(|one, other| ReadState {
             delivered: one.delivered.min(other.delivered),
             read: one.read.min(other.read),
         });
-        let standing = self.standing(user);
+        let member_state = self.member_state(user);
         let direct = self.conversation.kind() == ConversationKind::Direct;
         Ok(InboxEntry {
             conversation: self.conversation.clone(),
@@ -36,9 +36,9 @@ impl Thread {
                 received_at: message.received_at,
             }),
             unread: self.unread(member),
-            own: standing.own(),
-            others: lowest.unwrap_or(Boundaries { delivered: self.head(), read: self.head() }),
-            preferences: standing.preferences,
+            own: member_state.own(),
+            others: lowest.unwrap_or(ReadState { delivered: self.head(), read: self.head() }),
+            preferences: member_state.preferences,
             joined: member.joined_seq,
         })
     }
@@ -91,7 +91,7 @@ impl State {
                 .checked_sub(1)
                 .and_then(|index| thread.messages.get(usize::try_from(index).ok()?));
             newest = newest.max(at.map(|message| message.received_at));
-            let unacknowledged = thread.standing(user).acknowledged.max(floor) < after;
+            let unacknowledged = thread.member_state(user).acknowledged.max(floor) < after;
             if after < head || unacknowledged {
                 behind.push(Behind { conversation: position.conversation, after, head, unacknowledged });
             }
@@ -102,7 +102,7 @@ impl State {
             if positions.iter().any(|position| position.conversation == *id && position.seq <= head) {
                 continue;
             }
-            let pending = thread.standing(user).pending_after(member.joined_seq, head);
+            let pending = thread.member_state(user).pending_after(member.joined_seq, head);
             let active = newest.is_some_and(|newest| thread.conversation.last_at > newest);
             let newest_page =
                 active.then(|| head.minus(PageLimit::MAX.get()).max(member.joined_seq.previous()));

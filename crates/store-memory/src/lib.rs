@@ -4,7 +4,7 @@
 //! durability. Tests of the server run on it, and other adapters are compared with it.
 
 mod inbox;
-mod stand;
+mod receipts;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,13 +14,14 @@ use bluetick_core::decide;
 use bluetick_core::members::MembershipChange;
 use bluetick_core::people::name_terms;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Appended, Change, CommitListener, Committed, Health, Mark, Missed,
-    NewConversation, NoListener, Opened, Origin, Position, Prefer, RemoveMember, Statuses, Store, UserUpdate,
+    Accepted, AddMembers, Append, Appended, Change, CommitListener, Committed, Health, Missed,
+    NewConversation, NoListener, Opened, Origin, Position, Receipt, RemoveMember, SetPreferences, Statuses,
+    Store, UserUpdate,
 };
 use bluetick_core::{
-    Boundaries, Conversation, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest,
-    Members, Message, MessageId, NamePrefix, Page, PageRequest, Person, Profile, ProfileUpdate, Receipts,
-    Refusal, Seq, Skeleton, Standing, StoreError, Timestamp, User, UserId,
+    Conversation, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, MemberState,
+    Members, Message, MessageId, NamePrefix, Page, PageRequest, Person, Profile, ProfileUpdate, ReadState,
+    ReceiptCounts, Refusal, Seq, Skeleton, StoreError, Timestamp, User, UserId,
 };
 
 pub struct MemoryStore {
@@ -43,7 +44,7 @@ struct Thread {
     messages: Vec<Arc<Message>>,
     places: HashMap<(UserId, MessageId), Seq>,
     /// Read states of the members who have acknowledged, sent or set something.
-    standings: HashMap<UserId, Standing>,
+    member_states: HashMap<UserId, MemberState>,
 }
 
 impl MemoryStore {
@@ -180,13 +181,13 @@ impl Store for MemoryStore {
             let view = state.thread(new.id, &new.created_by)?.view();
             return Ok(Opened { view, created: false });
         }
-        let founding = decide::found(&new);
+        let founding = decide::initial_state(&new);
         let mut thread = Thread {
             conversation: founding.conversation,
             members: Arc::new(founding.members),
             messages: Vec::new(),
             places: HashMap::new(),
-            standings: HashMap::new(),
+            member_states: HashMap::new(),
         };
         let committed = founding.notice.map(|notice| thread.push(notice, None, None));
         let view = thread.view();
@@ -231,7 +232,7 @@ impl Store for MemoryStore {
         let (change, notice) = decide::remove_member(&remove, &thread.members, thread.head())?;
         change.apply(&mut thread.members);
         let MembershipChange::Left { user, .. } = change else { unreachable!("a removal removes") };
-        thread.standings.remove(&user);
+        thread.member_states.remove(&user);
         let committed = thread.push(notice, Some(user), None);
         self.listener.committed(vec![committed]);
         Ok(thread.view())
@@ -254,33 +255,38 @@ impl Store for MemoryStore {
             .map_err(|hole| StoreError::Damaged(hole.to_string()))
     }
 
-    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
+    async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError> {
         let mut state = self.write()?;
-        let thread = state.thread(mark.conversation, &mark.user)?;
-        let (boundaries, moved) = thread.mark(&mark);
+        let thread = state.thread(receipt.conversation, &receipt.user)?;
+        let (read_state, moved) = thread.apply_receipt(&receipt);
         self.listener.changed(moved.into_iter().collect());
-        Ok(boundaries)
+        Ok(read_state)
     }
 
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
         Ok(self.read().thread(id, reader)?.statuses(reader))
     }
 
-    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
-        Ok(self.read().thread(id, reader)?.receipts(reader, seq)?)
+    async fn receipt_counts(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+        seq: Seq,
+    ) -> Result<ReceiptCounts, StoreError> {
+        Ok(self.read().thread(id, reader)?.receipt_counts(reader, seq)?)
     }
 
-    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
-        let Prefer { conversation, user, change } = prefer;
+    async fn set_preferences(&self, prefer: SetPreferences) -> Result<InboxEntry, StoreError> {
+        let SetPreferences { conversation, user, change } = prefer;
         let mut state = self.write()?;
         let thread = state.thread(conversation, &user)?;
-        let standing = thread.standings.entry(user.clone()).or_default();
-        let before = standing.preferences;
-        standing.preferences = change.applied_to(before);
-        let changed = standing.preferences != before;
+        let member_state = thread.member_states.entry(user.clone()).or_default();
+        let before = member_state.preferences;
+        member_state.preferences = change.applied_to(before);
+        let changed = member_state.preferences != before;
         let entry = thread.entry(&user)?;
         if changed {
-            self.listener.changed(vec![Change::Preferred { conversation, user }]);
+            self.listener.changed(vec![Change::PreferencesChanged { conversation, user }]);
         }
         Ok(entry)
     }

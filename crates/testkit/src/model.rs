@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::checker::Stored;
-use crate::device::{Boundaries, Record, Seen, Step};
+use crate::device::{ReadState, Record, Seen, Step};
 use crate::names::{ConversationName, Seat, UserName};
 
 /// The complete history of a conversation and its members.
@@ -64,13 +64,13 @@ impl Thread {
 
     /// Counts who has the message at `seq`. The sender and later members do not count. `None` for a
     /// void and for a seq above the head: the server answers `message_not_found` there.
-    pub fn receipts(&self, seq: u64, standing: &BTreeMap<UserName, Boundaries>) -> Option<Receipts> {
+    pub fn receipts(&self, seq: u64, standing: &BTreeMap<UserName, ReadState>) -> Option<ReceiptCounts> {
         let message = self.messages.get(usize::try_from(seq.checked_sub(1)?).ok()?)?;
         if message.is_void() {
             return None;
         }
         let sender = &message.sender;
-        let mut receipts = Receipts::default();
+        let mut receipts = ReceiptCounts::default();
         for (user, joined) in self.members.iter().filter(|(user, joined)| **joined <= seq && *user != sender)
         {
             let stands = standing_since(standing, user, *joined);
@@ -83,10 +83,10 @@ impl Thread {
 
     /// Returns the minimum read state of all other members. No member counts as behind messages
     /// that it cannot see.
-    pub fn others(&self, user: &UserName, standing: &BTreeMap<UserName, Boundaries>) -> Boundaries {
+    pub fn others(&self, user: &UserName, standing: &BTreeMap<UserName, ReadState>) -> ReadState {
         let others = self.members.iter().filter(|(other, _)| *other != user);
         let stands = others.map(|(other, joined)| standing_since(standing, other, *joined));
-        let lowest = stands.reduce(|one, other| Boundaries {
+        let lowest = stands.reduce(|one, other| ReadState {
             delivered: one.delivered.min(other.delivered),
             read: one.read.min(other.read),
         });
@@ -98,29 +98,29 @@ impl Thread {
     }
 }
 
-fn standing_since(standing: &BTreeMap<UserName, Boundaries>, user: &UserName, joined: u64) -> Boundaries {
-    let floor = Boundaries { delivered: joined - 1, read: joined - 1 };
+fn standing_since(standing: &BTreeMap<UserName, ReadState>, user: &UserName, joined: u64) -> ReadState {
+    let floor = ReadState { delivered: joined - 1, read: joined - 1 };
     standing.get(user).copied().unwrap_or_default().max(floor)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Receipts {
+pub struct ReceiptCounts {
     pub recipients: u64,
     pub delivered: u64,
     pub read: u64,
 }
 
-impl Receipts {
+impl ReceiptCounts {
     /// Parses an answer to `GET …/status?seq=`. Returns `None` if no message has this seq. Any
     /// other answer is an error with its text.
-    pub fn from_answer(status: u16, body: &Value) -> Result<Option<Receipts>, String> {
+    pub fn from_answer(status: u16, body: &Value) -> Result<Option<ReceiptCounts>, String> {
         if status == 404 && body["error"]["code"] == "message_not_found" {
             return Ok(None);
         }
         let count = |field: &str| body[field].as_u64();
         match (count("recipient_count"), count("delivered_count"), count("read_count")) {
             (Some(recipients), Some(delivered), Some(read)) if status == 200 => {
-                Ok(Some(Receipts { recipients, delivered, read }))
+                Ok(Some(ReceiptCounts { recipients, delivered, read }))
             }
             _ => Err(format!("{status} {body}")),
         }
@@ -131,12 +131,12 @@ impl Receipts {
 /// a crash; a published one may not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    pub least: Boundaries,
-    pub most: Boundaries,
+    pub least: ReadState,
+    pub most: ReadState,
 }
 
 impl Bounds {
-    pub fn hold(&self, found: Boundaries) -> bool {
+    pub fn hold(&self, found: ReadState) -> bool {
         found.covers(self.least) && self.most.covers(found)
     }
 }
@@ -144,8 +144,8 @@ impl Bounds {
 /// The claims and received read states of all devices, merged.
 #[derive(Clone, Debug, Default)]
 pub struct Testimony {
-    claims: BTreeMap<Seat, Boundaries>,
-    told: BTreeMap<Seat, Boundaries>,
+    claims: BTreeMap<Seat, ReadState>,
+    told: BTreeMap<Seat, ReadState>,
 }
 
 impl Testimony {
@@ -161,7 +161,7 @@ impl Testimony {
     }
 
     /// Returns the maximum read state that any device received of each member.
-    pub fn told(&self) -> impl Iterator<Item = (&Seat, Boundaries)> {
+    pub fn told(&self) -> impl Iterator<Item = (&Seat, ReadState)> {
         self.told.iter().map(|(seat, told)| (seat, *told))
     }
 
@@ -175,12 +175,12 @@ impl Testimony {
         steady: bool,
     ) -> Bounds {
         let seat = (conversation.clone(), user.clone());
-        let of = |map: &BTreeMap<Seat, Boundaries>| map.get(&seat).copied().unwrap_or_default();
+        let of = |map: &BTreeMap<Seat, ReadState>| map.get(&seat).copied().unwrap_or_default();
         // A reply implies that the user has read everything before it.
         let replied = thread.last_own(user).saturating_sub(1);
-        let replied = Boundaries { delivered: replied, read: replied };
+        let replied = ReadState { delivered: replied, read: replied };
         let claimed = of(&self.claims);
-        let claimed = Boundaries { delivered: claimed.delivered.max(claimed.read), ..claimed };
+        let claimed = ReadState { delivered: claimed.delivered.max(claimed.read), ..claimed };
         let least = if steady { of(&self.told).max(replied) } else { replied };
         Bounds { least, most: claimed.max(replied) }
     }

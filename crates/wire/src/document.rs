@@ -11,7 +11,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use crate::frame::{
     AckFrame, BacklogFrame, CaughtUpFrame, ComeBackFrame, ConversationFrame, ErrorFrame, GoneFrame, Hello,
-    MarkFrame, MessageFrame, PongFrame, PresenceFrame, ReceiptsFrame, SendFrame, StatusFrame, TypingFrame,
+    MessageFrame, PongFrame, PresenceFrame, ReceiptFrame, ReceiptsFrame, SendFrame, StatusFrame, TypingFrame,
     TypingServerFrame, WelcomeFrame,
 };
 use crate::{CloseCode, ErrorCode};
@@ -89,8 +89,8 @@ fn frames() -> Vec<Described> {
     vec![
         describe::<Hello<'_>>("hello", Speaker::Client),
         describe::<SendFrame<'_>>("send", Speaker::Client),
-        describe::<MarkFrame<'_>>("delivered", Speaker::Client),
-        describe::<MarkFrame<'_>>("read", Speaker::Client),
+        describe::<ReceiptFrame<'_>>("delivered", Speaker::Client),
+        describe::<ReceiptFrame<'_>>("read", Speaker::Client),
         describe::<TypingFrame<'_>>("typing", Speaker::Client),
         describe::<PingFrame>("ping", Speaker::Client),
         describe::<WelcomeFrame<'_>>("welcome", Speaker::Server),

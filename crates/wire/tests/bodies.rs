@@ -12,17 +12,17 @@ use bluetick_core::ports::{
 };
 use bluetick_core::{
     Conversation, ConversationId, ConversationView, InboxFilter, InboxPage, Member, Members, Page, PageFrom,
-    PageLimit, PreferenceChange, Profile, Receipts, Role, Seq, Timestamp, User,
+    PageLimit, PreferenceChange, Profile, ReceiptCounts, Role, Seq, Timestamp, User,
 };
 use bluetick_wire::http::{
     ArchiveBody, ConversationBody, ConversationDetailBody, ErrorBody, HealthBody, InboxEntryBody,
-    InboxPageBody, InboxParameters, JobBegunBody, JobBody, JobKind, MarkRequest, OwnStatusBody, PageBody,
-    PageParameters, PreferenceRequest, PresenceBody, PresencesBody, ProfileBody, ProfileRequest, ReadyBody,
+    InboxPageBody, InboxParameters, JobBegunBody, JobBody, JobKind, OwnStatusBody, PageBody, PageParameters,
+    PreferenceRequest, PresenceBody, PresencesBody, ProfileBody, ProfileRequest, ReadyBody, ReceiptRequest,
     ReceiptsBody, ReportBody, SentBody, StatusBody, StatusParameters, StatusesBody, TokenBody, UserBody,
 };
 use bluetick_wire::{ErrorCode, decode};
 use common::{
-    NOW, appended, boundaries, conversation, direct, entry, group_entry, message, message_id, snapshot, user,
+    NOW, appended, conversation, direct, entry, group_entry, message, message_id, read_state, snapshot, user,
 };
 use proptest::prelude::*;
 
@@ -146,16 +146,16 @@ fn the_bytes_of_every_body_about_ticks_inbox_and_presence() {
     let statuses = Statuses {
         head: Seq::new(44),
         members: vec![
-            MemberStatus { user: user("alice"), boundaries: boundaries(0, 0), joined: Seq::FIRST },
-            MemberStatus { user: bob.clone(), boundaries: boundaries(44, 40), joined: Seq::new(3) },
+            MemberStatus { user: user("alice"), read_state: read_state(0, 0), joined: Seq::FIRST },
+            MemberStatus { user: bob.clone(), read_state: read_state(44, 40), joined: Seq::new(3) },
         ],
     };
-    let receipts = ReceiptsBody::new(Seq::new(44), Receipts { recipients: 9, delivered: 7, read: 3 });
+    let receipts = ReceiptsBody::new(Seq::new(44), ReceiptCounts { recipients: 9, delivered: 7, read: 3 });
     let bodies = [
         json(&InboxPageBody::new(&inbox, there)),
         json(&InboxPageBody::new(&InboxPage::default(), there)),
         json(&InboxEntryBody::new(&empty, None)),
-        json(&OwnStatusBody::new(direct(), &bob, boundaries(44, 40))),
+        json(&OwnStatusBody::new(direct(), &bob, read_state(44, 40))),
         json(&StatusesBody::from(&statuses)),
         json(&StatusBody::Everybody(StatusesBody::from(&statuses))),
         json(&StatusBody::OneMessage(receipts)),
@@ -220,10 +220,10 @@ fn bodies_that_are_not_understood_name_the_field() {
     fn refused<'a, T: serde::Deserialize<'a>>(body: &'a str) -> String {
         decode::<T>(body.as_bytes()).err().expect("it is refused").to_string()
     }
-    assert_eq!(refused::<MarkRequest>("{}"), "missing field `seq`");
-    assert_eq!(refused::<MarkRequest>("[1]"), "expected an object");
+    assert_eq!(refused::<ReceiptRequest>("{}"), "missing field `seq`");
+    assert_eq!(refused::<ReceiptRequest>("[1]"), "expected an object");
     assert_eq!(
-        refused::<MarkRequest>(r#"{"seq":null}"#),
+        refused::<ReceiptRequest>(r#"{"seq":null}"#),
         "seq: expected a whole number that is not negative"
     );
     assert_eq!(refused::<PreferenceRequest>(r#"{"pinned":"yes"}"#), "pinned: expected true or false");
@@ -244,7 +244,7 @@ proptest! {
     fn any_bytes_are_a_body_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = decode::<bluetick_wire::http::SendRequestBody<'_>>(&bytes);
         let _ = bluetick_wire::http::OpenConversation::decode(&bytes);
-        let _ = decode::<MarkRequest>(&bytes);
+        let _ = decode::<ReceiptRequest>(&bytes);
         let _ = decode::<PreferenceRequest>(&bytes);
     }
 

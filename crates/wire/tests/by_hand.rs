@@ -11,7 +11,7 @@ use bluetick_core::{
 };
 use bluetick_wire::frame::{AckFrame, MessageFrame, StatusFrame, encode_ack, encode_message, encode_status};
 use bluetick_wire::http::{MessageBody, PageBody, SentBody};
-use common::boundaries;
+use common::read_state;
 use proptest::prelude::*;
 use serde::Serialize;
 
@@ -103,7 +103,7 @@ proptest! {
             last_read_seq: Seq::new(read),
             unread,
         };
-        let written = encode_status(conversation_id, &user, boundaries(delivered, read), unread);
+        let written = encode_status(conversation_id, &user, read_state(delivered, read), unread);
         prop_assert_eq!(written, described("status", &frame));
     }
 

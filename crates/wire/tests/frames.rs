@@ -6,7 +6,7 @@ mod common;
 
 use bluetick_core::ports::{Appended, Origin};
 use bluetick_core::{
-    ContentType, ConversationId, Epoch, MarkKind, Message, MessageId, Profile, Seq, Timestamp,
+    ContentType, ConversationId, Epoch, Message, MessageId, Profile, ReceiptKind, Seq, Timestamp,
 };
 use bluetick_wire::ErrorCode;
 use bluetick_wire::frame::{
@@ -15,7 +15,7 @@ use bluetick_wire::frame::{
     encode_welcome, write_ack, write_message, write_status,
 };
 use bluetick_wire::http::PresenceBody;
-use common::{NOW, appended, boundaries, direct, entry, group_entry, message, message_id, snapshot, user};
+use common::{NOW, appended, direct, entry, group_entry, message, message_id, read_state, snapshot, user};
 use proptest::prelude::*;
 
 #[test]
@@ -30,9 +30,9 @@ fn the_bytes_of_every_server_frame() {
         encode_message(&message("Lunch? \"now\"\n\u{1}\u{1F96A}")),
         encode_message(&Message { receiver: None, content_type: ContentType::System, ..message("{}") }),
         encode_message(&Message::void(direct(), Seq::new(8), NOW)),
-        encode_status(direct(), &user("bob"), boundaries(44, 40), None),
-        encode_status(direct(), &user("alice"), boundaries(44, 40), Some(4)),
-        encode_receipts(ConversationId::group([9; 15]), boundaries(44, 12)),
+        encode_status(direct(), &user("bob"), read_state(44, 40), None),
+        encode_status(direct(), &user("alice"), read_state(44, 40), Some(4)),
+        encode_receipts(ConversationId::group([9; 15]), read_state(44, 12)),
         encode_typing(direct(), &user("bob")),
         encode_presence(&user("bob"), true, &seen),
         encode_presence(&user("bob"), false, &seen),
@@ -72,7 +72,7 @@ fn frames_of_the_longest_ids_and_numbers_take_one_buffer() {
         ..message("x")
     };
     let appended = Appended { seq: Seq::new(u64::MAX), received_at: last, duplicate: false };
-    let furthest = boundaries(u64::MAX, u64::MAX);
+    let furthest = read_state(u64::MAX, u64::MAX);
     for (frame, kind) in [
         (encode_message(&message), "message"),
         (encode_ack(direct(), &id, &appended), "ack"),
@@ -88,10 +88,10 @@ fn a_frame_is_written_behind_what_is_in_the_buffer() {
     let mut buffer = b"\x81\x00".to_vec();
     write_message(&mut buffer, &message);
     write_ack(&mut buffer, direct(), &id, &appended(false));
-    write_status(&mut buffer, direct(), &bob, boundaries(44, 40), None);
+    write_status(&mut buffer, direct(), &bob, read_state(44, 40), None);
     let frames = encode_message(&message)
         + &encode_ack(direct(), &id, &appended(false))
-        + &encode_status(direct(), &bob, boundaries(44, 40), None);
+        + &encode_status(direct(), &bob, read_state(44, 40), None);
     assert_eq!(buffer, [b"\x81\x00", frames.as_bytes()].concat());
 }
 
@@ -191,9 +191,11 @@ fn fields_nobody_knows_are_passed_over_and_null_is_as_good_as_absent() {
 
 #[test]
 fn a_mark_says_what_up_to_where_and_of_which_conversation() {
-    for (kind, meant) in [("delivered", MarkKind::Delivered), ("read", MarkKind::Read)] {
+    for (kind, meant) in [("delivered", ReceiptKind::Delivered), ("read", ReceiptKind::Read)] {
         let text = format!(r#"{{"seq":44,"conversation_id":"{}","type":"{kind}","new":[1]}}"#, direct());
-        let Ok(ClientFrame::Mark(found, mark)) = decoded(&text) else { panic!("{text} was not understood") };
+        let Ok(ClientFrame::Receipt(found, mark)) = decoded(&text) else {
+            panic!("{text} was not understood")
+        };
         assert_eq!((found, mark.conversation(), mark.seq()), (meant, Some(direct()), Seq::new(44)));
     }
 }
@@ -201,7 +203,7 @@ fn a_mark_says_what_up_to_where_and_of_which_conversation() {
 #[test]
 fn a_mark_far_above_any_seq_counts_as_the_highest_and_one_of_no_conversation_is_told_so() {
     let text = r#"{"type":"read","conversation_id":"nonsense","seq":18446744073709551615}"#;
-    let Ok(ClientFrame::Mark(_, mark)) = decoded(text) else { panic!("it was not understood") };
+    let Ok(ClientFrame::Receipt(_, mark)) = decoded(text) else { panic!("it was not understood") };
     assert_eq!((mark.conversation(), mark.seq()), (None, Seq::MAX));
 }
 
@@ -282,7 +284,7 @@ proptest! {
                 let _ = (send.conversation(), send.message_id());
                 let _ = send.into_request(direct(), message_id(), Origin(1));
             }
-            Ok(ClientFrame::Mark(_, mark)) => prop_assert!(mark.seq() <= Seq::MAX && mark.conversation().is_none()),
+            Ok(ClientFrame::Receipt(_, mark)) => prop_assert!(mark.seq() <= Seq::MAX && mark.conversation().is_none()),
             Ok(ClientFrame::Typing(typing)) => prop_assert!(typing.conversation().is_none()),
             Ok(ClientFrame::Hello(_) | ClientFrame::Ping) | Err(_) => {}
         }

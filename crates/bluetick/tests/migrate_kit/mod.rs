@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault};
 use bluetick_core::ports::{
-    AddMembers, Append, Archive, ArchiveRun, Creation, Erase, EraseScope, Mark, NewConversation, NoListener,
-    NoProgress, Prefer, RemoveMember, Store,
+    AddMembers, Append, Archive, ArchiveRun, Creation, Erase, EraseScope, NewConversation, NoListener,
+    NoProgress, Receipt, RemoveMember, SetPreferences, Store,
 };
 use bluetick_core::time::SystemClock;
 use bluetick_core::{
-    ContentType, ConversationId, MarkKind, PreferenceChange, ProfileUpdate, Seq, Timestamp, User, UserId,
+    ContentType, ConversationId, PreferenceChange, ProfileUpdate, ReceiptKind, Seq, Timestamp, User, UserId,
 };
 use bluetick_store_cloud::hints::memory::MemoryHints;
 use bluetick_store_cloud::neighbours::memory::Street;
@@ -190,13 +190,13 @@ impl Hand<'_> {
         self.0.append(append).await.unwrap().await.unwrap().seq
     }
 
-    pub async fn mark(&self, id: ConversationId, name: &str, kind: MarkKind, seq: u64) {
-        let mark = Mark { conversation: id, user: user(name), kind, seq: Seq::new(seq), origin: None };
-        self.0.mark(mark).await.unwrap();
+    pub async fn apply_receipt(&self, id: ConversationId, name: &str, kind: ReceiptKind, seq: u64) {
+        let mark = Receipt { conversation: id, user: user(name), kind, seq: Seq::new(seq), origin: None };
+        self.0.apply_receipt(mark).await.unwrap();
     }
 
-    pub async fn prefer(&self, id: ConversationId, name: &str, change: PreferenceChange) {
-        self.0.prefer(Prefer { conversation: id, user: user(name), change }).await.unwrap();
+    pub async fn set_preferences(&self, id: ConversationId, name: &str, change: PreferenceChange) {
+        self.0.set_preferences(SetPreferences { conversation: id, user: user(name), change }).await.unwrap();
     }
 
     pub async fn add(&self, id: ConversationId, actor: &str, name: &str, at: i64) {
@@ -274,22 +274,22 @@ async fn fill_directs(hand: &Hand<'_>) {
         hand.send(id, sender, &format!("Nachricht {number} 🫖 {}", "ß".repeat(number as usize % 90)), at)
             .await;
     }
-    hand.mark(id, "bob", MarkKind::Read, 180).await;
-    hand.mark(id, "bob", MarkKind::Delivered, 250).await;
-    hand.mark(id, "ann", MarkKind::Delivered, 240).await;
+    hand.apply_receipt(id, "bob", ReceiptKind::Read, 180).await;
+    hand.apply_receipt(id, "bob", ReceiptKind::Delivered, 250).await;
+    hand.apply_receipt(id, "ann", ReceiptKind::Delivered, 240).await;
     hand.open_direct("ann", "cät", THEN + 3).await;
     let id = hand.open_direct("dan", "ann", THEN + 4).await;
     hand.send_as(id, "dan", "{\"x\":1}", THEN + 4_000, "application/json".parse().unwrap()).await;
     hand.send(id, "dan", "", THEN + 5_000).await;
-    hand.prefer(id, "ann", PreferenceChange { pinned: Some(true), ..Default::default() }).await;
+    hand.set_preferences(id, "ann", PreferenceChange { pinned: Some(true), ..Default::default() }).await;
     let id = hand.open_direct("eve", "bob", THEN + 6).await;
-    hand.prefer(id, "eve", PreferenceChange { hides_reads: Some(true), ..Default::default() }).await;
+    hand.set_preferences(id, "eve", PreferenceChange { hides_reads: Some(true), ..Default::default() }).await;
     for number in 0..30 {
         hand.send(id, "bob", &format!("hm {number}"), THEN + 9_000 + number).await;
     }
-    hand.mark(id, "eve", MarkKind::Read, 20).await;
+    hand.apply_receipt(id, "eve", ReceiptKind::Read, 20).await;
     hand.send(id, "eve", "I did not read that", THEN + 9_100).await;
-    hand.prefer(
+    hand.set_preferences(
         id,
         "eve",
         PreferenceChange { hides_reads: Some(false), archived: Some(true), ..Default::default() },
@@ -303,7 +303,7 @@ async fn fill_groups(hand: &Hand<'_>) -> (ConversationId, ConversationId, Conver
         let sender = ["ann", "bob", "cät", "dan"][number as usize % 4];
         hand.send(tea, sender, &format!("{sender} says {number}"), THEN + 21_000 + number).await;
     }
-    hand.mark(tea, "bob", MarkKind::Read, 50).await;
+    hand.apply_receipt(tea, "bob", ReceiptKind::Read, 50).await;
     hand.remove(tea, "bob", "bob", THEN + 22_000).await;
     hand.send(tea, "ann", "without bob", THEN + 22_001).await;
     hand.add(tea, "ann", "bob", THEN + 22_002).await;
@@ -311,9 +311,13 @@ async fn fill_groups(hand: &Hand<'_>) -> (ConversationId, ConversationId, Conver
     hand.remove(tea, "ann", "cät", THEN + 22_004).await;
     hand.add(tea, "dan", "reader-007", THEN + 22_005).await;
     // Dan's unread messages begin before the new messages and include notices.
-    hand.mark(tea, "dan", MarkKind::Read, 30).await;
-    hand.prefer(tea, "dan", PreferenceChange { muted: Some(true), pinned: Some(true), ..Default::default() })
-        .await;
+    hand.apply_receipt(tea, "dan", ReceiptKind::Read, 30).await;
+    hand.set_preferences(
+        tea,
+        "dan",
+        PreferenceChange { muted: Some(true), pinned: Some(true), ..Default::default() },
+    )
+    .await;
 
     let empty = hand.open_group(2, "Gone", &["eve", "dan"], THEN + 30_000).await;
     hand.send(empty, "eve", "bye", THEN + 30_001).await;
@@ -330,7 +334,7 @@ async fn fill_groups(hand: &Hand<'_>) -> (ConversationId, ConversationId, Conver
     for number in 0..5 {
         hand.send(large, "member-0", &format!("to all {number}"), THEN + 50_001 + number).await;
     }
-    hand.mark(large, "member-129", MarkKind::Read, 6).await;
+    hand.apply_receipt(large, "member-129", ReceiptKind::Read, 6).await;
     (tea, empty, lost)
 }
 

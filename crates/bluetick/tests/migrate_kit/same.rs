@@ -91,7 +91,7 @@ async fn assert_same_conversation(one: &dyn Store, other: &dyn Store, id: Conver
     assert_eq!(ours.len(), theirs.len(), "{what}");
     for message in ours.iter().filter(|message| message.content_type != ContentType::Void).step_by(7) {
         let seq = message.seq;
-        same(&what, one.receipts(id, reader, seq).await, other.receipts(id, reader, seq).await);
+        same(&what, one.receipt_counts(id, reader, seq).await, other.receipt_counts(id, reader, seq).await);
     }
     let request = PageRequest {
         conversation: id,

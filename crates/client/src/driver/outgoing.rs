@@ -134,7 +134,7 @@ impl Driver {
             return;
         }
         self.shared.arrange(|state| state.tell_again(id));
-        // Receipts sent together are often refused together. Count and delay them once.
+        // ReceiptCounts sent together are often refused together. Count and delay them once.
         if self.acks_held {
             return;
         }

@@ -1,6 +1,6 @@
-//! Receipts: what the client reports as delivered and read.
+//! ReceiptCounts: what the client reports as delivered and read.
 
-use bluetick_core::{ConversationId, MarkKind, Seq};
+use bluetick_core::{ConversationId, ReceiptKind, Seq};
 
 use super::State;
 use super::inbox::Enough;
@@ -8,17 +8,17 @@ use crate::wire::frames::ClientFrame;
 
 impl State {
     /// Queues a receipt. `Read` replaces `Delivered`.
-    pub(super) fn ack(&mut self, id: ConversationId, kind: MarkKind) {
+    pub(super) fn ack(&mut self, id: ConversationId, kind: ReceiptKind) {
         let noted = self.todo.acks.entry(id).or_insert(kind);
-        if kind == MarkKind::Read {
-            *noted = MarkKind::Read;
+        if kind == ReceiptKind::Read {
+            *noted = ReceiptKind::Read;
         }
     }
 
     /// Queues the receipts of a conversation again after the server refused one. It does not matter
     /// which one, because receipts are cumulative.
     pub fn tell_again(&mut self, id: ConversationId) {
-        self.ack(id, MarkKind::Read);
+        self.ack(id, ReceiptKind::Read);
     }
 
     /// Takes the queued receipts as frames. Receipts are cumulative and cover only contiguous
@@ -30,7 +30,7 @@ impl State {
                 Some(row) => (row.have_seq, row.entry.my_status.last_read_seq),
                 None => (self.strangers.get(&conversation_id).copied().unwrap_or_default(), Seq::ZERO),
             };
-            let read = if kind == MarkKind::Read { read } else { Seq::ZERO };
+            let read = if kind == ReceiptKind::Read { read } else { Seq::ZERO };
             if read > Seq::ZERO {
                 frames.push(ClientFrame::Read { conversation_id, seq: read });
             }
@@ -52,7 +52,7 @@ impl State {
             }
             None => return,
         }
-        self.ack(id, MarkKind::Read);
+        self.ack(id, ReceiptKind::Read);
         self.changed(id);
     }
 }

@@ -18,7 +18,7 @@ mod timeline_properties;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, ConversationKind, MarkKind, Seq, Timestamp, UserId};
+use bluetick_core::{ConversationId, ConversationKind, ReceiptKind, Seq, Timestamp, UserId};
 use tokio::time::Instant;
 
 use self::inbox::{Enough, Inbox};
@@ -90,8 +90,8 @@ pub enum Event {
 /// Work that the state leaves for the driver.
 #[derive(Default)]
 pub struct Todo {
-    /// Receipts to send, at most one kind per conversation. `Read` covers both.
-    pub acks: BTreeMap<ConversationId, MarkKind>,
+    /// ReceiptCounts to send, at most one kind per conversation. `Read` covers both.
+    pub acks: BTreeMap<ConversationId, ReceiptKind>,
     /// Conversations with messages to fetch.
     pub missing: VecDeque<ConversationId>,
     /// Conversations whose row to fetch.
@@ -220,7 +220,7 @@ impl State {
             ServerFrame::Message(message) => self.received(Arc::new(message), Origin::Pushed),
             ServerFrame::Ack(ack) => self.acknowledged(&ack),
             ServerFrame::Status(status) => self.take_status(status),
-            ServerFrame::Receipts(all) => {
+            ServerFrame::ReceiptCounts(all) => {
                 self.inbox.take_receipts(all.conversation_id, all.marks);
                 self.changed(all.conversation_id);
             }
@@ -273,9 +273,9 @@ impl State {
         }
         let (have, read) = (row.have_seq, row.entry.my_status.last_read_seq);
         if read > told.last_read_seq {
-            self.ack(id, MarkKind::Read);
+            self.ack(id, ReceiptKind::Read);
         } else if have > told.last_delivered_seq {
-            self.ack(id, MarkKind::Delivered);
+            self.ack(id, ReceiptKind::Delivered);
         }
         self.behind.remove(&id);
         self.want_missing(id);
@@ -369,7 +369,7 @@ impl State {
             }
         }
         if origin != Origin::SentHere {
-            self.ack(id, MarkKind::Delivered);
+            self.ack(id, ReceiptKind::Delivered);
         }
         self.put_into_timeline(&message, first_seq);
         if !message.is_void() {

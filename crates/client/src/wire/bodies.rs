@@ -1,6 +1,6 @@
 //! Bodies of HTTP answers; some frames share them. Unknown fields are ignored.
 
-use bluetick_core::{Boundaries, ConversationId, ConversationKind, MessageId, Seq, Timestamp, UserId};
+use bluetick_core::{ConversationId, ConversationKind, MessageId, ReadState, Seq, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::text;
@@ -30,9 +30,9 @@ impl Marks {
     }
 }
 
-impl From<Marks> for Boundaries {
-    fn from(marks: Marks) -> Boundaries {
-        Boundaries { delivered: marks.last_delivered_seq, read: marks.last_read_seq }
+impl From<Marks> for ReadState {
+    fn from(marks: Marks) -> ReadState {
+        ReadState { delivered: marks.last_delivered_seq, read: marks.last_read_seq }
     }
 }
 
@@ -291,7 +291,7 @@ pub(crate) struct Statuses {
 
 /// How many receivers have received and read one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub struct Receipts {
+pub struct ReceiptCounts {
     pub recipient_count: usize,
     pub delivered_count: usize,
     pub read_count: usize,

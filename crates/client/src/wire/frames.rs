@@ -155,7 +155,7 @@ kinds! {
     Ack = "ack";
     Message = "message";
     Status = "status";
-    Receipts = "receipts";
+    ReceiptCounts = "receipts";
     Typing = "typing";
     Presence = "presence";
     Conversation = "conversation";
@@ -214,7 +214,7 @@ impl Frame {
             FrameKind::Ack => ServerFrame::Ack(serde_json::from_str(text)?),
             FrameKind::Message => ServerFrame::Message(serde_json::from_str(text)?),
             FrameKind::Status => ServerFrame::Status(serde_json::from_str(text)?),
-            FrameKind::Receipts => ServerFrame::Receipts(serde_json::from_str(text)?),
+            FrameKind::ReceiptCounts => ServerFrame::ReceiptCounts(serde_json::from_str(text)?),
             FrameKind::Typing => ServerFrame::Typing(serde_json::from_str(text)?),
             FrameKind::Presence => ServerFrame::Presence(serde_json::from_str(text)?),
             FrameKind::Conversation => ServerFrame::Conversation(serde_json::from_str(text)?),
@@ -236,7 +236,7 @@ pub enum ServerFrame {
     Ack(Ack),
     Message(Message),
     Status(Status),
-    Receipts(AllMarks),
+    ReceiptCounts(AllMarks),
     Typing(Typing),
     Presence(Presence),
     Conversation(Box<InboxEntry>),

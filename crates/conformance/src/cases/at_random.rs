@@ -1,7 +1,7 @@
 //! A randomized test. After a random sequence of operations the store must agree with a model
 //! computed from the operation log.
 
-use bluetick_core::{ConversationId, MarkKind, Refusal};
+use bluetick_core::{ConversationId, ReceiptKind, Refusal};
 
 use crate::dice::Dice;
 use crate::model::{Deed, Model, Name};
@@ -50,14 +50,14 @@ async fn step<H: Harness>(
 ) -> Option<Deed> {
     let (name, other) = (dice.one_of(&EVERYBODY), dice.one_of(&EVERYBODY));
     let (inside, other_inside) = (model.person(name).is_some(), model.person(other).is_some());
-    let kind = dice.one_of(&[MarkKind::Delivered, MarkKind::Read]);
+    let kind = dice.one_of(&[ReceiptKind::Delivered, ReceiptKind::Read]);
     // A random seq, possibly beyond the head, or a seq slightly ahead of the member's read state.
     let far = dice.below(model.head() + 4);
     let near = model.person(name).map(|person| person.read + dice.below(4));
     let seq = near.filter(|_| dice.coin()).unwrap_or(far);
     match dice.below(100) {
         _ if !inside => {
-            assert_refused(world.mark(id, name, kind, seq).await, Refusal::NotAMember);
+            assert_refused(world.apply_receipt(id, name, kind, seq).await, Refusal::NotAMember);
             assert_refused(world.send(id, name, "let me in").await, Refusal::NotAMember);
             None
         }
@@ -66,7 +66,7 @@ async fn step<H: Harness>(
             Some(Deed::Sent { by: name })
         }
         40..80 => {
-            world.mark(id, name, kind, seq).await.unwrap();
+            world.apply_receipt(id, name, kind, seq).await.unwrap();
             Some(Deed::Marked { name, kind, seq })
         }
         80..90 => {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{Change, Mark, Moved, Origin};
-use bluetick_core::{ConversationId, MarkKind, Seq, UserId};
+use bluetick_core::ports::{Change, Origin, ReadStateMoved, Receipt};
+use bluetick_core::{ConversationId, ReceiptKind, Seq, UserId};
 
 use crate::cases::at_once;
 use crate::recorder::Heard;
@@ -11,7 +11,7 @@ use crate::world::{MUTE, PIN, Ticks, ticks};
 use crate::{Harness, World};
 
 /// Returns the ticks published to the member's own devices and those published to the others.
-fn told(moved: &Moved) -> (Ticks, Option<Ticks>) {
+fn told(moved: &ReadStateMoved) -> (Ticks, Option<Ticks>) {
     (ticks(moved.own), moved.shown.map(ticks))
 }
 
@@ -56,9 +56,9 @@ pub async fn a_move_says_who_is_concerned_what_is_unread_and_where_it_came_from<
     let id = world.group("alice", &["bob", "carol"]).await;
     world.sent_many(id, "alice", "m", 5).await;
     for (origin, seq) in [(Some(Origin(7)), 3), (None, 5)] {
-        let (user, kind) = (world.user("bob"), MarkKind::Read);
-        let mark = Mark { conversation: id, user, kind, seq: Seq::new(seq), origin };
-        world.store().mark(mark).await.unwrap();
+        let (user, kind) = (world.user("bob"), ReceiptKind::Read);
+        let mark = Receipt { conversation: id, user, kind, seq: Seq::new(seq), origin };
+        world.store().apply_receipt(mark).await.unwrap();
         let moved = world.recorder.moves(id).pop().unwrap();
         assert_eq!((moved.conversation, &moved.user, moved.origin), (id, &world.user("bob"), origin));
         assert_eq!(moved.members.len(), 3);
@@ -74,7 +74,7 @@ pub async fn a_reply_that_reads_something_new_is_heard_after_its_message<H: Harn
     reply.origin = Some(Origin(7));
     world.append(reply).await.unwrap();
     let everything = world.recorder.everything(id);
-    let [.., Heard::Message(message), Heard::Change(Change::Moved(moved))] = &everything[..] else {
+    let [.., Heard::Message(message), Heard::Change(Change::ReadState(moved))] = &everything[..] else {
         panic!("the reply, then what it means, and not {everything:?}")
     };
     assert_eq!(message.message.seq, Seq::new(3));
@@ -135,9 +135,9 @@ pub async fn moves_at_once_are_heard_in_the_order_in_which_they_happened<H: Harn
         async move {
             for number in 0..30 {
                 let seq = Seq::new(world.sent(id, name, &format!("m{number}")).await).next();
-                let (user, kind, origin) = (user.clone(), MarkKind::Read, Some(Origin(1)));
-                let mark = Mark { conversation: id, user, kind, seq, origin };
-                let stands = ticks(world.store().mark(mark).await.unwrap());
+                let (user, kind, origin) = (user.clone(), ReceiptKind::Read, Some(Origin(1)));
+                let mark = Receipt { conversation: id, user, kind, seq, origin };
+                let stands = ticks(world.store().apply_receipt(mark).await.unwrap());
                 let last = moves_of(&world, id, name).pop();
                 assert!(last.is_some_and(|moved| ticks(moved.own) >= stands), "before the answer");
             }
@@ -153,7 +153,7 @@ pub async fn moves_at_once_are_heard_in_the_order_in_which_they_happened<H: Harn
     for heard in world.recorder.everything(id) {
         match heard {
             Heard::Message(committed) => senders.push(committed.message.sender.clone()),
-            Heard::Change(Change::Moved(Moved { user, own, origin: None, .. })) => {
+            Heard::Change(Change::ReadState(ReadStateMoved { user, own, origin: None, .. })) => {
                 let reply = usize::try_from(own.read.get()).unwrap();
                 assert_eq!(senders.get(reply), Some(&user), "behind the reply it follows from");
             }
@@ -162,7 +162,7 @@ pub async fn moves_at_once_are_heard_in_the_order_in_which_they_happened<H: Harn
     }
 }
 
-fn moves_of<H: Harness>(world: &World<H>, id: ConversationId, name: &str) -> Vec<Moved> {
+fn moves_of<H: Harness>(world: &World<H>, id: ConversationId, name: &str) -> Vec<ReadStateMoved> {
     world.recorder.moves(id).into_iter().filter(|moved| moved.user == world.user(name)).collect()
 }
 
@@ -205,10 +205,10 @@ pub async fn everybody_to_whom_a_conversation_is_new_is_told<H: Harness>(world: 
 
 pub async fn what_a_user_sets_is_told<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
-    world.prefer(id, "bob", PIN).await.unwrap();
+    world.set_preferences(id, "bob", PIN).await.unwrap();
     assert_eq!(world.recorder.preferred(id), [world.user("bob")]);
-    world.prefer(id, "bob", MUTE).await.unwrap();
-    world.prefer(id, "alice", MUTE).await.unwrap();
+    world.set_preferences(id, "bob", MUTE).await.unwrap();
+    world.set_preferences(id, "alice", MUTE).await.unwrap();
     assert_eq!(world.recorder.preferred(id), ["bob", "bob", "alice"].map(|name| world.user(name)));
     assert_eq!(moves_after(&world, id, 0), []);
 }

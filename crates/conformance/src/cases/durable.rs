@@ -1,6 +1,6 @@
 //! Durability: the data that survives a crash and a restart.
 
-use bluetick_core::{MarkKind, ProfileUpdate, Seq, StoreError};
+use bluetick_core::{ProfileUpdate, ReceiptKind, Seq, StoreError};
 
 use crate::world::PIN;
 use crate::{Harness, World};
@@ -73,8 +73,8 @@ pub async fn a_closed_store_refuses_acks_and_settings<H: Harness>(world: World<H
     world.sent(id, "alice", "before").await;
     world.store().close().await;
     let (user, last_seen_at) = (world.user("bob"), Some(world.now()));
-    assert!(matches!(world.mark(id, "bob", MarkKind::Read, 1).await, Err(StoreError::Closing)));
-    assert!(matches!(world.prefer(id, "bob", PIN).await, Err(StoreError::Closing)));
+    assert!(matches!(world.apply_receipt(id, "bob", ReceiptKind::Read, 1).await, Err(StoreError::Closing)));
+    assert!(matches!(world.set_preferences(id, "bob", PIN).await, Err(StoreError::Closing)));
     let update = ProfileUpdate { last_seen_at, ..ProfileUpdate::of(user) };
     assert!(matches!(world.store().update_profile(update).await, Err(StoreError::Closing)));
     assert!(world.recorder.moves(id).is_empty());

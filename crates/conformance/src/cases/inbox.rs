@@ -1,9 +1,7 @@
 //! The inbox: order, content of an entry, and pages.
 
 use bluetick_core::inbox::PREVIEW_MAX_BYTES;
-use bluetick_core::{
-    ContentType, ConversationId, InboxFilter, InboxPlace, PreferenceChange, Preferences, Seq,
-};
+use bluetick_core::{ContentType, ConversationId, InboxFilter, InboxKey, PreferenceChange, Preferences, Seq};
 
 use crate::world::{ARCHIVE, MUTE, NOW, PIN, conversations, ticks};
 use crate::{Harness, World};
@@ -54,19 +52,19 @@ pub async fn a_clock_that_was_set_back_moves_nothing_down<H: Harness>(world: Wor
 
 pub async fn pinned_come_first_and_archived_last<H: Harness>(world: World<H>) {
     let ids = conversations_of_alice(&world, 6).await;
-    world.prefer(ids[1], "alice", PIN).await.unwrap();
-    world.prefer(ids[3], "alice", PIN).await.unwrap();
-    world.prefer(ids[5], "alice", ARCHIVE).await.unwrap();
-    world.prefer(ids[4], "alice", MUTE).await.unwrap();
+    world.set_preferences(ids[1], "alice", PIN).await.unwrap();
+    world.set_preferences(ids[3], "alice", PIN).await.unwrap();
+    world.set_preferences(ids[5], "alice", ARCHIVE).await.unwrap();
+    world.set_preferences(ids[4], "alice", MUTE).await.unwrap();
     let check = async |world: &World<H>| {
         assert_eq!(world.inbox("alice").await, [ids[3], ids[1], ids[4], ids[2], ids[0], ids[5]]);
         assert_eq!(world.inbox("peer1").await, [ids[1]], "nobody else is concerned");
     };
     let world = world.holds(check).await;
     world.sent_at(20, ids[5], "peer5", "still archived").await;
-    world.prefer(ids[3], "alice", ARCHIVE).await.unwrap();
+    world.set_preferences(ids[3], "alice", ARCHIVE).await.unwrap();
     let unpin = PreferenceChange { pinned: Some(false), ..PreferenceChange::default() };
-    world.prefer(ids[1], "alice", unpin).await.unwrap();
+    world.set_preferences(ids[1], "alice", unpin).await.unwrap();
     let check = async |world: &World<H>| {
         assert_eq!(world.inbox("alice").await, [ids[4], ids[2], ids[1], ids[0], ids[5], ids[3]]);
         let preferences = world.entry(ids[3], "alice").await.preferences;
@@ -78,9 +76,9 @@ pub async fn pinned_come_first_and_archived_last<H: Harness>(world: World<H>) {
 pub async fn an_inbox_can_be_asked_for_without_the_archived_or_for_them_alone<H: Harness>(world: World<H>) {
     let ids = conversations_of_alice(&world, 9).await;
     for number in [0, 4, 8] {
-        world.prefer(ids[number], "alice", ARCHIVE).await.unwrap();
+        world.set_preferences(ids[number], "alice", ARCHIVE).await.unwrap();
     }
-    world.prefer(ids[2], "alice", PIN).await.unwrap();
+    world.set_preferences(ids[2], "alice", PIN).await.unwrap();
     let check = async |world: &World<H>| {
         for limit in [1, 2, 3, 100] {
             let archived = world.paged_inbox("alice", limit, InboxFilter::Archived).await;
@@ -134,7 +132,7 @@ pub async fn direct_conversation_is_listed_for_the_other_person_from_its_first_m
     }
     // Opening a conversation again and changing a preference send no message.
     world.direct("bob", "peer5").await;
-    world.prefer(ids[6], "bob", PIN).await.unwrap();
+    world.set_preferences(ids[6], "bob", PIN).await.unwrap();
     let check = async |world: &World<H>| {
         for limit in [1, 2, 3, 20] {
             let pages = world.paged_inbox("bob", limit, InboxFilter::All).await;
@@ -337,12 +335,12 @@ pub async fn a_cursor_stays_good_when_its_conversation_is_gone<H: Harness>(world
     world.turn_clock_to(3);
     let group = world.group("alice", &["bob"]).await;
     world.sent_at(4, group, "bob", "hi").await;
-    world.prefer(ids[4], "alice", PIN).await.unwrap();
+    world.set_preferences(ids[4], "alice", PIN).await.unwrap();
     let page = world.inbox_page("alice", None, 3).await;
     assert_eq!(conversations(&page.entries)[..2], [ids[4], ids[5]]);
     assert_eq!(page.next.unwrap().id, group);
     world.remove(group, "alice", "alice").await.unwrap();
-    let spelled: InboxPlace = page.next.unwrap().to_string().parse().unwrap();
+    let spelled: InboxKey = page.next.unwrap().to_string().parse().unwrap();
     let check = async |world: &World<H>| {
         let next = world.inbox_page("alice", Some(spelled), 20).await;
         assert_eq!(conversations(&next.entries), [ids[3], ids[2], ids[1], ids[0]]);

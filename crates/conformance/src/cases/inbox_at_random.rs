@@ -91,7 +91,7 @@ async fn step<H: Harness>(world: &World<H>, model: &mut Model, dice: &mut Dice, 
                 archived: Some(row.archived),
                 ..PreferenceChange::default()
             };
-            world.prefer(id, name, change).await.unwrap();
+            world.set_preferences(id, name, change).await.unwrap();
         }
         _ => {
             world.remove(id, name, name).await.unwrap();

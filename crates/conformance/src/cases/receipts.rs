@@ -1,7 +1,7 @@
 //! Receipts of a message: "read by k of n".
 
-use bluetick_core::ports::Mark;
-use bluetick_core::{ConversationId, MarkKind, Refusal, Seq};
+use bluetick_core::ports::Receipt;
+use bluetick_core::{ConversationId, ReceiptKind, Refusal, Seq};
 
 use crate::cases::at_once;
 use crate::dice::Dice;
@@ -80,15 +80,15 @@ pub async fn there_are_receipts_only_of_messages_one_can_see<H: Harness>(world: 
     let unknown = ConversationId::direct(&world.user("x"), &world.user("y"));
     let check = async |world: &World<H>| {
         for seq in [0, 4, u64::MAX] {
-            assert_refused(world.receipts(id, "alice", seq).await, Refusal::NoSuchMessage);
+            assert_refused(world.receipt_counts(id, "alice", seq).await, Refusal::NoSuchMessage);
         }
         for seq in [1, 2] {
-            assert_refused(world.receipts(id, "carol", seq).await, Refusal::NoSuchMessage);
+            assert_refused(world.receipt_counts(id, "carol", seq).await, Refusal::NoSuchMessage);
         }
         assert_eq!(world.counted(id, "carol", 3).await, (2, 0, 0));
-        assert_refused(world.receipts(direct, "bob", 1).await, Refusal::NoSuchMessage);
+        assert_refused(world.receipt_counts(direct, "bob", 1).await, Refusal::NoSuchMessage);
         for (conversation, seq) in [(id, 2), (id, 99), (direct, 1), (unknown, 1)] {
-            assert_refused(world.receipts(conversation, "zoe", seq).await, Refusal::NotAMember);
+            assert_refused(world.receipt_counts(conversation, "zoe", seq).await, Refusal::NotAMember);
         }
     };
     world.holds(check).await;
@@ -115,14 +115,14 @@ pub async fn receipts_work_in_a_group_of_two_thousand<H: Harness>(world: World<H
         let marks = hundred.iter().map(|name| {
             let number: u64 = name[1..].parse().unwrap();
             let (kind, seq) = match number % 7 {
-                0 | 1 => (MarkKind::Read, 3),
-                2 => (MarkKind::Read, 2),
-                _ => (MarkKind::Delivered, 3),
+                0 | 1 => (ReceiptKind::Read, 3),
+                2 => (ReceiptKind::Read, 2),
+                _ => (ReceiptKind::Delivered, 3),
             };
             let mark =
-                Mark { conversation: id, user: world.user(name), kind, seq: Seq::new(seq), origin: None };
+                Receipt { conversation: id, user: world.user(name), kind, seq: Seq::new(seq), origin: None };
             let store = world.store();
-            async move { store.mark(mark).await.unwrap() }
+            async move { store.apply_receipt(mark).await.unwrap() }
         });
         at_once(marks).await;
     }
@@ -169,8 +169,8 @@ pub async fn counting_agrees_with_asking_everybody_whatever_happens<H: Harness>(
             _ if !inside => drop(world.add(id, "watcher", &[name]).await.unwrap()),
             0..3 => drop(world.sent(id, name, &format!("m{number}")).await),
             3..8 => {
-                let kind = dice.one_of(&[MarkKind::Delivered, MarkKind::Read]);
-                world.mark(id, name, kind, dice.below(head + 2)).await.unwrap();
+                let kind = dice.one_of(&[ReceiptKind::Delivered, ReceiptKind::Read]);
+                world.apply_receipt(id, name, kind, dice.below(head + 2)).await.unwrap();
             }
             8 => world.hide_reads(id, name, dice.coin()).await,
             _ => drop(world.remove(id, name, name).await.unwrap()),

@@ -1,6 +1,6 @@
 //! Delivered and read state, which only move forward.
 
-use bluetick_core::{ConversationId, MarkKind, Preferences, Refusal, Seq};
+use bluetick_core::{ConversationId, Preferences, ReceiptKind, Refusal, Seq};
 
 use crate::cases::at_once;
 use crate::world::{MUTE, PIN, assert_refused};
@@ -69,7 +69,7 @@ pub async fn reading_is_having_received<H: Harness>(world: World<H>) {
 }
 
 pub async fn late_repeated_and_overtaken_acks_end_the_same<H: Harness>(world: World<H>) {
-    use MarkKind::{Delivered, Read};
+    use ReceiptKind::{Delivered, Read};
     let names = ["bob", "carol", "dave", "erin", "frank", "grace"];
     let id = world.group("alice", &names).await;
     world.sent_many(id, "alice", "m", 5).await;
@@ -78,7 +78,7 @@ pub async fn late_repeated_and_overtaken_acks_end_the_same<H: Harness>(world: Wo
         let mut turned = marks;
         turned.rotate_left(turn);
         for (kind, seq) in turned.into_iter().chain(turned.into_iter().rev()) {
-            world.mark(id, name, kind, seq).await.unwrap();
+            world.apply_receipt(id, name, kind, seq).await.unwrap();
         }
     }
     let check = async |world: &World<H>| {
@@ -93,11 +93,11 @@ pub async fn devices_that_ack_at_once_end_at_the_furthest<H: Harness>(world: Wor
     let id = alice_sent(&world, 60).await;
     let marks = (1..=40).map(|number| {
         let (store, user) = (world.store(), world.user("bob"));
-        let kind = if number % 2 == 0 { MarkKind::Read } else { MarkKind::Delivered };
+        let kind = if number % 2 == 0 { ReceiptKind::Read } else { ReceiptKind::Delivered };
         let seq = Seq::new(number * 7 % 41);
-        let mark = bluetick_core::ports::Mark { conversation: id, user, kind, seq, origin: None };
+        let mark = bluetick_core::ports::Receipt { conversation: id, user, kind, seq, origin: None };
         async move {
-            let stands = store.mark(mark).await.unwrap();
+            let stands = store.apply_receipt(mark).await.unwrap();
             assert!(stands.delivered >= seq && stands.delivered >= stands.read);
         }
     });
@@ -129,12 +129,15 @@ pub async fn a_strangers_ack_is_refused_like_one_for_a_conversation_that_does_no
     let nothing = ConversationId::direct(&world.user("x"), &world.user("y"));
     for (id, stranger) in [(direct, "zoe"), (group, "zoe"), (group, "carol"), (nothing, "zoe")] {
         let zoe = world.user(stranger);
-        assert_refused(world.mark(id, stranger, MarkKind::Read, 1).await, Refusal::NotAMember);
-        assert_refused(world.mark(id, stranger, MarkKind::Delivered, 99).await, Refusal::NotAMember);
+        assert_refused(world.apply_receipt(id, stranger, ReceiptKind::Read, 1).await, Refusal::NotAMember);
+        assert_refused(
+            world.apply_receipt(id, stranger, ReceiptKind::Delivered, 99).await,
+            Refusal::NotAMember,
+        );
         assert_refused(world.store().statuses(id, &zoe).await, Refusal::NotAMember);
-        assert_refused(world.receipts(id, stranger, 1).await, Refusal::NotAMember);
+        assert_refused(world.receipt_counts(id, stranger, 1).await, Refusal::NotAMember);
         assert_refused(world.store().inbox_entry(id, &zoe).await, Refusal::NotAMember);
-        assert_refused(world.prefer(id, stranger, PIN).await, Refusal::NotAMember);
+        assert_refused(world.set_preferences(id, stranger, PIN).await, Refusal::NotAMember);
     }
     assert!(world.recorder.moves(direct).is_empty() && world.recorder.moves(group).is_empty());
     assert!(world.recorder.preferred(group).is_empty());
@@ -216,7 +219,7 @@ pub async fn a_member_who_comes_back_starts_anew<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent_many(id, "alice", "before", 3).await;
     world.read(id, "bob", 4).await;
-    world.prefer(id, "bob", PIN).await.unwrap();
+    world.set_preferences(id, "bob", PIN).await.unwrap();
     world.hide_reads(id, "bob", true).await;
     world.remove(id, "bob", "bob").await.unwrap();
     let world = world.restart().await;
@@ -236,9 +239,9 @@ pub async fn a_member_who_comes_back_starts_anew<H: Harness>(world: World<H>) {
 pub async fn what_a_member_sets_is_its_own_and_stays<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     assert_eq!(world.entry(id, "bob").await.preferences, Preferences::default());
-    let returned = world.prefer(id, "bob", MUTE).await.unwrap();
+    let returned = world.set_preferences(id, "bob", MUTE).await.unwrap();
     assert_eq!(returned, world.entry(id, "bob").await);
-    world.prefer(id, "bob", PIN).await.unwrap();
+    world.set_preferences(id, "bob", PIN).await.unwrap();
     world.hide_reads(id, "bob", true).await;
     let all = Preferences { muted: true, pinned: true, archived: false, hides_reads: true };
     let check = async |world: &World<H>| {

@@ -1,9 +1,9 @@
 //! Helpers for the inbox, missed messages and profiles.
 
-use bluetick_core::ports::{Behind, Position, Prefer};
+use bluetick_core::ports::{Behind, Position, SetPreferences};
 use bluetick_core::{
-    ConversationId, InboxEntry, InboxFilter, InboxPage, InboxPlace, InboxRequest, PageLimit,
-    PreferenceChange, Profile, ProfileUpdate, Revoke, Revoked, Seq, StoreError, Timestamp,
+    ConversationId, InboxEntry, InboxFilter, InboxKey, InboxPage, InboxRequest, PageLimit, PreferenceChange,
+    Profile, ProfileUpdate, Revoke, Revoked, Seq, StoreError, Timestamp,
 };
 
 use crate::NOW;
@@ -23,13 +23,13 @@ pub fn behind(conversation: ConversationId, after: u64, head: u64) -> Behind {
 }
 
 impl<H: Harness> World<H> {
-    pub async fn prefer(
+    pub async fn set_preferences(
         &self,
         conversation: ConversationId,
         name: &str,
         change: PreferenceChange,
     ) -> Result<InboxEntry, StoreError> {
-        self.store().prefer(Prefer { conversation, user: self.user(name), change }).await
+        self.store().set_preferences(SetPreferences { conversation, user: self.user(name), change }).await
     }
 
     pub async fn entry(&self, id: ConversationId, name: &str) -> InboxEntry {
@@ -40,14 +40,14 @@ impl<H: Harness> World<H> {
         self.entry(id, name).await.unread
     }
 
-    pub async fn inbox_page(&self, name: &str, after: Option<InboxPlace>, limit: i64) -> InboxPage {
+    pub async fn inbox_page(&self, name: &str, after: Option<InboxKey>, limit: i64) -> InboxPage {
         self.filtered_page(name, after, limit, InboxFilter::All).await
     }
 
     pub async fn filtered_page(
         &self,
         name: &str,
-        after: Option<InboxPlace>,
+        after: Option<InboxKey>,
         limit: i64,
         filter: InboxFilter,
     ) -> InboxPage {

@@ -4,8 +4,8 @@ mod converse;
 mod history;
 mod inbox;
 mod known;
+mod receipts;
 mod send;
-mod stand;
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::ports::Whisper;
-use crate::{Boundaries, ConversationId, Member, Members, Message, Revocations, UserId};
+use crate::ports::Ephemeral;
+use crate::{ConversationId, Member, Members, Message, ReadState, Revocations, UserId};
 
 /// The number of the connection that sent a request. Never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,14 +32,14 @@ impl Committed {
 
 /// A durable advance of a member's read state.
 #[derive(Clone, Debug)]
-pub struct Moved {
+pub struct ReadStateMoved {
     pub conversation: ConversationId,
     pub user: UserId,
     pub members: Arc<Members>,
     /// The read state that the member's own devices see.
-    pub own: Boundaries,
+    pub own: ReadState,
     /// The read state that other members see; `None` when it did not change.
-    pub shown: Option<Boundaries>,
+    pub shown: Option<ReadState>,
     /// The new unread count, if the store has it at hand.
     pub unread: Option<u64>,
     /// The connection that sent the receipt; `None` for a reply and for a request over HTTP.
@@ -50,19 +50,19 @@ pub struct Moved {
 #[derive(Clone, Debug)]
 pub enum Change {
     /// A receipt or a reply advanced a member's read state.
-    Moved(Moved),
+    ReadState(ReadStateMoved),
     /// The user joined a conversation. Not reported for a direct conversation that the user's inbox
     /// does not list yet ([`Conversation::is_listed_for`](crate::Conversation::is_listed_for)): its
     /// first message announces it.
     Joined { conversation: ConversationId, user: UserId },
     /// The user changed preferences for a conversation.
-    Preferred { conversation: ConversationId, user: UserId },
+    PreferencesChanged { conversation: ConversationId, user: UserId },
     /// Tokens of the user were revoked. `revocations` may be incomplete, but every token it covers
     /// is revoked.
     Revoked { user: UserId, revocations: Revocations },
     /// A connected user missed a message, and later ones may have been pushed already. The listener
     /// closes the user's connections; after the reconnect, catch-up sends the message.
-    Overlooked { user: UserId },
+    ResyncRequired { user: UserId },
 }
 
 /// Receives every committed message and the changes that follow from it.
@@ -83,7 +83,7 @@ pub trait CommitListener: Send + Sync + 'static {
     fn changed(&self, _batch: Vec<Change>) {}
 
     /// Receives an ephemeral event from another node, for users who are connected to this one.
-    fn whispered(&self, _whisper: Whisper) {}
+    fn received_ephemeral(&self, _whisper: Ephemeral) {}
 }
 
 /// A listener that ignores everything, for example in a command-line tool.

@@ -15,18 +15,18 @@ pub trait Fleet: Send + Sync + 'static {
     /// Registers that the user is connected to this node. Every message committed after this
     /// returns reaches the user, so the server calls it before catch-up. It may be called again for
     /// each connection.
-    async fn came(&self, user: &UserId);
+    async fn user_connected(&self, user: &UserId);
 
     /// Registers that the user's last connection to this node ended. The store records
     /// unacknowledged messages as pending, and retries in the background if that fails.
-    async fn went(&self, user: &UserId);
+    async fn user_disconnected(&self, user: &UserId);
 
     /// Returns whether the user is connected to another node. Returns `false` if the directory is
     /// unavailable.
-    async fn is_elsewhere(&self, user: &UserId) -> bool;
+    async fn is_connected_elsewhere(&self, user: &UserId) -> bool;
 
     /// Sends an ephemeral event to the other nodes without waiting. The event may be lost.
-    fn whisper(&self, whisper: Whisper);
+    fn send_ephemeral(&self, ephemeral: Ephemeral);
 
     /// Returns whether this node is the only writer of the store. If so, cached reads stay valid
     /// until this node changes them.
@@ -75,7 +75,7 @@ pub struct FleetCounters {
 
 /// An ephemeral event: delivered only to users who are connected now, and never stored.
 #[derive(Clone, Debug)]
-pub enum Whisper {
+pub enum Ephemeral {
     /// A user is typing.
     Typing { conversation: ConversationId, user: UserId, members: Arc<Members> },
     /// A user connected or disconnected. `to` lists the users to inform.
@@ -88,15 +88,15 @@ pub struct NoFleet;
 
 #[async_trait]
 impl Fleet for NoFleet {
-    async fn came(&self, _user: &UserId) {}
+    async fn user_connected(&self, _user: &UserId) {}
 
-    async fn went(&self, _user: &UserId) {}
+    async fn user_disconnected(&self, _user: &UserId) {}
 
-    async fn is_elsewhere(&self, _user: &UserId) -> bool {
+    async fn is_connected_elsewhere(&self, _user: &UserId) -> bool {
         false
     }
 
-    fn whisper(&self, _whisper: Whisper) {}
+    fn send_ephemeral(&self, _whisper: Ephemeral) {}
 
     fn is_alone(&self) -> bool {
         true

@@ -11,11 +11,11 @@ pub use archive::{
     Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Backup, BackupReport, ColdCount,
     Erase, EraseReport, EraseScope, NoProgress, Progress, RestoreReport, RunReport, Stage, VerifyReport,
 };
-pub use commit::{Change, CommitListener, Committed, Moved, NoListener, Origin};
-pub use fleet::{Fleet, FleetCounters, NoFleet, Whisper};
+pub use commit::{Change, CommitListener, Committed, NoListener, Origin, ReadStateMoved};
+pub use fleet::{Ephemeral, Fleet, FleetCounters, NoFleet};
 pub use observer::{CheckpointReport, CommitReport, NoObserver, StoreObserver};
 pub use random::{Random, SystemRandom};
 pub use store::{
-    Accepted, AddMembers, Append, Appended, Behind, Creation, Health, Mark, MemberStatus, Missed,
-    NewConversation, Opened, Position, Prefer, RemoveMember, Statuses, Store, UserUpdate,
+    Accepted, AddMembers, Append, Appended, Behind, Creation, Health, MemberStatus, Missed, NewConversation,
+    Opened, Position, Receipt, RemoveMember, SetPreferences, Statuses, Store, UserUpdate,
 };

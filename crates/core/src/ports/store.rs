@@ -7,9 +7,9 @@ use async_trait::async_trait;
 
 use crate::ports::Origin;
 use crate::{
-    Boundaries, ContentType, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest,
-    MarkKind, MessageId, NamePrefix, Page, PageRequest, Person, PreferenceChange, Profile, ProfileUpdate,
-    Receipts, Seq, StoreError, Timestamp, Title, User, UserId,
+    ContentType, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, MessageId,
+    NamePrefix, Page, PageRequest, Person, PreferenceChange, Profile, ProfileUpdate, ReadState,
+    ReceiptCounts, ReceiptKind, Seq, StoreError, Timestamp, Title, User, UserId,
 };
 
 /// The durable store. Each method is one use case. Every adapter guarantees:
@@ -91,8 +91,8 @@ pub trait Store: Send + Sync + 'static {
     /// error.
     ///
     /// A message advances its sender's read state as part of [`Store::append`]
-    /// ([`Standing::reply`](crate::Standing::reply)).
-    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError>;
+    /// ([`MemberState::reply`](crate::MemberState::reply)).
+    async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError>;
 
     /// Returns the read state of each member as other members see it, and the reader's own in full.
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError>;
@@ -101,13 +101,18 @@ pub trait Store: Send + Sync + 'static {
     /// Notices and erased messages have receipts. Fails with
     /// [`Refusal::NoSuchMessage`](crate::Refusal::NoSuchMessage) above the head, below the reader's
     /// first visible seq, and at a void.
-    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError>;
+    async fn receipt_counts(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+        seq: Seq,
+    ) -> Result<ReceiptCounts, StoreError>;
 
     /// Changes a member's preferences and returns the member's inbox entry.
-    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError>;
+    async fn set_preferences(&self, prefer: SetPreferences) -> Result<InboxEntry, StoreError>;
 
     /// Returns one page of the user's conversations, in the order of
-    /// [`InboxPlace`](crate::InboxPlace). The cost does not grow with their number. It includes
+    /// [`InboxKey`](crate::InboxKey). The cost does not grow with their number. It includes
     /// every message acknowledged before the call.
     ///
     /// A conversation that moves up during paging is on no later page; every other one is on
@@ -220,17 +225,17 @@ pub struct Append {
 
 /// A cumulative receipt: a device of `user` received or read everything up to `seq`.
 #[derive(Clone, Debug)]
-pub struct Mark {
+pub struct Receipt {
     pub conversation: ConversationId,
     pub user: UserId,
-    pub kind: MarkKind,
+    pub kind: ReceiptKind,
     pub seq: Seq,
     pub origin: Option<Origin>,
 }
 
 /// A change of a member's preferences.
 #[derive(Clone, Debug)]
-pub struct Prefer {
+pub struct SetPreferences {
     pub conversation: ConversationId,
     pub user: UserId,
     pub change: PreferenceChange,
@@ -240,7 +245,7 @@ pub struct Prefer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
     pub user: UserId,
-    pub boundaries: Boundaries,
+    pub read_state: ReadState,
     /// The member's first visible seq. Messages below it do not count for this member.
     pub joined: Seq,
 }

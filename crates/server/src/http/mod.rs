@@ -15,7 +15,6 @@ mod hosts;
 mod inbox;
 mod login;
 mod logout;
-mod marks;
 mod me;
 mod members;
 mod messages;
@@ -25,6 +24,7 @@ mod operator;
 mod people;
 mod preferences;
 mod presence;
+mod receipts;
 mod reply;
 mod service;
 mod signup;
@@ -99,8 +99,8 @@ pub(crate) fn router() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(members::add))
         .routes(routes!(members::remove))
         .routes(routes!(messages::send, messages::history))
-        .routes(routes!(marks::delivered))
-        .routes(routes!(marks::read))
+        .routes(routes!(receipts::delivered))
+        .routes(routes!(receipts::read))
         .routes(routes!(status::show))
         .routes(routes!(preferences::change))
         .routes(routes!(presence::show))

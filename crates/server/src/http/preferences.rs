@@ -32,7 +32,7 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let request: PreferenceRequest = decode(&body)?;
     let _work = app.lifecycle.begin_work()?;
-    let entry = app.chat.prefer(&caller.user, id, request.into()).await?;
+    let entry = app.chat.set_preferences(&caller.user, id, request.into()).await?;
     let presence = match &entry.peer {
         Some(peer) => Some(presence::of(&app, peer).await?),
         None => None,

@@ -36,7 +36,7 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     match StatusParameters::parse(query.as_deref().unwrap_or_default())?.seq {
         Some(seq) => {
-            let receipts = app.chat.receipts(&caller.user, id, seq).await?;
+            let receipts = app.chat.receipt_counts(&caller.user, id, seq).await?;
             let body = StatusBody::OneMessage(ReceiptsBody::new(seq, receipts));
             Ok(reply::json(StatusCode::OK, &body))
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{Change, Committed, Moved};
+use bluetick_core::ports::{Change, Committed, ReadStateMoved};
 use bluetick_core::{ContentType, ConversationId, ConversationKind, Seq, UserId};
 use bluetick_wire::frame::encode_status;
 use tokio::sync::mpsc;
@@ -48,12 +48,12 @@ pub(super) struct Changes {
 impl Changes {
     pub fn tell(&self, change: Change) {
         match change {
-            Change::Moved(moved) => self.moved(moved),
-            Change::Joined { conversation, user } | Change::Preferred { conversation, user } => {
+            Change::ReadState(moved) => self.moved(moved),
+            Change::Joined { conversation, user } | Change::PreferencesChanged { conversation, user } => {
                 self.entry_changed(EntryChanged { conversation, user, cause: Cause::Changed });
             }
             // `Hub::changed` has already handled these.
-            Change::Revoked { .. } | Change::Overlooked { .. } => {}
+            Change::Revoked { .. } | Change::ResyncRequired { .. } => {}
         }
     }
 
@@ -70,7 +70,7 @@ impl Changes {
         }
     }
 
-    fn moved(&self, moved: Moved) {
+    fn moved(&self, moved: ReadStateMoved) {
         let mut pushes = self.tell_own_devices(&moved);
         if let Some(shown) = moved.shown {
             if moved.members.len() <= SMALL_GROUP && !self.gathering.is_gathering(moved.conversation) {
@@ -99,7 +99,7 @@ impl Changes {
 
     /// Pushes the user's own read state to all its devices but the one that sent the receipt.
     /// Returns the number of pushes.
-    fn tell_own_devices(&self, moved: &Moved) -> u64 {
+    fn tell_own_devices(&self, moved: &ReadStateMoved) -> u64 {
         let mut frame: Option<Frame> = None;
         let mut pushes = 0;
         self.sessions.each_of(&moved.user, &mut |session: &Session| {
@@ -123,7 +123,7 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
-    use bluetick_core::{Boundaries, Members, TokenFacts};
+    use bluetick_core::{Members, ReadState, TokenFacts};
     use prometheus_client::metrics::gauge::Gauge;
 
     use bluetick_core::ports::CommitListener;
@@ -141,7 +141,7 @@ mod tests {
                 .register(sessions.next_id(), name.parse().unwrap(), TokenFacts::default(), outbox, 2)
                 .unwrap()
         });
-        hub.changed(vec![Change::Overlooked { user: "alice".parse().unwrap() }]);
+        hub.changed(vec![Change::ResyncRequired { user: "alice".parse().unwrap() }]);
         let endings = [&phone, &laptop, &other].map(|registration| registration.session.ending());
         assert_eq!(endings, [Some(CloseCode::InternalError), Some(CloseCode::InternalError), None]);
     }
@@ -163,19 +163,19 @@ mod tests {
             sessions.register(sessions.next_id(), alice.clone(), TokenFacts::default(), outbox, 1).unwrap();
         let conversation = ConversationId::direct(&alice, &bob);
         let members = Arc::new(Members::direct(alice.clone(), bob.clone()));
-        let moved = |seq| Moved {
+        let moved = |seq| ReadStateMoved {
             conversation,
             user: bob.clone(),
-            own: Boundaries { delivered: Seq::new(seq), read: Seq::ZERO },
-            shown: Some(Boundaries { delivered: Seq::new(seq), read: Seq::ZERO }),
+            own: ReadState { delivered: Seq::new(seq), read: Seq::ZERO },
+            shown: Some(ReadState { delivered: Seq::new(seq), read: Seq::ZERO }),
             unread: None,
             members: Arc::clone(&members),
             origin: None,
         };
-        changes.tell(Change::Moved(moved(1)));
+        changes.tell(Change::ReadState(moved(1)));
         assert!(!gathering.is_gathering(conversation), "told at once");
         phone.session.outbox.push(Frame::from("m".repeat(2_000)));
-        changes.tell(Change::Moved(moved(2)));
+        changes.tell(Change::ReadState(moved(2)));
         assert!(gathering.is_gathering(conversation), "told in a moment");
     }
 

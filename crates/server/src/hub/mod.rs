@@ -27,7 +27,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use bluetick_core::ports::{Change, CommitListener, Committed, Fleet, Whisper};
+use bluetick_core::ports::{Change, CommitListener, Committed, Ephemeral, Fleet};
 use bluetick_core::{Chat, ContentType, ConversationId, ConversationView, Seq, UserId};
 use bluetick_wire::CloseCode;
 use bluetick_wire::frame::encode_presence;
@@ -252,13 +252,13 @@ impl Hub {
 
     /// Queues the announcement that the user is online, after its first connection. Dropped if the
     /// queue is full.
-    pub(crate) fn came(&self, user: &UserId) {
+    pub(crate) fn user_connected(&self, user: &UserId) {
         self.announce(PresenceChange::Came(user.clone()));
     }
 
     /// Queues the announcement that the user is offline, after its last connection. Dropped if the
     /// queue is full.
-    pub(crate) fn went(&self, user: &UserId) {
+    pub(crate) fn user_disconnected(&self, user: &UserId) {
         self.announce(PresenceChange::Went(user.clone()));
     }
 
@@ -315,10 +315,10 @@ impl CommitListener for Hub {
                         }
                     });
                 }
-                Change::Overlooked { user } => {
+                Change::ResyncRequired { user } => {
                     self.sessions.each_of(user, &mut |session| session.end(CloseCode::InternalError));
                 }
-                Change::Moved(_) | Change::Joined { .. } | Change::Preferred { .. } => {}
+                Change::ReadState(_) | Change::Joined { .. } | Change::PreferencesChanged { .. } => {}
             }
         }
         if !batch.is_empty() {
@@ -327,14 +327,14 @@ impl CommitListener for Hub {
         }
     }
 
-    fn whispered(&self, whisper: Whisper) {
-        match whisper {
-            Whisper::Typing { conversation, user, members } => {
+    fn received_ephemeral(&self, ephemeral: Ephemeral) {
+        match ephemeral {
+            Ephemeral::Typing { conversation, user, members } => {
                 self.typing.tell(&self.sessions, &self.metrics, conversation, &members, &user);
             }
             // The user has connected to this node since, and that announcement is on its way.
-            Whisper::Presence { user, online: false, .. } if self.sessions.is_online(&user) => {}
-            Whisper::Presence { user, online, profile, to } => {
+            Ephemeral::Presence { user, online: false, .. } if self.sessions.is_online(&user) => {}
+            Ephemeral::Presence { user, online, profile, to } => {
                 presence::tell(&self.sessions, &self.metrics, &to, encode_presence(&user, online, &profile));
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
-use bluetick_core::ports::Whisper;
+use bluetick_core::ports::Ephemeral;
 use bluetick_core::{Chat, InboxEntry, InboxFilter, InboxRequest, PageLimit, UserId};
 use bluetick_wire::frame::encode_presence;
 use tokio::sync::mpsc;
@@ -155,7 +155,7 @@ impl Announcer {
         let peer = |entry: InboxEntry| entry.peer.clone().filter(|peer| entry.is_listed_for(peer));
         let to: Vec<UserId> = inbox.entries.into_iter().filter_map(peer).collect();
         tell(&self.sessions, &self.metrics, &to, encode_presence(user, online, &profile));
-        self.whereabouts.whisper(Whisper::Presence { user: user.clone(), online, profile, to });
+        self.whereabouts.send_ephemeral(Ephemeral::Presence { user: user.clone(), online, profile, to });
         Ok(())
     }
 }
@@ -239,7 +239,7 @@ mod tests {
         let metrics = Metrics::new();
         let hub = Hub::new(Arc::clone(&metrics));
         for number in 0..WAITING_CHANGES + 3 {
-            hub.came(&user(&format!("user{number}")));
+            hub.user_connected(&user(&format!("user{number}")));
         }
         let text = metrics.encode(&Default::default(), None);
         assert!(text.contains(r#"bluetick_drops_total{what="presence_change"} 3"#), "{text}");

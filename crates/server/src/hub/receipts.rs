@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bluetick_core::{Boundaries, Chat, ConversationId, Members, PageFrom, PageLimit, UserId};
+use bluetick_core::{Chat, ConversationId, Members, PageFrom, PageLimit, ReadState, UserId};
 use bluetick_wire::frame::{encode_receipts, encode_status};
 use tokio::sync::Notify;
 
@@ -45,7 +45,7 @@ struct Gathered {
 /// The members whose read states moved.
 enum Who {
     /// At most [`NAMED`] members, each with its latest read state.
-    Named(HashMap<UserId, Boundaries>),
+    Named(HashMap<UserId, ReadState>),
     Many,
 }
 
@@ -55,7 +55,7 @@ impl Gathering {
     }
 
     /// Adds a moved read state to the batch of the conversation and wakes the worker.
-    pub fn add(&self, conversation: ConversationId, user: UserId, shown: Boundaries, members: Arc<Members>) {
+    pub fn add(&self, conversation: ConversationId, user: UserId, shown: ReadState, members: Arc<Members>) {
         let mut moves = self.moves();
         let gathered = moves
             .gathered

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-use bluetick_core::{Boundaries, ContentType, ConversationId, Message, PageLimit, Seq, UserId};
+use bluetick_core::{ContentType, ConversationId, Message, PageLimit, ReadState, Seq, UserId};
 
 /// Number of groups in one generation. There are two generations; when the younger one is full, it
 /// replaces the older one. If this is too low, groups are read from the store repeatedly.
@@ -43,7 +43,7 @@ struct Recent {
 struct Sender {
     newest: Seq,
     /// The lowest read state of all other members, as last announced to the sender.
-    told: Boundaries,
+    told: ReadState,
 }
 
 impl Sender {
@@ -89,7 +89,7 @@ impl Senders {
     }
 
     /// Records `lowest` as announced to the sender. Returns whether it is new to the sender.
-    pub fn tell(&self, conversation: ConversationId, user: &UserId, lowest: Boundaries) -> bool {
+    pub fn tell(&self, conversation: ConversationId, user: &UserId, lowest: ReadState) -> bool {
         let mut generations = self.generations();
         let sender = generations.known(conversation).and_then(|recent| recent.senders.get_mut(user));
         sender.is_none_or(|sender| std::mem::replace(&mut sender.told, lowest) != lowest)
@@ -174,7 +174,7 @@ mod tests {
             senders.note(&message(group(0), seq, if seq <= 50 { "early" } else { "late" }));
         }
         assert_eq!(names(&senders, group(0)), Some(vec!["early".into(), "late".into()]));
-        let read = |seq| Boundaries { delivered: Seq::new(seq), read: Seq::new(seq) };
+        let read = |seq| ReadState { delivered: Seq::new(seq), read: Seq::new(seq) };
         senders.tell(group(0), &"early".parse().unwrap(), read(49));
         assert_eq!(names(&senders, group(0)), Some(vec!["early".into(), "late".into()]));
         senders.tell(group(0), &"early".parse().unwrap(), read(50));
@@ -233,9 +233,9 @@ mod tests {
         let senders = Senders::default();
         senders.note(&message(group(0), 1, "alice"));
         let alice = "alice".parse().unwrap();
-        let lowest = Boundaries { delivered: Seq::FIRST, read: Seq::ZERO };
+        let lowest = ReadState { delivered: Seq::FIRST, read: Seq::ZERO };
         assert!(senders.tell(group(0), &alice, lowest));
         assert!(!senders.tell(group(0), &alice, lowest));
-        assert!(senders.tell(group(0), &alice, Boundaries { read: Seq::FIRST, ..lowest }));
+        assert!(senders.tell(group(0), &alice, ReadState { read: Seq::FIRST, ..lowest }));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::UserId;
-use bluetick_core::ports::{Fleet, FleetCounters, Whisper};
+use bluetick_core::ports::{Ephemeral, Fleet, FleetCounters};
 
 use super::Sessions;
 
@@ -24,31 +24,31 @@ impl Whereabouts {
 
     /// Whether the user is connected to any node.
     pub async fn is_online(&self, user: &UserId) -> bool {
-        self.sessions.is_online(user) || self.fleet.is_elsewhere(user).await
+        self.sessions.is_online(user) || self.fleet.is_connected_elsewhere(user).await
     }
 
     /// Reports to the fleet that a connection of the user is registered. Everything committed after
     /// this returns reaches the connection. Must complete before [`Whereabouts::went`] runs for the
     /// same connection. Returns whether a first connection to this node finds the user connected to
     /// another node.
-    pub async fn came(&self, user: &UserId, is_first: bool) -> bool {
+    pub async fn user_connected(&self, user: &UserId, is_first: bool) -> bool {
         let place = self.turns.place(user);
         let _turn = place.turn.lock().await;
         // Ask before this node is in the directory. If the user connects to two nodes at once, at
         // least one of them then sees the user as new.
-        let was_elsewhere = is_first && self.fleet.is_elsewhere(user).await;
-        self.fleet.came(user).await;
+        let was_elsewhere = is_first && self.fleet.is_connected_elsewhere(user).await;
+        self.fleet.user_connected(user).await;
         was_elsewhere
     }
 
     /// Reports to the fleet that the user's last connection to this node has ended, unless the user
     /// has reconnected.
-    pub async fn went(&self, user: &UserId) {
+    pub async fn user_disconnected(&self, user: &UserId) {
         let place = self.turns.place(user);
         let _turn = place.turn.lock().await;
         // A connection made meanwhile is registered, and its `came` has run or waits for the lock.
         if !self.sessions.is_online(user) {
-            self.fleet.went(user).await;
+            self.fleet.user_disconnected(user).await;
         }
     }
 
@@ -57,8 +57,8 @@ impl Whereabouts {
     }
 
     /// Sends an ephemeral event to the other nodes, without waiting. It may be lost.
-    pub fn whisper(&self, whisper: Whisper) {
-        self.fleet.whisper(whisper);
+    pub fn send_ephemeral(&self, ephemeral: Ephemeral) {
+        self.fleet.send_ephemeral(ephemeral);
     }
 }
 
@@ -117,21 +117,21 @@ mod tests {
 
     #[async_trait]
     impl Fleet for Slow {
-        async fn came(&self, user: &UserId) {
+        async fn user_connected(&self, user: &UserId) {
             self.comings.acquire().await.unwrap().forget();
             self.told.lock().unwrap().push(format!("{user} came"));
         }
 
-        async fn went(&self, user: &UserId) {
+        async fn user_disconnected(&self, user: &UserId) {
             self.goings.acquire().await.unwrap().forget();
             self.told.lock().unwrap().push(format!("{user} went"));
         }
 
-        async fn is_elsewhere(&self, _: &UserId) -> bool {
+        async fn is_connected_elsewhere(&self, _: &UserId) -> bool {
             false
         }
 
-        fn whisper(&self, _: Whisper) {}
+        fn send_ephemeral(&self, _: Ephemeral) {}
     }
 
     struct World {
@@ -168,10 +168,10 @@ mod tests {
     async fn whoever_comes_while_its_last_connection_goes_is_there_in_the_end() {
         let (world, alice) = (World::new(), user("alice"));
         assert!(world.connect("alice").end(), "it was the last");
-        let mut going = Box::pin(world.whereabouts.went(&alice));
+        let mut going = Box::pin(world.whereabouts.user_disconnected(&alice));
         assert!(going.as_mut().now_or_never().is_none(), "the fleet is being told");
         let _phone = world.connect("alice");
-        let mut coming = Box::pin(world.whereabouts.came(&alice, true));
+        let mut coming = Box::pin(world.whereabouts.user_connected(&alice, true));
         world.fleet.comings.add_permits(1);
         assert!(coming.as_mut().now_or_never().is_none(), "it waits for the going that was first");
         world.fleet.goings.add_permits(1);
@@ -187,8 +187,8 @@ mod tests {
         let _phone = world.connect("alice");
         world.fleet.comings.add_permits(1);
         world.fleet.goings.add_permits(1);
-        world.whereabouts.came(&alice, true).await;
-        world.whereabouts.went(&alice).await;
+        world.whereabouts.user_connected(&alice, true).await;
+        world.whereabouts.user_disconnected(&alice).await;
         assert_eq!(world.told(), ["alice came"]);
     }
 
@@ -196,10 +196,10 @@ mod tests {
     async fn nobody_waits_for_somebody_else_and_whoever_gives_up_waiting_leaves_nothing_behind() {
         let world = World::new();
         let (alice, bob) = (user("alice"), user("bob"));
-        let mut first = Box::pin(world.whereabouts.came(&alice, true));
-        let mut second = Box::pin(world.whereabouts.came(&alice, false));
+        let mut first = Box::pin(world.whereabouts.user_connected(&alice, true));
+        let mut second = Box::pin(world.whereabouts.user_connected(&alice, false));
         assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
-        let mut other = Box::pin(world.whereabouts.came(&bob, true));
+        let mut other = Box::pin(world.whereabouts.user_connected(&bob, true));
         assert!(other.as_mut().now_or_never().is_none());
         drop(first);
         world.fleet.comings.add_permits(1);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
-use bluetick_core::ports::{Behind, Mark, Missed, Origin, Position};
-use bluetick_core::{MarkKind, PageFrom, PageLimit, Refusal, Seq, StoreError};
+use bluetick_core::ports::{Behind, Missed, Origin, Position, Receipt};
+use bluetick_core::{PageFrom, PageLimit, ReceiptKind, Refusal, Seq, StoreError};
 use bluetick_wire::CloseCode;
 use bluetick_wire::frame::encode_gone;
 use futures_util::future::join;
@@ -165,12 +165,12 @@ impl Backlog {
     /// Stores as delivered the positions that the device reported and had not acknowledged.
     async fn acknowledge(&self, behind: &[Behind]) {
         let said = behind.iter().filter(|behind| behind.unacknowledged);
-        let said: Vec<Mark> = said.map(|behind| self.said(behind)).collect();
+        let said: Vec<Receipt> = said.map(|behind| self.said(behind)).collect();
         let marks = said.into_iter().map(|mark| {
             let Backlog { app, session } = self.clone();
             async move {
                 let Ok(_work) = app.lifecycle.begin_work() else { return };
-                if let Err(error) = app.chat.mark(mark).await {
+                if let Err(error) = app.chat.apply_receipt(mark).await {
                     // The device reports the position again when it reconnects.
                     tracing::debug!(session = %session.id, %error, "a position could not be marked as delivered");
                 }
@@ -180,11 +180,11 @@ impl Backlog {
     }
 
     /// The receipt for one reported position.
-    fn said(&self, behind: &Behind) -> Mark {
-        Mark {
+    fn said(&self, behind: &Behind) -> Receipt {
+        Receipt {
             conversation: behind.conversation,
             user: self.session.user.clone(),
-            kind: MarkKind::Delivered,
+            kind: ReceiptKind::Delivered,
             seq: behind.after,
             origin: Some(Origin::from(self.session.id)),
         }

@@ -65,8 +65,8 @@ impl Connection {
     pub fn text(&mut self, text: &str) -> Result<(), CloseCode> {
         let frame = ClientFrame::decode(text);
         let allowed = match &frame {
-            // Receipts have their own budget.
-            Ok(ClientFrame::Mark(..)) => Ok(()),
+            // ReceiptCounts have their own budget.
+            Ok(ClientFrame::Receipt(..)) => Ok(()),
             _ => self.budget.request(),
         };
         if let Err(problem) = allowed {
@@ -74,7 +74,7 @@ impl Connection {
         }
         match frame {
             Ok(ClientFrame::Send(send)) => return self.send(send),
-            Ok(ClientFrame::Mark(kind, mark)) => return self.mark(kind, &mark),
+            Ok(ClientFrame::Receipt(kind, mark)) => return self.apply_receipt(kind, &mark),
             Ok(ClientFrame::Typing(typing)) => self.typing(&typing),
             Ok(ClientFrame::Ping) => self.session.outbox.push(Frame::from(encode_pong())),
             Ok(ClientFrame::Hello(_)) => {

@@ -20,8 +20,8 @@ use super::farewell::Goodbye;
 use super::flights::Flights;
 use super::frames::{FloodWatch, InFlight, Sending, Submitting};
 use super::hello::Greeting;
-use super::marks::{MarkDone, Marks};
 use super::pipe::{Pipe, PipeEvent};
+use super::receipts::{PendingReceipts, ReceiptDone};
 use super::timers::{Due, Timers};
 use super::typing::{Members, Typing};
 use super::{farewell, hello};
@@ -45,7 +45,7 @@ enum Event {
     Ending(CloseCode),
     Submitted(Sending, Result<Accepted, ChatError>),
     SendDone(Sending, Result<Appended, ChatError>),
-    MarkDone(MarkDone),
+    ReceiptDone(ReceiptDone),
     TypingMembers(Members),
     CaughtUp(Result<(), CloseCode>),
     TimerFired,
@@ -64,7 +64,7 @@ pub(super) struct Connection {
     pub submitting: Option<Submitting>,
     pub sends: Flights<InFlight>,
     most_sends: usize,
-    pub marks: Marks,
+    pub pending_receipts: PendingReceipts,
     pub typing: Typing,
     /// The catch-up while it runs.
     catching_up: Option<CatchingUp>,
@@ -135,7 +135,7 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
         submitting: None,
         sends: Flights::none(),
         most_sends: at_most(app.limits.in_flight_sends_per_connection),
-        marks: Marks::new(app, &session),
+        pending_receipts: PendingReceipts::new(app, &session),
         typing: Typing::new(),
         catching_up: Some(arrive(app, &session, positions, registration.is_first, came.clone())),
         timers: Timers::new(&app.limits, Arc::clone(&app.clock), claims.expires_at()),
@@ -147,10 +147,10 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
     let end = conversation.await.unwrap_or(Some(CloseCode::InternalError));
     // Remove the session from the hub before the client is told anything.
     let was_last = registration.end();
-    let Connection { marks, .. } = connection;
+    let Connection { pending_receipts, .. } = connection;
     drop(counted);
     tracing::debug!(session = %session.id, end = end.map(tracing::field::display), "disconnected");
-    Box::pin(part(app, pipe, end, Parting { session, came, marks, was_last })).await;
+    Box::pin(part(app, pipe, end, Parting { session, came, pending_receipts, was_last })).await;
 }
 
 /// Updates presence after the second check refused a connection. Another connection of the user may
@@ -158,8 +158,8 @@ async fn attend(mut pipe: Box<Pipe>, app: &Arc<App>, greeting: Greeting) {
 async fn stand_in(app: &App, user: &UserId, is_first: bool, was_last: bool) {
     if was_last && !is_first {
         leave(app, user, std::future::ready(())).await;
-    } else if is_first && !was_last && !app.whereabouts.came(user, true).await {
-        app.hub.came(user);
+    } else if is_first && !was_last && !app.whereabouts.user_connected(user, true).await {
+        app.hub.user_connected(user);
     }
 }
 
@@ -167,16 +167,16 @@ async fn stand_in(app: &App, user: &UserId, is_first: bool, was_last: bool) {
 struct Parting {
     session: Arc<Session>,
     came: Came,
-    marks: Marks,
+    pending_receipts: PendingReceipts,
     was_last: bool,
 }
 
 async fn part(app: &App, pipe: Box<Pipe>, end: End, parting: Parting) {
-    let Parting { session, came, marks, was_last } = parting;
+    let Parting { session, came, pending_receipts, was_last } = parting;
     let settled = async {
         // The connection may end before the fleet has registered it; let that finish first.
         let _ = came.await;
-        marks.finish().await;
+        pending_receipts.finish().await;
     };
     let left = async {
         match was_last {
@@ -194,9 +194,9 @@ type Came = Shared<BoxFuture<'static, Result<(), CloseCode>>>;
 fn came(app: &Arc<App>, session: &Arc<Session>, is_first: bool) -> Came {
     let (app, session) = (Arc::clone(app), Arc::clone(session));
     let told = async move {
-        let was_elsewhere = app.whereabouts.came(&session.user, is_first).await;
+        let was_elsewhere = app.whereabouts.user_connected(&session.user, is_first).await;
         if is_first && !was_elsewhere {
-            app.hub.came(&session.user);
+            app.hub.user_connected(&session.user);
         }
     };
     AssertUnwindSafe(told)
@@ -235,10 +235,10 @@ fn arrive(
 async fn leave(app: &App, user: &UserId, settled: impl Future<Output = ()>) {
     let told = async {
         settled.await;
-        app.whereabouts.went(user).await;
+        app.whereabouts.user_disconnected(user).await;
     };
     join(seen(app, user), told).await;
-    app.hub.went(user);
+    app.hub.user_disconnected(user);
 }
 
 /// Stores the current time as the user's `last_seen_at`. A failure is only logged.
@@ -286,7 +286,7 @@ impl Connection {
                     self.send_done(sending, result);
                     Ok(())
                 }
-                Event::MarkDone(done) => {
+                Event::ReceiptDone(done) => {
                     self.mark_done(done);
                     Ok(())
                 }
@@ -341,8 +341,8 @@ impl Connection {
         if let Poll::Ready((sending, result)) = self.sends.poll(cx) {
             return Poll::Ready(Event::SendDone(sending, result));
         }
-        if let Poll::Ready(done) = self.marks.poll(cx) {
-            return Poll::Ready(Event::MarkDone(done));
+        if let Poll::Ready(done) = self.pending_receipts.poll(cx) {
+            return Poll::Ready(Event::ReceiptDone(done));
         }
         if let Poll::Ready(members) = self.typing.poll(cx) {
             return Poll::Ready(Event::TypingMembers(members));
@@ -364,7 +364,7 @@ impl Connection {
     fn is_listening(&self) -> bool {
         self.submitting.is_none()
             && self.sends.len() < self.most_sends
-            && !self.marks.are_too_many()
+            && !self.pending_receipts.are_too_many()
             && self.session.catch_up.held_frames() < MOST_HELD_FRAMES
     }
 
@@ -403,7 +403,7 @@ impl Connection {
                 pipe.ping();
                 // The connection is idle, so free unused memory.
                 self.sends.rest();
-                self.marks.rest();
+                self.pending_receipts.rest();
                 self.typing.rest();
                 Ok(())
             }

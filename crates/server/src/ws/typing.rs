@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
-use bluetick_core::ports::Whisper;
+use bluetick_core::ports::Ephemeral;
 use bluetick_core::{ConversationId, ConversationKind, ConversationView, Seq};
 use bluetick_wire::frame::TypingFrame;
 
@@ -80,7 +80,7 @@ impl Connection {
                 let user = &self.session.user;
                 if self.app.hub.typing(&view, user) {
                     let (user, members) = (user.clone(), view.members);
-                    self.app.whereabouts.whisper(Whisper::Typing { conversation, user, members });
+                    self.app.whereabouts.send_ephemeral(Ephemeral::Typing { conversation, user, members });
                 }
             }
             Err(error) => self.answer_in(Some(conversation), error.into()),

@@ -48,11 +48,11 @@ async fn what_was_missed_comes_in_order_before_caught_up_and_again_until_it_is_a
         assert_eq!(seqs(&tablet.backlog, &chat), range(1, 250));
     }
     let mut tablet = bob.connect().await;
-    tablet.mark("delivered", &chat, 249).await;
+    tablet.send_receipt("delivered", &chat, 249).await;
     tablet.hears_nothing().await;
     world.person("settler").settle().await;
     assert_eq!(seqs(&bob.connect().await.backlog, &chat), [250]);
-    tablet.mark("delivered", &chat, 250).await;
+    tablet.send_receipt("delivered", &chat, 250).await;
     tablet.hears_nothing().await;
     world.person("settler").settle().await;
     assert_eq!(seqs(&bob.connect().await.backlog, &chat), [0; 0]);
@@ -78,7 +78,7 @@ async fn a_device_that_says_where_it_is_gets_what_it_misses_whatever_the_others_
     let chat = alice.direct("bob").await;
     write(&alice, &chat, 120).await;
     let mut tablet = bob.connect().await;
-    tablet.mark("read", &chat, 120).await;
+    tablet.send_receipt("read", &chat, 120).await;
     tablet.hears_nothing().await;
     bob.settle().await;
     let at = |position: Value| json!({chat.clone(): position});

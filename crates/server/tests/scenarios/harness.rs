@@ -352,7 +352,7 @@ impl<S: Bytes> Device<S> {
         self.say(send_frame(conversation, message_id, content)).await;
     }
 
-    pub async fn mark(&mut self, kind: &str, conversation: &str, seq: u64) {
+    pub async fn send_receipt(&mut self, kind: &str, conversation: &str, seq: u64) {
         self.say(json!({"type": kind, "conversation_id": conversation, "seq": seq})).await;
     }
 

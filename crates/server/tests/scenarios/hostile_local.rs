@@ -210,7 +210,7 @@ async fn direct_conversation_is_hidden_from_peer_until_its_first_message() {
     let path = format!("/v1/conversations/{chat}");
     let mut phone = mallory.connect().await;
     phone.say(json!({"type": "typing", "conversation_id": chat})).await;
-    phone.mark("read", &chat, 1).await;
+    phone.send_receipt("read", &chat, 1).await;
     phone.heard_so_far().await;
     assert_eq!(
         mallory.call("PATCH", &format!("{path}/settings"), Some(json!({"pinned": true}))).await.status,

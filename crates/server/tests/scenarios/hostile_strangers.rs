@@ -56,7 +56,7 @@ async fn whoever_guesses_the_id_of_a_conversation_learns_nothing_from_any_call_o
                 device.say(send_frame(id, "m", "x")).await;
                 errors.push(device.hear_error("conversation_not_found").await);
                 for kind in ["delivered", "read"] {
-                    device.mark(kind, id, 1).await;
+                    device.send_receipt(kind, id, 1).await;
                     errors.push(device.hear_error("conversation_not_found").await);
                 }
                 device.say(json!({"type": "typing", "conversation_id": id})).await;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bluetick_core::ports::{Mark, Prefer};
+use bluetick_core::ports::{Receipt, SetPreferences};
 use bluetick_core::time::ManualClock;
-use bluetick_core::{ConversationId, MarkKind, PreferenceChange, Seq, Timestamp};
+use bluetick_core::{ConversationId, PreferenceChange, ReceiptKind, Seq, Timestamp};
 use serde_json::{Value, json};
 
 use crate::harness::{Device, PATIENCE, Person, Setup, World};
@@ -40,11 +40,11 @@ async fn both_devices_of_the_sender_see_the_double_tick_and_then_the_blue_one() 
     let mut tablet = bob.connect().await;
     phone.send(&chat, "m1", "hi").await;
     tablet.hear_type("message").await;
-    tablet.mark("delivered", &chat, 1).await;
+    tablet.send_receipt("delivered", &chat, 1).await;
     for device in [&mut phone, &mut laptop] {
         assert_eq!(heard_status(device).await, status(&chat, "bob", 1, 0));
     }
-    tablet.mark("read", &chat, 1).await;
+    tablet.send_receipt("read", &chat, 1).await;
     for device in [&mut phone, &mut laptop] {
         assert_eq!(heard_status(device).await, status(&chat, "bob", 1, 1));
     }
@@ -59,9 +59,9 @@ async fn what_one_device_acks_and_reads_is_seen_on_the_other_with_what_is_left_u
     for number in 1..=3 {
         alice.send(&chat, &format!("m{number}"), "hi").await;
     }
-    tablet.mark("delivered", &chat, 3).await;
+    tablet.send_receipt("delivered", &chat, 3).await;
     assert_eq!(heard_status(&mut watch).await, with_unread(status(&chat, "bob", 3, 0), 3));
-    tablet.mark("read", &chat, 2).await;
+    tablet.send_receipt("read", &chat, 2).await;
     assert_eq!(heard_status(&mut watch).await, with_unread(status(&chat, "bob", 3, 2), 1));
     // The one that said so knows it.
     assert_eq!(heard(&bob, &mut tablet, &["status"]).await, Vec::<Value>::new());
@@ -98,14 +98,14 @@ async fn late_repeated_and_forged_acks_move_nothing_and_tell_nobody() {
     let (mut phone, mut tablet, mut evil) = (alice.connect().await, bob.connect().await, eve.connect().await);
     alice.send(&chat, "m1", "hi").await;
     // Beyond the head counts as the head.
-    tablet.mark("read", &chat, 9_000_000_000_000_000_000).await;
+    tablet.send_receipt("read", &chat, 9_000_000_000_000_000_000).await;
     assert_eq!(heard_status(&mut phone).await, status(&chat, "bob", 1, 1));
     for (kind, seq) in [("read", 1), ("delivered", 1), ("read", 0), ("delivered", 0), ("read", 7)] {
-        tablet.mark(kind, &chat, seq).await;
+        tablet.send_receipt(kind, &chat, seq).await;
     }
-    evil.mark("read", &chat, 1).await;
+    evil.send_receipt("read", &chat, 1).await;
     evil.hear_error("conversation_not_found").await;
-    evil.mark("delivered", "g0123456789abcdefghjkmnpq", 1).await;
+    evil.send_receipt("delivered", "g0123456789abcdefghjkmnpq", 1).await;
     evil.hear_error("conversation_not_found").await;
     assert_eq!(heard(&bob, &mut tablet, &["status", "error"]).await, Vec::<Value>::new());
     assert_eq!(heard(&alice, &mut phone, &["status"]).await, Vec::<Value>::new());
@@ -117,12 +117,12 @@ async fn who_hides_reads_shows_them_on_its_own_devices_only() {
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
     let change = PreferenceChange { hides_reads: Some(true), ..PreferenceChange::default() };
-    let prefer = Prefer { conversation: chat.parse().unwrap(), user: "bob".parse().unwrap(), change };
-    world.store.prefer(prefer).await.unwrap();
+    let prefer = SetPreferences { conversation: chat.parse().unwrap(), user: "bob".parse().unwrap(), change };
+    world.store.set_preferences(prefer).await.unwrap();
     let (mut phone, mut tablet, mut watch) =
         (alice.connect().await, bob.connect().await, bob.connect().await);
     alice.send(&chat, "m1", "hi").await;
-    tablet.mark("read", &chat, 1).await;
+    tablet.send_receipt("read", &chat, 1).await;
     assert_eq!(heard_status(&mut watch).await, with_unread(status(&chat, "bob", 1, 1), 0));
     assert_eq!(heard_status(&mut phone).await, status(&chat, "bob", 1, 0));
 }
@@ -141,10 +141,10 @@ async fn a_burst_of_acks_costs_the_store_one_write_for_all_that_came_while_it_wa
     store.hold_marks(true);
     for _ in 0..10 {
         for seq in 1..=100 {
-            tablet.mark("delivered", &chat, seq).await;
+            tablet.send_receipt("delivered", &chat, seq).await;
         }
     }
-    tablet.mark("read", &chat, 40).await;
+    tablet.send_receipt("read", &chat, 40).await;
     tablet.hears_messages_and_a_pong().await;
     store.hold_marks(false);
     let mut statuses = vec![heard_status(&mut phone).await];
@@ -175,8 +175,8 @@ async fn what_a_device_said_before_it_went_is_stored_also_when_the_store_was_bus
         alice.send(&chat, &format!("m{number}"), "hi").await;
     }
     store.hold_marks(true);
-    tablet.mark("delivered", &chat, 1).await;
-    tablet.mark("delivered", &chat, 3).await;
+    tablet.send_receipt("delivered", &chat, 1).await;
+    tablet.send_receipt("delivered", &chat, 3).await;
     tablet.socket.close(None).await.unwrap();
     while tablet.hear_raw().await.is_some() {}
     store.hold_marks(false);
@@ -193,7 +193,7 @@ async fn while_marks_of_too_many_conversations_wait_for_the_store_the_socket_is_
     for number in 0..MOST {
         let mut bits = [0; 15];
         bits[..4].copy_from_slice(&number.to_be_bytes());
-        tablet.mark("read", &ConversationId::group(bits).to_string(), 1).await;
+        tablet.send_receipt("read", &ConversationId::group(bits).to_string(), 1).await;
     }
     tablet.say(json!({"type": "ping"})).await;
     let early = tokio::time::timeout(Duration::from_millis(300), tablet.hear()).await;
@@ -215,11 +215,11 @@ async fn a_drain_waits_for_the_marks_it_accepted_and_refuses_later_ones() {
     alice.send(&chat, "m1", "hi").await;
     let mut tablet = bob.connect().await;
     store.hold_marks(true);
-    tablet.mark("read", &chat, 1).await;
+    tablet.send_receipt("read", &chat, 1).await;
     tablet.hears_nothing().await;
     let drained = tokio::spawn(world.take_server().drain());
     loop {
-        tablet.mark("read", &chat, 1).await;
+        tablet.send_receipt("read", &chat, 1).await;
         let answer = tokio::time::timeout(Duration::from_millis(100), tablet.hear()).await;
         if answer.is_ok_and(|answer| answer["code"] == "draining") {
             break;
@@ -231,7 +231,7 @@ async fn a_drain_waits_for_the_marks_it_accepted_and_refuses_later_ones() {
     tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();
     let bob = "bob".parse().unwrap();
     let statuses = world.store.statuses(chat.parse().unwrap(), &bob).await.unwrap();
-    assert_eq!(statuses.members[1].boundaries.read, Seq::FIRST);
+    assert_eq!(statuses.members[1].read_state.read, Seq::FIRST);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -250,7 +250,7 @@ async fn acks_have_a_rate_of_their_own_and_whoever_goes_on_above_it_is_a_flood()
     let chat = alice.direct("bob").await;
     let mut tablet = bob.connect().await;
     for _ in 0..4 {
-        tablet.mark("delivered", &chat, 1).await;
+        tablet.send_receipt("delivered", &chat, 1).await;
     }
     tablet.hear_error("rate_limited").await;
     // Four more requests are in the other bucket.
@@ -258,10 +258,10 @@ async fn acks_have_a_rate_of_their_own_and_whoever_goes_on_above_it_is_a_flood()
         tablet.hears_nothing().await;
     }
     clock.advance_millis(1_000);
-    tablet.mark("delivered", &chat, 1).await;
+    tablet.send_receipt("delivered", &chat, 1).await;
     tablet.hears_nothing().await;
     for _ in 0..2 {
-        tablet.mark("delivered", &chat, 1).await;
+        tablet.send_receipt("delivered", &chat, 1).await;
     }
     assert_eq!(tablet.closed_with().await, (4429, "flood".into()));
 }
@@ -285,15 +285,15 @@ async fn a_message_to_a_thousand_people_costs_its_sender_a_handful_of_frames_and
     assert_eq!(phone.hear_type("ack").await["seq"], 2);
     for device in &mut devices {
         device.hear_type("message").await;
-        device.mark("read", &group, 2).await;
+        device.send_receipt("read", &group, 2).await;
     }
     for name in &names[CONNECTED + 1..] {
-        for kind in [MarkKind::Delivered, MarkKind::Read] {
+        for kind in [ReceiptKind::Delivered, ReceiptKind::Read] {
             let conversation = group.parse().unwrap();
             let user = name.parse().unwrap();
             world
                 .store
-                .mark(Mark { conversation, user, kind, seq: Seq::new(2), origin: None })
+                .apply_receipt(Receipt { conversation, user, kind, seq: Seq::new(2), origin: None })
                 .await
                 .unwrap();
         }
@@ -329,7 +329,7 @@ async fn in_a_large_group_those_who_wrote_lately_are_told_by_name_when_few_have_
     people[0].send(&group, "m1", "written before anybody was connected").await;
     let (mut writer, mut quiet) = (people[0].connect().await, people[1].connect().await);
     let mut reader = people[2].connect().await;
-    reader.mark("read", &group, 2).await;
+    reader.send_receipt("read", &group, 2).await;
     assert_eq!(writer.hear_type("status").await, status(&group, "p2", 2, 2));
     assert_eq!(
         heard(&people[0], &mut writer, &["receipts"]).await,
@@ -414,8 +414,8 @@ async fn what_the_user_sets_appears_on_all_their_devices_and_on_nobody_elses() {
     let (mut phone, mut tablet, mut watch) =
         (alice.connect().await, bob.connect().await, bob.connect().await);
     let change = PreferenceChange { pinned: Some(true), ..PreferenceChange::default() };
-    let prefer = Prefer { conversation: chat.parse().unwrap(), user: "bob".parse().unwrap(), change };
-    world.store.prefer(prefer).await.unwrap();
+    let prefer = SetPreferences { conversation: chat.parse().unwrap(), user: "bob".parse().unwrap(), change };
+    world.store.set_preferences(prefer).await.unwrap();
     for device in [&mut tablet, &mut watch] {
         assert_eq!(device.hear_type("conversation").await["pinned"], true);
     }

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Health, Mark, Missed, NewConversation, Opened, Position, Prefer,
-    RemoveMember, Statuses, Store, UserUpdate,
+    Accepted, AddMembers, Append, Health, Missed, NewConversation, Opened, Position, Receipt, RemoveMember,
+    SetPreferences, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
-    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Seq, StoreError, Timestamp, User, UserId,
+    ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
+    PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Seq, StoreError, Timestamp, User,
+    UserId,
 };
 use bluetick_server::Hub;
 use bluetick_store_memory::MemoryStore;
@@ -170,22 +171,27 @@ impl Store for RiggedStore {
         self.inner().page(request).await
     }
 
-    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
+    async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError> {
         self.marks.fetch_add(1, Ordering::SeqCst);
         self.held_marks.subscribe().wait_for(|held| !held).await.unwrap();
-        self.inner().mark(mark).await
+        self.inner().apply_receipt(receipt).await
     }
 
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
         self.inner().statuses(id, reader).await
     }
 
-    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
-        self.inner().receipts(id, reader, seq).await
+    async fn receipt_counts(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+        seq: Seq,
+    ) -> Result<ReceiptCounts, StoreError> {
+        self.inner().receipt_counts(id, reader, seq).await
     }
 
-    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
-        self.inner().prefer(prefer).await
+    async fn set_preferences(&self, prefer: SetPreferences) -> Result<InboxEntry, StoreError> {
+        self.inner().set_preferences(prefer).await
     }
 
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {

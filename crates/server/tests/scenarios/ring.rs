@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::UserId;
-use bluetick_core::ports::{Change, CommitListener, Committed, Fleet, Store, Whisper};
+use bluetick_core::ports::{Change, CommitListener, Committed, Ephemeral, Fleet, Store};
 use bluetick_server::Hub;
 use bluetick_store_memory::MemoryStore;
 use tokio::sync::watch;
@@ -120,22 +120,22 @@ impl Node {
 
 #[async_trait]
 impl Fleet for Node {
-    async fn came(&self, user: &UserId) {
+    async fn user_connected(&self, user: &UserId) {
         self.tell("came", user).await;
     }
 
-    async fn went(&self, user: &UserId) {
+    async fn user_disconnected(&self, user: &UserId) {
         self.tell("went", user).await;
     }
 
-    async fn is_elsewhere(&self, user: &UserId) -> bool {
+    async fn is_connected_elsewhere(&self, user: &UserId) -> bool {
         let nodes = self.ring.0.nodes.lock().unwrap();
         nodes.iter().enumerate().any(|(number, node)| number != self.number && node.people.contains(user))
     }
 
-    fn whisper(&self, whisper: Whisper) {
+    fn send_ephemeral(&self, ephemeral: Ephemeral) {
         let nodes = self.ring.0.nodes.lock().unwrap();
         let others = nodes.iter().enumerate().filter(|(number, _)| *number != self.number);
-        others.for_each(|(_, node)| node.hub.whispered(whisper.clone()));
+        others.for_each(|(_, node)| node.hub.received_ephemeral(ephemeral.clone()));
     }
 }

@@ -14,7 +14,7 @@ async fn status(person: &Person, chat: &str) -> Value {
 }
 
 /// `(last_delivered_seq, last_read_seq)` of somebody, as `person` is told.
-async fn boundaries(person: &Person, chat: &str, of: &str) -> (u64, u64) {
+async fn read_state(person: &Person, chat: &str, of: &str) -> (u64, u64) {
     let status = status(person, chat).await;
     let members = status["members"].as_array().unwrap();
     let member = members.iter().find(|member| member["user_id"] == of).unwrap();
@@ -57,11 +57,11 @@ async fn one_tick_then_two_then_blue() {
     let expected =
         json!({"conversation_id": chat, "user_id": "bob", "last_delivered_seq": 2, "last_read_seq": 0});
     assert_eq!((delivered.status, delivered.json()), (200, expected));
-    assert_eq!(boundaries(&alice, &chat, "bob").await, (2, 0));
+    assert_eq!(read_state(&alice, &chat, "bob").await, (2, 0));
 
     let read = mark(&bob, &chat, "read", 3).await.json();
     assert_eq!((&read["last_delivered_seq"], &read["last_read_seq"]), (&json!(3), &json!(3)));
-    assert_eq!(boundaries(&alice, &chat, "bob").await, (3, 3));
+    assert_eq!(read_state(&alice, &chat, "bob").await, (3, 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +84,7 @@ async fn late_repeated_and_overtaken_marks_are_answered_with_where_one_stands_an
         let told =
             (answer["last_delivered_seq"].as_u64().unwrap(), answer["last_read_seq"].as_u64().unwrap());
         assert_eq!(told, stands, "{kind} {seq}");
-        assert_eq!(boundaries(&alice, &chat, "bob").await, stands, "{kind} {seq}");
+        assert_eq!(read_state(&alice, &chat, "bob").await, stands, "{kind} {seq}");
     }
 }
 
@@ -99,7 +99,7 @@ async fn a_mark_beyond_the_newest_message_counts_as_that_one_and_not_for_those_t
         assert_eq!(mark(&bob, &chat, "read", forged).await.json()["last_read_seq"], 2);
     }
     alice.send(&chat, "next", "hi").await;
-    assert_eq!(boundaries(&alice, &chat, "bob").await, (2, 2));
+    assert_eq!(read_state(&alice, &chat, "bob").await, (2, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +111,7 @@ async fn nobody_marks_for_somebody_else() {
     let forged = json!({"seq": 2, "user_id": "bob", "conversation_id": "another"});
     let answer = alice.post(&format!("/v1/conversations/{chat}/read"), forged).await.json();
     assert_eq!((&answer["user_id"], &answer["conversation_id"]), (&json!("alice"), &json!(chat)));
-    assert_eq!(boundaries(&bob, &chat, "bob").await, (0, 0));
+    assert_eq!(read_state(&bob, &chat, "bob").await, (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +121,7 @@ async fn a_reply_says_that_what_came_before_was_read() {
     let chat = alice.direct("bob").await;
     send_some(&alice, &chat, 3).await;
     assert_eq!(bob.send(&chat, "reply", "yes").await.json()["seq"], 4);
-    assert_eq!(boundaries(&alice, &chat, "bob").await, (3, 3));
+    assert_eq!(read_state(&alice, &chat, "bob").await, (3, 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,7 +146,7 @@ async fn a_bad_mark_says_which_field_is_bad_and_moves_nothing() {
         let nothing = bob.call("POST", &path, None).await.refused(400, "invalid_request");
         assert!(nothing.contains("not valid JSON"), "{nothing}");
     }
-    assert_eq!(boundaries(&alice, &chat, "bob").await, (0, 0));
+    assert_eq!(read_state(&alice, &chat, "bob").await, (0, 0));
 }
 
 /// Every call on a conversation that this server knows besides messages and members.
@@ -241,14 +241,14 @@ async fn what_is_read_with_receipts_off_is_told_to_nobody_else() {
     let entry = bob.call("PATCH", &settings, Some(json!({"read_receipts": false}))).await.json();
     assert_eq!(entry["read_receipts"], false);
     assert_eq!(mark(&bob, &chat, "read", 3).await.json()["last_read_seq"], 3);
-    assert_eq!(boundaries(&bob, &chat, "bob").await, (3, 3));
-    assert_eq!(boundaries(&alice, &chat, "bob").await, (3, 1));
+    assert_eq!(read_state(&bob, &chat, "bob").await, (3, 3));
+    assert_eq!(read_state(&alice, &chat, "bob").await, (3, 1));
     assert_eq!(counts(&alice, &chat, 3).await, (1, 0, 1));
     bob.call("PATCH", &settings, Some(json!({"read_receipts": true}))).await;
-    assert_eq!(boundaries(&alice, &chat, "bob").await, (3, 1), "what was read unseen stays unseen");
+    assert_eq!(read_state(&alice, &chat, "bob").await, (3, 1), "what was read unseen stays unseen");
     alice.send(&chat, "next", "hi").await;
     mark(&bob, &chat, "read", 4).await;
-    assert_eq!(boundaries(&alice, &chat, "bob").await, (4, 4));
+    assert_eq!(read_state(&alice, &chat, "bob").await, (4, 4));
 }
 
 /// A send waits in the store, so the drain waits for it and the server still answers.
@@ -273,7 +273,7 @@ async fn a_draining_server_refuses_marks_and_settings_and_still_answers_reads() 
     mark(&bob, &chat, "read", 1).await.refused(503, "draining");
     bob.call("PATCH", &settings, Some(json!({"muted": true}))).await.refused(503, "draining");
     bob.call("PATCH", "/v1/me", Some(json!({"show_presence": false}))).await.refused(503, "draining");
-    assert_eq!(boundaries(&bob, &chat, "bob").await, (0, 0));
+    assert_eq!(read_state(&bob, &chat, "bob").await, (0, 0));
     assert_eq!(bob.get("/v1/conversations").await.json()["conversations"][0]["muted"], false);
 
     store.hold_appends(false);
@@ -294,6 +294,6 @@ async fn a_group_of_two_thousand_tells_how_far_each_has_come_and_counts() {
     mark(&world.person(&names[5]), &group, "delivered", 2).await;
     assert_eq!(counts(&alice, &group, 2).await, (6, 5, 1_999));
     assert_eq!(status(&alice, &group).await["members"].as_array().unwrap().len(), 2_000);
-    assert_eq!(boundaries(&alice, &group, "member6").await, (2, 0));
-    assert_eq!(boundaries(&alice, &group, "member7").await, (0, 0));
+    assert_eq!(read_state(&alice, &group, "member6").await, (2, 0));
+    assert_eq!(read_state(&alice, &group, "member7").await, (0, 0));
 }

@@ -17,7 +17,7 @@ use members::Membership;
 pub use members::Notice;
 pub use messages::Seen;
 use ticks::Ticks;
-pub use ticks::{Boundaries, Standings};
+pub use ticks::{ReadState, Standings};
 
 /// The guarantees, by their number in the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]

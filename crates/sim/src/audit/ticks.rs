@@ -8,30 +8,30 @@ use bluetick_core::{ConversationId, UserId};
 use super::{Auditor, Guarantee};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Boundaries {
+pub struct ReadState {
     pub delivered: u64,
     pub read: u64,
 }
 
-impl Boundaries {
-    pub fn further(self, other: Boundaries) -> Boundaries {
-        Boundaries { delivered: self.delivered.max(other.delivered), read: self.read.max(other.read) }
+impl ReadState {
+    pub fn further(self, other: ReadState) -> ReadState {
+        ReadState { delivered: self.delivered.max(other.delivered), read: self.read.max(other.read) }
     }
 
-    fn is_behind(self, other: Boundaries) -> bool {
+    fn is_behind(self, other: ReadState) -> bool {
         self.delivered < other.delivered || self.read < other.read
     }
 }
 
 /// The read states of the members of a conversation.
-pub type Standings = BTreeMap<UserId, Boundaries>;
+pub type Standings = BTreeMap<UserId, ReadState>;
 
 #[derive(Default)]
 pub struct Ticks {
     /// The maximum that any device of the user has reported, recorded before the receipt is sent.
-    said: BTreeMap<(ConversationId, UserId), Boundaries>,
+    said: BTreeMap<(ConversationId, UserId), ReadState>,
     /// The last read state that each observer received of a user.
-    told: BTreeMap<(String, ConversationId, UserId), Boundaries>,
+    told: BTreeMap<(String, ConversationId, UserId), ReadState>,
     /// The maximum that any observer received.
     furthest: BTreeMap<ConversationId, Standings>,
     /// Users who were removed at least once. Their read state restarts when they are added again.
@@ -40,9 +40,9 @@ pub struct Ticks {
 
 impl Auditor {
     /// Records that a device is about to send a receipt.
-    pub fn says(&mut self, id: ConversationId, user: &UserId, said: Boundaries) {
+    pub fn says(&mut self, id: ConversationId, user: &UserId, said: ReadState) {
         let before = self.ticks.said.entry((id, user.clone())).or_default();
-        *before = before.further(Boundaries { delivered: said.delivered.max(said.read), ..said });
+        *before = before.further(ReadState { delivered: said.delivered.max(said.read), ..said });
     }
 
     /// Records that the user may be removed from now on, so its read state may restart.
@@ -68,7 +68,7 @@ impl Auditor {
         id: ConversationId,
         user: &UserId,
         before: &Standings,
-        now: Boundaries,
+        now: ReadState,
     ) {
         let before = before.get(user).copied().unwrap_or_default();
         if now.is_behind(before) && !self.has_started_again(id, user) {
@@ -81,7 +81,7 @@ impl Auditor {
 
     /// Records that `observer` received a read state, and checks it. An observer receives events in
     /// order: a device across its connections, or a client that sends one request at a time.
-    pub fn told(&mut self, observer: &str, id: ConversationId, user: &UserId, now: Boundaries) {
+    pub fn told(&mut self, observer: &str, id: ConversationId, user: &UserId, now: ReadState) {
         if now.read > now.delivered {
             let what = format!(
                 "{observer} was told that {user} has read up to {} and has only up to {}",
@@ -113,10 +113,10 @@ impl Auditor {
 
     /// Checks that a receipt of a device or a message of the user explains the read state. If the
     /// user has a message whose seq is unknown, that message must turn out to be at the next seq.
-    fn account_for(&mut self, observer: &str, id: ConversationId, user: &UserId, now: Boundaries) {
+    fn account_for(&mut self, observer: &str, id: ConversationId, user: &UserId, now: ReadState) {
         let said = self.ticks.said.get(&(id, user.clone())).copied().unwrap_or_default();
         let own = self.own_newest(id, user).saturating_sub(1);
-        let most = said.further(Boundaries { delivered: own, read: own });
+        let most = said.further(ReadState { delivered: own, read: own });
         let is_on_its_way = self.has_message_on_its_way(id, user);
         let moment = self.moment();
         for (now, most) in [(now.delivered, most.delivered), (now.read, most.read)] {
@@ -152,7 +152,7 @@ impl Auditor {
 
     /// Returns whether only the user's own messages lie between two read states. The server does
     /// not publish that a sender has read its own message.
-    pub fn are_alike(&self, id: ConversationId, user: &UserId, knows: Boundaries, is: Boundaries) -> bool {
+    pub fn are_alike(&self, id: ConversationId, user: &UserId, knows: ReadState, is: ReadState) -> bool {
         let Some(known) = self.conversations.get(&id) else { return knows == is };
         let reaches = |knows: u64, is: u64| {
             let is_own = |seq| {
@@ -183,8 +183,8 @@ mod tests {
         auditor.acknowledged(id, &person(sender), &message_id, seq);
     }
 
-    fn to(delivered: u64, read: u64) -> Boundaries {
-        Boundaries { delivered, read }
+    fn to(delivered: u64, read: u64) -> ReadState {
+        ReadState { delivered, read }
     }
 
     fn guarantee(auditor: &Auditor) -> Option<Guarantee> {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::view::View;
 use super::{Connection, Device, Over};
-use crate::audit::{Boundaries, Guarantee, Notice, Seen};
+use crate::audit::{Guarantee, Notice, ReadState, Seen};
 use crate::town::short;
 
 impl Device {
@@ -47,7 +47,7 @@ impl Device {
         self.note(format_args!("is refused: {} {}", frame["code"], frame["message_id"]));
         let Some(id) = frame["message_id"].as_str() else {
             // The error does not name the refused receipt, so send all receipts again.
-            self.views.values_mut().for_each(|view| view.said = Boundaries::default());
+            self.views.values_mut().for_each(|view| view.said = ReadState::default());
             connection.was_heard = false;
             return;
         };

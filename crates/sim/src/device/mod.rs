@@ -13,13 +13,13 @@ use std::time::Duration;
 use bluetick_core::{ConversationId, UserId};
 use serde_json::{Value, json};
 use ticks::Questions;
-pub use ticks::standing;
+pub use ticks::member_state;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use view::View;
 pub use view::{Has, Report};
 
-use crate::audit::Boundaries;
+use crate::audit::ReadState;
 use crate::dice::Dice;
 use crate::town::{Town, short};
 use crate::websocket::WebSocket;
@@ -35,7 +35,7 @@ pub struct Device {
     conversations: Vec<ConversationId>,
     views: BTreeMap<ConversationId, View>,
     /// The read states of all members, as received since the device connected.
-    ticks: BTreeMap<(ConversationId, UserId), Boundaries>,
+    ticks: BTreeMap<(ConversationId, UserId), ReadState>,
     /// Whether the device sends read receipts for everything after the busy phase.
     reads_in_the_end: bool,
     outbox: VecDeque<Unsent>,
@@ -134,10 +134,10 @@ impl Device {
         // A position in `hello` counts as a delivered receipt.
         self.ticks.clear();
         for view in self.views.values_mut() {
-            view.said = Boundaries::default();
+            view.said = ReadState::default();
         }
         for (id, last) in &shown {
-            let said = Boundaries { delivered: *last, read: 0 };
+            let said = ReadState { delivered: *last, read: 0 };
             self.town.auditor().says(*id, &self.user, said);
             self.knows_itself(*id, said);
         }
@@ -299,8 +299,8 @@ impl Device {
             let said = if read { view.said.read } else { view.said.delivered };
             let last = view.last;
             if last > said {
-                let now = Boundaries { delivered: last, read: if read { last } else { 0 } };
-                self.boundaries(connection, id, now).await?;
+                let now = ReadState { delivered: last, read: if read { last } else { 0 } };
+                self.read_state(connection, id, now).await?;
                 self.knows_itself(id, now);
                 let said = &mut self.views.get_mut(&id).expect("it was there just now").said;
                 *said = said.further(now);
@@ -309,11 +309,11 @@ impl Device {
         Ok(())
     }
 
-    async fn boundaries(
+    async fn read_state(
         &self,
         connection: &mut Connection,
         id: ConversationId,
-        said: Boundaries,
+        said: ReadState,
     ) -> Result<(), Over> {
         let (kind, seq) = if said.read > 0 { ("read", said.read) } else { ("delivered", said.delivered) };
         self.town.auditor().says(id, &self.user, said);

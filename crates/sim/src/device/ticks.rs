@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::{Connection, Device};
-use crate::audit::{Boundaries, Standings};
+use crate::audit::{ReadState, Standings};
 use crate::http;
 use crate::town::short;
 
@@ -26,13 +26,13 @@ pub struct Asked {
 }
 
 /// Parses the read state of a user from an answer or a frame.
-pub fn standing(said: &Value) -> Option<(UserId, Boundaries)> {
+pub fn member_state(said: &Value) -> Option<(UserId, ReadState)> {
     let user = said["user_id"].as_str()?.parse().ok()?;
-    let boundaries = Boundaries {
+    let read_state = ReadState {
         delivered: said["last_delivered_seq"].as_u64().unwrap_or(0),
         read: said["last_read_seq"].as_u64().unwrap_or(0),
     };
-    Some((user, boundaries))
+    Some((user, read_state))
 }
 
 /// The open requests of a connection.
@@ -88,7 +88,7 @@ impl Device {
         while let Ok(Asked { question, id, before, members }) = connection.questions.answers.try_recv() {
             connection.questions.open -= 1;
             let members = members.as_ref().and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            for (user, now) in members.iter().filter_map(standing) {
+            for (user, now) in members.iter().filter_map(member_state) {
                 self.learn(id, &user, now);
                 let name = format!("{}, with question {question:x},", self.name);
                 self.town.auditor().answered(&name, id, &user, &before, now);
@@ -96,7 +96,7 @@ impl Device {
         }
     }
 
-    fn learn(&mut self, id: ConversationId, user: &UserId, now: Boundaries) {
+    fn learn(&mut self, id: ConversationId, user: &UserId, now: ReadState) {
         let known = self.ticks.entry((id, user.clone())).or_default();
         *known = known.further(now);
     }
@@ -104,16 +104,16 @@ impl Device {
     /// A message of the user implies that the user has read everything before it.
     pub(super) fn has_said(&mut self, id: ConversationId, seq: u64) {
         let before = seq.saturating_sub(1);
-        self.knows_itself(id, Boundaries { delivered: before, read: before });
+        self.knows_itself(id, ReadState { delivered: before, read: before });
     }
 
     /// Applies the device's own receipts: the server does not publish them back.
-    pub(super) fn knows_itself(&mut self, id: ConversationId, said: Boundaries) {
+    pub(super) fn knows_itself(&mut self, id: ConversationId, said: ReadState) {
         self.learn(id, &self.user.clone(), said);
     }
 
     pub(super) fn status(&mut self, id: ConversationId, frame: &Value) {
-        let Some((user, told)) = standing(frame) else { return };
+        let Some((user, told)) = member_state(frame) else { return };
         self.note(format_args!(
             "is told that {user} has {}:{} and read {}",
             short(id),

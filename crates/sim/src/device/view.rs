@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bluetick_core::{ConversationId, UserId};
 
-use crate::audit::Boundaries;
+use crate::audit::ReadState;
 
 /// The seqs that a device has of a conversation: all from `first` to `last`, and some above.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +13,7 @@ pub struct View {
     pub last: u64,
     above: BTreeSet<u64>,
     /// The receipts sent on the current connection.
-    pub said: Boundaries,
+    pub said: ReadState,
 }
 
 impl View {
@@ -41,7 +41,7 @@ impl View {
 pub struct Report {
     pub views: BTreeMap<ConversationId, Has>,
     /// The read states of all members, as far as the device knows them.
-    pub ticks: BTreeMap<(ConversationId, UserId), Boundaries>,
+    pub ticks: BTreeMap<(ConversationId, UserId), ReadState>,
     /// No receipt of this connection was refused, as far as the device knows.
     pub was_heard: bool,
 }
@@ -51,7 +51,7 @@ pub struct Has {
     pub first: u64,
     pub last: u64,
     /// The receipts that the device sent on the current connection.
-    pub said: Boundaries,
+    pub said: ReadState,
 }
 
 impl From<&View> for Has {

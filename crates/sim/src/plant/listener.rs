@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bluetick_core::ports::{Change, CommitListener, Committed, Moved, Whisper};
-use bluetick_core::{Boundaries, ConversationId, Members, UserId};
+use bluetick_core::ports::{Change, CommitListener, Committed, Ephemeral, ReadStateMoved};
+use bluetick_core::{ConversationId, Members, ReadState, UserId};
 
 use super::Plant;
 
@@ -15,7 +15,7 @@ pub struct Rigged {
     told: AtomicU64,
     held: Mutex<Option<Committed>>,
     /// The last published read state of each user.
-    last: Mutex<BTreeMap<(ConversationId, UserId), Boundaries>>,
+    last: Mutex<BTreeMap<(ConversationId, UserId), ReadState>>,
     /// The largest member list of each conversation so far.
     crowds: Mutex<BTreeMap<ConversationId, Arc<Members>>>,
 }
@@ -39,7 +39,7 @@ impl Rigged {
         self.told.fetch_add(1, Ordering::SeqCst) % SELDOM == SELDOM - 1
     }
 
-    fn last(&self) -> MutexGuard<'_, BTreeMap<(ConversationId, UserId), Boundaries>> {
+    fn last(&self) -> MutexGuard<'_, BTreeMap<(ConversationId, UserId), ReadState>> {
         self.last.lock().expect("nobody panics while holding it")
     }
 
@@ -55,7 +55,7 @@ impl Rigged {
         Arc::clone(crowd)
     }
 
-    fn is_first(&self, moved: &Moved) -> bool {
+    fn is_first(&self, moved: &ReadStateMoved) -> bool {
         !self.last().contains_key(&(moved.conversation, moved.user.clone()))
     }
 
@@ -98,8 +98,8 @@ impl CommitListener for Rigged {
                     committed.members.iter().filter(|member| member.user != committed.message.sender)
                 {
                     let last = self.last().get(&(conversation, member.user.clone())).copied();
-                    let own = Boundaries { delivered: seq, read: last.unwrap_or_default().read };
-                    delivered.push(Change::Moved(Moved {
+                    let own = ReadState { delivered: seq, read: last.unwrap_or_default().read };
+                    delivered.push(Change::ReadState(ReadStateMoved {
                         conversation,
                         user: member.user.clone(),
                         members: Arc::clone(&committed.members),
@@ -118,16 +118,16 @@ impl CommitListener for Rigged {
     fn changed(&self, mut batch: Vec<Change>) {
         if self.plant == Plant::TicksBehindAtRestart {
             for change in &mut batch {
-                if let Change::Moved(moved) = change
+                if let Change::ReadState(moved) = change
                     && self.is_first(moved)
                     && let Some(shown) = &mut moved.shown
                 {
-                    *shown = Boundaries { delivered: shown.delivered.minus(3), read: shown.read.minus(3) };
+                    *shown = ReadState { delivered: shown.delivered.minus(3), read: shown.read.minus(3) };
                 }
             }
         }
         for change in &batch {
-            if let Change::Moved(Moved { conversation, user, shown: Some(shown), .. }) = change {
+            if let Change::ReadState(ReadStateMoved { conversation, user, shown: Some(shown), .. }) = change {
                 self.last().insert((*conversation, user.clone()), *shown);
             }
         }
@@ -135,15 +135,15 @@ impl CommitListener for Rigged {
             batch.retain(|change| !matches!(change, Change::Revoked { .. }));
         }
         if self.plant == Plant::TickLost {
-            batch.retain(|change| !matches!(change, Change::Moved(_)) || !self.goes_wrong());
+            batch.retain(|change| !matches!(change, Change::ReadState(_)) || !self.goes_wrong());
         }
         if self.plant == Plant::TicksGoBack {
             for change in &mut batch {
-                if let Change::Moved(moved) = change
+                if let Change::ReadState(moved) = change
                     && self.goes_wrong()
                     && let Some(shown) = &mut moved.shown
                 {
-                    *shown = Boundaries { delivered: shown.delivered.minus(3), read: shown.read.minus(3) };
+                    *shown = ReadState { delivered: shown.delivered.minus(3), read: shown.read.minus(3) };
                     shown.read = shown.read.min(shown.delivered);
                 }
             }
@@ -151,7 +151,7 @@ impl CommitListener for Rigged {
         self.listener.changed(batch);
     }
 
-    fn whispered(&self, whisper: Whisper) {
-        self.listener.whispered(whisper);
+    fn received_ephemeral(&self, ephemeral: Ephemeral) {
+        self.listener.received_ephemeral(ephemeral);
     }
 }

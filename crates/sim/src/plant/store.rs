@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Appended, Health, Mark, Missed, NewConversation, Opened, Position, Prefer,
-    RemoveMember, Statuses, Store, UserUpdate,
+    Accepted, AddMembers, Append, Appended, Health, Missed, NewConversation, Opened, Position, Receipt,
+    RemoveMember, SetPreferences, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
-    Page, PageRequest, Person, Profile, ProfileUpdate, Receipts, Refusal, Revocations, Seq, StoreError,
-    Timestamp, User, UserId,
+    ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
+    PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Refusal, Revocations, Seq,
+    StoreError, Timestamp, User, UserId,
 };
 
 use super::Plant;
@@ -23,7 +23,7 @@ pub struct Rigged {
     asked: AtomicU64,
     /// A user who may read the conversation.
     readers: Mutex<BTreeMap<ConversationId, UserId>>,
-    /// Receipts above the head, by conversation and user.
+    /// ReceiptCounts above the head, by conversation and user.
     boasts: Mutex<BTreeMap<(ConversationId, UserId), Seq>>,
 }
 
@@ -155,12 +155,12 @@ impl Store for Rigged {
         self.store.remove_member(remove).await
     }
 
-    async fn mark(&self, mark: Mark) -> Result<Boundaries, StoreError> {
-        if mark.origin.is_some() && self.goes_wrong(Plant::MarkLost) {
-            return Ok(Boundaries { delivered: mark.seq, read: mark.seq });
+    async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError> {
+        if receipt.origin.is_some() && self.goes_wrong(Plant::MarkLost) {
+            return Ok(ReadState { delivered: receipt.seq, read: receipt.seq });
         }
-        let (whose, seq) = ((mark.conversation, mark.user.clone()), mark.seq);
-        let reached = self.store.mark(mark).await?;
+        let (whose, seq) = ((receipt.conversation, receipt.user.clone()), receipt.seq);
+        let reached = self.store.apply_receipt(receipt).await?;
         if reached.delivered < seq {
             self.boasts.lock().expect("nobody panics while holding it").insert(whose, seq);
         }
@@ -173,20 +173,25 @@ impl Store for Rigged {
             let boasts = self.boasts.lock().expect("nobody panics while holding it");
             for member in &mut statuses.members {
                 let boast = boasts.get(&(id, member.user.clone())).copied().unwrap_or_default();
-                let is = member.boundaries;
-                member.boundaries =
-                    Boundaries { delivered: is.delivered.max(boast), read: is.read.max(boast) };
+                let is = member.read_state;
+                member.read_state =
+                    ReadState { delivered: is.delivered.max(boast), read: is.read.max(boast) };
             }
         }
         Ok(statuses)
     }
 
-    async fn receipts(&self, id: ConversationId, reader: &UserId, seq: Seq) -> Result<Receipts, StoreError> {
-        self.store.receipts(id, reader, seq).await
+    async fn receipt_counts(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+        seq: Seq,
+    ) -> Result<ReceiptCounts, StoreError> {
+        self.store.receipt_counts(id, reader, seq).await
     }
 
-    async fn prefer(&self, prefer: Prefer) -> Result<InboxEntry, StoreError> {
-        self.store.prefer(prefer).await
+    async fn set_preferences(&self, prefer: SetPreferences) -> Result<InboxEntry, StoreError> {
+        self.store.set_preferences(prefer).await
     }
 
     async fn is_member(&self, user: &UserId) -> Result<bool, StoreError> {

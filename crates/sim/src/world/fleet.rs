@@ -58,7 +58,7 @@ struct Place {
 /// Time after which a crashed node is removed from the cluster membership.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 /// Layout of hot conversations. Its sizes are so small that runs cross block and partition
-/// boundaries all the time.
+/// read state all the time.
 const HOT: Layout =
     Layout { block: 2, plain_through: Seq::new(4), ahead: 8, most_partitions: 4, restless: true };
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use bluetick_core::{ConversationId, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
+use bluetick_core::{ConversationId, InboxFilter, InboxKey, InboxSection, Seq, Timestamp, UserId};
 use bluetick_store_cloud::NodeId;
 use bluetick_store_cloud::hints::memory::MemoryHints;
 use bluetick_store_cloud::hints::{Away, Glance, Hints, RegistryCopy, Reserve, Reserved, Seed, Touched};
@@ -161,7 +161,7 @@ impl Hints for Wire {
         &self,
         user: &UserId,
         conversation: ConversationId,
-        place: Option<(Shelf, Timestamp)>,
+        place: Option<(InboxSection, Timestamp)>,
     ) -> Result<(), Away> {
         let hints = self.hints.clone();
         let user = user.clone();
@@ -172,13 +172,13 @@ impl Hints for Wire {
         &self,
         user: &UserId,
         filter: InboxFilter,
-        after: Option<InboxPlace>,
+        after: Option<InboxKey>,
         limit: usize,
-    ) -> Result<Option<Vec<InboxPlace>>, Away> {
+    ) -> Result<Option<Vec<InboxKey>>, Away> {
         self.pass(self.hints.inbox(user, filter, after, limit)).await
     }
 
-    async fn fill_inbox(&self, user: &UserId, places: &[InboxPlace]) -> Result<(), Away> {
+    async fn fill_inbox(&self, user: &UserId, places: &[InboxKey]) -> Result<(), Away> {
         let hints = self.hints.clone();
         let user = user.clone();
         let places = places.to_vec();

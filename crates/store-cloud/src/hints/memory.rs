@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use bluetick_core::{ConversationId, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
+use bluetick_core::{ConversationId, InboxFilter, InboxKey, InboxSection, Seq, Timestamp, UserId};
 use tokio::time::Instant;
 
 use super::{Away, Glance, Hints, MessageKey, Place, RegistryCopy, Reserve, Reserved, Seed, Touched};
@@ -41,7 +41,7 @@ struct Known {
 struct Somebody {
     nodes: BTreeSet<NodeId>,
     pending: BTreeSet<ConversationId>,
-    shelves: BTreeMap<ConversationId, (Shelf, Timestamp)>,
+    shelves: BTreeMap<ConversationId, (InboxSection, Timestamp)>,
     complete: bool,
 }
 
@@ -102,7 +102,7 @@ impl Somebody {
     }
 
     fn raise(&mut self, conversation: ConversationId, at: Timestamp) {
-        let place = self.shelves.entry(conversation).or_insert((Shelf::Ordinary, at));
+        let place = self.shelves.entry(conversation).or_insert((InboxSection::Ordinary, at));
         place.1 = place.1.max(at);
     }
 }
@@ -236,7 +236,7 @@ impl Hints for MemoryHints {
         &self,
         user: &UserId,
         conversation: ConversationId,
-        place: Option<(Shelf, Timestamp)>,
+        place: Option<(InboxSection, Timestamp)>,
     ) -> Result<(), Away> {
         let mut state = self.there()?;
         let somebody = state.people.entry(user.clone()).or_default();
@@ -251,14 +251,14 @@ impl Hints for MemoryHints {
         &self,
         user: &UserId,
         filter: InboxFilter,
-        after: Option<InboxPlace>,
+        after: Option<InboxKey>,
         limit: usize,
-    ) -> Result<Option<Vec<InboxPlace>>, Away> {
+    ) -> Result<Option<Vec<InboxKey>>, Away> {
         let state = self.there()?;
         let Some(somebody) = state.people.get(user).filter(|somebody| somebody.complete) else {
             return Ok(None);
         };
-        let places = somebody.shelves.iter().map(|(id, (shelf, last_at))| InboxPlace {
+        let places = somebody.shelves.iter().map(|(id, (shelf, last_at))| InboxKey {
             shelf: *shelf,
             last_at: *last_at,
             id: *id,
@@ -271,7 +271,7 @@ impl Hints for MemoryHints {
         Ok(Some(places))
     }
 
-    async fn fill_inbox(&self, user: &UserId, places: &[InboxPlace]) -> Result<(), Away> {
+    async fn fill_inbox(&self, user: &UserId, places: &[InboxKey]) -> Result<(), Away> {
         let mut state = self.there()?;
         let somebody = state.people.entry(user.clone()).or_default();
         for place in places {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bluetick_core::{
-    ConversationId, Epoch, InboxFilter, InboxPlace, MessageId, Seq, Shelf, Timestamp, UserId,
+    ConversationId, Epoch, InboxFilter, InboxKey, InboxSection, MessageId, Seq, Timestamp, UserId,
 };
 use thiserror::Error;
 use tokio::time::Instant;
@@ -72,7 +72,7 @@ pub trait Hints: Send + Sync + 'static {
         &self,
         user: &UserId,
         conversation: ConversationId,
-        place: Option<(Shelf, Timestamp)>,
+        place: Option<(InboxSection, Timestamp)>,
     ) -> Result<(), Away>;
 
     /// The first places behind `after`, in order, at most `limit`. `None` when the index of this user is not complete;
@@ -81,12 +81,12 @@ pub trait Hints: Send + Sync + 'static {
         &self,
         user: &UserId,
         filter: InboxFilter,
-        after: Option<InboxPlace>,
+        after: Option<InboxKey>,
         limit: usize,
-    ) -> Result<Option<Vec<InboxPlace>>, Away>;
+    ) -> Result<Option<Vec<InboxKey>>, Away>;
 
     /// Everything in the inbox, as the rows have it. What was moved further up meanwhile stays there.
-    async fn fill_inbox(&self, user: &UserId, places: &[InboxPlace]) -> Result<(), Away>;
+    async fn fill_inbox(&self, user: &UserId, places: &[InboxKey]) -> Result<(), Away>;
 
     /// The user is connected to this node; forgotten by itself when the node does not say so again within an hour.
     async fn connect(&self, user: &UserId, node: &NodeId) -> Result<(), Away>;

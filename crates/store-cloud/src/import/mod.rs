@@ -12,7 +12,7 @@ mod rows;
 
 use std::sync::Arc;
 
-use bluetick_core::{Conversation, Member, Profile, Standing, StoreError, User, UserId};
+use bluetick_core::{Conversation, Member, MemberState, Profile, StoreError, User, UserId};
 use thiserror::Error;
 
 pub use compare::{Comparison, RoomComparison};
@@ -34,7 +34,7 @@ pub struct ImportedPerson {
 #[derive(Clone, Debug)]
 pub struct ImportedRoom {
     pub conversation: Conversation,
-    pub members: Vec<(Member, Standing)>,
+    pub members: Vec<(Member, MemberState)>,
 }
 
 #[derive(Clone, Debug, Error)]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bluetick_core::{
-    ContentType, Conversation, ConversationId, Message, MessageId, Preferences, Standing, Timestamp, UserId,
+    ContentType, Conversation, ConversationId, MemberState, Message, MessageId, Preferences, Timestamp,
+    UserId,
 };
 use serde::Deserialize;
 
@@ -70,19 +71,21 @@ pub fn consequences(room: &ImportedRoom, newest: Option<&Cell>) -> Consequences 
     let Conversation { id, head, last_at, .. } = room.conversation;
     let is_large = room.members.len() > LARGE;
     let mut all = Consequences { rows: Vec::with_capacity(3 * room.members.len()), absent: Vec::new() };
-    for (member, standing) in &room.members {
+    for (member, member_state) in &room.members {
         let key = Key::text(&member.user, id);
-        let inbox = inbox_item(standing.preferences, last_at, newest, 1);
+        let inbox = inbox_item(member_state.preferences, last_at, newest, 1);
         all.rows.push((Table::Conversations, key.clone(), inbox));
         // What else the member set stands in the inbox row.
-        let hides_reads = standing.preferences.hides_reads;
-        let alone =
-            Standing { preferences: Preferences { hides_reads, ..Preferences::default() }, ..*standing };
-        match alone == Standing::default() {
+        let hides_reads = member_state.preferences.hides_reads;
+        let alone = MemberState {
+            preferences: Preferences { hides_reads, ..Preferences::default() },
+            ..*member_state
+        };
+        match alone == MemberState::default() {
             true => all.absent.push((Table::MessageStatus, key.clone())),
             false => all.rows.push((Table::MessageStatus, key.clone(), status_item(&alone, 1))),
         }
-        match standing.pending_after(member.joined_seq, head) {
+        match member_state.pending_after(member.joined_seq, head) {
             Some(after) => {
                 all.rows.push((Table::PendingDeliveries, key, pending_item(after.next(), is_large)));
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{
-    ContentType, Conversation, ConversationId, Member, Message, MessageId, PageFrom, Role, Seq, Standing,
+    ContentType, Conversation, ConversationId, Member, MemberState, Message, MessageId, PageFrom, Role, Seq,
 };
 use bluetick_store_cloud::EngineSettings;
 use bluetick_store_cloud::hints::memory::MemoryHints;
@@ -25,7 +25,7 @@ async fn import(rows: &Arc<MemoryRows>) -> ConversationId {
         Conversation { id, title: None, created_by: alice.clone(), created_at: now, head, last_at: now };
     let members = [&alice, &bob].map(|user| {
         let member = Member { user: user.clone(), role: Role::Member, joined_seq: Seq::FIRST };
-        (member, Standing::default())
+        (member, MemberState::default())
     });
     let importer = Importer::new(rows.clone());
     let mut copy = importer.room(ImportedRoom { conversation, members: members.into() }).await.unwrap();

@@ -62,7 +62,7 @@ async fn run(seed: u64, town: Town) {
     let ids =
         vec![nodes[0].group(1, "a", &["b", "c", "d"]).await, nodes[1].group(2, "d", &["b", "c", "a"]).await];
     for (number, name) in PEOPLE.iter().enumerate() {
-        nodes[number % nodes.len()].came(name).await;
+        nodes[number % nodes.len()].user_connected(name).await;
     }
     let acknowledged = Acknowledged::default();
     let weather = tokio::spawn(weather(town.clone(), nodes.clone(), ids.clone(), seed));

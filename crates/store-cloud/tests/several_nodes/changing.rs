@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use bluetick_core::ports::{AddMembers, Committed, Position, Prefer, RemoveMember, Store};
+use bluetick_core::ports::{AddMembers, Committed, Position, RemoveMember, SetPreferences, Store};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{ConversationId, PreferenceChange, Refusal, Seq, StoreError};
 use bluetick_store_cloud::rows::Table;
@@ -42,7 +42,7 @@ async fn a_change_that_somebody_else_has_finished_is_heard_where_the_members_are
     let (dying, helping, there) = (town.node().await, town.node().await, town.node().await);
     Town::settle(&[&dying, &helping, &there]).await;
     let id = dying.group(11, "a", &["b"]).await;
-    there.came("b").await;
+    there.user_connected("b").await;
     dying.way.next_write(Table::Members, Fate::Stopped);
     let adding = tokio::spawn({
         let dying = dying.again();
@@ -68,8 +68,8 @@ async fn who_helps_too_late_takes_nothing_back_from_a_new_member() {
     until(async || slow.way.stopped.load(Ordering::SeqCst) == 1).await;
     assert_eq!(quick.store.conversation(id, &user("a")).await.unwrap().members.len(), 3);
     let change = PreferenceChange { muted: Some(true), ..PreferenceChange::default() };
-    let prefer = Prefer { conversation: id, user: user("c"), change };
-    assert!(quick.store.prefer(prefer).await.unwrap().preferences.muted);
+    let prefer = SetPreferences { conversation: id, user: user("c"), change };
+    assert!(quick.store.set_preferences(prefer).await.unwrap().preferences.muted);
     slow.way.go_on();
     adding.await.unwrap().unwrap();
     assert!(quick.store.inbox_entry(id, &user("c")).await.unwrap().preferences.muted);
@@ -82,7 +82,7 @@ async fn a_new_member_hears_what_was_being_written_when_it_joined() {
     Town::settle(&[&slow, &quick, &there]).await;
     let id = quick.group(13, "a", &["b"]).await;
     slow.send(id, "b", "known here").await.unwrap();
-    there.came("c").await;
+    there.user_connected("c").await;
     // The notice has its place; the message has the next one before anybody knows of the change.
     quick.way.next_write(Table::Rooms, Fate::Stopped);
     let adding = tokio::spawn({
@@ -113,7 +113,7 @@ async fn a_node_that_begins_to_follow_a_group_does_not_tell_who_left_before() {
     remove(first.again(), id, "c").await;
     // Two members and the one who left are connected there, before anybody looks what it has missed.
     for name in ["a", "b", "c"] {
-        second.came(name).await;
+        second.user_connected(name).await;
     }
     second.store.behind(&user("a"), Vec::new()).await.unwrap();
     let position = Position { conversation: id, seq: Seq::FIRST };
@@ -134,7 +134,7 @@ async fn removed_member_is_sent_every_message_below_the_removal() {
     let (slow, there) = (town.node().await, town.node().await);
     Town::settle(&[&slow, &there]).await;
     let id = slow.group(31, "a", &["b", "c"]).await;
-    there.came("b").await;
+    there.user_connected("b").await;
     slow.way.holds_messages.store(true, Ordering::SeqCst);
     let sending = tokio::spawn({
         let slow = slow.again();

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use bluetick_core::ports::{Appended, Fleet, Position, Store};
-use bluetick_core::{ConversationId, MarkKind, Seq, StoreError};
+use bluetick_core::{ConversationId, ReceiptKind, Seq, StoreError};
 use bluetick_store_cloud::rows::Table;
 use tokio::task::JoinHandle;
 
@@ -28,7 +28,7 @@ async fn a_message_sent_again_after_its_answer_was_lost_reaches_who_is_elsewhere
     let (here, there) = (town.node().await, town.node().await);
     Town::settle(&[&here, &there]).await;
     let id = here.direct("alice", "bob").await;
-    there.came("bob").await;
+    there.user_connected("bob").await;
     here.way.next_write(Table::Messages, Fate::Unanswered);
     assert!(matches!(here.send(id, "alice", "m1").await, Err(StoreError::NoAnswer(_))));
     assert!(here.send(id, "alice", "m1").await.unwrap().duplicate);
@@ -41,7 +41,7 @@ async fn news_that_come_late_to_a_node_that_follows_a_conversation_only_since_th
     let (slow, quick, there) = (town.node().await, town.node().await, town.node().await);
     Town::settle(&[&slow, &quick, &there]).await;
     let id = slow.direct("alice", "bob").await;
-    there.came("bob").await;
+    there.user_connected("bob").await;
     town.street.hold_letters_from("node-0");
     slow.send(id, "alice", "m1").await.unwrap();
     slow.send(id, "alice", "m2").await.unwrap();
@@ -87,8 +87,8 @@ async fn who_goes_while_a_message_waits_for_the_one_before_is_owed_it() {
     let (slow, here, there) = (town.node().await, town.node().await, town.node().await);
     Town::settle(&[&slow, &here, &there]).await;
     let id = slow.group(9, "a", &["b", "c"]).await;
-    there.came("b").await;
-    there.mark(id, "b", MarkKind::Delivered, 1).await;
+    there.user_connected("b").await;
+    there.apply_receipt(id, "b", ReceiptKind::Delivered, 1).await;
     slow.way.holds_messages.store(true, Ordering::SeqCst);
     let slowly = tokio::spawn({
         let slow = slow.again();
@@ -101,7 +101,7 @@ async fn who_goes_while_a_message_waits_for_the_one_before_is_owed_it() {
         async move { here.send(id, "a", "quick").await }
     });
     until(async || there.store.counters_now().news_received > before).await;
-    there.store.went(&user("b")).await;
+    there.store.user_disconnected(&user("b")).await;
     quickly.await.unwrap().unwrap();
     let is_owed = async || {
         let missed = here.store.behind(&user("b"), Vec::new()).await.unwrap();
@@ -118,11 +118,11 @@ async fn what_was_pushed_and_could_not_be_written_down_at_once_is_written_down_l
     let (one, other) = (town.node().await, town.node().await);
     Town::settle(&[&one, &other]).await;
     let id = one.direct("alice", "bob").await;
-    other.came("bob").await;
+    other.user_connected("bob").await;
     one.send(id, "alice", "m1").await.unwrap();
     until(async || other.heard(id) == [1]).await;
     other.way.next_write(Table::PendingDeliveries, Fate::Refused);
-    other.store.went(&user("bob")).await;
+    other.store.user_disconnected(&user("bob")).await;
     until(async || one.store.behind(&user("bob"), Vec::new()).await.unwrap().behind.len() == 1).await;
 }
 
@@ -132,14 +132,14 @@ async fn ticks_that_moved_on_two_nodes_are_never_told_backwards() {
     let (slow, quick, there) = (town.node().await, town.node().await, town.node().await);
     Town::settle(&[&slow, &quick, &there]).await;
     let id = there.direct("alice", "bob").await;
-    there.came("alice").await;
+    there.user_connected("alice").await;
     for number in 1..=2 {
         there.send(id, "alice", &format!("m{number}")).await.unwrap();
     }
     town.street.hold_letters_from("node-0");
-    slow.mark(id, "bob", MarkKind::Read, 1).await;
+    slow.apply_receipt(id, "bob", ReceiptKind::Read, 1).await;
     until(async || slow.store.counters_now().news_sent == 1).await;
-    quick.mark(id, "bob", MarkKind::Read, 2).await;
+    quick.apply_receipt(id, "bob", ReceiptKind::Read, 2).await;
     until(async || !there.recorder.moves(id).is_empty()).await;
     town.street.deliver_letters();
     until(async || there.store.counters_now().news_received == 2).await;
@@ -173,7 +173,7 @@ async fn who_comes_just_before_it_is_owed_something_is_told_of_it() {
     let (slow, there) = two_nodes().await;
     let id = slow.direct("alice", "bob").await;
     let sending = stored_and_not_owed_yet(&slow, id).await;
-    there.came("bob").await;
+    there.user_connected("bob").await;
     assert_eq!(there.store.behind(&user("bob"), Vec::new()).await.unwrap().behind.len(), 0);
     slow.way.go_on();
     sending.await.unwrap().unwrap();
@@ -187,15 +187,15 @@ async fn who_is_owed_what_was_told_before_it_came_is_asked_to_come_again() {
     let id = slow.direct("alice", "bob").await;
     let sending = stored_and_not_owed_yet(&slow, id).await;
     // Another device of alice's has come this far, so the node follows the conversation from here on.
-    there.came("alice").await;
+    there.user_connected("alice").await;
     let position = Position { conversation: id, seq: Seq::FIRST };
     there.store.behind(&user("alice"), vec![position]).await.unwrap();
-    there.came("bob").await;
+    there.user_connected("bob").await;
     assert_eq!(there.store.behind(&user("bob"), Vec::new()).await.unwrap().behind.len(), 0);
     slow.way.go_on();
     sending.await.unwrap().unwrap();
     until(async || there.recorder.overlooked() == [user("bob")]).await;
-    there.store.went(&user("bob")).await;
-    there.came("bob").await;
+    there.store.user_disconnected(&user("bob")).await;
+    there.user_connected("bob").await;
     assert_eq!(there.store.behind(&user("bob"), Vec::new()).await.unwrap().behind.len(), 1);
 }

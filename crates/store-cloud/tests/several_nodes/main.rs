@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use bluetick_core::ports::{AddMembers, Change, Fleet, Store};
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_core::{ContentType, MarkKind, Refusal, Seq, StoreError};
+use bluetick_core::{ContentType, ReceiptKind, Refusal, Seq, StoreError};
 use town::{Node, Town, until, user};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,13 +22,13 @@ async fn who_is_connected_elsewhere_hears_everything_in_order() {
     let (here, there) = (town.node().await, town.node().await);
     Town::settle(&[&here, &there]).await;
     let id = here.direct("alice", "bob").await;
-    there.came("bob").await;
-    here.came("alice").await;
+    there.user_connected("bob").await;
+    here.user_connected("alice").await;
     for number in 1..=50 {
         assert_eq!(here.send(id, "alice", &format!("m{number}")).await.unwrap().seq, Seq::new(number));
     }
     until(async || there.heard(id) == (1..=50).collect::<Vec<_>>()).await;
-    there.mark(id, "bob", MarkKind::Read, 50).await;
+    there.apply_receipt(id, "bob", ReceiptKind::Read, 50).await;
     until(async || here.recorder.moves(id).iter().any(|moved| moved.own.read == Seq::new(50))).await;
 }
 
@@ -39,7 +39,7 @@ async fn writers_on_several_nodes_are_heard_in_one_order_everywhere() {
     Town::settle(&nodes.each_ref()).await;
     let id = nodes[0].group(1, "a", &["b", "c"]).await;
     for (node, name) in nodes.iter().zip(["a", "b", "c"]) {
-        node.came(name).await;
+        node.user_connected(name).await;
     }
     let writing = nodes.iter().zip(["a", "b", "c"]).map(|(node, name)| async move {
         for number in 0..100 {
@@ -77,7 +77,7 @@ async fn a_writer_that_dies_before_it_writes_leaves_a_void_and_no_gap() {
     let (dying, living) = (town.node().await, town.node().await);
     Town::settle(&[&dying, &living]).await;
     let id = dying.group(2, "a", &["b"]).await;
-    living.came("b").await;
+    living.user_connected("b").await;
     dying.way.holds_messages.store(true, Ordering::SeqCst);
     let sending = {
         let store = dying.store.clone();
@@ -94,9 +94,9 @@ async fn a_writer_that_dies_before_it_writes_leaves_a_void_and_no_gap() {
     assert_eq!(history[1].content_type, ContentType::Void);
     assert_eq!(history.len(), 3);
     let (of_void, of_message) = (Seq::new(2), Seq::new(3));
-    let receipts = living.store.receipts(id, &user("a"), of_void).await;
+    let receipts = living.store.receipt_counts(id, &user("a"), of_void).await;
     assert!(matches!(receipts, Err(StoreError::Refused(Refusal::NoSuchMessage))), "{receipts:?}");
-    assert_eq!(living.store.receipts(id, &user("a"), of_message).await.unwrap().recipients, 1);
+    assert_eq!(living.store.receipt_counts(id, &user("a"), of_message).await.unwrap().recipients, 1);
     // The write that was under way comes after all, and loses.
     way.release();
     tokio::time::sleep(std::time::Duration::from_millis(30)).await;
@@ -171,7 +171,7 @@ async fn who_was_connected_to_a_node_that_died_misses_nothing() {
     let (sending, dying) = (town.node().await, town.node().await);
     Town::settle(&[&sending, &dying]).await;
     let id = sending.direct("alice", "bob").await;
-    dying.came("bob").await;
+    dying.user_connected("bob").await;
     sending.send(id, "alice", "pushed and never acknowledged").await.unwrap();
     until(async || dying.heard(id) == [1]).await;
     let node = dying.store.clone();
@@ -182,7 +182,7 @@ async fn who_was_connected_to_a_node_that_died_misses_nothing() {
     // In memory nobody forgets the dead by itself.
     town.street.bury("node-1");
     until(async || other.store.counters_now().nodes == 2).await;
-    other.came("bob").await;
+    other.user_connected("bob").await;
     let missed = other.store.behind(&user("bob"), Vec::new()).await.unwrap();
     assert_eq!(missed.behind.len(), 1, "{missed:?}");
     assert_eq!((missed.behind[0].after, missed.behind[0].head), (Seq::ZERO, Seq::new(1)));
@@ -194,12 +194,12 @@ async fn who_leaves_without_an_ack_is_owed_what_it_was_pushed() {
     let (one, other) = (town.node().await, town.node().await);
     Town::settle(&[&one, &other]).await;
     let id = one.direct("alice", "bob").await;
-    other.came("bob").await;
+    other.user_connected("bob").await;
     one.send(id, "alice", "m1").await.unwrap();
     one.send(id, "alice", "m2").await.unwrap();
     until(async || other.heard(id) == [1, 2]).await;
-    other.mark(id, "bob", MarkKind::Delivered, 1).await;
-    other.store.went(&user("bob")).await;
+    other.apply_receipt(id, "bob", ReceiptKind::Delivered, 1).await;
+    other.store.user_disconnected(&user("bob")).await;
     let missed = one.store.behind(&user("bob"), Vec::new()).await.unwrap();
     assert_eq!((missed.behind.len(), missed.behind[0].after), (1, Seq::new(1)));
 }
@@ -209,7 +209,7 @@ async fn joining_is_told_on_the_node_where_somebody_is() {
     let town = Town::default();
     let (one, other) = (town.node().await, town.node().await);
     Town::settle(&[&one, &other]).await;
-    other.came("bob").await;
+    other.user_connected("bob").await;
     let id = one.group(5, "alice", &["bob"]).await;
     let is_told = async || {
         let changes = other.recorder.changes(id);

@@ -8,11 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bluetick_archive::ArchiveSettings;
 use bluetick_conformance::Recorder;
-use bluetick_core::ports::{Append, Appended, Creation, Fleet, Mark, NewConversation, Store};
+use bluetick_core::ports::{Append, Appended, Creation, Fleet, NewConversation, Receipt, Store};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{
-    ContentType, ConversationId, Epoch, MarkKind, Message, MessageId, PageFrom, PageLimit, PageRequest, Seq,
-    StoreError, UserId,
+    ContentType, ConversationId, Epoch, Message, MessageId, PageFrom, PageLimit, PageRequest, ReceiptKind,
+    Seq, StoreError, UserId,
 };
 use bluetick_store_cloud::hints::memory::MemoryHints;
 use bluetick_store_cloud::hot::Layout;
@@ -325,13 +325,13 @@ impl Node {
         all
     }
 
-    pub async fn mark(&self, id: ConversationId, name: &str, kind: MarkKind, seq: u64) {
-        let mark = Mark { conversation: id, user: user(name), kind, seq: Seq::new(seq), origin: None };
-        self.store.mark(mark).await.unwrap();
+    pub async fn apply_receipt(&self, id: ConversationId, name: &str, kind: ReceiptKind, seq: u64) {
+        let mark = Receipt { conversation: id, user: user(name), kind, seq: Seq::new(seq), origin: None };
+        self.store.apply_receipt(mark).await.unwrap();
     }
 
-    pub async fn came(&self, name: &str) {
-        self.store.came(&user(name)).await;
+    pub async fn user_connected(&self, name: &str) {
+        self.store.user_connected(&user(name)).await;
     }
 
     pub fn heard(&self, id: ConversationId) -> Vec<u64> {

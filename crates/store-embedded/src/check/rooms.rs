@@ -1,9 +1,9 @@
 //! Checks each conversation as a whole: contiguous seqs, fingerprints, read states, and the rows
 //! derived from it.
 
-use bluetick_core::inbox::Shelf;
+use bluetick_core::inbox::InboxSection;
 use bluetick_core::ports::{Progress, Stage};
-use bluetick_core::{ContentType, ConversationId, ConversationKind, Member, Seq, Standing, Timestamp};
+use bluetick_core::{ContentType, ConversationId, ConversationKind, Member, MemberState, Seq, Timestamp};
 
 use super::CheckReport;
 use super::finding::{Finding, Findings};
@@ -88,7 +88,7 @@ impl Look<'_> {
             let what = "a message was received later than any, as it says";
             self.findings.add(Finding::row("conversations", id.to_string(), what).of(id));
         }
-        let Ok((members, standings)) = self.snapshot.members(id) else { return Ok(()) };
+        let Ok((members, member_states)) = self.snapshot.members(id) else { return Ok(()) };
         if id.kind() == ConversationKind::Direct {
             let people: Vec<_> = members.iter().map(|member| &member.user).collect();
             let fits = match people[..] {
@@ -101,10 +101,10 @@ impl Look<'_> {
                 self.findings.add(Finding::row("members", id.to_string(), what).of(id));
             }
         }
-        for (member, standing) in members.iter().zip(&standings) {
-            self.standing(id, head, member, standing);
+        for (member, member_state) in members.iter().zip(&member_states) {
+            self.member_state(id, head, member, member_state);
             if !self.unsettled.heads.contains_key(&id) {
-                self.lines(id, stored, member, standing, &chunks)?;
+                self.lines(id, stored, member, member_state, &chunks)?;
             }
         }
         Ok(())
@@ -219,8 +219,8 @@ impl Look<'_> {
         Ok(all)
     }
 
-    fn standing(&mut self, id: ConversationId, head: Seq, member: &Member, standing: &Standing) {
-        let Standing { delivered, read, shown_read, acknowledged, sent, .. } = *standing;
+    fn member_state(&mut self, id: ConversationId, head: Seq, member: &Member, member_state: &MemberState) {
+        let MemberState { delivered, read, shown_read, acknowledged, sent, .. } = *member_state;
         let what = if member.joined_seq > head.next() {
             "it joins beyond the head"
         } else if delivered > head || acknowledged > head || sent > head {
@@ -241,14 +241,14 @@ impl Look<'_> {
         id: ConversationId,
         stored: &StoredConversation,
         member: &Member,
-        standing: &Standing,
+        member_state: &MemberState,
         chunks: &Chunks,
     ) -> Result<(), TablesError> {
         let key = rows::inbox_key(&member.user, id);
         let told = |table, what: &str| Finding::row(table, format!("{} {id}", member.user), what).of(id);
         let (line, pending) = (self.snapshot.line_at(&key)?, self.snapshot.pending_at(&key)?);
         let (head, last_at) = (stored.conversation.head, stored.conversation.last_at);
-        let owed = standing.pending_after(member.joined_seq, head);
+        let owed = member_state.pending_after(member.joined_seq, head);
         let noted = pending.map(rows::read_pending);
         // The check of the rows has already reported an unreadable row.
         if !matches!(noted, Some(Err(_))) && noted.and_then(Result::ok) != owed {
@@ -265,7 +265,10 @@ impl Look<'_> {
             return Ok(());
         };
         let Ok(line) = rows::read_inbox(line) else { return Ok(()) };
-        if line.last_seq != head || line.last_at != last_at || line.shelf != Shelf::of(standing.preferences) {
+        if line.last_seq != head
+            || line.last_at != last_at
+            || line.shelf != InboxSection::of(member_state.preferences)
+        {
             self.findings.add(told("inbox", "the line is not that of the conversation as it is"));
         }
         let shown = chunks.last_record.as_ref().filter(|_| !chunks.last_is_cold);

@@ -6,7 +6,7 @@
 use bluetick_core::members::MembershipChange;
 use bluetick_core::ports::Append;
 use bluetick_core::{
-    Conversation, ConversationId, Member, Members, Preferences, Profile, Role, Seq, Standing, Timestamp,
+    Conversation, ConversationId, Member, MemberState, Members, Preferences, Profile, Role, Seq, Timestamp,
     User, UserId,
 };
 
@@ -43,7 +43,7 @@ pub enum Event<'a> {
     /// follows from the message.
     Marked {
         seat: Seat,
-        standing: Standing,
+        member_state: MemberState,
     },
     Preferred {
         seat: Seat,
@@ -127,10 +127,10 @@ pub fn put_user(out: &mut Vec<u8>, user: &User) {
     put_event(out, USER, &body);
 }
 
-/// Writes a read state. Does not write the preferences in `standing`, which have their own event.
-pub fn put_marked(out: &mut Vec<u8>, seat: &Seat, standing: &Standing) {
+/// Writes a read state. Does not write the preferences in `member_state`, which have their own event.
+pub fn put_marked(out: &mut Vec<u8>, seat: &Seat, member_state: &MemberState) {
     let mut body = seat_bytes(seat);
-    super::rows::put_progress(&mut body, standing);
+    super::rows::put_progress(&mut body, member_state);
     put_event(out, MARKED, &body);
 }
 
@@ -204,7 +204,7 @@ pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, Deco
         }
         MARKED => {
             let seat = read_seat(&mut body)?;
-            Event::Marked { seat, standing: super::rows::read_progress(&mut body)? }
+            Event::Marked { seat, member_state: super::rows::read_progress(&mut body)? }
         }
         PREFERRED => {
             let seat = read_seat(&mut body)?;
@@ -286,10 +286,11 @@ mod tests {
                 created_at: Timestamp::from_millis(7),
             },
         );
-        let standing = Standing { delivered: Seq::new(300), read: Seq::new(2), ..Standing::default() };
+        let member_state =
+            MemberState { delivered: Seq::new(300), read: Seq::new(2), ..MemberState::default() };
         let conversation = ConversationId::group([1; 15]);
         let seat = Seat { conversation, user: user("bob"), joined_seq: Seq::new(7) };
-        put_marked(out, &seat, &standing);
+        put_marked(out, &seat, &member_state);
         let preferences = Preferences { pinned: true, ..Preferences::default() };
         put_preferred(out, &seat, preferences);
         let profile = Profile {
@@ -322,7 +323,7 @@ mod tests {
                 Event::Founded { members, .. } => format!("founded by {}", members.len()),
                 Event::Membership { change, .. } => format!("{change:?}"),
                 Event::User(user) => format!("user {}", user.id),
-                Event::Marked { seat, standing } => format!("{seat:?} {standing:?}"),
+                Event::Marked { seat, member_state } => format!("{seat:?} {member_state:?}"),
                 Event::Preferred { seat, preferences } => format!("{seat:?} {preferences:?}"),
                 Event::Profile { user, profile } => format!("{user} {profile:?}"),
             });

@@ -4,10 +4,10 @@
 //! ends with a checksum, because LMDB has none. The table adds a checksum of the key when it stores
 //! the row.
 
-use bluetick_core::inbox::{InboxPlace, Shelf};
+use bluetick_core::inbox::{InboxKey, InboxSection};
 use bluetick_core::people::name_terms;
 use bluetick_core::{
-    Conversation, ConversationId, Member, Person, Preferences, Profile, Role, Seq, Skeleton, Standing,
+    Conversation, ConversationId, Member, MemberState, Person, Preferences, Profile, Role, Seq, Skeleton,
     Timestamp, Title, User, UserId,
 };
 
@@ -70,12 +70,12 @@ pub fn inbox_key(user: &UserId, conversation: ConversationId) -> Vec<u8> {
 }
 
 /// (user, shelf, latest first, conversation): the keys of a user sort in inbox order.
-pub fn order_key(user: &UserId, place: &InboxPlace) -> Vec<u8> {
+pub fn order_key(user: &UserId, place: &InboxKey) -> Vec<u8> {
     order_key_in(&user_prefix(user), place)
 }
 
 /// Like [`order_key`], with the user part of the key already encoded.
-pub fn order_key_in(user: &[u8], place: &InboxPlace) -> Vec<u8> {
+pub fn order_key_in(user: &[u8], place: &InboxKey) -> Vec<u8> {
     let mut key = Vec::with_capacity(user.len() + 25);
     key.extend_from_slice(user);
     put_place(&mut key, place);
@@ -113,7 +113,7 @@ pub fn read_name_key(key: &[u8]) -> Result<(&str, UserId), DecodeError> {
     Ok((term, UserId::from_stored(user).map_err(|_| DecodeError::Malformed("a name's key"))?))
 }
 
-fn put_place(key: &mut Vec<u8>, place: &InboxPlace) {
+fn put_place(key: &mut Vec<u8>, place: &InboxKey) {
     key.push(shelf_code(place.shelf));
     // Maps signed order to unsigned order, then inverts it to put the latest first.
     let descending = !(place.last_at.millis().cast_unsigned() ^ (1 << 63));
@@ -122,25 +122,25 @@ fn put_place(key: &mut Vec<u8>, place: &InboxPlace) {
 }
 
 /// Reads the position from an `order` key. Ignores the user part.
-pub fn read_place(key: &[u8]) -> Result<InboxPlace, DecodeError> {
+pub fn read_place(key: &[u8]) -> Result<InboxKey, DecodeError> {
     let (_, place) = key.split_last_chunk::<25>().ok_or(DecodeError::Short)?;
     let mut reader = Reader(place);
     let shelf = read_shelf(reader.u8()?)?;
     let descending = u64::from_be_bytes(reader.array()?);
     let last_at = Timestamp::from_millis((!descending ^ (1 << 63)).cast_signed());
-    Ok(InboxPlace { shelf, last_at, id: super::event::read_conversation_id(&mut reader)? })
+    Ok(InboxKey { shelf, last_at, id: super::event::read_conversation_id(&mut reader)? })
 }
 
-fn shelf_code(shelf: Shelf) -> u8 {
+fn shelf_code(shelf: InboxSection) -> u8 {
     match shelf {
-        Shelf::Pinned => 0,
-        Shelf::Ordinary => 1,
-        Shelf::Archived => 2,
+        InboxSection::Pinned => 0,
+        InboxSection::Ordinary => 1,
+        InboxSection::Archived => 2,
     }
 }
 
-fn read_shelf(code: u8) -> Result<Shelf, DecodeError> {
-    Shelf::ALL
+fn read_shelf(code: u8) -> Result<InboxSection, DecodeError> {
+    InboxSection::ALL
         .into_iter()
         .find(|shelf| shelf_code(*shelf) == code)
         .ok_or(DecodeError::Unknown { what: "shelf", value: code.into() })
@@ -222,16 +222,16 @@ pub fn read_membership(reader: &mut Reader<'_>, user: UserId) -> Result<Member, 
 }
 
 /// Writes a read state without the preferences.
-pub fn put_progress(out: &mut Vec<u8>, standing: &Standing) {
-    let Standing { delivered, read, shown_read, acknowledged, sent, preferences: _ } = standing;
+pub fn put_progress(out: &mut Vec<u8>, member_state: &MemberState) {
+    let MemberState { delivered, read, shown_read, acknowledged, sent, preferences: _ } = member_state;
     for seq in [delivered, read, shown_read, acknowledged, sent] {
         put_varint(out, seq.get());
     }
 }
 
-pub fn read_progress(reader: &mut Reader<'_>) -> Result<Standing, DecodeError> {
+pub fn read_progress(reader: &mut Reader<'_>) -> Result<MemberState, DecodeError> {
     let mut seq = || reader.varint().map(Seq::new);
-    Ok(Standing {
+    Ok(MemberState {
         delivered: seq()?,
         read: seq()?,
         shown_read: seq()?,
@@ -255,18 +255,18 @@ pub fn read_preferences(bits: u8) -> Result<Preferences, DecodeError> {
 }
 
 /// Encodes a member with its read state in one row, so that a receipt costs one write.
-pub fn member_row(member: &Member, standing: &Standing) -> Vec<u8> {
+pub fn member_row(member: &Member, member_state: &MemberState) -> Vec<u8> {
     seal(|out| {
         put_membership(out, member);
-        if *standing != Standing::default() {
-            out.push(preference_bits(standing.preferences));
-            put_progress(out, standing);
+        if *member_state != MemberState::default() {
+            out.push(preference_bits(member_state.preferences));
+            put_progress(out, member_state);
         }
     })
 }
 
 /// Reads a member row. `key` is the whole key of the row.
-pub fn read_member(key: &[u8], row: &[u8]) -> Result<(Member, Standing), DecodeError> {
+pub fn read_member(key: &[u8], row: &[u8]) -> Result<(Member, MemberState), DecodeError> {
     let user = key.get(16..).and_then(|user| std::str::from_utf8(user).ok());
     let user = user
         .and_then(|user| UserId::from_stored(user).ok())
@@ -274,10 +274,10 @@ pub fn read_member(key: &[u8], row: &[u8]) -> Result<(Member, Standing), DecodeE
     let mut reader = unseal(row)?;
     let member = read_membership(&mut reader, user)?;
     if reader.is_empty() {
-        return Ok((member, Standing::default()));
+        return Ok((member, MemberState::default()));
     }
     let preferences = read_preferences(reader.u8()?)?;
-    Ok((member, Standing { preferences, ..read_progress(&mut reader)? }))
+    Ok((member, MemberState { preferences, ..read_progress(&mut reader)? }))
 }
 
 pub use super::profile::{put_profile, read_profile};
@@ -335,7 +335,7 @@ pub fn read_user_row(key: &[u8], row: &[u8]) -> Result<User, DecodeError> {
 pub struct InboxRow<'a> {
     pub last_seq: Seq,
     pub last_at: Timestamp,
-    pub shelf: Shelf,
+    pub shelf: InboxSection,
     /// A [`Record`](super::record::Record). Empty if the conversation has no message.
     pub record: &'a [u8],
 }
@@ -350,8 +350,8 @@ impl InboxRow<'_> {
         })
     }
 
-    pub fn place(&self, id: ConversationId) -> InboxPlace {
-        InboxPlace { shelf: self.shelf, last_at: self.last_at, id }
+    pub fn place(&self, id: ConversationId) -> InboxKey {
+        InboxKey { shelf: self.shelf, last_at: self.last_at, id }
     }
 }
 
@@ -391,10 +391,10 @@ mod tests {
         let member = Member { user: user("bob"), role: Role::Admin, joined_seq: Seq::new(9) };
         let key = member_key(ConversationId::group([1; 15]), &member.user);
         assert_eq!(hex(&key), "67010101 01010101 01010101 01010101 626f62");
-        let row = member_row(&member, &Standing::default());
+        let row = member_row(&member, &MemberState::default());
         assert_eq!(hex(&row), "030109ae eec09d");
-        assert_eq!(read_member(&key, &row), Ok((member.clone(), Standing::default())));
-        let standing = Standing {
+        assert_eq!(read_member(&key, &row), Ok((member.clone(), MemberState::default())));
+        let member_state = MemberState {
             delivered: Seq::new(300),
             read: Seq::new(200),
             shown_read: Seq::new(100),
@@ -402,15 +402,15 @@ mod tests {
             sent: Seq::new(1),
             preferences: Preferences { pinned: true, hides_reads: true, ..Preferences::default() },
         };
-        let row = member_row(&member, &standing);
+        let row = member_row(&member, &member_state);
         assert_eq!(hex(&row), "0301090a ac02c801 64ab0201 49bc002a");
-        assert_eq!(read_member(&key, &row), Ok((member, standing)));
+        assert_eq!(read_member(&key, &row), Ok((member, member_state)));
         assert_eq!(read_pending(&pending_row(Seq::new(300))), Ok(Seq::new(300)));
 
         let inbox = InboxRow {
             last_seq: Seq::new(5),
             last_at: Timestamp::from_millis(2000),
-            shelf: Shelf::Ordinary,
+            shelf: InboxSection::Ordinary,
             record: b"hey",
         };
         assert_eq!(hex(&inbox.encode()), "030105a0 1f686579 3056dd12");
@@ -453,13 +453,13 @@ mod tests {
     #[test]
     fn the_order_of_keys_is_the_order_of_the_inbox() {
         let alice = user("alice");
-        let place = |shelf, last_at, bit| InboxPlace {
+        let place = |shelf, last_at, bit| InboxKey {
             shelf,
             last_at: Timestamp::from_millis(last_at),
             id: ConversationId::group([bit; 15]),
         };
         let mut places = Vec::new();
-        for shelf in Shelf::ALL {
+        for shelf in InboxSection::ALL {
             for last_at in [i64::MIN, -5, 0, 7, i64::MAX] {
                 places.extend([place(shelf, last_at, 1), place(shelf, last_at, 2)]);
             }

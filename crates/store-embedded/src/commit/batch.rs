@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bluetick_core::decide::{Founding, NotedChange};
+use bluetick_core::decide::{ChangeWithNotice, InitialState};
 use bluetick_core::ports::{
-    AddMembers, Append, Appended, Mark, NewConversation, Opened, Prefer, RemoveMember, UserUpdate,
+    AddMembers, Append, Appended, NewConversation, Opened, Receipt, RemoveMember, SetPreferences, UserUpdate,
 };
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Preferences, Profile, ProfileUpdate, Seq, Skeleton,
-    Standing, StoreError, User, UserId,
+    ConversationId, ConversationView, MemberState, Preferences, Profile, ProfileUpdate, ReadState, Seq,
+    Skeleton, StoreError, User, UserId,
 };
 use tokio::sync::oneshot;
 
@@ -28,7 +28,7 @@ pub type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// another, which costs more than moving the message. Rare or large commands are boxed.
 pub enum Command {
     Append(AppendCommand),
-    Mark(Box<MarkCommand>),
+    Receipt(Box<ReceiptCommand>),
     Control(Box<Control>),
 }
 
@@ -40,14 +40,14 @@ pub enum Control {
     CreateUser { user: User, reply: Reply<()> },
     ReserveName { user: User, reply: Reply<()> },
     UpdateUser { update: UserUpdate, reply: Reply<()> },
-    Prefer { room: Arc<Room>, prefer: Prefer, reply: Reply<()> },
+    SetPreferences { room: Arc<Room>, prefer: SetPreferences, reply: Reply<()> },
     Profile { update: ProfileUpdate, reply: Reply<Profile> },
 }
 
-pub struct MarkCommand {
+pub struct ReceiptCommand {
     pub room: Arc<Room>,
-    pub mark: Mark,
-    pub reply: Reply<Boundaries>,
+    pub receipt: Receipt,
+    pub reply: Reply<ReadState>,
 }
 
 pub struct AppendCommand {
@@ -87,7 +87,7 @@ impl Command {
     pub fn weight(&self) -> usize {
         match self {
             Command::Append(command) => record::length_of(&command.append),
-            Command::Mark(command) => 64 + command.mark.user.as_str().len(),
+            Command::Receipt(command) => 64 + command.receipt.user.as_str().len(),
             Command::Control(_) => 1 << 10,
         }
     }
@@ -105,7 +105,7 @@ impl Command {
         let conversation = |id| subjects.contains(&Subject::Conversation(id));
         match self {
             Command::Append(command) => conversation(command.append.conversation),
-            Command::Mark(command) => conversation(command.mark.conversation),
+            Command::Receipt(command) => conversation(command.receipt.conversation),
             Command::Control(control) => match &**control {
                 Control::Open { new, .. } => conversation(new.id),
                 Control::Add { add, .. } => conversation(add.conversation),
@@ -116,7 +116,7 @@ impl Command {
                 Control::UpdateUser { update, .. } => {
                     names_of(&update.id).any(|name| subjects.contains(&name))
                 }
-                Control::Prefer { prefer, .. } => conversation(prefer.conversation),
+                Control::SetPreferences { prefer, .. } => conversation(prefer.conversation),
                 Control::Profile { update, .. } => subjects.contains(&Subject::Profile(update.user.clone())),
             },
         }
@@ -125,14 +125,14 @@ impl Command {
     pub fn refuse(self, error: StoreError) {
         match self {
             Command::Append(command) => answer(command.reply, Err(error)),
-            Command::Mark(command) => answer(command.reply, Err(error)),
+            Command::Receipt(command) => answer(command.reply, Err(error)),
             Command::Control(control) => match *control {
                 Control::Open { reply, .. } => answer(reply, Err(error)),
                 Control::Add { reply, .. } | Control::Remove { reply, .. } => answer(reply, Err(error)),
                 Control::CreateUser { reply, .. }
                 | Control::ReserveName { reply, .. }
                 | Control::UpdateUser { reply, .. }
-                | Control::Prefer { reply, .. } => answer(reply, Err(error)),
+                | Control::SetPreferences { reply, .. } => answer(reply, Err(error)),
                 Control::Profile { reply, .. } => answer(reply, Err(error)),
             },
         }
@@ -163,27 +163,27 @@ pub enum Planned {
     },
     Founded {
         room: Arc<Room>,
-        founding: Box<Founding>,
+        founding: Box<InitialState>,
         notice: Option<Range<usize>>,
         reply: Reply<Opened>,
     },
     Members {
         room: Arc<Room>,
-        changes: Vec<(NotedChange, Range<usize>)>,
+        changes: Vec<(ChangeWithNotice, Range<usize>)>,
         reply: Reply<ConversationView>,
     },
     User {
         user: User,
         reply: Reply<()>,
     },
-    /// `standing` is a lower bound: the member's read state advances at least to it.
-    Mark {
-        command: Box<MarkCommand>,
-        standing: Standing,
+    /// `member_state` is a lower bound: the member's read state advances at least to it.
+    Receipt {
+        command: Box<ReceiptCommand>,
+        member_state: MemberState,
     },
     Preferred {
         room: Arc<Room>,
-        prefer: Prefer,
+        prefer: SetPreferences,
         preferences: Preferences,
         reply: Reply<()>,
     },
@@ -223,7 +223,7 @@ impl Batch {
             Planned::Members { changes, .. } => changes.len(),
             Planned::Echo { .. }
             | Planned::User { .. }
-            | Planned::Mark { .. }
+            | Planned::Receipt { .. }
             | Planned::Preferred { .. }
             | Planned::Profile { .. } => 0,
         };

@@ -331,7 +331,7 @@ fn undo(batch: Batch, error: &StoreError) {
             Planned::User { reply, .. } | Planned::Preferred { reply, .. } => {
                 answer(reply, Err(error.clone()));
             }
-            Planned::Mark { command, .. } => answer(command.reply, Err(error.clone())),
+            Planned::Receipt { command, .. } => answer(command.reply, Err(error.clone())),
             Planned::Profile { reply, .. } => answer(reply, Err(error.clone())),
         }
     }

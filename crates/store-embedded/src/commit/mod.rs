@@ -14,7 +14,7 @@ mod show;
 
 use std::sync::Arc;
 
-pub use batch::{AppendCommand, Command, Control, MarkCommand, Reply, Searched};
+pub use batch::{AppendCommand, Command, Control, ReceiptCommand, Reply, Searched};
 use bluetick_core::StoreError;
 pub use committer::{CLOSING_PATIENCE, Committer, CommitterParts};
 pub use handover::{Handover, Sealed};

@@ -4,14 +4,17 @@
 use std::sync::Arc;
 
 use bluetick_core::decide;
-use bluetick_core::ports::{AddMembers, Appended, NewConversation, Opened, Prefer, RemoveMember, UserUpdate};
+use bluetick_core::ports::{
+    AddMembers, Appended, NewConversation, Opened, RemoveMember, SetPreferences, UserUpdate,
+};
 use bluetick_core::{
     ContentType, ConversationView, Message, Profile, ProfileUpdate, Refusal, Seq, Skeleton, StoreError, User,
     UserId,
 };
 
 use super::batch::{
-    AppendCommand, Batch, Command, Control, MarkCommand, Planned, PlannedMessage, Subject, answer, names_of,
+    AppendCommand, Batch, Command, Control, Planned, PlannedMessage, ReceiptCommand, Subject, answer,
+    names_of,
 };
 use super::{Reply, WritableRoom};
 use crate::codec::chunk::{Fingerprint, Fingerprinter};
@@ -34,7 +37,7 @@ impl Sequencer {
     pub fn sequence(&self, batch: &mut Batch, command: Command) {
         match command {
             Command::Append(command) => self.append(batch, command),
-            Command::Mark(command) => mark(batch, command),
+            Command::Receipt(command) => apply_receipt(batch, command),
             Command::Control(control) => match *control {
                 Control::Open { room, new, reply } => self.open(batch, room, &new, reply),
                 Control::Add { room, add, reply } => self.add(batch, room, &add, reply),
@@ -42,7 +45,9 @@ impl Sequencer {
                 Control::CreateUser { user, reply } => self.create_user(batch, user, reply),
                 Control::ReserveName { user, reply } => self.reserve_name(batch, user, reply),
                 Control::UpdateUser { update, reply } => self.update_user(batch, update, reply),
-                Control::Prefer { room, prefer, reply } => set_preferences(batch, room, prefer, reply),
+                Control::SetPreferences { room, prefer, reply } => {
+                    set_preferences(batch, room, prefer, reply)
+                }
                 Control::Profile { update, reply } => self.update_profile(batch, update, reply),
             },
         }
@@ -161,7 +166,7 @@ impl Sequencer {
             };
             return answer(reply, opened);
         }
-        let founding = decide::found(new);
+        let founding = decide::initial_state(new);
         let bytes = &mut batch.buffer.bytes;
         event::put_founded(bytes, &founding.conversation, &founding.members);
         let notice = founding.notice.as_ref().map(|notice| put_notice(bytes, notice));
@@ -203,7 +208,7 @@ impl Sequencer {
         &self,
         batch: &mut Batch,
         room: Arc<Room>,
-        changes: Vec<decide::NotedChange>,
+        changes: Vec<decide::ChangeWithNotice>,
         reply: Reply<ConversationView>,
     ) {
         let mut planned = Vec::with_capacity(changes.len());
@@ -294,28 +299,28 @@ impl Sequencer {
 ///
 /// Several receipts of one batch may move the same member's read state. They merge when the batch
 /// becomes visible, because a read state only moves forward.
-fn mark(batch: &mut Batch, command: Box<MarkCommand>) {
-    let MarkCommand { room, mark, .. } = &*command;
-    let (joined_seq, before, standing) = {
+fn apply_receipt(batch: &mut Batch, command: Box<ReceiptCommand>) {
+    let ReceiptCommand { room, receipt, .. } = &*command;
+    let (joined_seq, before, member_state) = {
         let state = room.state();
-        let Some((member, before)) = state.member(&mark.user) else {
+        let Some((member, before)) = state.member(&receipt.user) else {
             drop(state);
             return answer(command.reply, Err(Refusal::NotAMember.into()));
         };
-        let mut standing = *before;
-        standing.mark(mark.kind, mark.seq, state.head());
-        (member.joined_seq, *before, standing)
+        let mut member_state = *before;
+        member_state.apply_receipt(receipt.kind, receipt.seq, state.head());
+        (member.joined_seq, *before, member_state)
     };
-    if standing == before {
+    if member_state == before {
         return answer(command.reply, Ok(before.own()));
     }
-    let seat = event::Seat { conversation: room.id, user: mark.user.clone(), joined_seq };
-    event::put_marked(&mut batch.buffer.bytes, &seat, &standing);
+    let seat = event::Seat { conversation: room.id, user: receipt.user.clone(), joined_seq };
+    event::put_marked(&mut batch.buffer.bytes, &seat, &member_state);
     batch.buffer.events += 1;
-    batch.planned.push(Planned::Mark { command, standing });
+    batch.planned.push(Planned::Receipt { command, member_state });
 }
 
-fn set_preferences(batch: &mut Batch, room: Arc<Room>, prefer: Prefer, reply: Reply<()>) {
+fn set_preferences(batch: &mut Batch, room: Arc<Room>, prefer: SetPreferences, reply: Reply<()>) {
     let found = room.state().member(&prefer.user).map(|(member, now)| (member.joined_seq, now.preferences));
     let Some((joined_seq, before)) = found else { return answer(reply, Err(Refusal::NotAMember.into())) };
     let preferences = prefer.change.applied_to(before);

@@ -3,16 +3,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bluetick_core::decide::{self, NotedChange};
+use bluetick_core::decide::{self, ChangeWithNotice};
 use bluetick_core::members::MembershipChange;
-use bluetick_core::ports::{Appended, Change, Committed, Moved, Opened, Origin, Prefer};
+use bluetick_core::ports::{Appended, Change, Committed, Opened, Origin, ReadStateMoved, SetPreferences};
 use bluetick_core::{
-    Boundaries, ConversationId, ConversationView, Preferences, Profile, Refusal, Standing, StoreError, UserId,
+    ConversationId, ConversationView, MemberState, Preferences, Profile, ReadState, Refusal, StoreError,
+    UserId,
 };
 use bytes::Bytes;
 
 use super::WritableRoom;
-use super::batch::{AppendCommand, MarkCommand, Planned, PlannedMessage, Reply, answer};
+use super::batch::{AppendCommand, Planned, PlannedMessage, ReceiptCommand, Reply, answer};
 use crate::codec::chunk::Fingerprint;
 use crate::memory::{Generation, NoticesAbove, Profiles, Room, RoomState, TailMessage, Users};
 
@@ -34,7 +35,7 @@ pub enum Answered {
     Appended(Appended, Reply<Appended>),
     Opened(Box<Opened>, Reply<Opened>),
     Changed(Box<Result<ConversationView, StoreError>>, Reply<ConversationView>),
-    Marked(Boundaries, Reply<Boundaries>),
+    Marked(ReadState, Reply<ReadState>),
     Profile(Profile, Reply<Profile>),
     Done(Reply<()>),
 }
@@ -45,7 +46,7 @@ impl Answered {
             Answered::Appended(appended, reply) => answer(reply, Ok(appended)),
             Answered::Opened(opened, reply) => answer(reply, Ok(*opened)),
             Answered::Changed(view, reply) => answer(reply, *view),
-            Answered::Marked(boundaries, reply) => answer(reply, Ok(boundaries)),
+            Answered::Marked(read_state, reply) => answer(reply, Ok(read_state)),
             Answered::Profile(profile, reply) => answer(reply, Ok(profile)),
             Answered::Done(reply) => answer(reply, Ok(())),
         }
@@ -56,7 +57,7 @@ impl Show<'_> {
     pub fn planned(&mut self, planned: Planned) {
         match planned {
             Planned::Message(planned) => self.message(planned),
-            Planned::Mark { command, standing } => self.mark(*command, &standing),
+            Planned::Receipt { command, member_state } => self.apply_receipt(*command, &member_state),
             Planned::Echo { appended, reply } => self.answers.push(Answered::Appended(appended, reply)),
             Planned::Founded { room, founding, notice, reply } => {
                 self.founded(&room, *founding, notice, reply);
@@ -89,7 +90,7 @@ impl Show<'_> {
         let mut state = room.state();
         state.push(seq, TailMessage { record: self.bytes.slice(record), fingerprint }, received_at);
         let mut news = false;
-        let before = state.stand_at(seat, |standing| news = standing.reply(seq));
+        let before = state.stand_at(seat, |member_state| news = member_state.reply(seq));
         self.generation.changed(&room, &mut state);
         if self.listens {
             let members = Arc::clone(&state.members);
@@ -104,20 +105,21 @@ impl Show<'_> {
         self.answers.push(Answered::Appended(Appended { seq, received_at, duplicate: false }, reply));
     }
 
-    fn mark(&mut self, command: MarkCommand, standing: &Standing) {
-        let MarkCommand { room, mark, reply } = command;
+    fn apply_receipt(&mut self, command: ReceiptCommand, member_state: &MemberState) {
+        let ReceiptCommand { room, receipt, reply } = command;
         let mut state = room.state();
-        let before = state.stand(mark.user.as_str(), |now| {
-            now.advance(standing);
+        let before = state.stand(receipt.user.as_str(), |now| {
+            now.advance(member_state);
         });
         if let Some(before) = before {
-            self.generation.changed_for(&mark.user, &room, &mut state);
+            self.generation.changed_for(&receipt.user, &room, &mut state);
             if self.listens {
-                self.changes.extend(moved(room.id, &state, &mark.user, &before, mark.origin));
+                self.changes.extend(moved(room.id, &state, &receipt.user, &before, receipt.origin));
             }
         }
         // Falls back to the planned read state if the user is no longer a member.
-        let own = state.member(&mark.user).map_or(standing.own(), |(_, standing)| standing.own());
+        let own =
+            state.member(&receipt.user).map_or(member_state.own(), |(_, member_state)| member_state.own());
         drop(state);
         self.answers.push(Answered::Marked(own, reply));
     }
@@ -125,7 +127,7 @@ impl Show<'_> {
     fn founded(
         &mut self,
         room: &Arc<Room>,
-        founding: decide::Founding,
+        founding: decide::InitialState,
         notice: Option<Range<usize>>,
         reply: Reply<Opened>,
     ) {
@@ -151,7 +153,7 @@ impl Show<'_> {
     fn members(
         &mut self,
         room: &Arc<Room>,
-        changes: Vec<(NotedChange, Range<usize>)>,
+        changes: Vec<(ChangeWithNotice, Range<usize>)>,
         reply: Reply<ConversationView>,
     ) {
         let mut state = room.state();
@@ -184,14 +186,21 @@ impl Show<'_> {
         self.answers.push(Answered::Changed(Box::new(view), reply));
     }
 
-    fn preferred(&mut self, room: &Arc<Room>, prefer: Prefer, preferences: Preferences, reply: Reply<()>) {
+    fn preferred(
+        &mut self,
+        room: &Arc<Room>,
+        prefer: SetPreferences,
+        preferences: Preferences,
+        reply: Reply<()>,
+    ) {
         let mut state = room.state();
-        let changed = state.stand(prefer.user.as_str(), |standing| standing.preferences = preferences);
+        let changed =
+            state.stand(prefer.user.as_str(), |member_state| member_state.preferences = preferences);
         if changed.is_some() {
             self.generation.changed_for(&prefer.user, room, &mut state);
         }
         drop(state);
-        self.changes.push(Change::Preferred { conversation: room.id, user: prefer.user });
+        self.changes.push(Change::PreferencesChanged { conversation: room.id, user: prefer.user });
         self.answers.push(Answered::Done(reply));
     }
 
@@ -205,12 +214,12 @@ fn joined(conversation: ConversationId, user: &UserId) -> Change {
 }
 
 /// Returns the event that announces a changed read state. `None` if neither the member's own
-/// boundaries nor the ones shown to others moved.
+/// read state nor the ones shown to others moved.
 fn moved(
     conversation: ConversationId,
     state: &RoomState,
     user: &UserId,
-    before: &Standing,
+    before: &MemberState,
     origin: Option<Origin>,
 ) -> Option<Change> {
     let (member, now) = state.member(user)?;
@@ -221,7 +230,7 @@ fn moved(
         NoticesAbove::Known(notices) => Some(now.unread(member.joined_seq, state.head(), notices)),
         NoticesAbove::UpTo(_) => None,
     };
-    Some(Change::Moved(Moved {
+    Some(Change::ReadState(ReadStateMoved {
         conversation,
         user: user.clone(),
         members: Arc::clone(&state.members),

@@ -11,7 +11,7 @@ use std::hash::BuildHasher;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bluetick_core::inbox::{InboxFilter, InboxPlace};
+use bluetick_core::inbox::{InboxFilter, InboxKey};
 use bluetick_core::{ConversationId, UserId};
 
 use super::Room;
@@ -24,12 +24,12 @@ struct Desk {
     fresh: HashMap<ConversationId, Arc<Room>>,
     /// The conversations sorted in by a read, with their inbox position. `None` if the inbox does
     /// not list the conversation, for example because the user has left.
-    seen: HashMap<ConversationId, (Arc<Room>, Option<InboxPlace>)>,
-    order: BTreeSet<InboxPlace>,
+    seen: HashMap<ConversationId, (Arc<Room>, Option<InboxKey>)>,
+    order: BTreeSet<InboxKey>,
 }
 
 impl Desk {
-    fn put(&mut self, room: &Arc<Room>, place: Option<InboxPlace>) {
+    fn put(&mut self, room: &Arc<Room>, place: Option<InboxKey>) {
         self.remove(room.id);
         self.order.extend(place);
         self.seen.insert(room.id, (Arc::clone(room), place));
@@ -124,10 +124,10 @@ impl Recent {
     pub fn look(
         &self,
         user: &UserId,
-        after: Option<InboxPlace>,
+        after: Option<InboxKey>,
         filter: InboxFilter,
         limit: usize,
-    ) -> (Vec<InboxPlace>, HashMap<ConversationId, Arc<Room>>) {
+    ) -> (Vec<InboxKey>, HashMap<ConversationId, Arc<Room>>) {
         let large = self.large().clone();
         // Entries stay fresh until they are sorted in: another device may read at the same time.
         let fresh: Vec<Arc<Room>> = match self.shard(user).get(user) {
@@ -149,7 +149,7 @@ impl Recent {
         let shard = self.shard(user);
         let Some(desk) = shard.get(user) else { return (Vec::new(), large) };
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let wanted = |place: &&InboxPlace| filter.takes(place.shelf) && !large.contains_key(&place.id);
+        let wanted = |place: &&InboxKey| filter.takes(place.shelf) && !large.contains_key(&place.id);
         let places = desk.order.range((start, Bound::Unbounded)).filter(wanted).copied();
         (places.take(limit + 1).collect(), large)
     }

@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bluetick_core::inbox::{InboxPlace, Shelf};
+use bluetick_core::inbox::{InboxKey, InboxSection};
 use bluetick_core::members::MembershipChange;
 use bluetick_core::{
-    Conversation, ConversationId, ConversationKind, ConversationView, Member, Members, Seq, Standing,
+    Conversation, ConversationId, ConversationKind, ConversationView, Member, MemberState, Members, Seq,
     Timestamp, UserId,
 };
 use bytes::Bytes;
@@ -154,14 +154,18 @@ impl RoomState {
     }
 
     /// Returns the state of a conversation as the tables contain it.
-    pub fn stored(stored: StoredConversation, members: Arc<Members>, standings: Vec<Standing>) -> RoomState {
+    pub fn stored(
+        stored: StoredConversation,
+        members: Arc<Members>,
+        member_states: Vec<MemberState>,
+    ) -> RoomState {
         let StoredConversation { conversation, newest_at, notices } = stored;
         RoomState {
             newest_at,
             reserved: conversation.head,
             tail_first: conversation.head.next(),
             conversation: Some(conversation),
-            seats: Seats::of(&members, standings),
+            seats: Seats::of(&members, member_states),
             members,
             notices,
             ids: None,
@@ -234,9 +238,9 @@ impl RoomState {
         self.stale = Stale::Everybody;
     }
 
-    pub fn member(&self, user: &UserId) -> Option<(&Member, &Standing)> {
+    pub fn member(&self, user: &UserId) -> Option<(&Member, &MemberState)> {
         let at = self.members.position(user.as_str())?;
-        Some((self.members.at(at), self.seats.standing(at)))
+        Some((self.members.at(at), self.seats.member_state(at)))
     }
 
     /// Returns whether the user's inbox lists the conversation.
@@ -247,21 +251,21 @@ impl RoomState {
     }
 
     /// Returns the position in the member's inbox, or `None` if the inbox does not list it.
-    pub fn place(&self, id: ConversationId, user: &UserId) -> Option<InboxPlace> {
-        let (_, standing) = self.member(user)?;
+    pub fn place(&self, id: ConversationId, user: &UserId) -> Option<InboxKey> {
+        let (_, member_state) = self.member(user)?;
         let last_at = self.conversation.as_ref().filter(|_| self.is_listed_for(user))?.last_at;
-        Some(InboxPlace { shelf: Shelf::of(standing.preferences), last_at, id })
+        Some(InboxKey { shelf: InboxSection::of(member_state.preferences), last_at, id })
     }
 
     /// Applies `change` to a member's read state. Returns the previous one if it changed.
-    pub fn stand(&mut self, user: &str, change: impl FnOnce(&mut Standing)) -> Option<Standing> {
+    pub fn stand(&mut self, user: &str, change: impl FnOnce(&mut MemberState)) -> Option<MemberState> {
         self.stand_at(self.members.position(user)?, change)
     }
 
     /// Like [`RoomState::stand`], for the member at this index.
-    pub fn stand_at(&mut self, at: usize, change: impl FnOnce(&mut Standing)) -> Option<Standing> {
+    pub fn stand_at(&mut self, at: usize, change: impl FnOnce(&mut MemberState)) -> Option<MemberState> {
         let member = self.members.at(at);
-        let before = *self.seats.standing(at);
+        let before = *self.seats.member_state(at);
         let mut after = before;
         change(&mut after);
         if after == before {
@@ -364,7 +368,7 @@ impl RoomState {
 
 #[cfg(test)]
 mod tests {
-    use bluetick_core::{MarkKind, Role};
+    use bluetick_core::{ReceiptKind, Role};
 
     use super::*;
 
@@ -398,7 +402,9 @@ mod tests {
         let mut room = room();
         let written = room.to_write();
         room.push(Seq::new(4), message(4), Timestamp::from_millis(4));
-        room.stand("bob", |standing| standing.mark(MarkKind::Read, Seq::new(2), Seq::new(4)));
+        room.stand("bob", |member_state| {
+            member_state.apply_receipt(ReceiptKind::Read, Seq::new(2), Seq::new(4))
+        });
         let carol = Member { user: user("carol"), role: Role::Member, joined_seq: Seq::new(4) };
         room.change_membership(&MembershipChange::Joined(carol));
         room.change_membership(&MembershipChange::Left { user: user("alice"), new_admin: None });

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use bluetick_core::receipts::Tally;
-use bluetick_core::{Boundaries, Members, Receipts, Seq, Standing, UserId};
+use bluetick_core::receipts::SortedReadStates;
+use bluetick_core::{MemberState, Members, ReadState, ReceiptCounts, Seq, UserId};
 
 #[derive(Debug, Default)]
 pub struct Seats {
@@ -11,12 +11,12 @@ pub struct Seats {
     /// The number of entries whose current value is not in the tables.
     unwritten: usize,
     /// Counted on first use, then kept up to date until the members change.
-    tally: Option<Box<Tally>>,
+    tally: Option<Box<SortedReadStates>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Seat {
-    standing: Standing,
+    member_state: MemberState,
     /// The last change that is not in the tables; 0 if there is none.
     changed: u64,
 }
@@ -24,26 +24,26 @@ struct Seat {
 impl Seats {
     /// Returns default read states for new members, none of them in the tables.
     pub fn new(count: usize, change: u64) -> Seats {
-        let seats = vec![Seat { standing: Standing::default(), changed: change }; count];
+        let seats = vec![Seat { member_state: MemberState::default(), changed: change }; count];
         Seats { seats, unwritten: count, tally: None }
     }
 
     /// Returns the read states as the tables contain them.
-    pub fn of(members: &Members, standings: Vec<Standing>) -> Seats {
-        assert_eq!(members.len(), standings.len(), "a seat for each member");
-        let seats = standings.into_iter().map(|standing| Seat { standing, changed: 0 }).collect();
+    pub fn of(members: &Members, member_states: Vec<MemberState>) -> Seats {
+        assert_eq!(members.len(), member_states.len(), "a seat for each member");
+        let seats = member_states.into_iter().map(|member_state| Seat { member_state, changed: 0 }).collect();
         Seats { seats, unwritten: 0, tally: None }
     }
 
-    pub fn standing(&self, at: usize) -> &Standing {
-        &self.seats[at].standing
+    pub fn member_state(&self, at: usize) -> &MemberState {
+        &self.seats[at].member_state
     }
 
-    pub fn set(&mut self, at: usize, joined: Seq, standing: Standing, change: u64) {
+    pub fn set(&mut self, at: usize, joined: Seq, member_state: MemberState, change: u64) {
         if let Some(tally) = &mut self.tally {
-            tally.advance(self.seats[at].standing.shown_since(joined), standing.shown_since(joined));
+            tally.advance(self.seats[at].member_state.shown_since(joined), member_state.shown_since(joined));
         }
-        self.seats[at].standing = standing;
+        self.seats[at].member_state = member_state;
         self.touch(at, change);
     }
 
@@ -54,7 +54,7 @@ impl Seats {
     }
 
     pub fn insert(&mut self, at: usize, change: u64) {
-        self.seats.insert(at, Seat { standing: Standing::default(), changed: change });
+        self.seats.insert(at, Seat { member_state: MemberState::default(), changed: change });
         self.unwritten += 1;
         self.tally = None;
     }
@@ -66,33 +66,33 @@ impl Seats {
     }
 
     /// Returns how many members have received and read the message at `seq` from `sender`.
-    pub fn receipts(&mut self, members: &Members, seq: Seq, sender: &str) -> Receipts {
+    pub fn receipt_counts(&mut self, members: &Members, seq: Seq, sender: &str) -> ReceiptCounts {
         let sender = members.position(sender).filter(|at| members.at(*at).joined_seq <= seq);
         let sender = sender.map(|at| self.shown(members, at));
-        self.tally(members).receipts(seq, sender)
+        self.tally(members).receipt_counts(seq, sender)
     }
 
-    /// Returns the lowest boundaries of the other members, or `head` if there are none.
-    pub fn lowest_besides(&mut self, members: &Members, at: usize, head: Seq) -> Boundaries {
+    /// Returns the lowest read state of the other members, or `head` if there are none.
+    pub fn lowest_besides(&mut self, members: &Members, at: usize, head: Seq) -> ReadState {
         if let [one, other] = &self.seats[..] {
             let (other, other_at) = if at == 0 { (other, 1) } else { (one, 0) };
-            return other.standing.shown_since(members.at(other_at).joined_seq);
+            return other.member_state.shown_since(members.at(other_at).joined_seq);
         }
         let own = self.shown(members, at);
-        self.tally(members).lowest_besides(own).unwrap_or(Boundaries { delivered: head, read: head })
+        self.tally(members).lowest_besides(own).unwrap_or(ReadState { delivered: head, read: head })
     }
 
-    fn shown(&self, members: &Members, at: usize) -> Boundaries {
-        self.seats[at].standing.shown_since(members.at(at).joined_seq)
+    fn shown(&self, members: &Members, at: usize) -> ReadState {
+        self.seats[at].member_state.shown_since(members.at(at).joined_seq)
     }
 
-    fn tally(&mut self, members: &Members) -> &Tally {
+    fn tally(&mut self, members: &Members) -> &SortedReadStates {
         let Seats { seats, tally, .. } = self;
         tally.get_or_insert_with(|| {
             let pairs = members.iter().zip(seats.iter());
-            let counted =
-                pairs.map(|(member, seat)| (member.joined_seq, seat.standing.shown_since(member.joined_seq)));
-            Box::new(Tally::new(counted))
+            let counted = pairs
+                .map(|(member, seat)| (member.joined_seq, seat.member_state.shown_since(member.joined_seq)));
+            Box::new(SortedReadStates::new(counted))
         })
     }
 
@@ -117,8 +117,8 @@ impl Seats {
         self.unwritten == 0
     }
 
-    pub fn standings(&self) -> impl ExactSizeIterator<Item = &Standing> {
-        self.seats.iter().map(|seat| &seat.standing)
+    pub fn member_states(&self) -> impl ExactSizeIterator<Item = &MemberState> {
+        self.seats.iter().map(|seat| &seat.member_state)
     }
 }
 

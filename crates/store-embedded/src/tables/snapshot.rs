@@ -2,9 +2,9 @@
 
 use std::ops::{Bound, RangeInclusive};
 
-use bluetick_core::inbox::InboxPlace;
+use bluetick_core::inbox::InboxKey;
 use bluetick_core::{
-    ConversationId, Member, Members, NamePrefix, Profile, Seq, Skeleton, Standing, User, UserId,
+    ConversationId, Member, MemberState, Members, NamePrefix, Profile, Seq, Skeleton, User, UserId,
 };
 use heed::{RoTxn, WithoutTls};
 
@@ -68,23 +68,23 @@ impl Snapshot<'_> {
         &self,
         id: ConversationId,
         user: &UserId,
-    ) -> Result<Option<(Member, Standing)>, TablesError> {
+    ) -> Result<Option<(Member, MemberState)>, TablesError> {
         let key = rows::member_key(id, user);
         let row = self.tables.members.get(&self.txn, &key)?;
         row.map(|row| rows::read_member(&key, row)).transpose().map_err(in_table("members"))
     }
 
     /// Returns all members, and their read states in the same order.
-    pub fn members(&self, id: ConversationId) -> Result<(Members, Vec<Standing>), TablesError> {
-        let (mut members, mut standings) = (Vec::new(), Vec::new());
+    pub fn members(&self, id: ConversationId) -> Result<(Members, Vec<MemberState>), TablesError> {
+        let (mut members, mut member_states) = (Vec::new(), Vec::new());
         for found in self.tables.members.scan_prefix(&self.txn, id.as_bytes())? {
             let (key, row) = found?;
-            let (member, standing) = rows::read_member(key, row).map_err(in_table("members"))?;
+            let (member, member_state) = rows::read_member(key, row).map_err(in_table("members"))?;
             members.push(member);
-            standings.push(standing);
+            member_states.push(member_state);
         }
         // The keys are already sorted by user and unique.
-        Ok((Members::from_unsorted(members), standings))
+        Ok((Members::from_unsorted(members), member_states))
     }
 
     pub fn user(&self, id: &UserId) -> Result<Option<User>, TablesError> {
@@ -128,8 +128,8 @@ impl Snapshot<'_> {
     pub fn order(
         &self,
         user: &UserId,
-        after: Option<&InboxPlace>,
-        mut visit: impl FnMut(InboxPlace) -> bool,
+        after: Option<&InboxKey>,
+        mut visit: impl FnMut(InboxKey) -> bool,
     ) -> Result<(), TablesError> {
         let prefix = rows::user_prefix(user);
         let start = after.map_or_else(|| prefix.clone(), |after| rows::order_key(user, after));

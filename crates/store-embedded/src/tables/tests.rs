@@ -1,4 +1,4 @@
-use bluetick_core::{Member, Members, NamePrefix, Role, Seq, Skeleton, Standing, Timestamp, User, UserId};
+use bluetick_core::{Member, MemberState, Members, NamePrefix, Role, Seq, Skeleton, Timestamp, User, UserId};
 use tempfile::TempDir;
 
 use std::ops::RangeInclusive;
@@ -81,9 +81,9 @@ fn the_members_of_one_conversation_are_not_mixed_with_the_next() {
     let member =
         |name: &str| Member { user: name.parse().unwrap(), role: Role::Member, joined_seq: Seq::FIRST };
     let mut update = tables.update().unwrap();
-    update.put_member(ID(1), &member("alice"), &Standing::default()).unwrap();
-    update.put_member(ID(1), &member("bob"), &Standing::default()).unwrap();
-    update.put_member(ID(2), &member("carol"), &Standing::default()).unwrap();
+    update.put_member(ID(1), &member("alice"), &MemberState::default()).unwrap();
+    update.put_member(ID(1), &member("bob"), &MemberState::default()).unwrap();
+    update.put_member(ID(2), &member("carol"), &MemberState::default()).unwrap();
     update.delete_member(ID(1), &"bob".parse().unwrap()).unwrap();
     update.commit().unwrap();
     let (members, _) = tables.snapshot().unwrap().members(ID(1)).unwrap();
@@ -137,13 +137,13 @@ fn tables_can_be_opened_again_while_others_read() {
 fn an_order_that_is_gone_is_made_again_from_the_rows() {
     use std::rc::Rc;
 
-    use bluetick_core::inbox::Shelf;
+    use bluetick_core::inbox::InboxSection;
 
     let (_directory, tables) = tables();
     let alice = "alice".parse().unwrap();
     let mut update = tables.update().unwrap();
     for number in 0..50 {
-        let shelf = Shelf::ALL[usize::from(number % 3)];
+        let shelf = InboxSection::ALL[usize::from(number % 3)];
         let change = InboxChange {
             key: rows::inbox_key(&alice, ID(number)),
             head: Seq::FIRST,
@@ -183,7 +183,7 @@ fn an_order_that_is_gone_is_made_again_from_the_rows() {
 fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
     use std::rc::Rc;
 
-    use bluetick_core::inbox::Shelf;
+    use bluetick_core::inbox::InboxSection;
 
     let (_directory, tables) = tables();
     let alice: UserId = "alice".parse().unwrap();
@@ -191,7 +191,7 @@ fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
         key: rows::inbox_key(&alice, ID(1)),
         head: Seq::FIRST,
         last_at: Timestamp::from_millis(last_at),
-        shelf: Shelf::Ordinary,
+        shelf: InboxSection::Ordinary,
         record: Some(Rc::from([])),
         pending_after: None,
         is_listed: true,

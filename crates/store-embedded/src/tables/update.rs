@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use bluetick_core::inbox::Shelf;
-use bluetick_core::{ConversationId, Member, Person, Profile, Seq, Standing, Timestamp, User, UserId};
+use bluetick_core::inbox::InboxSection;
+use bluetick_core::{ConversationId, Member, MemberState, Person, Profile, Seq, Timestamp, User, UserId};
 use heed::RwTxn;
 
 use super::{CHECKPOINT_KEY, DEDUPE_CLOCK_KEY, Engine, Table, TablesError, in_table, order_key_of};
@@ -19,7 +19,7 @@ pub struct InboxChange {
     pub key: Vec<u8>,
     pub head: Seq,
     pub last_at: Timestamp,
-    pub shelf: Shelf,
+    pub shelf: InboxSection,
     /// The newest message, cut to its preview. `None` if the tables already hold it.
     pub record: Option<Rc<[u8]>>,
     pub pending_after: Option<Seq>,
@@ -49,9 +49,9 @@ impl Update<'_> {
         &mut self,
         id: ConversationId,
         member: &Member,
-        standing: &Standing,
+        member_state: &MemberState,
     ) -> Result<(), TablesError> {
-        let row = rows::member_row(member, standing);
+        let row = rows::member_row(member, member_state);
         self.put(self.tables.members, &rows::member_key(id, &member.user), &row)
     }
 

@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use bluetick_archive::{ArchiveSettings, Vault};
 use bluetick_core::ports::{
-    AddMembers, Archive, ArchiveRun, Creation, Erase, EraseScope, Mark, NewConversation, NoProgress, Prefer,
-    RemoveMember, Store,
+    AddMembers, Archive, ArchiveRun, Creation, Erase, EraseScope, NewConversation, NoProgress, Receipt,
+    RemoveMember, SetPreferences, Store,
 };
 use bluetick_core::time::ManualClock;
 use bluetick_core::{
-    ConversationId, MarkKind, PageFrom, PageLimit, PageRequest, PreferenceChange, Seq, StoreError, Timestamp,
-    User,
+    ConversationId, PageFrom, PageLimit, PageRequest, PreferenceChange, ReceiptKind, Seq, StoreError,
+    Timestamp, User,
 };
 use bluetick_store_embedded::check::{CheckParts, CheckReport, check};
 use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
@@ -60,9 +60,15 @@ async fn group(store: &dyn Store, number: u8, members: &[&str]) -> ConversationI
     id
 }
 
-pub async fn mark(store: &dyn Store, conversation: ConversationId, name: &str, kind: MarkKind, seq: u64) {
-    let mark = Mark { conversation, user: user(name), kind, seq: Seq::new(seq), origin: None };
-    store.mark(mark).await.unwrap();
+pub async fn apply_receipt(
+    store: &dyn Store,
+    conversation: ConversationId,
+    name: &str,
+    kind: ReceiptKind,
+    seq: u64,
+) {
+    let mark = Receipt { conversation, user: user(name), kind, seq: Seq::new(seq), origin: None };
+    store.apply_receipt(mark).await.unwrap();
 }
 
 /// Users, direct conversations and groups, ticks, preferences, people who left; old messages in the archive, and erased ones.
@@ -97,11 +103,11 @@ pub async fn fill(store: &EmbeddedStore) -> Vec<(ConversationId, &'static str)> 
     store.add_members(add).await.unwrap();
     send(store, few, "erin", "thank you").await.unwrap();
     all.extend([(crowd, "alice"), (few, "alice")]);
-    mark(store, crowd, "bob", MarkKind::Delivered, 80).await;
-    mark(store, crowd, "bob", MarkKind::Read, 60).await;
-    mark(store, crowd, "carol", MarkKind::Read, 101).await;
+    apply_receipt(store, crowd, "bob", ReceiptKind::Delivered, 80).await;
+    apply_receipt(store, crowd, "bob", ReceiptKind::Read, 60).await;
+    apply_receipt(store, crowd, "carol", ReceiptKind::Read, 101).await;
     let change = PreferenceChange { pinned: Some(true), ..PreferenceChange::default() };
-    store.prefer(Prefer { conversation: crowd, user: user("bob"), change }).await.unwrap();
+    store.set_preferences(SetPreferences { conversation: crowd, user: user("bob"), change }).await.unwrap();
     let run = ArchiveRun { only: Some(all[1].0), partial: true };
     Archive::run(store, run, Arc::new(NoProgress)).await.unwrap();
     let scope = EraseScope::User { user: user("frank"), conversation: Some(all[2].0) };

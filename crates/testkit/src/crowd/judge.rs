@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::Scene;
 use crate::checker::{Checked, Event, Histories, check};
-use crate::device::{Boundaries, Device, Trouble};
+use crate::device::{Device, ReadState, Trouble};
 use crate::dice::Dice;
 use crate::http::{messages, request_until_answered};
-use crate::model::{Receipts, Testimony, Thread};
+use crate::model::{ReceiptCounts, Testimony, Thread};
 use crate::names::{ConversationName, UserName};
 
 /// The read state of every member of every conversation.
-pub type Standing = BTreeMap<ConversationName, BTreeMap<UserName, Boundaries>>;
+pub type MemberState = BTreeMap<ConversationName, BTreeMap<UserName, ReadState>>;
 
 pub struct Judge<'a> {
     pub scene: &'a Scene,
@@ -129,9 +129,9 @@ impl<'a> Judge<'a> {
 
     /// Sends the final receipts over HTTP: everyone has received everything, and lazy readers stop
     /// at a random seq. Returns the resulting read states.
-    pub async fn last_marks(&self, address: &str, devices: &[Device], dice: &mut Dice) -> Standing {
+    pub async fn last_marks(&self, address: &str, devices: &[Device], dice: &mut Dice) -> MemberState {
         let testimony = testimony(devices);
-        let mut standing = Standing::new();
+        let mut standing = MemberState::new();
         for (conversation, thread) in &self.threads {
             // Request the counts before the change too, so that a cached count must be updated.
             let asker = thread.members.keys().next().expect("nobody leaves a conversation empty");
@@ -144,7 +144,7 @@ impl<'a> Judge<'a> {
                 }
                 self.mark(address, conversation, user, "delivered", head).await;
                 let found = self.mark(address, conversation, user, "read", read).await;
-                let expected = Boundaries { delivered: head, read };
+                let expected = ReadState { delivered: head, read };
                 let seed = self.scene.seed;
                 assert_eq!(found, expected, "seed {seed}: {user} in {conversation} after its last marks");
                 standing.entry(conversation.clone()).or_default().insert(user.clone(), expected);
@@ -161,14 +161,14 @@ impl<'a> Judge<'a> {
         user: &UserName,
         kind: &str,
         seq: u64,
-    ) -> Boundaries {
+    ) -> ReadState {
         let path = format!("/v1/conversations/{conversation}/{kind}");
         let answer = self.ask(address, user, "POST", &path, Some(&json!({"seq": seq}))).await;
-        Boundaries::from_json(&answer).expect("a mark is answered with both boundaries")
+        ReadState::from_json(&answer).expect("a mark is answered with both boundaries")
     }
 
     /// Checks all numbers of the server against the model. Returns the total of unread messages.
-    pub async fn numbers(&self, address: &str, standing: &Standing, dice: &mut Dice) -> u64 {
+    pub async fn numbers(&self, address: &str, standing: &MemberState, dice: &mut Dice) -> u64 {
         for (conversation, expected) in standing {
             for reader in expected.keys() {
                 let found = self.statuses(address, conversation, reader).await;
@@ -191,7 +191,7 @@ impl<'a> Judge<'a> {
         &self,
         address: &str,
         conversation: &ConversationName,
-        expected: &BTreeMap<UserName, Boundaries>,
+        expected: &BTreeMap<UserName, ReadState>,
         dice: &mut Dice,
     ) {
         for reader in expected.keys() {
@@ -206,7 +206,7 @@ impl<'a> Judge<'a> {
         &self,
         address: &str,
         conversation: &ConversationName,
-        standing: &BTreeMap<UserName, Boundaries>,
+        standing: &BTreeMap<UserName, ReadState>,
         dice: &mut Dice,
     ) {
         let thread = &self.threads[conversation];
@@ -231,11 +231,11 @@ impl<'a> Judge<'a> {
         reader: &UserName,
         conversation: &ConversationName,
         seq: u64,
-    ) -> Option<Receipts> {
+    ) -> Option<ReceiptCounts> {
         let path = format!("/v1/conversations/{conversation}/status?seq={seq}");
         let answer = request_until_answered(address, "GET", &path, &self.scene.tokens[reader], None).await;
         let (status, answer) = answer.expect("the server is there");
-        let counted = Receipts::from_answer(status, &answer);
+        let counted = ReceiptCounts::from_answer(status, &answer);
         counted.unwrap_or_else(|unexpected| {
             panic!("seed {}: {reader}: GET {path}: {unexpected}", self.scene.seed)
         })
@@ -243,7 +243,7 @@ impl<'a> Judge<'a> {
 
     /// Checks that the inbox lists every conversation of the user once, latest first, with the
     /// right numbers. Returns the unread total.
-    async fn inbox(&self, address: &str, user: &UserName, standing: &Standing) -> u64 {
+    async fn inbox(&self, address: &str, user: &UserName, standing: &MemberState) -> u64 {
         let mut entries: Vec<Value> = Vec::new();
         let mut cursor = String::new();
         loop {
@@ -277,11 +277,11 @@ impl<'a> Judge<'a> {
     }
 
     /// Returns the expected values of the checked fields of an inbox entry.
-    fn entry(&self, user: &UserName, found: &Value, standing: &Standing) -> Value {
+    fn entry(&self, user: &UserName, found: &Value, standing: &MemberState) -> Value {
         let conversation = ConversationName::new(found["conversation_id"].as_str().expect("an id"));
         let thread = &self.threads[&conversation];
         let boundaries =
-            |of: Boundaries| json!({"last_delivered_seq": of.delivered, "last_read_seq": of.read});
+            |of: ReadState| json!({"last_delivered_seq": of.delivered, "last_read_seq": of.read});
         let own = standing[&conversation][user];
         let mut entry = json!({
             "last_seq": thread.head(),
@@ -305,13 +305,13 @@ impl<'a> Judge<'a> {
         address: &str,
         conversation: &ConversationName,
         reader: &UserName,
-    ) -> BTreeMap<UserName, Boundaries> {
+    ) -> BTreeMap<UserName, ReadState> {
         let path = format!("/v1/conversations/{conversation}/status");
         let answer = self.ask(address, reader, "GET", &path, None).await;
         let members = answer["members"].as_array().expect("a status lists members");
         let member = |member: &Value| {
             let user = UserName::new(member["user_id"].as_str().expect("a name"));
-            (user, Boundaries::from_json(member).expect("both boundaries"))
+            (user, ReadState::from_json(member).expect("both boundaries"))
         };
         members.iter().map(member).collect()
     }

@@ -9,7 +9,7 @@ mod sizes;
 use tokio::task::JoinSet;
 
 pub use comings::{Change, comings_and_goings};
-pub use judge::{Judge, Standing};
+pub use judge::{Judge, MemberState};
 pub use scene::{Plan, Scene};
 pub use sizes::Sizes;
 

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::gaps::Gap;
-use super::{Boundaries, Device, Seen, Trouble, Violation};
+use super::{Device, ReadState, Seen, Trouble, Violation};
 use crate::checker::Event;
 use crate::client::Socket;
 use crate::http;
@@ -110,7 +110,7 @@ impl<'a> Connection<'a> {
             positions.insert(conversation.as_str().to_owned(), position);
             self.listed.insert(conversation.clone(), seq);
             // A position counts as a delivered receipt.
-            device.record.claim(conversation, Boundaries { delivered: seq, read: 0 });
+            device.record.claim(conversation, ReadState { delivered: seq, read: 0 });
         }
         hello["positions"] = Value::Object(positions);
         hello

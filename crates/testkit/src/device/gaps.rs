@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::connection::{Connection, Ended};
-use super::{Boundaries, Seen, Trouble, View};
+use super::{ReadState, Seen, Trouble, View};
 use crate::checker::Event;
 use crate::names::ConversationName;
 
@@ -149,7 +149,7 @@ impl Connection<'_> {
         let Some(answer) = self.ask(Some(conversation), "GET", &path, None).await? else { return Ok(()) };
         let members = answer["members"].as_array().cloned().unwrap_or_default();
         for member in &members {
-            let (Some(user), Some(told)) = (member["user_id"].as_str(), Boundaries::from_json(member)) else {
+            let (Some(user), Some(told)) = (member["user_id"].as_str(), ReadState::from_json(member)) else {
                 let trouble = Trouble::Misspoken(answer.to_string());
                 return Err(self.device.violation(Some(conversation), trouble).into());
             };

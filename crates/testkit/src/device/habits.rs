@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::connection::{Connection, Ended};
-use super::{Boundaries, Trouble};
+use super::{ReadState, Trouble};
 use crate::names::ConversationName;
 
 /// Maximum number of messages in the outbox.
@@ -34,16 +34,16 @@ pub struct Habits {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum ReceiptKind {
     Delivered,
     Read,
 }
 
-impl Mark {
+impl ReceiptKind {
     fn name(self) -> &'static str {
         match self {
-            Mark::Delivered => "delivered",
-            Mark::Read => "read",
+            ReceiptKind::Delivered => "delivered",
+            ReceiptKind::Read => "read",
         }
     }
 }
@@ -60,8 +60,8 @@ impl Connection<'_> {
         };
         match self.device.dice.below(100) {
             0..40 => self.write_to(&room).await,
-            40..70 => self.mark(&room, Mark::Delivered).await,
-            70..82 => self.mark(&room, Mark::Read).await,
+            40..70 => self.mark(&room, ReceiptKind::Delivered).await,
+            70..82 => self.mark(&room, ReceiptKind::Read).await,
             82..88 => self.mark_by_call(&room).await,
             88..91 => self.write_by_call(&room).await,
             91..94 => self.ask_status(&room).await,
@@ -127,9 +127,9 @@ impl Connection<'_> {
     }
 
     /// Chooses the seq of a receipt, never above the end of the view, and records the claim.
-    fn choose_mark(&mut self, room: &ConversationName, kind: Mark) -> u64 {
+    fn choose_mark(&mut self, room: &ConversationName, kind: ReceiptKind) -> u64 {
         let end = self.device.view_mut(room).end();
-        let lazy = kind == Mark::Read && self.device.habits.reader == Reader::Lazy;
+        let lazy = kind == ReceiptKind::Read && self.device.habits.reader == Reader::Lazy;
         let dice = &mut self.device.dice;
         let seq = match dice.below(10) {
             // Everything.
@@ -141,12 +141,12 @@ impl Connection<'_> {
         };
         let seq = if lazy { dice.between(0, seq / 2) } else { seq };
         self.device.record.happened.marks += 1;
-        let read = if kind == Mark::Read { seq } else { 0 };
-        self.device.record.claim(room, Boundaries { delivered: seq, read });
+        let read = if kind == ReceiptKind::Read { seq } else { 0 };
+        self.device.record.claim(room, ReadState { delivered: seq, read });
         seq
     }
 
-    async fn mark(&mut self, room: &ConversationName, kind: Mark) -> Result<(), Ended> {
+    async fn mark(&mut self, room: &ConversationName, kind: ReceiptKind) -> Result<(), Ended> {
         let seq = self.choose_mark(room, kind);
         let frame = json!({"type": kind.name(), "conversation_id": room.as_str(), "seq": seq});
         self.say(&frame).await?;
@@ -155,21 +155,26 @@ impl Connection<'_> {
 
     /// Sends a receipt over HTTP. An answered receipt is durable.
     async fn mark_by_call(&mut self, room: &ConversationName) -> Result<(), Ended> {
-        let kind = if self.device.dice.one_in(2) { Mark::Read } else { Mark::Delivered };
+        let kind = if self.device.dice.one_in(2) { ReceiptKind::Read } else { ReceiptKind::Delivered };
         let seq = self.choose_mark(room, kind);
         self.mark_up_to(room, kind, seq).await
     }
 
-    async fn mark_up_to(&mut self, room: &ConversationName, kind: Mark, seq: u64) -> Result<(), Ended> {
+    async fn mark_up_to(
+        &mut self,
+        room: &ConversationName,
+        kind: ReceiptKind,
+        seq: u64,
+    ) -> Result<(), Ended> {
         let path = format!("/v1/conversations/{room}/{}", kind.name());
         let answer = self.ask(Some(room), "POST", &path, Some(&json!({"seq": seq}))).await?;
         let Some(answer) = answer else { return Ok(()) };
-        let Some(answered) = Boundaries::from_json(&answer) else {
+        let Some(answered) = ReadState::from_json(&answer) else {
             let trouble = Trouble::Misspoken(answer.to_string());
             return Err(self.device.violation(Some(room), trouble).into());
         };
         self.device.record.happened.marks_answered += 1;
-        let moved = if kind == Mark::Read { answered.read } else { answered.delivered };
+        let moved = if kind == ReceiptKind::Read { answered.read } else { answered.delivered };
         // The read state of a user who was removed and rejoined restarts lower.
         if moved < seq && !self.device.may_be_out(room) {
             let trouble = Trouble::MarkLost { marked: seq, answered };

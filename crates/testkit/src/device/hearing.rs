@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::connection::{Connection, Ended};
 use super::gaps::{Gap, Origin};
-use super::{Boundaries, Seen, Trouble};
+use super::{ReadState, Seen, Trouble};
 use crate::checker::Event;
 use crate::names::{ConversationName, UserName};
 
@@ -19,7 +19,7 @@ impl Connection<'_> {
             (Some("backlog"), Some(conversation)) => return self.hear_backlog(&conversation, frame),
             (Some("status"), Some(conversation)) => return self.hear_status(&conversation, frame),
             (Some("receipts"), Some(conversation)) => {
-                let Some(told) = Boundaries::from_json(frame) else { return Err(self.misspoken(frame)) };
+                let Some(told) = ReadState::from_json(frame) else { return Err(self.misspoken(frame)) };
                 let heard = self.device.record.hear_receipts(&conversation, told);
                 heard.map_err(|trouble| self.violated(&conversation, trouble))?;
             }
@@ -98,7 +98,7 @@ impl Connection<'_> {
                 return Err(self.violated(conversation, Trouble::OutOfOrder { after, then: message.seq }));
             }
             Some(after) => {
-                return Err(self.violated(conversation, Trouble::Hole { after, then: message.seq }));
+                return Err(self.violated(conversation, Trouble::Gap { after, then: message.seq }));
             }
             // The first message of a conversation that `hello` did not list.
             None => {
@@ -167,7 +167,7 @@ impl Connection<'_> {
     }
 
     fn hear_status(&mut self, conversation: &ConversationName, frame: &Value) -> Result<(), Ended> {
-        let (Some(user), Some(told)) = (frame["user_id"].as_str(), Boundaries::from_json(frame)) else {
+        let (Some(user), Some(told)) = (frame["user_id"].as_str(), ReadState::from_json(frame)) else {
             return Err(self.misspoken(frame));
         };
         let user = UserName::new(user);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 pub use habits::{Habits, Reader};
 pub use record::{Happened, Record};
-pub use trouble::{Boundaries, Trouble, Violation};
+pub use trouble::{ReadState, Trouble, Violation};
 pub use view::{Seen, Step, View};
 
 use crate::checker::{ClientLog, Event};

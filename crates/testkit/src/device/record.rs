@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::Value;
 
 use crate::checker::{ClientLog, Event};
-use crate::device::{Boundaries, Trouble};
+use crate::device::{ReadState, Trouble};
 use crate::names::{ConversationName, Seat, UserName};
 
 /// Number of frames shown with a violation.
@@ -61,14 +61,14 @@ impl Happened {
 pub struct Record {
     pub log: ClientLog,
     /// The maximum read state that this device claimed.
-    pub claims: BTreeMap<ConversationName, Boundaries>,
+    pub claims: BTreeMap<ConversationName, ReadState>,
     /// The maximum read states received in frames and answers. They are durable, because the server
     /// publishes durable states only.
-    pub told: BTreeMap<Seat, Boundaries>,
+    pub told: BTreeMap<Seat, ReadState>,
     /// The maximum received aggregate read state of all other members of a large group.
-    pub everybody: BTreeMap<ConversationName, Boundaries>,
+    pub everybody: BTreeMap<ConversationName, ReadState>,
     /// The last read states received in frames, which are ordered among themselves.
-    heard: BTreeMap<Seat, Boundaries>,
+    heard: BTreeMap<Seat, ReadState>,
     /// Message ids refused because the sender was not a member. An earlier unanswered attempt may
     /// still have been stored.
     pub refused: BTreeSet<String>,
@@ -98,13 +98,13 @@ impl Record {
         self.frames.iter().cloned().collect()
     }
 
-    pub fn claim(&mut self, conversation: &ConversationName, claim: Boundaries) {
+    pub fn claim(&mut self, conversation: &ConversationName, claim: ReadState) {
         let most = self.claims.entry(conversation.clone()).or_default();
         *most = most.max(claim);
     }
 
     /// Checks a status frame. `steady`: the member is never removed, so its ticks never restart.
-    pub fn hear_status(&mut self, seat: Seat, told: Boundaries, steady: bool) -> Result<(), Trouble> {
+    pub fn hear_status(&mut self, seat: Seat, told: ReadState, steady: bool) -> Result<(), Trouble> {
         self.happened.statuses += 1;
         let before = self.heard.insert(seat.clone(), told).unwrap_or_default();
         self.learn(&seat, told);
@@ -112,24 +112,20 @@ impl Record {
     }
 
     /// Checks the aggregate read state of all other members.
-    pub fn hear_receipts(
-        &mut self,
-        conversation: &ConversationName,
-        told: Boundaries,
-    ) -> Result<(), Trouble> {
+    pub fn hear_receipts(&mut self, conversation: &ConversationName, told: ReadState) -> Result<(), Trouble> {
         self.happened.receipts += 1;
         let most = self.everybody.entry(conversation.clone()).or_default();
         *most = most.max(told);
-        compare(&UserName::new("everybody"), Boundaries::default(), told, false)
+        compare(&UserName::new("everybody"), ReadState::default(), told, false)
     }
 
     /// Checks an answer, which must reach every read state received before.
-    pub fn hear_answer(&mut self, seat: Seat, told: Boundaries, steady: bool) -> Result<(), Trouble> {
+    pub fn hear_answer(&mut self, seat: Seat, told: ReadState, steady: bool) -> Result<(), Trouble> {
         let before = self.learn(&seat, told);
         compare(&seat.1, before, told, steady)
     }
 
-    fn learn(&mut self, seat: &Seat, told: Boundaries) -> Boundaries {
+    fn learn(&mut self, seat: &Seat, told: ReadState) -> ReadState {
         let most = self.told.entry(seat.clone()).or_default();
         let before = *most;
         *most = most.max(told);
@@ -148,7 +144,7 @@ impl Record {
     }
 }
 
-fn compare(of: &UserName, before: Boundaries, told: Boundaries, steady: bool) -> Result<(), Trouble> {
+fn compare(of: &UserName, before: ReadState, told: ReadState, steady: bool) -> Result<(), Trouble> {
     if told.read > told.delivered {
         return Err(Trouble::ReadNotDelivered { of: of.clone(), told });
     }

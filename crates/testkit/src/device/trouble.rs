@@ -8,26 +8,26 @@ use crate::names::{ConversationName, DeviceName, UserName};
 
 /// The read state of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Boundaries {
+pub struct ReadState {
     pub delivered: u64,
     pub read: u64,
 }
 
-impl Boundaries {
-    pub fn from_json(status: &Value) -> Option<Boundaries> {
-        Some(Boundaries {
+impl ReadState {
+    pub fn from_json(status: &Value) -> Option<ReadState> {
+        Some(ReadState {
             delivered: status["last_delivered_seq"].as_u64()?,
             read: status["last_read_seq"].as_u64()?,
         })
     }
 
     /// Returns the maximum of each boundary.
-    pub fn max(self, other: Boundaries) -> Boundaries {
-        Boundaries { delivered: self.delivered.max(other.delivered), read: self.read.max(other.read) }
+    pub fn max(self, other: ReadState) -> ReadState {
+        ReadState { delivered: self.delivered.max(other.delivered), read: self.read.max(other.read) }
     }
 
     /// Returns whether neither boundary is below `other`.
-    pub fn covers(self, other: Boundaries) -> bool {
+    pub fn covers(self, other: ReadState) -> bool {
         self.delivered >= other.delivered && self.read >= other.read
     }
 }
@@ -37,20 +37,20 @@ pub enum Trouble {
     /// A connection received a seq twice, or after a higher one.
     OutOfOrder { after: u64, then: u64 },
     /// A seq between the two was neither sent nor announced as skipped.
-    Hole { after: u64, then: u64 },
+    Gap { after: u64, then: u64 },
     /// The message at a seq has changed.
     Altered { seq: u64 },
     /// A pending message of another user was not sent on reconnect, although no device of the user
     /// acknowledged it.
     NotPending { seq: u64 },
     /// A tick moved backwards.
-    WentBack { of: UserName, from: Boundaries, to: Boundaries },
+    WentBack { of: UserName, from: ReadState, to: ReadState },
     /// A tick is above the last message that this caught-up connection received.
-    AheadOfMessages { of: UserName, told: Boundaries, sent: u64 },
+    AheadOfMessages { of: UserName, told: ReadState, sent: u64 },
     /// The read boundary is above the delivered boundary.
-    ReadNotDelivered { of: UserName, told: Boundaries },
+    ReadNotDelivered { of: UserName, told: ReadState },
     /// The answer to a receipt is below the receipt.
-    MarkLost { marked: u64, answered: Boundaries },
+    MarkLost { marked: u64, answered: ReadState },
     /// The server refused a valid request.
     Refused(String),
     /// The server closed the connection of a valid client.

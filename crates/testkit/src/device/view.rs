@@ -147,7 +147,7 @@ impl View {
         if message.seq == self.end() + 1 {
             self.messages.push(message.clone());
         } else if !self.left {
-            return Err(Trouble::Hole { after: self.end(), then: message.seq });
+            return Err(Trouble::Gap { after: self.end(), then: message.seq });
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_view_grows_by_the_next_message_and_by_no_other() {
         let mut view = view(&[said(1), said(2)]);
-        assert_eq!(view.take(&said(4)), Err(Trouble::Hole { after: 2, then: 4 }));
+        assert_eq!(view.take(&said(4)), Err(Trouble::Gap { after: 2, then: 4 }));
         assert_eq!(view.take(&said(2)), Ok(()));
         assert_eq!(view.end(), 2);
     }

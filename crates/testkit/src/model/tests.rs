@@ -58,13 +58,13 @@ fn unread_are_the_messages_of_others_that_one_can_see_without_notices() {
 #[test]
 fn receipts_leave_out_the_sender_and_those_who_came_later() {
     let standing = BTreeMap::from([
-        (user("alice"), Boundaries { delivered: 9, read: 5 }),
-        (user("carol"), Boundaries { delivered: 8, read: 8 }),
+        (user("alice"), ReadState { delivered: 9, read: 5 }),
+        (user("carol"), ReadState { delivered: 8, read: 8 }),
     ]);
     let counted = |seq| group().receipts(seq, &standing);
-    assert_eq!(counted(5), Some(Receipts { recipients: 2, delivered: 2, read: 2 }));
-    assert_eq!(counted(8), Some(Receipts { recipients: 2, delivered: 1, read: 1 }));
-    assert_eq!(group().others(&user("carol"), &standing), Boundaries { delivered: 6, read: 5 });
+    assert_eq!(counted(5), Some(ReceiptCounts { recipients: 2, delivered: 2, read: 2 }));
+    assert_eq!(counted(8), Some(ReceiptCounts { recipients: 2, delivered: 1, read: 1 }));
+    assert_eq!(group().others(&user("carol"), &standing), ReadState { delivered: 6, read: 5 });
 }
 
 #[test]
@@ -77,30 +77,30 @@ fn a_void_has_no_receipts_and_the_server_answers_message_not_found() {
     let thread = Thread::new(&[user("alice"), user("bob")], &messages).unwrap();
     let expected = |seq| thread.receipts(seq, &BTreeMap::new());
     let not_found = json!({"error": {"code": "message_not_found", "message": "no such message"}});
-    assert_eq!(Receipts::from_answer(404, &not_found), Ok(expected(2)));
+    assert_eq!(ReceiptCounts::from_answer(404, &not_found), Ok(expected(2)));
     assert_eq!((expected(2), expected(0), expected(4)), (None, None, None));
-    assert_eq!(expected(1), Some(Receipts { recipients: 1, delivered: 0, read: 0 }));
+    assert_eq!(expected(1), Some(ReceiptCounts { recipients: 1, delivered: 0, read: 0 }));
     let notice = json!({"seq": 3, "recipient_count": 2, "delivered_count": 0, "read_count": 0});
-    assert_eq!(Receipts::from_answer(200, &notice), Ok(expected(3)), "a notice has recipients");
+    assert_eq!(ReceiptCounts::from_answer(200, &notice), Ok(expected(3)), "a notice has recipients");
     let hidden = json!({"error": {"code": "conversation_not_found", "message": "no such conversation"}});
-    assert!(Receipts::from_answer(404, &hidden).is_err(), "no other refusal passes for a void");
-    assert!(Receipts::from_answer(200, &json!({"seq": 1})).is_err());
+    assert!(ReceiptCounts::from_answer(404, &hidden).is_err(), "no other refusal passes for a void");
+    assert!(ReceiptCounts::from_answer(200, &json!({"seq": 1})).is_err());
 }
 
 #[test]
 fn what_anybody_was_told_is_the_least_and_what_was_claimed_the_most() {
     let room = ConversationName::new("g");
     let mut record = Record::default();
-    record.claim(&room, Boundaries { delivered: 7, read: 4 });
-    let told = Boundaries { delivered: 5, read: 1 };
+    record.claim(&room, ReadState { delivered: 7, read: 4 });
+    let told = ReadState { delivered: 5, read: 1 };
     record.hear_answer((room.clone(), user("alice")), told, true).unwrap();
     let mut testimony = Testimony::default();
     testimony.add(&user("alice"), &record);
     let bounds = testimony.bounds(&room, &user("alice"), &group(), true);
     // Her message at seq 8 implies that she has read everything before it.
-    assert_eq!(bounds.least, Boundaries { delivered: 7, read: 7 });
-    assert_eq!(bounds.most, Boundaries { delivered: 7, read: 7 });
+    assert_eq!(bounds.least, ReadState { delivered: 7, read: 7 });
+    assert_eq!(bounds.most, ReadState { delivered: 7, read: 7 });
     assert!(!bounds.hold(told));
-    assert!(bounds.hold(Boundaries { delivered: 7, read: 7 }));
-    assert!(!bounds.hold(Boundaries { delivered: 8, read: 7 }));
+    assert!(bounds.hold(ReadState { delivered: 7, read: 7 }));
+    assert!(!bounds.hold(ReadState { delivered: 8, read: 7 }));
 }

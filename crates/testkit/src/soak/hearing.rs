@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::ledger::{Breach, Found, Shown};
 use super::life::Ended;
 use super::spell::{Spell, misspoken};
-use crate::device::Boundaries;
+use crate::device::ReadState;
 use crate::names::{ConversationName, UserName};
 
 /// The largest page size that the server allows.
@@ -75,7 +75,7 @@ impl Spell<'_> {
         // The ack replaces the push of the device's own message.
         let after = self.life.views[room].end;
         if seq != after + 1 {
-            return Err(broken(Breach::Hole { after, then: seq }));
+            return Err(broken(Breach::Gap { after, then: seq }));
         }
         self.seen(room, seq);
         Ok(())
@@ -116,20 +116,20 @@ impl Spell<'_> {
         status: &Value,
         is_frame: bool,
     ) -> Result<(), Ended> {
-        let (Some(user), Some(told)) = (status["user_id"].as_str(), Boundaries::from_json(status)) else {
+        let (Some(user), Some(told)) = (status["user_id"].as_str(), ReadState::from_json(status)) else {
             return Err(misspoken(Some(room), status.to_string()));
         };
         let of = UserName::new(user);
         let broken = |breach| Ended::Broken(Found { conversation: room.clone(), breach });
         self.life.happened.statuses += 1;
-        let mut from = Boundaries::default();
+        let mut from = ReadState::default();
         if is_frame {
             from = self.heard.insert((room.clone(), of.clone()), told).unwrap_or_default();
             // After catch-up the connection has received every message that a member can have
             // acknowledged.
-            let most = Boundaries { delivered: self.life.views[room].end, read: self.life.views[room].end };
+            let most = ReadState { delivered: self.life.views[room].end, read: self.life.views[room].end };
             if self.caught_up && !most.covers(told) {
-                let least = Boundaries::default();
+                let least = ReadState::default();
                 return Err(broken(Breach::TickOutOfBounds { of, found: told, least, most }));
             }
         }

@@ -11,7 +11,7 @@ use super::ledger::{Breach, Found, Shown};
 use super::life::Life;
 use super::{Happened, World};
 use crate::crowd::Scene;
-use crate::device::Boundaries;
+use crate::device::ReadState;
 use crate::dice::Dice;
 use crate::http::request_until_answered;
 use crate::names::{ConversationName, UserName};
@@ -95,13 +95,13 @@ struct Court<'a> {
     heads: &'a BTreeMap<ConversationName, u64>,
 }
 
-type Standing = BTreeMap<(ConversationName, UserName), Boundaries>;
+type MemberState = BTreeMap<(ConversationName, UserName), ReadState>;
 
 impl Court<'_> {
     /// Checks that each read state lies between what was published and what the devices claimed.
     /// Then sends final receipts and checks that the read states match them.
-    async fn ticks(&self, dice: &mut Dice) -> Standing {
-        let mut standing = Standing::new();
+    async fn ticks(&self, dice: &mut Dice) -> MemberState {
+        let mut standing = MemberState::new();
         for plan in &self.scene.plans {
             let (room, head) = (&plan.name, self.heads[&plan.name]);
             let mut expected = BTreeMap::new();
@@ -111,7 +111,7 @@ impl Court<'_> {
                 let within = found.covers(least) && most.covers(found);
                 assert!(within, "{}", Found { conversation: room.clone(), breach });
                 let read = dice.between(most.read.max(self.world.ledger.last_own(room, &user)), head);
-                let now = Boundaries { delivered: head, read };
+                let now = ReadState { delivered: head, read };
                 self.mark(room, &user, "delivered", head).await;
                 assert_eq!(
                     self.mark(room, &user, "read", read).await,
@@ -127,25 +127,25 @@ impl Court<'_> {
         standing
     }
 
-    async fn statuses(&self, room: &ConversationName, reader: &UserName) -> BTreeMap<UserName, Boundaries> {
+    async fn statuses(&self, room: &ConversationName, reader: &UserName) -> BTreeMap<UserName, ReadState> {
         let path = format!("/v1/conversations/{room}/status");
         let answer = ask(self.world, self.scene, reader, "GET", &path, None).await;
         let member = |member: &Value| {
             let user = UserName::new(member["user_id"].as_str().expect("a name"));
-            (user, Boundaries::from_json(member).expect("both boundaries"))
+            (user, ReadState::from_json(member).expect("both boundaries"))
         };
         answer["members"].as_array().expect("a status lists members").iter().map(member).collect()
     }
 
-    async fn mark(&self, room: &ConversationName, user: &UserName, kind: &str, seq: u64) -> Boundaries {
+    async fn mark(&self, room: &ConversationName, user: &UserName, kind: &str, seq: u64) -> ReadState {
         let path = format!("/v1/conversations/{room}/{kind}");
         let answer = ask(self.world, self.scene, user, "POST", &path, Some(&json!({"seq": seq}))).await;
-        Boundaries::from_json(&answer).expect("a mark is answered with both boundaries")
+        ReadState::from_json(&answer).expect("a mark is answered with both boundaries")
     }
 
     /// Checks that each inbox lists every conversation once, with its head and exact unread count.
     /// Returns the total.
-    async fn inboxes(&self, standing: &Standing) -> u64 {
+    async fn inboxes(&self, standing: &MemberState) -> u64 {
         let mut sum = 0;
         for user in self.scene.tokens.keys() {
             let mut found = BTreeMap::new();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::device::Boundaries;
+use crate::device::ReadState;
 use crate::names::{ConversationName, Seat, UserName};
 
 /// One of the sending devices, counted from 0.
@@ -74,13 +74,13 @@ pub enum Breach {
     /// The history lacks messages that were acknowledged to this writer.
     Missing { writer: Writer, acknowledged: u64, found: u64 },
     /// The seqs are not contiguous.
-    Hole { after: u64, then: u64 },
+    Gap { after: u64, then: u64 },
     /// A device that is up to date does not end at the head.
     NotUpToDate { writer: Writer, end: u64, head: u64 },
     /// A tick moved backwards on a connection, or read is above delivered.
-    TickWentBack { of: UserName, from: Boundaries, to: Boundaries },
+    TickWentBack { of: UserName, from: ReadState, to: ReadState },
     /// A tick above everything that devices reported, or below what was published.
-    TickOutOfBounds { of: UserName, found: Boundaries, least: Boundaries, most: Boundaries },
+    TickOutOfBounds { of: UserName, found: ReadState, least: ReadState, most: ReadState },
     /// A refusal, a close or an answer that violates the contract.
     Misspoken(String),
 }
@@ -138,11 +138,11 @@ struct Progress {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct MemberState {
     /// The maximum that any device of the user claimed.
-    claimed: Boundaries,
+    claimed: ReadState,
     /// The maximum that any client received.
-    told: Boundaries,
+    told: ReadState,
     /// The highest seq of a message of the user.
     last_own: u64,
 }
@@ -151,7 +151,7 @@ struct Standing {
 struct Room {
     prints: Vec<Print>,
     writers: BTreeMap<Writer, Progress>,
-    seats: BTreeMap<UserName, Standing>,
+    seats: BTreeMap<UserName, MemberState>,
 }
 
 /// All facts of a run that the final check needs.
@@ -223,28 +223,28 @@ impl Ledger {
     }
 
     /// Records a receipt. Call it before the device sends the receipt.
-    pub fn claim(&self, conversation: &ConversationName, user: &UserName, claim: Boundaries) {
+    pub fn claim(&self, conversation: &ConversationName, user: &UserName, claim: ReadState) {
         let mut room = self.room(conversation);
         let standing = room.seats.entry(user.clone()).or_default();
         standing.claimed = standing.claimed.max(claim);
     }
 
     /// Records that a client received a read state.
-    pub fn told(&self, conversation: &ConversationName, user: &UserName, told: Boundaries) {
+    pub fn told(&self, conversation: &ConversationName, user: &UserName, told: ReadState) {
         let mut room = self.room(conversation);
         let standing = room.seats.entry(user.clone()).or_default();
         standing.told = standing.told.max(told);
     }
 
     /// Returns the inclusive bounds of a user's read state after all traffic has ended.
-    pub fn bounds(&self, conversation: &ConversationName, user: &UserName) -> (Boundaries, Boundaries) {
+    pub fn bounds(&self, conversation: &ConversationName, user: &UserName) -> (ReadState, ReadState) {
         let standing = self.room(conversation).seats.get(user).copied().unwrap_or_default();
-        let Standing { claimed, told, last_own } = standing;
+        let MemberState { claimed, told, last_own } = standing;
         // A reply implies that the user has read everything before it.
         let replied = last_own.saturating_sub(1);
-        let replied = Boundaries { delivered: replied, read: replied };
-        let claimed = Boundaries { delivered: claimed.delivered.max(claimed.read), ..claimed };
-        (told.max(replied), claimed.max(replied).max(Boundaries { delivered: last_own, read: last_own }))
+        let replied = ReadState { delivered: replied, read: replied };
+        let claimed = ReadState { delivered: claimed.delivered.max(claimed.read), ..claimed };
+        (told.max(replied), claimed.max(replied).max(ReadState { delivered: last_own, read: last_own }))
     }
 
     /// Returns a reader that checks the whole history of a conversation from the first seq.
@@ -313,7 +313,7 @@ impl Reader<'_> {
     /// Checks the next message of the history. Request pages after [`Reader::head`].
     pub fn next(&mut self, shown: Shown<'_>) -> Result<(), Breach> {
         if shown.seq != self.head + 1 {
-            return Err(Breach::Hole { after: self.head, then: shown.seq });
+            return Err(Breach::Gap { after: self.head, then: shown.seq });
         }
         self.head = shown.seq;
         let Some(name) = self.ledger.shown(&self.conversation, shown)? else { return Ok(()) };

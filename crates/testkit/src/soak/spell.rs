@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use super::ledger::{Breach, Found, Shown};
 use super::life::{Ended, Life};
 use crate::client::{Situation, Socket, stopped};
-use crate::device::Boundaries;
+use crate::device::ReadState;
 use crate::http::request_until_answered;
 use crate::names::{ConversationName, Seat};
 
@@ -34,7 +34,7 @@ pub(super) struct Spell<'a> {
     /// Number of messages at the front of the outbox that this connection has sent.
     pub under_way: usize,
     /// The read states received on this connection.
-    pub heard: HashMap<Seat, Boundaries>,
+    pub heard: HashMap<Seat, ReadState>,
     /// The seq range that a `backlog` frame skipped: above the first, up to the second.
     pub left_out: HashMap<ConversationName, (u64, u64)>,
 }
@@ -92,7 +92,7 @@ impl<'a> Spell<'a> {
         for (conversation, view) in &life.views {
             positions.insert(conversation.as_str().to_owned(), json!(view.end));
             // A position counts as a delivered receipt.
-            let claim = Boundaries { delivered: view.end, read: 0 };
+            let claim = ReadState { delivered: view.end, read: 0 };
             life.world.ledger.claim(conversation, &life.user, claim);
         }
         let hello = json!({
@@ -176,7 +176,7 @@ impl<'a> Spell<'a> {
         let seq = if self.life.dice.one_in(4) { self.life.dice.between(end / 2, end) } else { end };
         self.life.happened.marks += 1;
         let read = if kind == "read" { seq } else { 0 };
-        self.life.world.ledger.claim(room, &self.life.user, Boundaries { delivered: seq, read });
+        self.life.world.ledger.claim(room, &self.life.user, ReadState { delivered: seq, read });
         self.say(&json!({"type": kind, "conversation_id": room.as_str(), "seq": seq})).await
     }
 
@@ -254,7 +254,7 @@ impl<'a> Spell<'a> {
         };
         let broken = |breach| Ended::Broken(Found { conversation: room.clone(), breach });
         if shown.seq != seq {
-            return Err(broken(Breach::Hole { after: seq - 1, then: shown.seq }));
+            return Err(broken(Breach::Gap { after: seq - 1, then: shown.seq }));
         }
         self.life.world.ledger.shown(room, shown).map(drop).map_err(broken)
     }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use bluetick_core::chat::SendRequest;
 use bluetick_core::ports::Origin;
-use bluetick_core::{ConversationId, Epoch, MarkKind, MessageId, Seq, Timestamp};
+use bluetick_core::{ConversationId, Epoch, MessageId, ReceiptKind, Seq, Timestamp};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -21,7 +21,7 @@ use crate::{BadInput, ErrorCode, decode};
 pub enum ClientFrame<'a> {
     Hello(Hello<'a>),
     Send(SendFrame<'a>),
-    Mark(MarkKind, MarkFrame<'a>),
+    Receipt(ReceiptKind, ReceiptFrame<'a>),
     Typing(TypingFrame<'a>),
     Ping,
 }
@@ -64,8 +64,8 @@ impl<'a> ClientFrame<'a> {
         let json = text.as_bytes();
         match decode::<Envelope<'_>>(json)?.kind.as_ref() {
             "send" => Ok(ClientFrame::Send(decode(json)?)),
-            "delivered" => Ok(ClientFrame::Mark(MarkKind::Delivered, decode(json)?)),
-            "read" => Ok(ClientFrame::Mark(MarkKind::Read, decode(json)?)),
+            "delivered" => Ok(ClientFrame::Receipt(ReceiptKind::Delivered, decode(json)?)),
+            "read" => Ok(ClientFrame::Receipt(ReceiptKind::Read, decode(json)?)),
             "typing" => Ok(ClientFrame::Typing(decode(json)?)),
             "ping" => Ok(ClientFrame::Ping),
             "hello" => Ok(ClientFrame::Hello(decode(json)?)),
@@ -188,7 +188,7 @@ impl<'de> Deserialize<'de> for Position {
 /// frame changes nothing.
 #[derive(Deserialize, ToSchema)]
 #[schema(example = json!({"type": "read", "conversation_id": "d0123456789abcdefghjkmnpq", "seq": 44}))]
-pub struct MarkFrame<'a> {
+pub struct ReceiptFrame<'a> {
     /// The conversation of the acknowledged messages.
     #[serde(borrow)]
     #[schema(value_type = String)]
@@ -197,7 +197,7 @@ pub struct MarkFrame<'a> {
     pub(super) seq: u64,
 }
 
-impl MarkFrame<'_> {
+impl ReceiptFrame<'_> {
     /// Returns `None` if the id is malformed. Callers treat it like an unknown conversation.
     pub fn conversation(&self) -> Option<ConversationId> {
         self.conversation_id.parse().ok()

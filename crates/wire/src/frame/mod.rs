@@ -5,7 +5,7 @@ pub(crate) mod scan;
 mod server;
 
 pub use client::{
-    ClientFrame, FrameError, Hello, MarkFrame, Position, SendFrame, TypingFrame, readable_message_id,
+    ClientFrame, FrameError, Hello, Position, ReceiptFrame, SendFrame, TypingFrame, readable_message_id,
 };
 pub use server::{
     AckFrame, BacklogFrame, CaughtUpFrame, ComeBackFrame, ConversationFrame, ErrorFrame, GoneFrame,

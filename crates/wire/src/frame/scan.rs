@@ -4,9 +4,9 @@
 
 use std::borrow::Cow;
 
-use bluetick_core::MarkKind;
+use bluetick_core::ReceiptKind;
 
-use super::client::{ClientFrame, MarkFrame, SendFrame};
+use super::client::{ClientFrame, ReceiptFrame, SendFrame};
 use crate::json::plain_length;
 
 /// Decodes a frame in its usual form. `None` does not mean that the frame is invalid; the general
@@ -19,8 +19,8 @@ pub fn usual_frame(text: &str) -> Option<ClientFrame<'_>> {
     }
     let frame = match scanner.plain_string()? {
         "send" => ClientFrame::Send(scanner.send()?),
-        "delivered" => ClientFrame::Mark(MarkKind::Delivered, scanner.mark()?),
-        "read" => ClientFrame::Mark(MarkKind::Read, scanner.mark()?),
+        "delivered" => ClientFrame::Receipt(ReceiptKind::Delivered, scanner.mark()?),
+        "read" => ClientFrame::Receipt(ReceiptKind::Read, scanner.mark()?),
         _ => return None,
     };
     (scanner.at == text.len()).then_some(frame)
@@ -58,7 +58,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    fn mark(&mut self) -> Option<MarkFrame<'a>> {
+    fn mark(&mut self) -> Option<ReceiptFrame<'a>> {
         let (mut conversation_id, mut seq) = (None, None);
         while self.another_field()? {
             match self.key()? {
@@ -67,7 +67,7 @@ impl<'a> Scanner<'a> {
                 _ => return None,
             }
         }
-        Some(MarkFrame { conversation_id: Cow::Borrowed(conversation_id?), seq: seq? })
+        Some(ReceiptFrame { conversation_id: Cow::Borrowed(conversation_id?), seq: seq? })
     }
 
     fn rest(&self) -> &'a [u8] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bluetick_core::ports::Appended;
 use bluetick_core::{
-    Boundaries, ConversationId, Epoch, InboxEntry, Message, MessageId, Profile, Seq, Timestamp, UserId,
+    ConversationId, Epoch, InboxEntry, Message, MessageId, Profile, ReadState, Seq, Timestamp, UserId,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -284,11 +284,11 @@ pub fn write_ack(
 pub fn encode_status(
     conversation_id: ConversationId,
     user: &UserId,
-    boundaries: Boundaries,
+    read_state: ReadState,
     unread: Option<u64>,
 ) -> String {
     let mut json = Vec::new();
-    write_status(&mut json, conversation_id, user, boundaries, unread);
+    write_status(&mut json, conversation_id, user, read_state, unread);
     in_utf8(json)
 }
 
@@ -297,7 +297,7 @@ pub fn write_status(
     into: &mut Vec<u8>,
     conversation_id: ConversationId,
     user: &UserId,
-    boundaries: Boundaries,
+    read_state: ReadState,
     unread: Option<u64>,
 ) {
     // Keys, punctuation and the conversation id take 125 bytes. A number has at most 20 digits.
@@ -308,9 +308,9 @@ pub fn write_status(
     json.raw(r#","user_id":"#);
     json.text(user.as_str());
     json.raw(r#","last_delivered_seq":"#);
-    json.seq(boundaries.delivered);
+    json.seq(read_state.delivered);
     json.raw(r#","last_read_seq":"#);
-    json.seq(boundaries.read);
+    json.seq(read_state.read);
     if let Some(unread) = unread {
         json.raw(r#","unread":"#);
         json.number(unread);
@@ -318,8 +318,8 @@ pub fn write_status(
     json.raw("}");
 }
 
-pub fn encode_receipts(conversation_id: ConversationId, lowest: Boundaries) -> String {
-    let Boundaries { delivered: last_delivered_seq, read: last_read_seq } = lowest;
+pub fn encode_receipts(conversation_id: ConversationId, lowest: ReadState) -> String {
+    let ReadState { delivered: last_delivered_seq, read: last_read_seq } = lowest;
     let frame = ReceiptsFrame { conversation_id, last_delivered_seq, last_read_seq };
     encode("receipts", &frame, USUAL_BYTES)
 }

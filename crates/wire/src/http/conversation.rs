@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::account::parse_user;
-use super::inbox::BoundariesBody;
+use super::inbox::ReadStateBody;
 use crate::{BadInput, decode, text};
 
 /// A request for a direct conversation or a new group.
@@ -209,10 +209,10 @@ pub struct OwnPartBody {
     /// count.
     pub unread: u64,
     /// The read state of the caller.
-    pub my_status: BoundariesBody,
+    pub my_status: ReadStateBody,
     /// The read state of the peer; in a group, the lowest of all other members. The ticks of the
     /// caller's own messages follow from it.
-    pub peer_status: BoundariesBody,
+    pub peer_status: ReadStateBody,
     /// Whether the caller muted the conversation.
     pub muted: bool,
     /// Whether the caller pinned the conversation.

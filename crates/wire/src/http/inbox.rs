@@ -1,8 +1,8 @@
 //! The inbox and the per-conversation settings of a user.
 
 use bluetick_core::{
-    Boundaries, ConversationId, InboxEntry, InboxFilter, InboxPage, InboxPlace, LastMessage, MessageId,
-    PageLimit, PreferenceChange, Seq, Timestamp, UserId,
+    ConversationId, InboxEntry, InboxFilter, InboxKey, InboxPage, LastMessage, MessageId, PageLimit,
+    PreferenceChange, ReadState, Seq, Timestamp, UserId,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -15,7 +15,7 @@ use crate::{BadInput, text};
 
 /// A read state: the highest delivered and the highest read seq. Clients draw ticks from it.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub struct BoundariesBody {
+pub struct ReadStateBody {
     /// Every message up to this seq is delivered; 0 if none is.
     #[serde(serialize_with = "text::seq")]
     #[schema(value_type = u64)]
@@ -26,9 +26,9 @@ pub struct BoundariesBody {
     pub last_read_seq: Seq,
 }
 
-impl From<Boundaries> for BoundariesBody {
-    fn from(boundaries: Boundaries) -> BoundariesBody {
-        BoundariesBody { last_delivered_seq: boundaries.delivered, last_read_seq: boundaries.read }
+impl From<ReadState> for ReadStateBody {
+    fn from(read_state: ReadState) -> ReadStateBody {
+        ReadStateBody { last_delivered_seq: read_state.delivered, last_read_seq: read_state.read }
     }
 }
 
@@ -127,10 +127,10 @@ pub struct InboxEntryBody<'a> {
     #[schema(value_type = u64)]
     pub first_seq: Seq,
     /// The read state of the caller.
-    pub my_status: BoundariesBody,
+    pub my_status: ReadStateBody,
     /// The read state of the peer; in a group, the lowest of all other members. The ticks of the
     /// caller's own messages follow from it.
-    pub peer_status: BoundariesBody,
+    pub peer_status: ReadStateBody,
     /// Whether the caller muted the conversation.
     pub muted: bool,
     /// Whether the caller pinned the conversation.
@@ -202,7 +202,7 @@ impl<'a> InboxPageBody<'a> {
 /// The query parameters of an inbox call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboxParameters {
-    pub after: Option<InboxPlace>,
+    pub after: Option<InboxKey>,
     pub limit: PageLimit,
     pub filter: InboxFilter,
 }

@@ -28,12 +28,12 @@ pub use conversation::{
 pub use error::{ErrorBody, ErrorDetail};
 pub use health::{HealthBody, ReadyBody, ServerBody};
 pub use inbox::{
-    BoundariesBody, InboxEntryBody, InboxPageBody, InboxParameters, LastMessageBody, PreferenceRequest,
+    InboxEntryBody, InboxPageBody, InboxParameters, LastMessageBody, PreferenceRequest, ReadStateBody,
 };
 pub use message::{MessageBody, PageBody, PageParameters, SendRequestBody, SentBody};
 pub(crate) use message::{content_type, retry_after};
 pub use people::{PeopleBody, PeopleParameters, PersonBody};
 pub use presence::{PresenceBody, PresencesBody, ProfileBody, ProfileRequest};
 pub use status::{
-    MarkRequest, MemberStatusBody, OwnStatusBody, ReceiptsBody, StatusBody, StatusParameters, StatusesBody,
+    MemberStatusBody, OwnStatusBody, ReceiptRequest, ReceiptsBody, StatusBody, StatusParameters, StatusesBody,
 };

@@ -1,7 +1,7 @@
-//! Receipts and read states over HTTP.
+//! ReceiptCounts and read states over HTTP.
 
 use bluetick_core::ports::{MemberStatus, Statuses};
-use bluetick_core::{Boundaries, ConversationId, Receipts, Seq, UserId};
+use bluetick_core::{ConversationId, ReadState, ReceiptCounts, Seq, UserId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -12,13 +12,13 @@ use crate::{BadInput, text};
 /// A cumulative receipt.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"seq": 44}))]
-pub struct MarkRequest {
+pub struct ReceiptRequest {
     /// Every message up to this seq is delivered or read. A value above the head counts as the
     /// head. A value that is not above the current one changes nothing.
     seq: u64,
 }
 
-impl MarkRequest {
+impl ReceiptRequest {
     pub fn seq(&self) -> Seq {
         Seq::new(self.seq).min(Seq::MAX)
     }
@@ -47,7 +47,7 @@ pub struct MemberStatusBody<'a> {
 
 impl<'a> From<&'a MemberStatus> for MemberStatusBody<'a> {
     fn from(status: &'a MemberStatus) -> MemberStatusBody<'a> {
-        let Boundaries { delivered, read } = status.boundaries;
+        let ReadState { delivered, read } = status.read_state;
         MemberStatusBody {
             user_id: status.user.as_str(),
             last_delivered_seq: delivered,
@@ -83,9 +83,9 @@ impl<'a> OwnStatusBody<'a> {
     pub fn new(
         conversation_id: ConversationId,
         user: &'a UserId,
-        boundaries: Boundaries,
+        read_state: ReadState,
     ) -> OwnStatusBody<'a> {
-        let Boundaries { delivered, read } = boundaries;
+        let ReadState { delivered, read } = read_state;
         OwnStatusBody {
             conversation_id,
             user_id: user.as_str(),
@@ -135,7 +135,7 @@ pub struct ReceiptsBody {
 }
 
 impl ReceiptsBody {
-    pub fn new(seq: Seq, receipts: Receipts) -> ReceiptsBody {
+    pub fn new(seq: Seq, receipts: ReceiptCounts) -> ReceiptsBody {
         ReceiptsBody {
             seq,
             recipient_count: receipts.recipients,

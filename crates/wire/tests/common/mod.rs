@@ -2,8 +2,8 @@
 
 use bluetick_core::ports::Appended;
 use bluetick_core::{
-    Boundaries, ContentType, Conversation, ConversationId, InboxEntry, LastMessage, Message, MessageId,
-    Preferences, Seq, Timestamp, UserId,
+    ContentType, Conversation, ConversationId, InboxEntry, LastMessage, Message, MessageId, Preferences,
+    ReadState, Seq, Timestamp, UserId,
 };
 
 pub const NOW: Timestamp = Timestamp::from_millis(1_767_225_600_123);
@@ -49,8 +49,8 @@ pub fn conversation() -> Conversation {
     }
 }
 
-pub fn boundaries(delivered: u64, read: u64) -> Boundaries {
-    Boundaries { delivered: Seq::new(delivered), read: Seq::new(read) }
+pub fn read_state(delivered: u64, read: u64) -> ReadState {
+    ReadState { delivered: Seq::new(delivered), read: Seq::new(read) }
 }
 
 /// A direct conversation in the inbox of alice.
@@ -69,8 +69,8 @@ pub fn entry() -> InboxEntry {
             received_at: NOW,
         }),
         unread: 2,
-        own: boundaries(7, 5),
-        others: boundaries(6, 4),
+        own: read_state(7, 5),
+        others: read_state(6, 4),
         preferences: Preferences { pinned: true, ..Preferences::default() },
         joined: Seq::FIRST,
     }

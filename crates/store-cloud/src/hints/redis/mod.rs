@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bluetick_core::{ConversationId, InboxFilter, InboxPlace, Seq, Shelf, Timestamp, UserId};
+use bluetick_core::{ConversationId, InboxFilter, InboxKey, InboxSection, Seq, Timestamp, UserId};
 
 use super::{Away, Glance, Hints, RegistryCopy, Reserve, Reserved, Seed, Touched};
 use crate::NodeId;
@@ -114,7 +114,7 @@ impl Hints for RedisHints {
         &self,
         user: &UserId,
         conversation: ConversationId,
-        place: Option<(Shelf, Timestamp)>,
+        place: Option<(InboxSection, Timestamp)>,
     ) -> Result<(), Away> {
         self.put_on_shelf(user, conversation, place).await
     }
@@ -123,13 +123,13 @@ impl Hints for RedisHints {
         &self,
         user: &UserId,
         filter: InboxFilter,
-        after: Option<InboxPlace>,
+        after: Option<InboxKey>,
         limit: usize,
-    ) -> Result<Option<Vec<InboxPlace>>, Away> {
+    ) -> Result<Option<Vec<InboxKey>>, Away> {
         self.inbox_page(user, filter, after, limit).await
     }
 
-    async fn fill_inbox(&self, user: &UserId, places: &[InboxPlace]) -> Result<(), Away> {
+    async fn fill_inbox(&self, user: &UserId, places: &[InboxKey]) -> Result<(), Away> {
         self.fill(user, places).await
     }
 

@@ -1,7 +1,7 @@
 //! Inboxes, routes and pending rows of users.
 
 use ::redis::Value;
-use bluetick_core::{ConversationId, InboxFilter, InboxPlace, Shelf, Timestamp, UserId};
+use bluetick_core::{ConversationId, InboxFilter, InboxKey, InboxSection, Timestamp, UserId};
 
 use super::{RedisHints, fresh_name};
 use crate::NodeId;
@@ -63,7 +63,7 @@ impl RedisHints {
         &self,
         user: &UserId,
         conversation: ConversationId,
-        place: Option<(Shelf, Timestamp)>,
+        place: Option<(InboxSection, Timestamp)>,
     ) -> Result<(), Away> {
         let call = Call::script(&SHELVE, &self.keys.of_user(user).inbox).bytes(conversation.as_bytes());
         let call = match place {
@@ -78,13 +78,13 @@ impl RedisHints {
         &self,
         user: &UserId,
         filter: InboxFilter,
-        after: Option<InboxPlace>,
+        after: Option<InboxKey>,
         limit: usize,
-    ) -> Result<Option<Vec<InboxPlace>>, Away> {
+    ) -> Result<Option<Vec<InboxKey>>, Away> {
         let (first, last) = match filter {
-            InboxFilter::All => (Shelf::Pinned, Shelf::Archived),
-            InboxFilter::Archived => (Shelf::Archived, Shelf::Archived),
-            InboxFilter::NotArchived => (Shelf::Pinned, Shelf::Ordinary),
+            InboxFilter::All => (InboxSection::Pinned, InboxSection::Archived),
+            InboxFilter::Archived => (InboxSection::Archived, InboxSection::Archived),
+            InboxFilter::NotArchived => (InboxSection::Pinned, InboxSection::Ordinary),
         };
         let mut call = Call::script(&INBOX, &self.keys.of_user(user).inbox)
             .number(index(first))
@@ -101,7 +101,7 @@ impl RedisHints {
         list(&answer)?.chunks(2).map(place).collect::<Result<_, _>>().map(Some)
     }
 
-    pub(super) async fn fill(&self, user: &UserId, places: &[InboxPlace]) -> Result<(), Away> {
+    pub(super) async fn fill(&self, user: &UserId, places: &[InboxKey]) -> Result<(), Away> {
         for _ in 0..ATTEMPTS {
             if self.fill_in_parts(user, places).await? {
                 return Ok(());
@@ -111,7 +111,7 @@ impl RedisHints {
     }
 
     /// False when an earlier part was lost before the last one came.
-    async fn fill_in_parts(&self, user: &UserId, places: &[InboxPlace]) -> Result<bool, Away> {
+    async fn fill_in_parts(&self, user: &UserId, places: &[InboxKey]) -> Result<bool, Away> {
         let inbox = self.keys.of_user(user).inbox;
         let name = fresh_name();
         let parts = places.len().div_ceil(PART).max(1);
@@ -154,11 +154,11 @@ fn touched(answer: &Value) -> Result<Touched, Away> {
     Ok(Touched { nodes, pending: number(pending)? == 1 })
 }
 
-fn index(shelf: Shelf) -> u64 {
+fn index(shelf: InboxSection) -> u64 {
     match shelf {
-        Shelf::Pinned => 0,
-        Shelf::Ordinary => 1,
-        Shelf::Archived => 2,
+        InboxSection::Pinned => 0,
+        InboxSection::Ordinary => 1,
+        InboxSection::Archived => 2,
     }
 }
 
@@ -167,12 +167,12 @@ fn moment(at: Timestamp) -> i64 {
 }
 
 /// A member of the sorted set and its score.
-fn place(pair: &[Value]) -> Result<InboxPlace, Away> {
+fn place(pair: &[Value]) -> Result<InboxKey, Away> {
     let [id, score] = pair else { return Err(odd()) };
     let id = bytes(id)?.try_into().ok().and_then(ConversationId::from_bytes).ok_or_else(odd)?;
     let score = number(score)?;
     let shelf = (score + SHELF / 2).div_euclid(SHELF);
     let last_at = Timestamp::from_millis(shelf * SHELF - score);
-    let shelf = usize::try_from(shelf).ok().and_then(|index| Shelf::ALL.get(index)).ok_or_else(odd)?;
-    Ok(InboxPlace { shelf: *shelf, last_at, id })
+    let shelf = usize::try_from(shelf).ok().and_then(|index| InboxSection::ALL.get(index)).ok_or_else(odd)?;
+    Ok(InboxKey { shelf: *shelf, last_at, id })
 }

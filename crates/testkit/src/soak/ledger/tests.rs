@@ -131,7 +131,7 @@ fn a_hole_in_the_history_is_noticed() {
     let (message_id, content) = (world.stored[1].id(), world.stored[1].content());
     let second =
         Shown { seq: 2, sender: "bob", message_id: &message_id, content: &content, is_notice: false };
-    assert_eq!(reader.next(second), Err(Breach::Hole { after: 0, then: 2 }));
+    assert_eq!(reader.next(second), Err(Breach::Gap { after: 0, then: 2 }));
 }
 
 #[test]
@@ -144,12 +144,12 @@ fn unread_is_what_others_wrote_above_what_is_read() {
 #[test]
 fn ticks_lie_between_what_was_told_and_what_was_said() {
     let world = World::new();
-    let claim = Boundaries { delivered: 6, read: 6 };
+    let claim = ReadState { delivered: 6, read: 6 };
     world.ledger.claim(&world.room, &user(ALICE), claim);
-    world.ledger.told(&world.room, &user(ALICE), Boundaries { delivered: 6, read: 2 });
+    world.ledger.told(&world.room, &user(ALICE), ReadState { delivered: 6, read: 2 });
     let (least, most) = world.ledger.bounds(&world.room, &user(ALICE));
     // Her last message, at seq 5, implies that she has read everything before it.
-    assert_eq!((least, most), (Boundaries { delivered: 6, read: 4 }, claim));
+    assert_eq!((least, most), (ReadState { delivered: 6, read: 4 }, claim));
 }
 
 #[test]

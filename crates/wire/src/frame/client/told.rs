@@ -14,7 +14,7 @@ pub(crate) fn told(frame: &ClientFrame<'_>) -> String {
                 "send {conversation_id:?} {message_id:?} {content:?} {content_type:?} {timestamp:?} {retry:?} {after_seq:?}"
             )
         }
-        ClientFrame::Mark(kind, MarkFrame { conversation_id, seq }) => {
+        ClientFrame::Receipt(kind, ReceiptFrame { conversation_id, seq }) => {
             format!("{kind:?} {conversation_id:?} {seq}")
         }
         ClientFrame::Hello(Hello { token, device_id, positions }) => {

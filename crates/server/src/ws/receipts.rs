@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bluetick_core::chat::ChatError;
-use bluetick_core::ports::{Mark, Origin};
-use bluetick_core::{Boundaries, Chat, ConversationId, MarkKind, Seq, UserId};
+use bluetick_core::ports::{Origin, Receipt};
+use bluetick_core::{Chat, ConversationId, ReadState, ReceiptKind, Seq, UserId};
 use bluetick_wire::CloseCode;
-use bluetick_wire::frame::MarkFrame;
+use bluetick_wire::frame::ReceiptFrame;
 
 use super::flights::Flights;
 use super::session::Connection;
@@ -24,15 +24,15 @@ use crate::problem::Problem;
 /// connection is not read from. It bounds the memory and store load of one client.
 const MOST_CONVERSATIONS: usize = 1_024;
 
-type InFlight = Pin<Box<dyn Future<Output = MarkDone> + Send>>;
+type InFlight = Pin<Box<dyn Future<Output = ReceiptDone> + Send>>;
 
-pub(super) struct MarkDone {
+pub(super) struct ReceiptDone {
     conversation: ConversationId,
-    result: Result<Boundaries, ChatError>,
+    result: Result<ReadState, ChatError>,
 }
 
 /// The receipts of one connection. Each conversation has at most one in flight.
-pub(super) struct Marks {
+pub(super) struct PendingReceipts {
     chat: Chat,
     user: UserId,
     origin: Origin,
@@ -56,9 +56,9 @@ struct Said {
     work: Work,
 }
 
-impl Marks {
-    pub fn new(app: &App, session: &Session) -> Marks {
-        Marks {
+impl PendingReceipts {
+    pub fn new(app: &App, session: &Session) -> PendingReceipts {
+        PendingReceipts {
             chat: app.chat.clone(),
             user: session.user.clone(),
             origin: Origin::from(session.id),
@@ -73,7 +73,7 @@ impl Marks {
     }
 
     /// Stores a receipt, or merges it with the next one if the conversation has one in flight.
-    fn say(&mut self, conversation: ConversationId, kind: MarkKind, seq: Seq, work: Work) {
+    fn say(&mut self, conversation: ConversationId, kind: ReceiptKind, seq: Seq, work: Work) {
         match self.next.get_mut(&conversation) {
             Some(next) => {
                 if next.merge(kind, seq, work) {
@@ -87,19 +87,19 @@ impl Marks {
         }
     }
 
-    fn start(&mut self, conversation: ConversationId, kind: MarkKind, said: Said) {
+    fn start(&mut self, conversation: ConversationId, kind: ReceiptKind, said: Said) {
         let Said { seq, work } = said;
-        let mark = Mark { conversation, user: self.user.clone(), kind, seq, origin: Some(self.origin) };
+        let receipt = Receipt { conversation, user: self.user.clone(), kind, seq, origin: Some(self.origin) };
         let chat = self.chat.clone();
         self.in_flight.push(Box::pin(async move {
-            let result = chat.mark(mark).await;
+            let result = chat.apply_receipt(receipt).await;
             drop(work);
-            MarkDone { conversation, result }
+            ReceiptDone { conversation, result }
         }));
     }
 
     /// Polls for the next finished receipt. Pending while there is none.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<MarkDone> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ReceiptDone> {
         self.in_flight.poll(cx)
     }
 
@@ -109,7 +109,7 @@ impl Marks {
     }
 
     /// Counts the result, and starts the receipts that were merged meanwhile.
-    fn settle(&mut self, done: &MarkDone) {
+    fn settle(&mut self, done: &ReceiptDone) {
         let counter = if done.result.is_ok() { &self.metrics.marks } else { &self.metrics.marks_refused };
         counter.inc();
         let next = self.next.get_mut(&done.conversation).and_then(Next::take);
@@ -131,10 +131,10 @@ impl Marks {
 
 impl Next {
     /// Merges a receipt. Returns whether one of its kind was already waiting.
-    fn merge(&mut self, kind: MarkKind, seq: Seq, work: Work) -> bool {
+    fn merge(&mut self, kind: ReceiptKind, seq: Seq, work: Work) -> bool {
         let slot = match kind {
-            MarkKind::Delivered => &mut self.delivered,
-            MarkKind::Read => &mut self.read,
+            ReceiptKind::Delivered => &mut self.delivered,
+            ReceiptKind::Read => &mut self.read,
         };
         match slot {
             Some(said) => {
@@ -148,18 +148,18 @@ impl Next {
         }
     }
 
-    fn take(&mut self) -> Option<(MarkKind, Said)> {
+    fn take(&mut self) -> Option<(ReceiptKind, Said)> {
         if let Some(read) = self.read.take() {
             // Read implies delivered.
             self.delivered.take_if(|delivered| delivered.seq <= read.seq);
-            return Some((MarkKind::Read, read));
+            return Some((ReceiptKind::Read, read));
         }
-        self.delivered.take().map(|delivered| (MarkKind::Delivered, delivered))
+        self.delivered.take().map(|delivered| (ReceiptKind::Delivered, delivered))
     }
 }
 
 impl Connection {
-    pub fn mark(&mut self, kind: MarkKind, frame: &MarkFrame<'_>) -> Result<(), CloseCode> {
+    pub fn apply_receipt(&mut self, kind: ReceiptKind, frame: &ReceiptFrame<'_>) -> Result<(), CloseCode> {
         if let Err(problem) = self.budget.ack() {
             self.app.metrics.marks_refused.inc();
             self.answer_in(frame.conversation(), problem);
@@ -170,7 +170,7 @@ impl Connection {
             .ok_or_else(Problem::no_such_conversation)
             .and_then(|conversation| Ok((conversation, self.app.lifecycle.begin_work()?)));
         match accepted {
-            Ok((conversation, work)) => self.marks.say(conversation, kind, frame.seq(), work),
+            Ok((conversation, work)) => self.pending_receipts.say(conversation, kind, frame.seq(), work),
             Err(problem) => {
                 self.app.metrics.marks_refused.inc();
                 self.answer_in(frame.conversation(), problem);
@@ -179,8 +179,8 @@ impl Connection {
         Ok(())
     }
 
-    pub fn mark_done(&mut self, done: MarkDone) {
-        self.marks.settle(&done);
+    pub fn mark_done(&mut self, done: ReceiptDone) {
+        self.pending_receipts.settle(&done);
         if let Err(error) = done.result {
             self.answer_in(Some(done.conversation), error.into());
         }

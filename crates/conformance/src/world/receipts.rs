@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bluetick_core::ports::Mark;
+use bluetick_core::ports::Receipt;
 use bluetick_core::{
-    Boundaries, ContentType, ConversationId, MarkKind, PreferenceChange, Receipts, Seq, StoreError,
+    ContentType, ConversationId, PreferenceChange, ReadState, ReceiptCounts, ReceiptKind, Seq, StoreError,
 };
 
 use crate::{Harness, World};
@@ -12,30 +12,30 @@ use crate::{Harness, World};
 /// A (delivered, read) pair.
 pub type Ticks = (u64, u64);
 
-pub fn ticks(boundaries: Boundaries) -> Ticks {
-    (boundaries.delivered.get(), boundaries.read.get())
+pub fn ticks(read_state: ReadState) -> Ticks {
+    (read_state.delivered.get(), read_state.read.get())
 }
 
 impl<H: Harness> World<H> {
-    pub async fn mark(
+    pub async fn apply_receipt(
         &self,
         conversation: ConversationId,
         name: &str,
-        kind: MarkKind,
+        kind: ReceiptKind,
         seq: u64,
-    ) -> Result<Boundaries, StoreError> {
-        let mark = Mark { conversation, user: self.user(name), kind, seq: Seq::new(seq), origin: None };
-        self.store().mark(mark).await
+    ) -> Result<ReadState, StoreError> {
+        let mark = Receipt { conversation, user: self.user(name), kind, seq: Seq::new(seq), origin: None };
+        self.store().apply_receipt(mark).await
     }
 
     /// Acknowledges all messages up to `seq` for a device of `name`. Returns the resulting read
     /// state of `name`.
     pub async fn delivered(&self, id: ConversationId, name: &str, seq: u64) -> Ticks {
-        ticks(self.mark(id, name, MarkKind::Delivered, seq).await.expect("a member may say so"))
+        ticks(self.apply_receipt(id, name, ReceiptKind::Delivered, seq).await.expect("a member may say so"))
     }
 
     pub async fn read(&self, id: ConversationId, name: &str, seq: u64) -> Ticks {
-        ticks(self.mark(id, name, MarkKind::Read, seq).await.expect("a member may say so"))
+        ticks(self.apply_receipt(id, name, ReceiptKind::Read, seq).await.expect("a member may say so"))
     }
 
     /// Returns the read state of `name` as `reader` sees it.
@@ -48,23 +48,29 @@ impl<H: Harness> World<H> {
         let statuses = self.store().statuses(id, &self.user(reader)).await.expect("a member may ask");
         assert!(statuses.members.is_sorted_by(|one, next| one.user < next.user), "sorted, each once");
         let pair = |status: bluetick_core::ports::MemberStatus| {
-            (status.user.as_str().to_owned(), ticks(status.boundaries))
+            (status.user.as_str().to_owned(), ticks(status.read_state))
         };
         statuses.members.into_iter().map(pair).collect()
     }
 
     pub async fn hide_reads(&self, id: ConversationId, name: &str, hides: bool) {
         let change = PreferenceChange { hides_reads: Some(hides), ..PreferenceChange::default() };
-        self.prefer(id, name, change).await.expect("a member may hide what it reads");
+        self.set_preferences(id, name, change).await.expect("a member may hide what it reads");
     }
 
-    pub async fn receipts(&self, id: ConversationId, reader: &str, seq: u64) -> Result<Receipts, StoreError> {
-        self.store().receipts(id, &self.user(reader), Seq::new(seq)).await
+    pub async fn receipt_counts(
+        &self,
+        id: ConversationId,
+        reader: &str,
+        seq: u64,
+    ) -> Result<ReceiptCounts, StoreError> {
+        self.store().receipt_counts(id, &self.user(reader), Seq::new(seq)).await
     }
 
     /// Returns (recipients, delivered, read) of the message at `seq`.
     pub async fn counted(&self, id: ConversationId, reader: &str, seq: u64) -> (usize, usize, usize) {
-        let receipts = self.receipts(id, reader, seq).await.expect("a member may ask about what it sees");
+        let receipts =
+            self.receipt_counts(id, reader, seq).await.expect("a member may ask about what it sees");
         (receipts.recipients, receipts.delivered, receipts.read)
     }
 

@@ -9,14 +9,14 @@ use crate::Seq;
 /// The read state that decides a tick: every message up to `delivered` was delivered, and every
 /// message up to `read` was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Boundaries {
+pub struct ReadState {
     pub delivered: Seq,
     pub read: Seq,
 }
 
 /// The kind of a receipt. A receipt is cumulative: it covers all messages up to its seq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MarkKind {
+pub enum ReceiptKind {
     Delivered,
     Read,
 }
@@ -54,7 +54,7 @@ impl PreferenceChange {
 
 /// A member's full read state in one conversation, with the member's preferences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct MemberState {
     pub delivered: Seq,
     pub read: Seq,
     /// The part of `read` that other members see: all of it, unless the member hides reads.
@@ -68,11 +68,11 @@ pub struct Standing {
     pub preferences: Preferences,
 }
 
-impl Standing {
+impl MemberState {
     /// Applies a receipt of a device, clamped to `head`. A read receipt implies delivery.
-    pub fn mark(&mut self, kind: MarkKind, seq: Seq, head: Seq) {
+    pub fn apply_receipt(&mut self, kind: ReceiptKind, seq: Seq, head: Seq) {
         let seq = seq.min(head);
-        if kind == MarkKind::Read {
+        if kind == ReceiptKind::Read {
             self.move_read(seq);
         }
         self.delivered = self.delivered.max(seq);
@@ -106,7 +106,7 @@ impl Standing {
 
     /// Raises each seq to the maximum of both; keeps the preferences. Returns whether any seq
     /// changed.
-    pub fn advance(&mut self, other: &Standing) -> bool {
+    pub fn advance(&mut self, other: &MemberState) -> bool {
         let before = *self;
         self.delivered = self.delivered.max(other.delivered);
         self.read = self.read.max(other.read);
@@ -117,21 +117,21 @@ impl Standing {
     }
 
     /// Returns the read state that the member itself sees.
-    pub fn own(&self) -> Boundaries {
-        Boundaries { delivered: self.delivered, read: self.read }
+    pub fn own(&self) -> ReadState {
+        ReadState { delivered: self.delivered, read: self.read }
     }
 
     /// Returns the read state that other members see.
-    pub fn shown(&self) -> Boundaries {
-        Boundaries { delivered: self.delivered, read: self.shown_read }
+    pub fn shown(&self) -> ReadState {
+        ReadState { delivered: self.delivered, read: self.shown_read }
     }
 
     /// Returns the read state that counts for the ticks of other members. Messages from before
     /// `joined` count as read, so their ticks never wait for a later member.
-    pub fn shown_since(&self, joined: Seq) -> Boundaries {
+    pub fn shown_since(&self, joined: Seq) -> ReadState {
         let floor = joined.previous();
-        let Boundaries { delivered, read } = self.shown();
-        Boundaries { delivered: delivered.max(floor), read: read.max(floor) }
+        let ReadState { delivered, read } = self.shown();
+        ReadState { delivered: delivered.max(floor), read: read.max(floor) }
     }
 
     /// Returns the seq above which visible messages are unread.
@@ -140,7 +140,7 @@ impl Standing {
     }
 
     /// Returns the number of unread messages: sent by others, without notices and voids. `notices`
-    /// is the number of notices and voids above [`Standing::read_since`], up to `head`.
+    /// is the number of notices and voids above [`MemberState::read_since`], up to `head`.
     pub fn unread(&self, joined: Seq, head: Seq, notices: u64) -> u64 {
         let from = self.read_since(joined);
         // A sent message moves `read` to the seq before it, so the member's own message can only be
@@ -169,7 +169,7 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        Mark(bool, u64),
+        Receipt(bool, u64),
         Reply,
         OthersWrite(u64),
         Hide(bool),
@@ -177,7 +177,7 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
-            (any::<bool>(), 0..80u64).prop_map(|(read, seq)| Step::Mark(read, seq)),
+            (any::<bool>(), 0..80u64).prop_map(|(read, seq)| Step::Receipt(read, seq)),
             Just(Step::Reply),
             (1..5u64).prop_map(Step::OthersWrite),
             any::<bool>().prop_map(Step::Hide),
@@ -188,35 +188,35 @@ mod tests {
     proptest! {
         #[test]
         fn numbers_go_forward_never_pass_the_head_and_read_implies_delivered(steps in steps()) {
-            let (mut standing, mut head, mut own) = (Standing::default(), Seq::ZERO, Vec::new());
+            let (mut member_state, mut head, mut own) = (MemberState::default(), Seq::ZERO, Vec::new());
             for step in steps {
-                let before = standing;
+                let before = member_state;
                 match step {
-                    Step::Mark(read, seq) => {
-                        let kind = if read { MarkKind::Read } else { MarkKind::Delivered };
-                        standing.mark(kind, Seq::new(seq), head);
-                        prop_assert!(standing.own().delivered >= Seq::new(seq).min(head));
+                    Step::Receipt(read, seq) => {
+                        let kind = if read { ReceiptKind::Read } else { ReceiptKind::Delivered };
+                        member_state.apply_receipt(kind, Seq::new(seq), head);
+                        prop_assert!(member_state.own().delivered >= Seq::new(seq).min(head));
                     }
                     Step::Reply => {
                         head = head.next();
                         own.push(head);
-                        standing.reply(head);
-                        prop_assert!(standing.read >= head.previous());
+                        member_state.reply(head);
+                        prop_assert!(member_state.read >= head.previous());
                     }
                     Step::OthersWrite(count) => head = head.plus(count),
-                    Step::Hide(hides) => standing.preferences.hides_reads = hides,
+                    Step::Hide(hides) => member_state.preferences.hides_reads = hides,
                 }
                 let mut merged = before;
-                merged.advance(&standing);
-                merged.preferences = standing.preferences;
-                prop_assert_eq!(merged, standing, "something went back");
-                prop_assert!(standing.read <= standing.delivered && standing.delivered <= head);
-                prop_assert!(standing.shown_read <= standing.read && standing.acknowledged <= head);
-                if standing.preferences.hides_reads && before.preferences.hides_reads {
-                    prop_assert_eq!(standing.shown_read, before.shown_read);
+                merged.advance(&member_state);
+                merged.preferences = member_state.preferences;
+                prop_assert_eq!(merged, member_state, "something went back");
+                prop_assert!(member_state.read <= member_state.delivered && member_state.delivered <= head);
+                prop_assert!(member_state.shown_read <= member_state.read && member_state.acknowledged <= head);
+                if member_state.preferences.hides_reads && before.preferences.hides_reads {
+                    prop_assert_eq!(member_state.shown_read, before.shown_read);
                 }
-                let unread = (standing.read.get() + 1..=head.get()).filter(|seq| !own.contains(&Seq::new(*seq)));
-                prop_assert_eq!(standing.unread(Seq::FIRST, head, 0), unread.count() as u64);
+                let unread = (member_state.read.get() + 1..=head.get()).filter(|seq| !own.contains(&Seq::new(*seq)));
+                prop_assert_eq!(member_state.unread(Seq::FIRST, head, 0), unread.count() as u64);
             }
         }
 
@@ -225,11 +225,11 @@ mod tests {
             marks in prop::collection::vec((any::<bool>(), 0..50u64), 0..20), seed: u64
         ) {
             let apply = |marks: &[(bool, u64)]| {
-                let mut standing = Standing::default();
+                let mut member_state = MemberState::default();
                 for (read, at) in marks {
-                    standing.mark(if *read { MarkKind::Read } else { MarkKind::Delivered }, seq(*at), seq(30));
+                    member_state.apply_receipt(if *read { ReceiptKind::Read } else { ReceiptKind::Delivered }, seq(*at), seq(30));
                 }
-                standing
+                member_state
             };
             let mut shuffled = marks.clone();
             shuffled.extend(marks.iter().copied().take(5));
@@ -240,21 +240,21 @@ mod tests {
 
     #[test]
     fn a_reply_reads_what_came_before_it_and_not_itself() {
-        let mut standing = Standing::default();
-        assert!(standing.reply(seq(5)));
-        assert_eq!(standing.own(), Boundaries { delivered: seq(4), read: seq(4) });
-        assert_eq!(standing.unread(Seq::FIRST, seq(5), 0), 0);
-        assert_eq!(standing.unread(Seq::FIRST, seq(8), 0), 3);
+        let mut member_state = MemberState::default();
+        assert!(member_state.reply(seq(5)));
+        assert_eq!(member_state.own(), ReadState { delivered: seq(4), read: seq(4) });
+        assert_eq!(member_state.unread(Seq::FIRST, seq(5), 0), 0);
+        assert_eq!(member_state.unread(Seq::FIRST, seq(8), 0), 3);
     }
 
     #[test]
     fn ones_own_messages_one_after_the_other_are_no_news() {
-        let mut standing = Standing::default();
-        assert!(!standing.reply(seq(1)));
-        assert!(!standing.reply(seq(2)));
-        assert!(standing.reply(seq(4)), "3 was somebody else's");
+        let mut member_state = MemberState::default();
+        assert!(!member_state.reply(seq(1)));
+        assert!(!member_state.reply(seq(2)));
+        assert!(member_state.reply(seq(4)), "3 was somebody else's");
         assert_eq!(
-            standing.pending_after(Seq::FIRST, seq(4)),
+            member_state.pending_after(Seq::FIRST, seq(4)),
             Some(seq(2)),
             "no device has said that it has 3"
         );
@@ -262,22 +262,22 @@ mod tests {
 
     #[test]
     fn who_hides_its_reads_is_seen_where_it_was() {
-        let mut standing = Standing::default();
-        standing.mark(MarkKind::Read, seq(3), seq(9));
-        standing.preferences.hides_reads = true;
-        standing.mark(MarkKind::Read, seq(7), seq(9));
-        assert_eq!(standing.shown(), Boundaries { delivered: seq(7), read: seq(3) });
-        assert_eq!(standing.own(), Boundaries { delivered: seq(7), read: seq(7) });
-        standing.preferences.hides_reads = false;
-        standing.mark(MarkKind::Read, seq(8), seq(9));
-        assert_eq!(standing.shown().read, seq(8));
+        let mut member_state = MemberState::default();
+        member_state.apply_receipt(ReceiptKind::Read, seq(3), seq(9));
+        member_state.preferences.hides_reads = true;
+        member_state.apply_receipt(ReceiptKind::Read, seq(7), seq(9));
+        assert_eq!(member_state.shown(), ReadState { delivered: seq(7), read: seq(3) });
+        assert_eq!(member_state.own(), ReadState { delivered: seq(7), read: seq(7) });
+        member_state.preferences.hides_reads = false;
+        member_state.apply_receipt(ReceiptKind::Read, seq(8), seq(9));
+        assert_eq!(member_state.shown().read, seq(8));
     }
 
     #[test]
     fn a_member_who_joined_late_misses_nothing_from_before() {
-        let standing = Standing::default();
-        assert_eq!(standing.unread(seq(10), seq(12), 1), 2);
-        assert_eq!(standing.pending_after(seq(10), seq(12)), Some(seq(9)));
-        assert_eq!(standing.shown_since(seq(10)).read, seq(9));
+        let member_state = MemberState::default();
+        assert_eq!(member_state.unread(seq(10), seq(12), 1), 2);
+        assert_eq!(member_state.pending_after(seq(10), seq(12)), Some(seq(9)));
+        assert_eq!(member_state.shown_since(seq(10)).read, seq(9));
     }
 }
