@@ -9,8 +9,8 @@ use bluetick_core::{MessageId, Timestamp};
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 
 use crate::api::Api;
-use crate::keeper::Order;
 use crate::state::{Event, Phase, State};
+use crate::storage_writer::Order;
 use crate::transport::Server;
 use crate::wire::codes::CloseCode;
 

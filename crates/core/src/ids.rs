@@ -304,19 +304,19 @@ mod tests {
     }
 
     #[test]
-    fn the_border_between_the_two_names_matters() {
+    fn direct_ids_differ_when_the_boundary_between_the_names_differs() {
         let one = ConversationId::direct(&user("ab"), &user("c"));
         assert_ne!(one, ConversationId::direct(&user("a"), &user("bc")));
     }
 
     #[test]
-    fn the_direct_id_of_alice_and_bob_never_changes() {
+    fn direct_id_of_alice_and_bob_is_stable() {
         let id = ConversationId::direct(&user("alice"), &user("bob"));
         assert_eq!(id.to_string(), "d8bb685q324cja7ng42pc0pck");
     }
 
     #[test]
-    fn conversation_ids_come_back_from_their_text() {
+    fn conversation_id_parses_from_its_own_text() {
         for random in [[0; 15], [255; 15], *b"fifteen bytes!!"] {
             let id = ConversationId::group(random);
             assert_eq!(id.to_string().parse(), Ok(id));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn message_ids_come_back_as_they_were_given() {
+    fn message_id_text_round_trips() {
         for text in [
             "0190b2a4-7c1e-7000-8000-0123456789ab",
             "0190B2A4-7C1E-7000-8000-0123456789AB",
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearly_a_uuid_or_a_conversation_is_none() {
+    fn malformed_uuids_and_conversation_ids_are_rejected() {
         let (uuid, conversation) = ("0190b2a4-7c1e-7000-8000-0123456789ab", "g0123456789abcdefghjkmnpq");
         for other in ['g', 'A', '-', 'u', '!', '~'] {
             for at in 0..uuid.len() {
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_with_format_characters_are_refused_from_outside_and_read_from_a_store() {
+    fn format_characters_in_ids_are_rejected_in_input_and_accepted_from_a_store() {
         for name in ["al\u{200b}ice", "\u{202e}alice", "\u{feff}alice", "al\u{ad}ice"] {
             assert_eq!(name.parse::<UserId>(), Err(InvalidId::User), "{name:?}");
             assert_eq!(UserId::from_stored(name).unwrap().as_str(), name);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn user_ids_may_come_from_any_user_base_but_hold_no_spaces_or_controls() {
+    fn user_id_accepts_any_visible_text_and_rejects_spaces_and_controls() {
         for good in ["alice", "auth0|5f7c", "alice@example.org", "日本", &"x".repeat(128)] {
             assert_eq!(good.parse::<UserId>().unwrap().as_str(), good);
         }

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_of_the_shared_table() {
+    fn tick_matches_every_case_of_the_shared_table() {
         let table: Table = serde_json::from_str(include_str!("../../../docs/ticks.json")).unwrap();
         assert!(table.cases.len() > 10);
         for case in table.cases {

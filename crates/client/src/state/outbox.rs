@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::wire::codes::CONVERSATION_NOT_FOUND;
 use crate::wire::text;
 
-/// Maximum number of messages in the outbox, failed ones included. `send` returns `SendError::Full`
+/// Maximum number of messages in the outbox, failed ones included. `send` returns `SendError::FullStorage`
 /// above it.
 pub const MOST_WAITING: usize = 1_000;
 /// Maximum number of messages in flight, one per conversation. Must stay below the server's limit
@@ -86,7 +86,7 @@ struct Waiting {
 
 /// A backoff pause of one conversation.
 #[derive(Clone, Copy)]
-struct Hold {
+struct BackoffPause {
     /// End of the pause; `None` once it is over. The count of refusals stays until a message of the
     /// conversation is stored.
     until: Option<Instant>,
@@ -100,7 +100,7 @@ pub struct Outbox {
     numbers: HashMap<MessageId, u64>,
     next_number: u64,
     /// Backoff pauses by conversation.
-    holds: HashMap<ConversationId, Hold>,
+    holds: HashMap<ConversationId, BackoffPause>,
     in_flight: usize,
     /// Whether only one message may be in flight over all conversations, to find out which one the
     /// server refuses.
@@ -283,7 +283,7 @@ impl Outbox {
         let Some(waiting) = self.waiting.get(&number) else { return };
         let id = waiting.item.conversation_id;
         let refusals = self.holds.get(&id).map_or(0, |hold| hold.refusals);
-        self.holds.insert(id, Hold { until: Some(now + pause(refusals)), refusals: refusals + 1 });
+        self.holds.insert(id, BackoffPause { until: Some(now + pause(refusals)), refusals: refusals + 1 });
     }
 
     /// Handles a permanent refusal. Returns the failed item, to be stored.

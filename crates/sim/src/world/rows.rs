@@ -11,7 +11,7 @@ use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Scanne
 use tokio::time::sleep;
 
 use crate::dice::Dice;
-use crate::plant::Plant;
+use crate::plant::PlantedBug;
 
 pub struct Way {
     rows: Arc<MemoryRows>,
@@ -23,10 +23,10 @@ pub struct Way {
     pub is_slow: AtomicU64,
     /// The node has crashed: its remaining requests never complete.
     pub is_dead: AtomicBool,
-    plant: Option<Plant>,
+    plant: Option<PlantedBug>,
 }
 
-enum Fate {
+enum RequestOutcome {
     Done,
     /// Not executed; the caller gets an error.
     Refused,
@@ -41,7 +41,7 @@ fn no_answer() -> RowsError {
 }
 
 impl Way {
-    pub fn new(rows: Arc<MemoryRows>, dice: Dice, plant: Option<Plant>) -> Way {
+    pub fn new(rows: Arc<MemoryRows>, dice: Dice, plant: Option<PlantedBug>) -> Way {
         Way {
             rows,
             dice: Mutex::new(dice),
@@ -82,16 +82,16 @@ impl Way {
         if self.happens(&self.refuses) { Err(no_answer()) } else { Ok(()) }
     }
 
-    async fn fate(&self) -> Fate {
+    async fn fate(&self) -> RequestOutcome {
         self.take_time().await;
         if self.happens(&self.refuses) {
-            Fate::Refused
+            RequestOutcome::Refused
         } else if self.happens(&self.acts_late) {
-            Fate::Late(self.throw(|dice| dice.millis(10, 3_000)))
+            RequestOutcome::Late(self.throw(|dice| dice.millis(10, 3_000)))
         } else if self.happens(&self.loses_answers) {
-            Fate::Unanswered
+            RequestOutcome::Unanswered
         } else {
-            Fate::Done
+            RequestOutcome::Done
         }
     }
 }
@@ -107,7 +107,7 @@ impl Way {
     /// Executes the request now or later. Always returns `NoAnswer`.
     async fn sooner_or_later<Deed>(
         &self,
-        fate: Fate,
+        fate: RequestOutcome,
         deed: impl FnOnce(Arc<MemoryRows>) -> Deed,
     ) -> Result<(), RowsError>
     where
@@ -115,7 +115,7 @@ impl Way {
     {
         let deed = deed(Arc::clone(&self.rows));
         match fate {
-            Fate::Late(by) => {
+            RequestOutcome::Late(by) => {
                 tokio::spawn(async move {
                     sleep(by).await;
                     deed.await
@@ -141,21 +141,21 @@ impl Rows for Way {
 
     async fn put(&self, table: Table, key: &Key, item: &Item, only: Only) -> Result<Written, RowsError> {
         let is_void = item.find_text("content_type").is_some_and(|kind| **kind == *"void");
-        if self.plant == Some(Plant::LostVoid) && table == Table::Messages && is_void {
+        if self.plant == Some(PlantedBug::LostVoid) && table == Table::Messages && is_void {
             return Ok(Written::Done);
         }
         let only = match self.plant {
-            Some(Plant::Overwrite) if table == Table::Messages => Only::Always,
+            Some(PlantedBug::Overwrite) if table == Table::Messages => Only::Always,
             _ => only,
         };
         match self.fate().await {
-            Fate::Refused => Err(no_answer()),
-            Fate::Done => self.rows.put(table, key, item, only).await,
-            Fate::Unanswered => {
+            RequestOutcome::Refused => Err(no_answer()),
+            RequestOutcome::Done => self.rows.put(table, key, item, only).await,
+            RequestOutcome::Unanswered => {
                 self.rows.put(table, key, item, only).await?;
                 Err(no_answer())
             }
-            Fate::Late(by) => {
+            RequestOutcome::Late(by) => {
                 let (rows, key, item) = (Arc::clone(&self.rows), key.clone(), item.clone());
                 tokio::spawn(async move {
                     sleep(by).await;
@@ -168,13 +168,13 @@ impl Rows for Way {
 
     async fn delete(&self, table: Table, key: &Key, only: Only) -> Result<Written, RowsError> {
         match self.fate().await {
-            Fate::Refused => Err(no_answer()),
-            Fate::Done => self.rows.delete(table, key, only).await,
-            Fate::Unanswered => {
+            RequestOutcome::Refused => Err(no_answer()),
+            RequestOutcome::Done => self.rows.delete(table, key, only).await,
+            RequestOutcome::Unanswered => {
                 self.rows.delete(table, key, only).await?;
                 Err(no_answer())
             }
-            Fate::Late(by) => {
+            RequestOutcome::Late(by) => {
                 let (rows, key) = (Arc::clone(&self.rows), key.clone());
                 tokio::spawn(async move {
                     sleep(by).await;
@@ -188,9 +188,9 @@ impl Rows for Way {
     async fn put_all(&self, rows: Vec<(Table, Key, Item)>) -> Result<(), RowsError> {
         let fate = self.fate().await;
         let some = match fate {
-            Fate::Refused => return Err(no_answer()),
-            Fate::Done => return self.rows.put_all(rows).await,
-            Fate::Unanswered | Fate::Late(_) => self.some_of(rows),
+            RequestOutcome::Refused => return Err(no_answer()),
+            RequestOutcome::Done => return self.rows.put_all(rows).await,
+            RequestOutcome::Unanswered | RequestOutcome::Late(_) => self.some_of(rows),
         };
         self.sooner_or_later(fate, |rows| async move { rows.put_all(some).await }).await
     }
@@ -198,9 +198,9 @@ impl Rows for Way {
     async fn delete_all(&self, rows: Vec<(Table, Key)>) -> Result<(), RowsError> {
         let fate = self.fate().await;
         let some = match fate {
-            Fate::Refused => return Err(no_answer()),
-            Fate::Done => return self.rows.delete_all(rows).await,
-            Fate::Unanswered | Fate::Late(_) => self.some_of(rows),
+            RequestOutcome::Refused => return Err(no_answer()),
+            RequestOutcome::Done => return self.rows.delete_all(rows).await,
+            RequestOutcome::Unanswered | RequestOutcome::Late(_) => self.some_of(rows),
         };
         self.sooner_or_later(fate, |rows| async move { rows.delete_all(some).await }).await
     }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_rows_that_get_no_answer_are_written_and_deleted_in_part() {
+    async fn unanswered_batch_is_applied_in_part() {
         let way = way();
         way.loses_answers.store(1, Ordering::SeqCst);
         assert!(way.put_all(rows()).await.is_err());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_done_late_is_done_when_the_caller_was_told_that_it_is_not() {
+    async fn late_operation_takes_effect_after_the_caller_got_an_error() {
         let way = way();
         way.acts_late.store(1, Ordering::SeqCst);
         assert!(way.put_all(rows()).await.is_err());

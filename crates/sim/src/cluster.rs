@@ -23,7 +23,7 @@ pub trait Nodes: Send + Sync {
     fn connect(&self, node: usize) -> Option<DuplexStream>;
 }
 
-pub struct Town {
+pub struct Cluster {
     pub dice: Dice,
     pub trace: Trace,
     pub network: Network,
@@ -53,14 +53,14 @@ pub const ADMIN_KEY: &str = "the-key-of-the-simulation";
 /// refused.
 const TOKEN_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
-impl Town {
-    pub fn new(dice: Dice) -> Arc<Town> {
+impl Cluster {
+    pub fn new(dice: Dice) -> Arc<Cluster> {
         let settings = AuthSettings { max_token_ttl_seconds: TOKEN_TTL.as_secs(), ..AuthSettings::default() };
         // Sign with the servers' own key, derived from the seed. Servers refuse tokens of other
         // issuers that come from the future, and a clock that is set back sees such tokens.
         let home = tempfile::TempDir::new().expect("there is room for a key");
         let tokens = Tokens::open(&settings, home.path(), &SeededRandom::new(dice.of("keys")));
-        Arc::new(Town {
+        Arc::new(Cluster {
             network: Network::new(dice.of("network")),
             trace: Trace::begin(),
             tokens: Arc::new(tokens.expect("the file can be written")),

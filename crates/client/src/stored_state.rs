@@ -20,7 +20,7 @@ use crate::wire::text;
 const KEPT_BYTES: usize = 256 * 1024;
 
 #[derive(Deserialize, Serialize)]
-struct KeptRow {
+struct StoredRow {
     entry: InboxEntry,
     #[serde(with = "text::seq")]
     have_seq: Seq,
@@ -63,9 +63,9 @@ pub struct OtherUser(pub String);
 /// # Errors
 ///
 /// Fails if the entries belong to another user.
-pub fn restore(user: &UserId, kept: Vec<(String, String)>) -> Result<(State, Ledger), OtherUser> {
+pub fn restore(user: &UserId, kept: Vec<(String, String)>) -> Result<(State, StoredState), OtherUser> {
     let mut state = State::new(user.clone());
-    let mut ledger = Ledger::default();
+    let mut ledger = StoredState::default();
     let mut messages: HashMap<ConversationId, Vec<Message>> = HashMap::new();
     let (mut outbox, mut names) = (Vec::new(), Vec::new());
     for (key, value) in kept {
@@ -77,7 +77,8 @@ pub fn restore(user: &UserId, kept: Vec<(String, String)>) -> Result<(State, Led
                 ledger.epoch = state.epoch;
             }
             Some(("row", id)) => {
-                if let (Ok(id), Ok(KeptRow { entry, have_seq })) = (id.parse(), serde_json::from_str(&value))
+                if let (Ok(id), Ok(StoredRow { entry, have_seq })) =
+                    (id.parse(), serde_json::from_str(&value))
                 {
                     ledger.rows.insert(id);
                     state.inbox.put(Row::restored(entry, have_seq));
@@ -121,7 +122,7 @@ pub fn restore(user: &UserId, kept: Vec<(String, String)>) -> Result<(State, Led
 
 /// What the storage holds, so that only differences are written.
 #[derive(Default)]
-pub struct Ledger {
+pub struct StoredState {
     user_is_kept: bool,
     epoch: Option<u64>,
     rows: HashSet<ConversationId>,
@@ -129,7 +130,7 @@ pub struct Ledger {
     drafts: HashMap<ConversationId, String>,
 }
 
-impl Ledger {
+impl StoredState {
     /// Returns the changes that bring the storage up to date. Records them as written, so the
     /// caller must pass them to the keeper.
     pub fn changes(&mut self, state: &mut State) -> Vec<Change> {
@@ -156,7 +157,7 @@ impl Ledger {
             let rank = kept.get(&id).copied();
             match rank.and_then(|_| state.inbox.get(id)) {
                 Some(row) => {
-                    let row = KeptRow { entry: row.entry.clone(), have_seq: row.have_seq };
+                    let row = StoredRow { entry: row.entry.clone(), have_seq: row.have_seq };
                     changes.push(Change::put(row_key(id), json(&row)));
                     self.rows.insert(id);
                 }

@@ -15,7 +15,7 @@ use super::life::{Ended, Life};
 use crate::client::{Situation, Socket, stopped};
 use crate::device::ReadState;
 use crate::http::request_until_answered;
-use crate::names::{ConversationName, Seat};
+use crate::names::{ConversationName, Membership};
 
 /// Maximum number of unacknowledged sends on a connection.
 const WINDOW: usize = 64;
@@ -27,14 +27,14 @@ const CHORE_MS: (u64, u64) = (100, 500);
 /// too slow.
 const COMING_BACK: [u16; 5] = [1011, 1012, 4408, 4410, 4413];
 
-pub(super) struct Spell<'a> {
+pub(super) struct ConnectionRun<'a> {
     pub life: &'a mut Life,
     pub socket: Socket,
     pub caught_up: bool,
     /// Number of messages at the front of the outbox that this connection has sent.
     pub under_way: usize,
     /// The read states received on this connection.
-    pub heard: HashMap<Seat, ReadState>,
+    pub heard: HashMap<Membership, ReadState>,
     /// The seq range that a `backlog` frame skipped: above the first, up to the second.
     pub left_out: HashMap<ConversationName, (u64, u64)>,
 }
@@ -44,7 +44,7 @@ impl Life {
         let length_ms =
             if self.dice.one_in(8) { self.dice.between(1, 60) } else { self.dice.between(2_000, 30_000) };
         let end = Instant::now() + Duration::from_millis(length_ms);
-        let mut spell = Spell::open(self).await?;
+        let mut spell = ConnectionRun::open(self).await?;
         let mut next_chore = Instant::now();
         loop {
             spell.send_what_waits().await?;
@@ -70,7 +70,7 @@ impl Life {
     }
 
     pub(super) async fn settle_once(&mut self) -> Result<(), Ended> {
-        let mut spell = Spell::open(self).await?;
+        let mut spell = ConnectionRun::open(self).await?;
         while !spell.caught_up || !spell.life.outbox.is_empty() {
             spell.send_what_waits().await?;
             let frame = spell.next().await?;
@@ -82,8 +82,8 @@ impl Life {
     }
 }
 
-impl<'a> Spell<'a> {
-    async fn open(life: &'a mut Life) -> Result<Spell<'a>, Ended> {
+impl<'a> ConnectionRun<'a> {
+    async fn open(life: &'a mut Life) -> Result<ConnectionRun<'a>, Ended> {
         let url = format!("ws://{}/v1/ws", life.world.address);
         let connecting = timeout(PATIENCE, tokio_tungstenite::connect_async(url));
         let Ok(Ok((socket, _))) = connecting.await else { return Err(Ended::Lost) };
@@ -98,7 +98,7 @@ impl<'a> Spell<'a> {
         let hello = json!({
             "type": "hello", "token": life.token, "device_id": format!("device-{}", life.writer.0), "positions": positions,
         });
-        let mut spell = Spell {
+        let mut spell = ConnectionRun {
             life,
             socket,
             caught_up: false,

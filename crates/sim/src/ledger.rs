@@ -9,10 +9,10 @@ use bluetick_core::{ConversationId, UserId};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::audit::{Guarantee, Standings};
+use crate::audit::{Guarantee, ReadStates};
+use crate::cluster::{Cluster, short};
 use crate::device::{Has, Report};
-use crate::town::{Town, short};
-use crate::visitor::Visitor;
+use crate::http_auditor::HttpAuditor;
 
 /// The latest report of each device and its user, by device name.
 pub type Reports = BTreeMap<String, (UserId, watch::Receiver<Report>)>;
@@ -22,14 +22,14 @@ pub type Reports = BTreeMap<String, (UserId, watch::Receiver<Report>)>;
 const SETTLING: Duration = Duration::from_secs(180);
 
 /// A deviation from the expected final state that may still resolve itself.
-struct Unsettled {
+struct Deviation {
     guarantee: Guarantee,
     id: Option<ConversationId>,
     what: String,
 }
 
-pub async fn close(town: &Arc<Town>, visitors: &mut [Visitor], reports: &Reports) {
-    visitors.iter_mut().for_each(Visitor::be_quiet);
+pub async fn close(town: &Arc<Cluster>, visitors: &mut [HttpAuditor], reports: &Reports) {
+    visitors.iter_mut().for_each(HttpAuditor::be_quiet);
     let end = Instant::now() + SETTLING;
     loop {
         let Some(heads) = read_everything(town, visitors).await else {
@@ -48,7 +48,7 @@ pub async fn close(town: &Arc<Town>, visitors: &mut [Visitor], reports: &Reports
         }
         match unsettled {
             None => break,
-            Some(Unsettled { guarantee, id, what }) if Instant::now() > end => {
+            Some(Deviation { guarantee, id, what }) if Instant::now() > end => {
                 return town.auditor().find(guarantee, id, what);
             }
             Some(_) => sleep(Duration::from_secs(2)).await,
@@ -58,7 +58,7 @@ pub async fn close(town: &Arc<Town>, visitors: &mut [Visitor], reports: &Reports
     read_inboxes(town, visitors).await;
 }
 
-async fn read_inboxes(town: &Arc<Town>, visitors: &mut [Visitor]) {
+async fn read_inboxes(town: &Arc<Cluster>, visitors: &mut [HttpAuditor]) {
     for visitor in visitors.iter_mut() {
         let stored: Vec<_> = {
             let auditor = town.auditor();
@@ -74,7 +74,10 @@ async fn read_inboxes(town: &Arc<Town>, visitors: &mut [Visitor]) {
 }
 
 /// Reads each conversation as each member and returns the heads.
-async fn read_everything(town: &Town, visitors: &mut [Visitor]) -> Option<BTreeMap<ConversationId, u64>> {
+async fn read_everything(
+    town: &Cluster,
+    visitors: &mut [HttpAuditor],
+) -> Option<BTreeMap<ConversationId, u64>> {
     let mut heads = BTreeMap::new();
     for visitor in visitors.iter_mut() {
         for id in visitor.conversations().to_vec() {
@@ -98,8 +101,12 @@ async fn read_everything(town: &Town, visitors: &mut [Visitor]) -> Option<BTreeM
 }
 
 /// Finds a device that misses messages, or whose requests are not answered yet.
-fn who_is_behind(town: &Town, heads: &BTreeMap<ConversationId, u64>, reports: &Reports) -> Option<Unsettled> {
-    let behind = |id, what| Some(Unsettled { guarantee: Guarantee::OnceInTheView, id, what });
+fn who_is_behind(
+    town: &Cluster,
+    heads: &BTreeMap<ConversationId, u64>,
+    reports: &Reports,
+) -> Option<Deviation> {
+    let behind = |id, what| Some(Deviation { guarantee: Guarantee::OnceInTheView, id, what });
     for (name, (user, report)) in reports {
         let report = report.borrow();
         if report.views.is_empty() {
@@ -135,7 +142,11 @@ fn who_is_behind(town: &Town, heads: &BTreeMap<ConversationId, u64>, reports: &R
 }
 
 /// Finds a device that misses a read state, or a receipt that the server does not reflect.
-async fn who_knows_less(town: &Town, visitors: &mut [Visitor], reports: &Reports) -> Option<Unsettled> {
+async fn who_knows_less(
+    town: &Cluster,
+    visitors: &mut [HttpAuditor],
+    reports: &Reports,
+) -> Option<Deviation> {
     for visitor in visitors {
         let own = reports.values().filter(|(whose, _)| *whose == visitor.user);
         let shown: Vec<_> = own.map(|(_, report)| report.borrow().clone()).collect();
@@ -144,7 +155,7 @@ async fn who_knows_less(town: &Town, visitors: &mut [Visitor], reports: &Reports
         for id in ids {
             let is = visitor.member_states(id).await?;
             let own = is.get(&visitor.user).copied().unwrap_or_default();
-            let lost = |what| Some(Unsettled { guarantee: Guarantee::TicksForward, id: Some(id), what });
+            let lost = |what| Some(Deviation { guarantee: Guarantee::TicksForward, id: Some(id), what });
             for report in &shown {
                 let Some(has) = report.views.get(&id) else { continue };
                 let (user, said) = (&visitor.user, has.said);
@@ -161,11 +172,11 @@ async fn who_knows_less(town: &Town, visitors: &mut [Visitor], reports: &Reports
 }
 
 fn what_is_not_known(
-    town: &Town,
+    town: &Cluster,
     id: ConversationId,
     own: &UserId,
     report: &Report,
-    is: &Standings,
+    is: &ReadStates,
 ) -> Option<String> {
     let auditor = town.auditor();
     let settled = is.iter().filter(|(user, _)| !auditor.has_started_again(id, user));

@@ -3,7 +3,7 @@
 use bluetick_core::{ConversationId, ReceiptKind, Seq};
 
 use super::State;
-use super::inbox::Enough;
+use super::inbox::RowUpdate;
 use crate::wire::frames::ClientFrame;
 
 impl State {
@@ -46,8 +46,8 @@ impl State {
         let Some(row) = self.inbox.get(id) else { return };
         let seq = seq.unwrap_or(row.have_seq);
         match self.inbox.read_here(id, seq, self.timelines.get(&id)) {
-            Some(Enough::Yes) => {}
-            Some(Enough::Ask) => {
+            Some(RowUpdate::Yes) => {}
+            Some(RowUpdate::Ask) => {
                 self.todo.refresh.insert(id);
             }
             None => return,

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::audit::Guarantee;
+use crate::cluster::{ADMIN_KEY, Cluster, person};
 use crate::dice::Dice;
 use crate::http::{self, Answer};
-use crate::town::{ADMIN_KEY, Town, person};
 use crate::websocket::WebSocket;
 
-pub struct Lodger {
-    town: Arc<Town>,
+pub struct UserSession {
+    town: Arc<Cluster>,
     user: UserId,
     dice: Dice,
     /// Whether there is one server, which applies revocations immediately. In a fleet other nodes
@@ -34,7 +34,7 @@ struct Void {
 }
 
 /// A valid token, and the value of `clocks_set` before it was minted.
-struct Fresh {
+struct FreshToken {
     token: String,
     clocks_set: u64,
 }
@@ -52,10 +52,10 @@ const REVOKED: u16 = 4402;
 /// (1012).
 const OTHER_ENDS: [u16; 2] = [1011, 1012];
 
-impl Lodger {
-    pub fn new(town: &Arc<Town>, number: usize, is_alone: bool) -> Lodger {
+impl UserSession {
+    pub fn new(town: &Arc<Cluster>, number: usize, is_alone: bool) -> UserSession {
         let dice = town.dice.of("lodger");
-        Lodger { town: Arc::clone(town), user: person(number), dice, is_alone, void: Vec::new() }
+        UserSession { town: Arc::clone(town), user: person(number), dice, is_alone, void: Vec::new() }
     }
 
     fn note(&self, what: impl std::fmt::Display) {
@@ -66,7 +66,7 @@ impl Lodger {
         http::call(&self.town, &mut self.dice, token, method, path, body).await
     }
 
-    pub async fn live(mut self) -> Lodger {
+    pub async fn live(mut self) -> UserSession {
         while !self.town.is_calm() && !self.town.is_over() && !self.town.is_broken() {
             sleep(self.dice.millis(500, 6_000)).await;
             let Some(fresh) = self.get_a_key().await else { continue };
@@ -87,12 +87,12 @@ impl Lodger {
     }
 
     /// Asks the server to mint a token. The server guarantees that no earlier revocation covers it.
-    async fn get_a_key(&mut self) -> Option<Fresh> {
+    async fn get_a_key(&mut self) -> Option<FreshToken> {
         let clocks_set = self.town.counts.clocks_set.load(Ordering::SeqCst);
         let body = json!({"user_id": self.user.as_str(), "ttl_s": 80_000});
         let answer = self.call(ADMIN_KEY, "POST", "/v1/tokens", Some(&body)).await?;
         let token = answer.body["token"].as_str()?.to_owned();
-        Some(Fresh { token, clocks_set })
+        Some(FreshToken { token, clocks_set })
     }
 
     async fn go_in(&mut self, token: &str) -> Option<WebSocket> {
@@ -107,7 +107,7 @@ impl Lodger {
     }
 
     /// Logs out in one of three ways. Returns whether the token is certainly revoked.
-    async fn is_logged_out(&mut self, fresh: &Fresh) -> bool {
+    async fn is_logged_out(&mut self, fresh: &FreshToken) -> bool {
         let (how, everywhere) = (self.dice.below(3), json!({"everywhere": true}));
         let sessions = format!("/v1/users/{}/sessions", self.user);
         let answer = match how {
@@ -120,7 +120,7 @@ impl Lodger {
         answer.is_some_and(|answer| answer.is_done()) && (how < 2 || self.clocks_agree(fresh))
     }
 
-    fn clocks_agree(&self, fresh: &Fresh) -> bool {
+    fn clocks_agree(&self, fresh: &FreshToken) -> bool {
         let clocks_set = self.town.counts.clocks_set.load(Ordering::SeqCst);
         match self.is_alone {
             true => clocks_set == fresh.clocks_set,
@@ -175,7 +175,7 @@ impl Lodger {
         }
         for _ in 0..20 {
             let fresh = self.get_a_key().await;
-            if let Some(Fresh { token, .. }) = fresh
+            if let Some(FreshToken { token, .. }) = fresh
                 && let Some(answer) = self.call(&token, "GET", "/v1/conversations", None).await
                 && answer.status != 429
             {

@@ -24,7 +24,7 @@ pub struct Account {
 }
 
 /// The data that all attackers share: server address, accounts and number of connections.
-pub struct Field {
+pub struct AttackContext {
     pub to: SocketAddr,
     pub accounts: Vec<Account>,
     pub connections: usize,
@@ -35,12 +35,12 @@ const LOWEST_PRIORITY: i32 = 19;
 /// Minimum time between the start of an attack and its measurement. The attackers open their
 /// connections during this time.
 const DEPLOYING: Duration = Duration::from_secs(2);
-/// How long `Squad::deploy` waits for the first action before it fails.
+/// How long `RunningAttack::deploy` waits for the first action before it fails.
 const GIVE_UP: Duration = Duration::from_secs(60);
 /// Number of source addresses that the attackers share.
 const SOURCES: u32 = 8;
 
-impl Field {
+impl AttackContext {
     pub fn account(&self, number: usize) -> &Account {
         &self.accounts[number % self.accounts.len()]
     }
@@ -53,8 +53,8 @@ impl Field {
 }
 
 /// The shared state of one attack: its rate, its turn counter and its result counters.
-pub struct Orders {
-    pub field: Arc<Field>,
+pub struct AttackControl {
+    pub field: Arc<AttackContext>,
     started: Instant,
     per_second: u64,
     turns: AtomicU64,
@@ -62,7 +62,7 @@ pub struct Orders {
     refusals: AtomicU64,
 }
 
-impl Orders {
+impl AttackControl {
     /// Waits for the next turn of the shared rate. Late attackers skip missed turns instead of
     /// catching up.
     pub async fn turn(&self) {
@@ -116,16 +116,16 @@ impl Spent {
 }
 
 /// A running attack. Dropping it stops the attackers.
-pub struct Squad {
-    orders: Arc<Orders>,
+pub struct RunningAttack {
+    orders: Arc<AttackControl>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<Result<Spent, BenchError>>>,
 }
 
-impl Squad {
-    pub fn send(attack: Attack, field: Arc<Field>) -> Result<Squad, BenchError> {
+impl RunningAttack {
+    pub fn send(attack: Attack, field: Arc<AttackContext>) -> Result<RunningAttack, BenchError> {
         let (stop, stopped) = oneshot::channel();
-        let orders = Arc::new(Orders {
+        let orders = Arc::new(AttackControl {
             field,
             started: Instant::now(),
             per_second: attack.per_second(),
@@ -136,7 +136,7 @@ impl Squad {
         let theirs = Arc::clone(&orders);
         let thread = std::thread::Builder::new().name("attackers".to_owned());
         let thread = thread.spawn(move || work(attack, &theirs, stopped)).map_err(client_failed)?;
-        Ok(Squad { orders, stop: Some(stop), thread: Some(thread) })
+        Ok(RunningAttack { orders, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Waits until the attackers have started. The lowest-priority thread may start late on a busy
@@ -168,13 +168,17 @@ impl Squad {
     }
 }
 
-impl Drop for Squad {
+impl Drop for RunningAttack {
     fn drop(&mut self) {
         let _spent = self.end();
     }
 }
 
-fn work(attack: Attack, orders: &Arc<Orders>, stopped: oneshot::Receiver<()>) -> Result<Spent, BenchError> {
+fn work(
+    attack: Attack,
+    orders: &Arc<AttackControl>,
+    stopped: oneshot::Receiver<()>,
+) -> Result<Spent, BenchError> {
     rustix::process::nice(LOWEST_PRIORITY).map_err(client_failed)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(client_failed)?;
@@ -197,7 +201,7 @@ fn work(attack: Attack, orders: &Arc<Orders>, stopped: oneshot::Receiver<()>) ->
 }
 
 /// Spawns one task per attacker. The tasks run until they are aborted.
-fn attackers(attack: Attack, orders: &Arc<Orders>) -> JoinSet<()> {
+fn attackers(attack: Attack, orders: &Arc<AttackControl>) -> JoinSet<()> {
     let mut attackers = JoinSet::new();
     let connections = orders.field.connections;
     let few = orders.field.accounts.len();

@@ -10,14 +10,14 @@ use bluetick_core::{ConversationId, ConversationKind, UserId};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::audit::{Guarantee, ReadState, Seen, Standings};
+use crate::audit::{Guarantee, ReadState, ReadStates, Seen};
+use crate::cluster::{Cluster, person, short};
 use crate::device::member_state;
 use crate::dice::Dice;
 use crate::http::{self, Answer};
-use crate::town::{Town, person, short};
 
-pub struct Visitor {
-    town: Arc<Town>,
+pub struct HttpAuditor {
+    town: Arc<Cluster>,
     pub user: UserId,
     name: String,
     dice: Dice,
@@ -38,13 +38,13 @@ pub struct Visitor {
 /// Page size of history requests, in messages.
 const PAGE: usize = 20;
 
-impl Visitor {
-    pub fn new(town: &Arc<Town>, number: usize, people: usize, sends_nothing: bool) -> Visitor {
+impl HttpAuditor {
+    pub fn new(town: &Arc<Cluster>, number: usize, people: usize, sends_nothing: bool) -> HttpAuditor {
         let user = person(number);
         let name = format!("{user}/desk");
         let (dice, token) = (town.dice.of(&name), town.token(&user));
         let town = Arc::clone(town);
-        Visitor {
+        HttpAuditor {
             town,
             user,
             name,
@@ -112,7 +112,7 @@ impl Visitor {
         answer.body["conversation_id"].as_str()?.parse().ok()
     }
 
-    pub async fn live(mut self) -> Visitor {
+    pub async fn live(mut self) -> HttpAuditor {
         while !self.town.is_calm() && !self.town.is_over() && !self.town.is_broken() {
             sleep(self.dice.millis(100, 1_500)).await;
             match self.dice.below(18) {
@@ -184,9 +184,9 @@ impl Visitor {
 
     /// Checks the read states of all members and returns them. `before` holds the read states
     /// published before the request.
-    fn check_ticks(&self, id: ConversationId, before: &Standings, body: &Value) -> Standings {
+    fn check_ticks(&self, id: ConversationId, before: &ReadStates, body: &Value) -> ReadStates {
         let members = body["members"].as_array().into_iter().flatten();
-        let member_states: Standings = members.filter_map(member_state).collect();
+        let member_states: ReadStates = members.filter_map(member_state).collect();
         for (user, now) in &member_states {
             self.town.auditor().answered(&self.name, id, user, before, *now);
         }
@@ -194,7 +194,7 @@ impl Visitor {
     }
 
     /// Reads and checks the read states of all members at the end of the run.
-    pub async fn member_states(&mut self, id: ConversationId) -> Option<Standings> {
+    pub async fn member_states(&mut self, id: ConversationId) -> Option<ReadStates> {
         let before = self.town.auditor().told_so_far(id);
         let answer = self.surely("GET", &format!("/v1/conversations/{id}/status"), None).await?;
         answer.is_done().then(|| self.check_ticks(id, &before, &answer.body))
