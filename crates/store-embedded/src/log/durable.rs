@@ -80,8 +80,8 @@ impl Claim {
         (next <= self.batch).then(|| {
             let (first, last) = (next.0, self.batch.0);
             format!(
-                "batches {first} to {last} are lost: log/{NAME} records them as stored (see \"The embedded store\" \
-                 in docs/operate.md)"
+                "batches {first} to {last} are lost: log/{NAME} records them as stored (see \"Lost batches\" in \
+                 docs/guides/backups.md)"
             )
         })
     }
