@@ -33,9 +33,15 @@ pub fn configuration(catalogue: &Catalogue) -> String {
          the settings in force with the source of each, and checks whether a server would start with them.\n\n\
          Three variables are not settings: `BLUETICK_CONFIG` names the settings file, `BLUETICK_LOG`\n\
          overrides `log.filter` for one run, and `BLUETICK_TOKEN` is the token for `bluetick chat`.\n\n\
-         In `[limits]`, 0 disables a limit.\n",
+         In `[limits]`, 0 disables a limit.\n\n## Sections\n\n",
     );
     let mut section = "";
+    for setting in &catalogue.settings {
+        if setting.section != section {
+            section = &setting.section;
+            let _infallible = writeln!(page, "- [`[{section}]`](#{})", section.replace('.', ""));
+        }
+    }
     for setting in &catalogue.settings {
         if setting.section != section {
             section = &setting.section;
@@ -91,18 +97,25 @@ pub fn command_line(commands: &mut Commands) -> String {
          Generated from the help texts of the program. Do not edit this page; `CONTRIBUTING.md` has the\n\
          command that renews it. The same texts are shown by `bluetick COMMAND --help`.\n",
     );
-    section(commands, &[], &mut page);
+    let mut sections = Vec::new();
+    collect(commands, &[], &mut sections);
+    page.push('\n');
+    for (name, _) in &sections {
+        let _infallible = writeln!(page, "- [`{name}`](#{})", name.replace(' ', "-"));
+    }
+    for (name, text) in &sections {
+        let _infallible = writeln!(page, "\n## `{name}`\n\n```text\n{text}\n```");
+    }
     page
 }
 
-/// Appends the help of a command and of the commands below it.
-fn section(commands: &mut Commands, path: &[String], page: &mut String) {
+/// Collects the name and the help of a command and of the commands below it.
+fn collect(commands: &mut Commands, path: &[String], sections: &mut Vec<(String, String)>) {
     let help = commands.help(path);
     let name: Vec<&str> = ["bluetick"].into_iter().chain(path.iter().map(String::as_str)).collect();
-    let text: Vec<&str> = help.text.lines().map(str::trim_end).collect();
-    let text = text.join("\n");
-    let _infallible = writeln!(page, "\n## `{}`\n\n```text\n{}\n```", name.join(" "), text.trim_end());
+    let text: Vec<&str> = help.text.trim_end().lines().map(str::trim_end).collect();
+    sections.push((name.join(" "), text.join("\n")));
     for command in help.commands.iter().filter(|command| *command != "help") {
-        section(commands, &[path, std::slice::from_ref(command)].concat(), page);
+        collect(commands, &[path, std::slice::from_ref(command)].concat(), sections);
     }
 }
