@@ -111,8 +111,8 @@ impl Catalogue {
         unknown.map(|(piece, _)| format!("{}: no setting {}", document.at(piece.line), piece.text)).collect()
     }
 
-    /// Returns the key in `a.b`, `a.b = value` or `[a.b]` if it looks like a setting, and whether it
-    /// is a section.
+    /// Returns the key in `a.b`, `a.b = value` or `[a.b]` if it looks like a setting. Also returns
+    /// whether it is a section.
     fn in_inline_code(&self, piece: Piece) -> Option<(Piece, bool)> {
         let text = piece.text.split_once(" = ").map_or(piece.text.as_str(), |(key, _)| key);
         let bracketed = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
