@@ -1,5 +1,5 @@
 //! What the tests of hostile clients share: two honest people who go on talking meanwhile, and sockets that say what no
-//! client library would. What happens to each kind of hostility is listed in docs/security.md.
+//! client library would. docs/explanation/security.md lists the attacks.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -193,7 +193,7 @@ fn every_test_that_is_named_in_the_table_is_there_and_every_hostile_test_is_name
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     };
-    let table = read("docs/security.md");
+    let table = read("docs/explanation/security.md");
     let mut named = Vec::new();
     for row in table.lines().filter(|row| row.starts_with("| ") && row.contains(".rs`")) {
         let mut file = String::new();
@@ -214,7 +214,7 @@ fn every_test_that_is_named_in_the_table_is_there_and_every_hostile_test_is_name
         let tests = read(&format!("crates/server/tests/scenarios/hostile_{file}.rs"));
         for test in tests.split("#[tokio::test").skip(1) {
             let name = test.split("async fn ").nth(1).and_then(|rest| rest.split('(').next()).unwrap();
-            assert!(named.contains(&name), "{name} has no row in docs/security.md");
+            assert!(named.contains(&name), "{name} has no row in docs/explanation/security.md");
         }
     }
 }
