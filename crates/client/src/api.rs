@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bluetick_core::{ConversationId, Seq, UserId};
+use bluetick_types::{ConversationId, Seq, UserId};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use thiserror::Error;

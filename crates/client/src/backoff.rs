@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bluetick_core::ports::Random;
+use bluetick_types::Random;
 
 use crate::wire::codes::CloseCode;
 

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bluetick_core::ports::{Random, SystemRandom};
-use bluetick_core::time::{Clock, SystemClock};
-use bluetick_core::{ConversationId, UserId};
+use bluetick_types::time::{Clock, SystemClock};
+use bluetick_types::{ConversationId, UserId};
+use bluetick_types::{Random, SystemRandom};
 use thiserror::Error;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, MessageId, Seq, UserId};
+use bluetick_types::{ConversationId, MessageId, Seq, UserId};
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio::time::Instant;

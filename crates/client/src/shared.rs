@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use bluetick_core::ports::Random;
-use bluetick_core::time::Clock;
-use bluetick_core::{MessageId, Timestamp};
+use bluetick_types::Random;
+use bluetick_types::time::Clock;
+use bluetick_types::{MessageId, Timestamp};
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 
 use crate::api::Api;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bluetick_core::MessageId;
+use bluetick_types::MessageId;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::shared::Shared;

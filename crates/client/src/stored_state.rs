@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use bluetick_core::{ConversationId, Seq, UserId};
+use bluetick_types::{ConversationId, Seq, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::state::inbox::Row;

@@ -1,8 +1,8 @@
 //! The tick next to a message of this user, from queued to read.
 
-use bluetick_core::{Seq, tick_state};
+use bluetick_types::{Seq, tick_state};
 
-pub use bluetick_core::Tick as StoredTick;
+pub use bluetick_types::Tick as StoredTick;
 
 use crate::state::outbox::SendState;
 use crate::wire::bodies::ReadState;

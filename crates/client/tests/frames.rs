@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bluetick_client::link::{ClientFrame, Frame, FrameKind, Position, SendFrame, ServerFrame};
-use bluetick_core::{ConversationId, MessageId, Seq, Timestamp};
+use bluetick_types::{ConversationId, MessageId, Seq, Timestamp};
 use serde_json::{Value, json};
 
 fn document(text: &str) -> Value {

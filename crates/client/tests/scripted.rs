@@ -11,7 +11,7 @@ use bluetick_client::{
     ApiError, Client, ClientSettings, Event, FixedToken, MemoryStorage, NoToken, Phase, Server, Storage,
     TokenSource,
 };
-use bluetick_core::{ConversationId, UserId};
+use bluetick_types::{ConversationId, UserId};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};

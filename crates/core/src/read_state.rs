@@ -4,22 +4,7 @@
 //! Invariant: every seq here only increases, and none exceeds the head. Receipts are idempotent and
 //! commute, so devices can repeat, lose and reorder them.
 
-use crate::Seq;
-
-/// The read state that decides a tick: every message up to `delivered` was delivered, and every
-/// message up to `read` was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ReadState {
-    pub delivered: Seq,
-    pub read: Seq,
-}
-
-/// The kind of a receipt. A receipt is cumulative: it covers all messages up to its seq.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReceiptKind {
-    Delivered,
-    Read,
-}
+use crate::{ReadState, ReceiptKind, Seq};
 
 /// A member's own preferences for one conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use bluetick_client::wire::bodies::{Person, SettingsChange};
 use bluetick_client::{
     ApiError, Client, Conversation, Event as ChatEvent, OutboxItem, Phase, Tick, Watching,
 };
-use bluetick_core::time::{Clock, SystemClock};
-use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
+use bluetick_types::time::{Clock, SystemClock};
+use bluetick_types::{ConversationId, Seq, Timestamp, UserId};
 use crossterm::event::{Event, EventStream};
 use futures_util::StreamExt;
 use tokio::signal::unix::{SignalKind, signal};

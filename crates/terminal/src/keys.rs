@@ -1,6 +1,6 @@
 //! Key handling: keys change the model and return the actions that need the client.
 
-use bluetick_core::{ConversationId, ConversationKind, MessageId};
+use bluetick_types::{ConversationId, ConversationKind, MessageId};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::composer::Composer;

@@ -1,4 +1,4 @@
-use bluetick_core::Seq;
+use bluetick_types::Seq;
 
 use super::*;
 use crate::model::{Chat, Content, InboxLine, Item, Key, TerminalCapabilities};

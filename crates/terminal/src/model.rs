@@ -2,7 +2,7 @@
 //! key presses; `present` fills it from the client.
 
 use bluetick_client::Tick;
-use bluetick_core::{ConversationId, MessageId, Seq};
+use bluetick_types::{ConversationId, MessageId, Seq};
 
 use crate::composer::Composer;
 

@@ -1,6 +1,6 @@
 //! Formats timestamps for display in the user's time zone.
 
-use bluetick_core::Timestamp;
+use bluetick_types::Timestamp;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
 

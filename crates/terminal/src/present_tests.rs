@@ -1,6 +1,6 @@
 use bluetick_client::wire::bodies::{InboxEntry, LastMessage, ReadState};
 use bluetick_client::{OutboxItem, SendFailure, Window};
-use bluetick_core::{ConversationId, MessageId};
+use bluetick_types::{ConversationId, MessageId};
 
 use super::*;
 

@@ -3,13 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
 use bluetick_client::Tick;
-use bluetick_core::{ConversationId, MessageId, Seq};
 use bluetick_terminal::composer::Composer;
 use bluetick_terminal::draw::draw;
 use bluetick_terminal::model::{
     Chat, Content, Dialog, Focus, InboxLine, Item, Key, Link, Model, NewChat, SearchState,
     TerminalCapabilities,
 };
+use bluetick_types::{ConversationId, MessageId, Seq};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use bluetick_core::UserId;
+use bluetick_types::UserId;
 use tokio::time::{Instant, sleep_until};
 
 use super::Driver;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bluetick_core::{ConversationKind, MessageId};
+use bluetick_types::{ConversationKind, MessageId};
 use tokio::time::{Instant, timeout};
 
 use super::connection::{ACK_WITHIN, ConnectionPhase, LivenessAction};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, Seq, Timestamp};
+use bluetick_types::{ConversationId, Seq, Timestamp};
 
 use super::timeline::{Timeline, TimelineUpdate};
 use super::{KEPT_MESSAGES, KEPT_TIMELINES, MOST_SHOWN, State};

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, ConversationKind, Seq, UserId};
+use bluetick_types::{ConversationId, ConversationKind, Seq, UserId};
 
 use super::timeline::Timeline;
 use crate::wire::bodies::{InboxEntry, LastMessage, Message, Notice, ReadState};

@@ -18,7 +18,7 @@ mod timeline_properties;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, ConversationKind, ReceiptKind, Seq, Timestamp, UserId};
+use bluetick_types::{ConversationId, ConversationKind, ReceiptKind, Seq, Timestamp, UserId};
 use tokio::time::Instant;
 
 use self::inbox::{Inbox, RowUpdate};

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use bluetick_core::{ConversationId, MessageId, Seq, Timestamp};
+use bluetick_types::{ConversationId, MessageId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use bluetick_core::UserId;
+use bluetick_types::UserId;
 
 use crate::api::PAGE_LIMIT;
 use crate::wire::bodies::Person;

@@ -1,6 +1,6 @@
 //! ReceiptCounts: what the client reports as delivered and read.
 
-use bluetick_core::{ConversationId, ReceiptKind, Seq};
+use bluetick_types::{ConversationId, ReceiptKind, Seq};
 
 use super::State;
 use super::inbox::RowUpdate;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use bluetick_core::{ConversationId, UserId};
+use bluetick_types::{ConversationId, UserId};
 use tokio::time::Instant;
 
 use crate::wire::bodies::Presence;

@@ -1,6 +1,6 @@
 //! Builders for the tests of the state.
 
-use bluetick_core::{ConversationId, MessageId, Seq, Timestamp, UserId};
+use bluetick_types::{ConversationId, MessageId, Seq, Timestamp, UserId};
 
 use crate::wire::bodies::{InboxEntry, Message, ReadState};
 

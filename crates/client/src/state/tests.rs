@@ -5,7 +5,7 @@ use super::*;
 use crate::storage::{MemoryStorage, Storage};
 use crate::stored_state::{StoredState, restore};
 use crate::wire::frames::{Backlog, ClientFrame, Gone};
-use bluetick_core::MessageId;
+use bluetick_types::MessageId;
 
 fn state() -> State {
     let mut state = State::new(user("alice"));

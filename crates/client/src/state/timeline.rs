@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bluetick_core::Seq;
+use bluetick_types::Seq;
 
 use crate::wire::bodies::{Message, Page};
 

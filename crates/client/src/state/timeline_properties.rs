@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bluetick_core::Seq;
+use bluetick_types::Seq;
 use proptest::prelude::*;
 
 use super::test_support::said;

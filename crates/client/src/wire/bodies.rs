@@ -1,6 +1,6 @@
 //! Bodies of HTTP answers; some frames share them. Unknown fields are ignored.
 
-use bluetick_core::{ConversationId, ConversationKind, MessageId, Seq, Timestamp, UserId};
+use bluetick_types::{ConversationId, ConversationKind, MessageId, Seq, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::text;
@@ -30,9 +30,9 @@ impl ReadState {
     }
 }
 
-impl From<ReadState> for bluetick_core::ReadState {
-    fn from(marks: ReadState) -> bluetick_core::ReadState {
-        bluetick_core::ReadState { delivered: marks.last_delivered_seq, read: marks.last_read_seq }
+impl From<ReadState> for bluetick_types::ReadState {
+    fn from(marks: ReadState) -> bluetick_types::ReadState {
+        bluetick_types::ReadState { delivered: marks.last_delivered_seq, read: marks.last_read_seq }
     }
 }
 

@@ -9,8 +9,23 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::conversation::ConversationKind;
-use crate::names::is_format;
+/// The kind of a conversation, which its id encodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConversationKind {
+    /// A conversation of two users who never change. Its id is derived from them.
+    Direct,
+    Group,
+}
+
+/// Returns whether the character has the general category Cf (format), as of Unicode 16.
+pub fn is_format(letter: char) -> bool {
+    matches!(letter,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
+        | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
+}
 
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum InvalidId {
