@@ -360,7 +360,8 @@ fn iat_of_another_issuer_is_capped_one_minute_ahead() {
     assert!(strict.verify(&ahead, NOW.plus_millis(2_000)).is_ok(), "its time has come");
     assert!(lenient.verify(&ahead, NOW).is_ok());
     assert_eq!(lenient.verify(&issued(1_800_000_092), NOW), Err(TokenError::NotYetValid));
-    // Tokens of the server are above what was revoked, wherever its clock went since, whoever else has its key.
+    // A token minted by the server is newer than every revocation, whatever its clock did since,
+    // and also if the operator has the same key.
     for own in [world.tokens(&AuthSettings::default()), strict] {
         let later = NOW.plus_millis(1_000_000);
         let minted = own.mint_as_issued(&alice(), Duration::from_secs(60), NOW, later).unwrap();

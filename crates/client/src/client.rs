@@ -59,7 +59,8 @@ impl ClientSettings {
     }
 }
 
-/// One inbox row together with its ephemeral and outbox state, as returned by [`Client::inbox_summaries`].
+/// One inbox row together with its ephemeral and outbox state, as returned by
+/// [`Client::inbox_summaries`].
 #[derive(Clone)]
 pub struct InboxSummary {
     pub row: Arc<Row>,

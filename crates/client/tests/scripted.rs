@@ -1,4 +1,5 @@
-//! A server that follows a script: what a real one does rarely or never, and what exactly a client says to it.
+//! Tests the client against a scripted server: rare answers of a server, and the exact frames of
+//! the client.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -370,7 +371,7 @@ async fn tls_server_with_known_certificate_is_used_and_an_unknown_one_is_refused
     let serving = async {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            // Whoever does not trust the certificate hangs up.
+            // A client that does not trust the certificate disconnects.
             let Ok(stream) = acceptor.accept(stream).await else { continue };
             let Ok(socket) = tokio_tungstenite::accept_async(stream).await else { continue };
             return Peer(socket).welcome(1).await;

@@ -1,3 +1,5 @@
+//! Tests of the keyboard commands.
+
 use bluetick_types::Seq;
 
 use super::*;

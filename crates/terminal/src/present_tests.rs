@@ -1,3 +1,5 @@
+//! Tests of the texts that the terminal shows.
+
 use bluetick_client::wire::bodies::{InboxEntry, LastMessage, ReadState};
 use bluetick_client::{OutboxItem, SendFailure, Window};
 use bluetick_types::{ConversationId, MessageId};

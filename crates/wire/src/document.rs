@@ -22,11 +22,12 @@ pub fn errors_markdown() -> String {
         "# Errors and close codes\n\n\
          Generated from the tables in `crates/wire`; the code uses the same tables.\n\n\
          ## Error codes\n\n\
-         Over HTTP the body is `{\"error\":{\"code\":\"…\",\"message\":\"…\"}}` with the status below. On a WebSocket it is \
-         `{\"type\":\"error\",\"code\":\"…\",\"message\":\"…\",\"message_id\":\"…\"}` and the connection lives; `message_id` is \
-         there when a `send` was refused whose id could be read.\n\n\
-         What is not HTTP at all is answered before any of this: 400, 408 or 431 with an empty body, for a request \
-         line or headers that are broken, too slow or too large. The connection then ends.\n\n\
+         Over HTTP, the body is `{\"error\":{\"code\":\"…\",\"message\":\"…\"}}` with the status below.\n\n\
+         On a WebSocket, the frame is\n\
+         `{\"type\":\"error\",\"code\":\"…\",\"message\":\"…\",\"message_id\":\"…\"}`. The connection stays\n\
+         open. `message_id` is present if the server refused a `send` and could read its id.\n\n\
+         A request line or header that is invalid, too slow or too large gets 400, 408 or 431 with an empty\n\
+         body. The server then closes the connection.\n\n\
          | code | status | what to do | meaning |\n|---|---|---|---|\n",
     );
     for code in ErrorCode::ALL {

@@ -1,4 +1,4 @@
-//! What is written by hand is what serde writes for the struct that describes it.
+//! Compares hand-written encoders with serde's output for the documented structs.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 

@@ -28,7 +28,7 @@ fn signer(algorithm: &Algorithm, key: &EncodingKey) -> Result<Box<dyn JwtSigner>
     }
 }
 
-/// Always fails: a [`PreparedKey`] key verifies signatures instead, so that no key is parsed again for
+/// Always fails: a [`PreparedKey`] verifies signatures instead, so that no key is parsed again for
 /// every token.
 fn no_verifier(_algorithm: &Algorithm, _key: &DecodingKey) -> Result<Box<dyn JwtVerifier>> {
     Err(ErrorKind::UnsupportedAlgorithm.into())

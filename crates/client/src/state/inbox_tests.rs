@@ -1,3 +1,5 @@
+//! Tests of the inbox rows: unread counts, ticks and order.
+
 use super::super::test_support::{direct, entry, marks, said, user, void};
 use super::*;
 

@@ -1,5 +1,6 @@
 //! The state of a client and the rules by which frames change it. It has no sockets, files or
-//! clocks: callers pass in frames and times. It leaves the resulting work in `PendingWork` for the driver.
+//! clocks: callers pass in frames and times. It leaves the resulting work in `PendingWork` for the
+//! driver.
 
 mod holding;
 pub mod inbox;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::wire::codes::CONVERSATION_NOT_FOUND;
 use crate::wire::text;
 
-/// Maximum number of messages in the outbox, failed ones included. `send` returns `SendError::FullStorage`
+/// Maximum number of messages in the outbox, failed ones included. `send` returns `SendError::Full`
 /// above it.
 pub const MOST_WAITING: usize = 1_000;
 /// Maximum number of messages in flight, one per conversation. Must stay below the server's limit

@@ -1,3 +1,5 @@
+//! Tests of the outbox: order, retries and cancellation.
+
 use std::time::Duration;
 
 use super::super::test_support::{direct, user};

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 use super::hints::Wire;
 use super::neighbours::Post;
 use super::node::{self, Node};
-use super::rows::Way;
+use super::rows::FaultyRows;
 use crate::clock::SimClock;
 use crate::cluster::{Cluster, Nodes};
 use crate::dice::Dice;
@@ -50,7 +50,7 @@ pub struct Fleet {
 struct RunningNode {
     node: Node,
     name: String,
-    way: Arc<Way>,
+    way: Arc<FaultyRows>,
     wire: Arc<Wire>,
     clock: Arc<SimClock>,
 }
@@ -110,7 +110,11 @@ impl Fleet {
     async fn start(&self, number: usize) {
         let life = self.lives.fetch_add(1, Ordering::SeqCst);
         let name = format!("node-{life}");
-        let way = Way::new(Arc::clone(&self.rows), self.town.dice.of(&format!("rows of {name}")), self.plant);
+        let way = FaultyRows::new(
+            Arc::clone(&self.rows),
+            self.town.dice.of(&format!("rows of {name}")),
+            self.plant,
+        );
         let way = Arc::new(way);
         let dice = self.town.dice.of(&format!("hints of {name}"));
         let wire = Arc::new(Wire::new(self.hints.clone(), Arc::clone(&self.redis_is_away), dice));

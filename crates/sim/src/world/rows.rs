@@ -13,7 +13,8 @@ use tokio::time::sleep;
 use crate::dice::Dice;
 use crate::plant::PlantedBug;
 
-pub struct Way {
+/// The tables of one node, with injected faults.
+pub struct FaultyRows {
     rows: Arc<MemoryRows>,
     dice: Mutex<Dice>,
     /// Each rate is one in this many requests (0: none).
@@ -40,9 +41,9 @@ fn no_answer() -> RowsError {
     RowsError::NoAnswer("as the simulation wants it".to_owned())
 }
 
-impl Way {
-    pub fn new(rows: Arc<MemoryRows>, dice: Dice, plant: Option<PlantedBug>) -> Way {
-        Way {
+impl FaultyRows {
+    pub fn new(rows: Arc<MemoryRows>, dice: Dice, plant: Option<PlantedBug>) -> FaultyRows {
+        FaultyRows {
             rows,
             dice: Mutex::new(dice),
             refuses: AtomicU64::new(0),
@@ -96,7 +97,7 @@ impl Way {
     }
 }
 
-impl Way {
+impl FaultyRows {
     /// Drops about a third of the rows, to simulate a partly executed batch.
     fn some_of<T>(&self, rows: Vec<T>) -> Vec<T> {
         let mut some = rows;
@@ -128,7 +129,7 @@ impl Way {
 }
 
 #[async_trait]
-impl Rows for Way {
+impl Rows for FaultyRows {
     async fn get(&self, table: Table, key: &Key) -> Result<Option<Item>, RowsError> {
         self.ask().await?;
         self.rows.get(table, key).await
@@ -224,13 +225,13 @@ mod tests {
         (0..30).map(|number| (Table::Members, Key::text("all", number), Item::new().versioned(1))).collect()
     }
 
-    async fn found(way: &Way) -> usize {
+    async fn found(way: &FaultyRows) -> usize {
         let wanted = rows().into_iter().map(|(table, key, _)| (table, key)).collect();
         way.rows.get_many(wanted).await.unwrap().into_iter().flatten().count()
     }
 
-    fn way() -> Way {
-        Way::new(Arc::default(), Dice::new(7), None)
+    fn way() -> FaultyRows {
+        FaultyRows::new(Arc::default(), Dice::new(7), None)
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,3 +1,5 @@
+//! Tests of the model of ticks, unread counts and membership.
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
