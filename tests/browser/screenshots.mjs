@@ -1,5 +1,5 @@
-// Takes the screenshots of the README: npm run screenshots -w tests/browser. No test compares them, so
-// look at them.
+// Takes the screenshots of the README: npm run screenshots -w tests/browser. No test compares them,
+// so look at them.
 
 import { mkdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";

@@ -77,7 +77,7 @@ test("an_error_about_a_field_is_below_that_field_and_described_by_it", () =>
     const { page } = await env.user("alice", { serviceWorkers: "block" });
     const refusals = [
       [409, "name_reserved", "this user_id is reserved; choose another", "User ID", "This user ID is reserved."],
-      [409, "user_exists", "the user_id is taken", "User ID", "is taken"],
+      [409, "user_exists", "the user_id is taken", "User ID", "is already taken"],
       [400, "invalid_request", "password: this password is one of the most common ones; choose another", "Password", "This password is too common."],
       [400, "invalid_request", "user_id: has a character that cannot be seen", "User ID", "This user ID can't be used."],
     ];

@@ -19,7 +19,9 @@ async function fill(bob, id, count, after = 0) {
 
 const scroller = (user) => user.page.getByRole("region", { name: "Messages" });
 
-/** Scrolls, and returns the error in the position of a message that stays on the screen, in pixels. */
+/**
+ * Scrolls, and returns the error in the position of a message that stays on the screen, in pixels.
+ */
 async function jumpAfterScrolling(user, by) {
   return scroller(user).evaluate(async (area, by) => {
     // Runs between two frames: within a frame, the page may be drawn in part.

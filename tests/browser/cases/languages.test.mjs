@@ -101,7 +101,9 @@ for (const [size, options] of Object.entries(SIZES)) {
       const id = await bob.direct("alice");
       for (const text of ["hello", "a longer message with several words in it ".repeat(6), "Donaudampfschifffahrt".repeat(20)]) await bob.send(id, text);
       await alice.open("Bob");
-      await alice.send("an answer");
+      // On a phone, Enter starts a new line.
+      await alice.composer.fill("an answer");
+      await page.getByRole("button", { name: "Send", exact: true }).click();
       assert.ok(await isWithinWidth(page), "the conversation");
       const own = await alice.message("an answer").boundingBox();
       const other = await alice.message("hello").boundingBox();

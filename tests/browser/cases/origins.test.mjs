@@ -1,5 +1,5 @@
-// The SDK in a page of another origin, such as the operator's own application. The server allows the
-// origin, or not.
+// The SDK in a page of another origin, such as the operator's own application. The server allows
+// the origin, or not.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";

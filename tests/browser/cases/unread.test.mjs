@@ -1,5 +1,5 @@
-// Opening a conversation with unread messages: the list goes to the divider for every mix of message
-// heights, and only messages on the screen are marked as read.
+// Opening a conversation with unread messages: the list goes to the divider for every mix of
+// message heights, and only messages on the screen are marked as read.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -5,7 +5,9 @@ export const SIZES = {
   "a phone": { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true },
 };
 
-/** The position of the divider, and the newest message that starts on the screen, after 3 frames. */
+/**
+ * The position of the divider, and the newest message that starts on the screen, after 3 frames.
+ */
 export const look = (user) =>
   user.page.locator(".scroller").evaluate(async (list) => {
     for (let frame = 0; frame < 3; frame++) await new Promise((resume) => requestAnimationFrame(resume));

@@ -18,8 +18,8 @@ export class Proxy {
   }
 
   /**
-   * "open"; "closed": every connection ends at once; "drop_answers": requests reach the server, and its
-   * answers are lost.
+   * "open"; "closed": every connection ends at once; "drop_answers": requests reach the server, and
+   * its answers are lost.
    */
   set mode(mode) {
     this.#mode = mode;

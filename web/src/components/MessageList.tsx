@@ -13,7 +13,9 @@ import { countText } from "../text/texts.ts";
 import { Icon } from "./Icon.tsx";
 import { MessageRow } from "./MessageRow.tsx";
 
-/** The window holds at most this many messages at rest; a larger one is trimmed to `WINDOW_TRIMMED`. */
+/**
+ * The window holds at most this many messages at rest; a larger one is trimmed to `WINDOW_TRIMMED`.
+ */
 const WINDOW_LIMIT = 400;
 /** The same limit while the user scrolls. */
 const WINDOW_LIMIT_SCROLLING = 1_500;
@@ -95,12 +97,14 @@ export function MessageList(props: MessageListProps) {
   let lastBeforeAbsence = 0;
   /**
    * The user sent a message while the list still moved: the list stays at its end until the message
-   * is drawn and the list rests. The scroll animation from before does not end it; a new wheel, key,
-   * pointer or touch event does.
+   * is drawn and the list rests. The scroll animation from before does not end it; a new wheel,
+   * key, pointer or touch event does.
    */
   let isPinned = false;
 
-  /** Decides once whether there are unread messages. Cached data may be old, so the server decides. */
+  /**
+   * Decides once whether there are unread messages. Cached data may be old, so the server decides.
+   */
   function decideUnread(): void {
     if (isDecided || !props.isConfirmed) return;
     isDecided = true;
@@ -190,9 +194,9 @@ export function MessageList(props: MessageListProps) {
   createEffect(on(() => props.isConfirmed, applyChanges, { defer: true }));
 
   // The virtual list keeps its position relative to the last scroll event, which may be outdated at
-  // the very top or during a long jump. So the first row on the screen is moved back to its position.
-  // A synthetic scroll event informs the list at once: if it measured the new rows before the
-  // browser's own scroll event, it would go back to the top.
+  // the very top or during a long jump. So the first row on the screen is moved back to its
+  // position. A synthetic scroll event informs the list at once: if it measured the new rows before
+  // the browser's own scroll event, it would go back to the top.
 
   interface Anchor {
     row: Row;
@@ -312,8 +316,9 @@ export function MessageList(props: MessageListProps) {
     const max = maxScrollTop();
     const below = max - scroller.scrollTop;
     const { reachesHead } = conversation.window;
-    // A list that got shorter, or a composer that did, moves the position up too. Only a move within
-    // an unchanged list is the user's. `onUserScroll` handles wheel, key and touch events first.
+    // A list that got shorter, or a composer that did, moves the position up too. Only a move
+    // within an unchanged list is the user's. `onUserScroll` handles wheel, key and touch events
+    // first.
     const isMovedUp = scroller.scrollTop < lastTop - 1 && max === lastMax;
     lastTop = scroller.scrollTop;
     lastMax = max;

@@ -1,5 +1,5 @@
-// One message, with the day separator, the unread divider and the sender around it. The text of users
-// becomes text nodes, so a message can never become markup.
+// One message, with the day separator, the unread divider and the sender around it. The text of
+// users becomes text nodes, so a message can never become markup.
 
 import { For, Match, Show, Switch, createMemo, createSignal, type JSX } from "solid-js";
 import { t } from "../i18n/index.ts";

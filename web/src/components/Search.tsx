@@ -1,5 +1,5 @@
-// The search field above the chat list, and its results: loaded conversations, and people to start a
-// chat with.
+// The search field above the chat list, and its results: loaded conversations, and people to start
+// a chat with.
 
 import type { InboxEntry } from "@bluetick/client";
 import { For, Show, createEffect, createMemo, createSignal, on, onCleanup } from "solid-js";

@@ -1,5 +1,5 @@
-// The state of a sent message: a clock, one tick, two ticks, two blue ticks, or a warning. Each has a
-// label for screen readers.
+// The state of a sent message: a clock, one tick, two ticks, two blue ticks, or a warning. Each has
+// a label for screen readers.
 
 import { t } from "../i18n/index.ts";
 import type { TickState } from "../state/rows.ts";

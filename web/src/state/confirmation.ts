@@ -1,5 +1,6 @@
 // Whether the server has confirmed a conversation since the page opened it. Cached data may be old:
-// until the confirmation, the page does not know what is unread, or whether the conversation exists.
+// until the confirmation, the page does not know what is unread, or whether the conversation
+// exists.
 
 import { createEffect, createSignal, onCleanup, untrack, type Accessor } from "solid-js";
 import { useChat } from "./chat.ts";

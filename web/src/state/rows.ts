@@ -102,8 +102,8 @@ export class Rows {
       const day = startOfDay(timeOf(message));
       const isUnreadStart = !hasDivider && message.seq !== null && message.seq > (this.#readUpTo ?? 0) && message.sender_id !== this.me && !isNotice(message);
       if (isUnreadStart) hasDivider = true;
-      // The row before the first one is unknown. The first row keeps its layout, so that no row moves
-      // when messages are loaded or removed.
+      // The row before the first one is unknown. The first row keeps its layout, so that no row
+      // moves when messages are loaded or removed.
       const isKnown = previous !== undefined || isStart;
       row.setLayout({
         day: isKnown ? (previous && startOfDay(timeOf(previous)) === day ? 0 : day) : row.layout().day,

@@ -14,7 +14,9 @@ export interface TextPart {
 const ADDRESS = /\bhttps?:\/\/[^\s<>"“”«»]+|\bwww\.[^\s<>"“”«»]+|[a-z\d_.+-]{1,64}@(?:[a-z\d-]{1,63}\.){1,8}[a-z]{2,63}/gi;
 const HAS_ADDRESS = /https?:\/\/|www\.|@/i;
 const IN_MAILBOX = /[\p{L}\p{N}_.+-]/u;
-/** Bounds the length of a link in characters. A longer address stays text, which bounds the work. */
+/**
+ * Bounds the length of a link in characters. A longer address stays text, which bounds the work.
+ */
 const LINK_LIMIT = 2_000;
 const ENDS_SENTENCE = new Set(".,:;!?'’…*_~");
 const PAIRS: Readonly<Record<string, string>> = { ")": "(", "]": "[", "}": "{" };
