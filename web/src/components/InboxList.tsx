@@ -9,7 +9,9 @@ import { InboxRow, type InboxItem } from "./InboxRow.tsx";
 import { RowMenu } from "./lazy.ts";
 import type { OpenMenu } from "./RowMenu.tsx";
 
+/** The height of a row, as in inbox.css. Another value makes the list jump while it scrolls. */
 const ROW_PX = 68;
+/** Within this distance of the end, the next page is fetched. */
 const FETCH_WITHIN_PX = 1_000;
 
 interface LiveItem extends InboxItem {

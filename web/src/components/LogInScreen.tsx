@@ -8,6 +8,7 @@ import type { EndReason } from "../storage.ts";
 
 type Mode = "login" | "signup";
 
+/** The texts for the reasons why a session ended. */
 const REASONS = { expired: "sessionExpired", revoked: "sessionRevoked", wrong_user: "sessionOfOtherUser" } as const;
 
 interface LogInScreenProps {

@@ -1,6 +1,6 @@
 // The messages of the open conversation as a virtual list, newest at the bottom. It owns the scroll
-// position: following the end, loading pages beyond both ends, the jump to the latest message. From
-// the scroll position follows which messages are read.
+// position: following the end, loading pages beyond both ends, the jump to the latest message. The
+// scroll position decides which messages are read.
 
 import { Show, batch, createEffect, createSignal, on, onCleanup, onMount } from "solid-js";
 import { Virtualizer, type VirtualizerHandle } from "virtua/solid";
@@ -19,12 +19,14 @@ import { MessageRow } from "./MessageRow.tsx";
 const WINDOW_LIMIT = 400;
 /** The same limit while the user scrolls. */
 const WINDOW_LIMIT_SCROLLING = 1_500;
+/** The number of messages that stay after trimming. */
 const WINDOW_TRIMMED = 240;
 /**
  * The height that is drawn beyond the screen. One turn of a wheel shows only rows that have been
  * measured, so no row moves. At the end, where many messages may arrive, a smaller height is drawn.
  */
 const OVERSCAN_PX = 1_400;
+/** The same height while the list is near its end. */
 const OVERSCAN_AT_END_PX = 700;
 /** Within this distance of an end, the page beyond it is fetched. */
 const FETCH_WITHIN_PX = 2_400;
@@ -331,7 +333,7 @@ export function MessageList(props: MessageListProps) {
   function onScroll(): void {
     isAtRest = false;
     if (Math.abs(scroller.scrollTop - lastTop) >= 1) hasMoved = true;
-    // A scrollbar or a program that moves the list elsewhere ends the way to the divider. A
+    // A scrollbar or a script that moves the list elsewhere stops the move to the divider. A
     // measurement that moves the divider does not.
     if (target && Math.abs(scroller.scrollTop - targetTop(target)) > 2) {
       if (Math.abs(scroller.scrollTop - lastTop) > 2) target = null;
@@ -406,8 +408,8 @@ export function MessageList(props: MessageListProps) {
   }
 
   /**
-   * Where the list has to scroll to show the row at its upper edge, or as near to it as the end
-   * allows.
+   * The scroll position that shows the row at the upper edge, or as near to it as the end of the
+   * list allows.
    */
   function targetTop(row: Row): number {
     const index = rows.shown.indexOf(row);
@@ -433,8 +435,8 @@ export function MessageList(props: MessageListProps) {
   }
 
   /**
-   * Whether the newest message of the opening is on the screen as a whole. Rows on the screen are
-   * measured by then.
+   * Whether the newest message at the time of opening is on the screen as a whole. Rows on the
+   * screen are measured at this point.
    */
   function showsAllOfOpening(): boolean {
     const index = rows.shown.findLastIndex((row) => (row.message().seq ?? Infinity) <= lastAtOpening);

@@ -17,6 +17,7 @@ import { Tick } from "./Tick.tsx";
 const CLOCKS_DIFFER_MS = 60_000;
 /** Longer texts are truncated until the user asks for the whole text. In characters. */
 const TEXT_LIMIT = 8_000;
+/** The length of a truncated text, in characters. */
 const TEXT_SHOWN = 4_000;
 
 interface MessageRowProps {

@@ -17,6 +17,7 @@ const CONVERSATIONS_LIMIT = 20;
 const LIST_LIMIT = 1_000;
 /** Bounds how often a page of the list is requested. */
 const LIST_ROUNDS = 60;
+/** How long the search waits after a page that added no entry. */
 const LIST_RETRY_MS = 200;
 
 interface Result {

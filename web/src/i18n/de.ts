@@ -27,7 +27,7 @@ export const de: Catalogue = {
   sessionOfOtherUser: "Diese Sitzung gehört einem anderen Benutzer. Melde dich erneut an.",
   invalidUserId: "Diese Benutzer-ID ist nicht möglich. Verwende Buchstaben, Ziffern und gängige Zeichen ohne Leerzeichen.",
   invalidPassword: "Dieses Passwort ist nicht möglich. Wähle ein längeres, das nicht deine Benutzer-ID ist.",
-  commonPassword: "Dieses Passwort ist zu häufig. Wähle ein anderes.",
+  commonPassword: "Dieses Passwort wird zu häufig verwendet. Wähle ein anderes.",
   invalidName: "Dieser Name ist nicht möglich. Wähle einen kürzeren ohne Sonderzeichen.",
 
   // Chat list
@@ -42,18 +42,18 @@ export const de: Catalogue = {
   noChats: "Noch keine Chats",
   noChatsHint: "Suche oben nach einer Person, um einen Chat zu starten, oder erstelle eine Gruppe.",
   noArchivedChats: "Keine archivierten Chats",
-  loading: "Wird geladen…",
-  pinned: "Angepinnt",
+  loading: "Lädt…",
+  pinned: "Angeheftet",
   muted: "Stummgeschaltet",
   unread: { one: "{count} ungelesene Nachricht", other: "{count} ungelesene Nachrichten" },
   optionsFor: "Optionen für {name}",
   chatOptions: "Chat-Optionen",
-  pin: "Anpinnen",
-  unpin: "Nicht mehr anpinnen",
+  pin: "Anheften",
+  unpin: "Nicht mehr anheften",
   mute: "Stummschalten",
   unmute: "Stummschaltung aufheben",
   archive: "Archivieren",
-  unarchive: "Nicht mehr archivieren",
+  unarchive: "Archivierung aufheben",
 
   // Search
   search: "Personen und Chats suchen",
@@ -65,9 +65,9 @@ export const de: Catalogue = {
   searchFailed: "Suche fehlgeschlagen. Prüfe deine Verbindung.",
   groupWith: "Gruppe, {members}",
   startAnyway: "Benutzer „{user}“ wurde nicht gefunden. Trotzdem einen Chat starten?",
-  enterToStart: "Benutzer „{user}“ wurde nicht gefunden. Drücke noch einmal die Eingabetaste, um trotzdem einen Chat zu starten.",
+  enterToStart: "Benutzer „{user}“ wurde nicht gefunden. Drücke noch einmal Enter, um trotzdem einen Chat zu starten.",
   addAnyway: "Benutzer „{user}“ wurde nicht gefunden. Trotzdem hinzufügen?",
-  enterToAdd: "Benutzer „{user}“ wurde nicht gefunden. Drücke noch einmal die Eingabetaste, um ihn trotzdem hinzuzufügen.",
+  enterToAdd: "Benutzer „{user}“ wurde nicht gefunden. Drücke noch einmal Enter, um ihn trotzdem hinzuzufügen.",
 
   // Chat
   you: "Du",
@@ -109,7 +109,7 @@ export const de: Catalogue = {
 
   // Presence and typing
   online: "online",
-  lastSeenJustNow: "zuletzt online gerade eben",
+  lastSeenJustNow: "gerade eben online",
   lastSeenAgo: "zuletzt online {ago}",
   lastSeenAt: "zuletzt online {day} um {time}",
   lastSeenOn: "zuletzt online am {day}",
@@ -144,7 +144,7 @@ export const de: Catalogue = {
   deliveredTo: "Zugestellt an",
   notDelivered: "Noch nicht zugestellt",
   showMore: { one: "Mehr anzeigen (noch {count})", other: "Mehr anzeigen (noch {count})" },
-  pinChat: "Chat anpinnen",
+  pinChat: "Chat anheften",
   archiveChat: "Chat archivieren",
   readReceipts: "Lesebestätigungen senden",
   members: "Mitglieder",
@@ -183,7 +183,7 @@ export const de: Catalogue = {
   shortcuts: "Tastenkürzel",
   keyCtrl: "Strg",
   keyShift: "Umschalt",
-  shortcutMove: "In der Liste oder den Ergebnissen bewegen",
+  shortcutMove: "In Liste oder Ergebnissen bewegen",
   shortcutOpen: "Chat öffnen oder Nachricht senden",
   shortcutNewLine: "Neue Zeile",
   shortcutNextChat: "Vorheriger oder nächster Chat",

@@ -51,7 +51,7 @@ export const es: Catalogue = {
   pin: "Fijar",
   unpin: "Desfijar",
   mute: "Silenciar notificaciones",
-  unmute: "Activar notificaciones",
+  unmute: "Reactivar notificaciones",
   archive: "Archivar",
   unarchive: "Desarchivar",
 
@@ -65,9 +65,9 @@ export const es: Catalogue = {
   searchFailed: "La búsqueda falló. Comprueba tu conexión.",
   groupWith: "Grupo, {members}",
   startAnyway: "No se encontró al usuario «{user}». ¿Iniciar un chat de todos modos?",
-  enterToStart: "No se encontró al usuario «{user}». Pulsa Intro otra vez para iniciar un chat de todos modos.",
+  enterToStart: "No se encontró al usuario «{user}». Pulsa Enter otra vez para iniciar un chat de todos modos.",
   addAnyway: "No se encontró al usuario «{user}». ¿Añadir de todos modos?",
-  enterToAdd: "No se encontró al usuario «{user}». Pulsa Intro otra vez para añadirlo de todos modos.",
+  enterToAdd: "No se encontró al usuario «{user}». Pulsa Enter otra vez para añadirlo de todos modos.",
 
   // Chat
   you: "Tú",

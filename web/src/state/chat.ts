@@ -9,12 +9,19 @@ import { isEndReason, type EndReason } from "../storage.ts";
 import { firstLine } from "../text/plain.ts";
 import { englishReason } from "./load.ts";
 
-/** A hidden tab has no frames, but its title shows the number of unread messages. */
+/**
+ * How often a hidden tab applies changes. It has no frames, but its title shows the number of
+ * unread messages.
+ */
 const HIDDEN_FRAME_MS = 250;
+/** A connection that is lost for longer is reported. Shorter losses are common on a phone. */
 const RECONNECTING_AFTER_MS = 5_000;
+/** How long a toast is visible. */
 const TOAST_MS = 7_000;
+/** The shortest time between two announcements. A screen reader would not finish more of them. */
 const ANNOUNCE_INTERVAL_MS = 1_500;
 const MINUTE_MS = 60_000;
+/** The close code of a connection over the limit per user. */
 const TOO_MANY_CONNECTIONS = 4409;
 
 export interface Toast {

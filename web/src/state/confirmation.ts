@@ -10,6 +10,7 @@ export type Confirmation = "pending" | "confirmed" | "unknown";
 
 /** The largest group whose members are requested. For larger ones, the chat list confirms. */
 const REQUEST_MEMBERS_LIMIT = 1_000;
+/** How long a failed request waits for the next attempt. */
 const RETRY_MS = 3_000;
 
 export function createConfirmation(id: string): Accessor<Confirmation> {

@@ -6,6 +6,7 @@ import { onCleanup } from "solid-js";
 import { draftKey, loadDraft, loadSentMark, saveDraft, saveSentMark } from "../storage.ts";
 import { useChat } from "./chat.ts";
 
+/** How long a change waits before it is stored. A crash loses what was typed in this time. */
 const SAVE_AFTER_MS = 300;
 /** The time after which the outbox has stored a sent message. */
 const STORED_AFTER_MS = 1_000;

@@ -10,7 +10,9 @@ export interface FieldProblem {
   readonly text: string;
 }
 
+/** Codes that are about the user ID of the sign-up form. */
 const ABOUT_USER_ID = new Set(["name_reserved", "user_exists"]);
+/** The texts for a field that the server does not accept. */
 const INVALID = { user_id: "invalidUserId", password: "invalidPassword", display_name: "invalidName" } as const;
 
 const codeOf = (failure: unknown): string => (failure as { code?: string } | null)?.code ?? "";

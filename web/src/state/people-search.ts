@@ -5,6 +5,7 @@ import type { Person } from "@bluetick/client";
 import { createEffect, createMemo, createSignal, onCleanup, type Accessor } from "solid-js";
 import { useChat } from "./chat.ts";
 
+/** How long the user has to stop typing before the search starts. Bounds the number of requests. */
 const PAUSE_MS = 150;
 
 export interface FoundPerson extends Person {
