@@ -3,8 +3,8 @@
 // reached. The service worker does not handle calls of the API. The build fills in the version and
 // the files.
 
-const CACHE = "bluetick-6768997ef437";
-const FILES = ["/","/assets/icon.svg","/assets/index-BvOfm-oZ.js","/assets/index-VlKOtKrs.css","/assets/de-JJ5w_dGo.js","/assets/es-DK8zM1wI.js","/assets/on-demand-CrkJU3Kh.js"];
+const CACHE = "bluetick-edf42e900989";
+const FILES = ["/","/assets/icon.svg","/assets/index-CSh_tA3z.js","/assets/index-CO4odHu4.css","/assets/de-JJ5w_dGo.js","/assets/es-DK8zM1wI.js","/assets/on-demand-CwSj51u3.js"];
 /** How long the page waits for the server before it comes from the cache. */
 const NETWORK_TIMEOUT_MS = 3_000;
 
