@@ -1,21 +1,21 @@
-// What somebody does and sees in the web client, in the words the screen uses.
+// A user of the web client: what the user does, and what the page shows.
 
-import { expectSoon } from "./soon.mjs";
+import { waitUntil } from "./wait.mjs";
 
-export class Person {
-  constructor(name, world, context) {
-    Object.assign(this, { name, world, context });
+export class User {
+  constructor(name, env, context) {
+    Object.assign(this, { name, env, context });
   }
 
   get password() {
     return `${this.name}-password`;
   }
 
-  /** Opens the web client in another tab, which becomes the one that is used. */
+  /** Opens the web client in a new tab and uses that tab from now on. */
   async openTab() {
     this.page = await this.context.newPage();
-    this.world.watch(this.page, this.name);
-    await this.page.goto(this.world.proxy.url);
+    this.env.watch(this.page, this.name);
+    await this.page.goto(this.env.proxy.url);
     return this.page;
   }
 
@@ -48,7 +48,7 @@ export class Person {
     return this.page.getByRole("combobox", { name: "Search people and chats" });
   }
 
-  /** Finds somebody by the beginning of a name and starts to talk. */
+  /** Searches for a person and opens the chat with the first result. */
   async startChatWith(text) {
     await this.search.fill(text);
     await this.page.getByRole("option").first().click();
@@ -74,7 +74,7 @@ export class Person {
     return this.page.getByRole("textbox", { name: /^Message to / });
   }
 
-  async say(...texts) {
+  async send(...texts) {
     for (const text of texts) {
       await this.composer.fill(text);
       await this.composer.press("Enter");
@@ -89,28 +89,28 @@ export class Person {
     await this.message(text).waitFor();
   }
 
-  /** Waits until the message has come so far: queued, sending, sent, delivered, read or failed. */
-  async seesTick(text, state, patience_ms) {
-    await expectSoon(`"${text}" of ${this.name} is ${state}`, async () => {
+  /** Waits for a state of the message: queued, sending, sent, delivered, read or failed. */
+  async seesTick(text, state, timeout_ms) {
+    await waitUntil(`"${text}" of ${this.name} is ${state}`, async () => {
       const found = await this.message(text).getAttribute("data-state", { timeout: 1_000 }).catch(() => null);
       return [found === state, found];
-    }, patience_ms);
+    }, timeout_ms);
   }
 
-  /** The texts on the screen, in order, whatever surrounds them. */
+  /** The texts of the drawn messages, in order. */
   async texts() {
     return this.page.locator("[data-message-id] .content").allInnerTexts();
   }
 
   async seesTexts(texts) {
-    await expectSoon(`${this.name} sees ${texts.length} messages`, async () => {
+    await waitUntil(`${this.name} sees ${texts.length} messages`, async () => {
       const found = await this.texts();
       return [JSON.stringify(found) === JSON.stringify(texts), found];
     });
   }
 
-  /** Everything this browser keeps of the visit, as text. */
-  async remembered() {
+  /** Everything that the browser has stored for the page, as text. */
+  async storedData() {
     return this.page.evaluate(async () => {
       const answer = (request) => new Promise((resolve) => (request.onsuccess = () => resolve(request.result)));
       const found = [{ ...localStorage }, { ...sessionStorage }];

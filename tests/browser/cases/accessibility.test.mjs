@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { expectSoon } from "../harness/soon.mjs";
-import { inWorld } from "../harness/world.mjs";
+import { waitUntil } from "../harness/wait.mjs";
+import { withEnvironment } from "../harness/environment.mjs";
 
-test("everything can be done with the keys alone", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
-    for (const name of ["bob", "bonnie", "carol"]) await world.server.account(name);
+test("the_client_can_be_used_with_the_keyboard_alone", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice");
+    for (const name of ["bob", "bonnie", "carol"]) await env.server.account(name);
     const { page } = alice;
     const focused = () => page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.tagName);
     await page.keyboard.press("/");
@@ -15,9 +15,9 @@ test("everything can be done with the keys alone", () =>
     await page.getByRole("option").nth(1).waitFor();
     await page.keyboard.press("ArrowDown");
     const chosen = page.getByRole("option", { selected: true });
-    await expectSoon("the second is chosen", async () => [/bonnie/.test(await chosen.innerText()), await chosen.innerText()]);
+    await waitUntil("the second is chosen", async () => [/bonnie/.test(await chosen.innerText()), await chosen.innerText()]);
     await page.keyboard.press("Enter");
-    await expectSoon("the keys write to bonnie", async () => [/^Message to bonnie/.test(await focused()), await focused()]);
+    await waitUntil("the composer for bonnie has the focus", async () => [/^Message to bonnie/.test(await focused()), await focused()]);
     await page.keyboard.type("first line");
     await page.keyboard.press("Shift+Enter");
     await page.keyboard.type("second line");
@@ -30,7 +30,7 @@ test("everything can be done with the keys alone", () =>
     await page.getByRole("option").filter({ hasText: "carol" }).waitFor();
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "carol" }).waitFor();
-    await alice.say("hi carol");
+    await alice.send("hi carol");
     await alice.seesTick("hi carol", "sent");
     await page.keyboard.press("Alt+ArrowDown");
     await page.getByRole("heading", { name: "bonnie" }).waitFor();
@@ -44,25 +44,25 @@ test("everything can be done with the keys alone", () =>
     await page.getByRole("dialog").waitFor({ state: "detached" });
   }));
 
-test("only new messages of others are announced, and ticks have words", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
-    const bob = await world.server.account("bob");
+test("only_new_messages_of_others_are_announced_and_ticks_have_labels", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice");
+    const bob = await env.server.account("bob");
     const id = await bob.direct("alice");
     await bob.send(id, "old news");
     const announcer = alice.page.locator('[aria-live="polite"]#announcer');
-    await expectSoon("it is announced", async () => {
+    await waitUntil("it is announced", async () => {
       const said = await announcer.innerText();
       return [said === "bob: old news", said];
     });
     await alice.page.reload();
     await alice.open("bob");
     await alice.sees("old news");
-    await alice.say("my own");
+    await alice.send("my own");
     await alice.message("my own").getByRole("img", { name: "Sent" }).waitFor();
-    assert.equal(await announcer.innerText(), "", "neither history nor one's own words");
+    assert.equal(await announcer.innerText(), "", "history and own messages are not announced");
     await bob.send(id, "something new");
-    await expectSoon("it is announced", async () => {
+    await waitUntil("it is announced", async () => {
       const said = await announcer.innerText();
       return [said === "bob: something new", said];
     });
@@ -70,10 +70,10 @@ test("only new messages of others are announced, and ticks have words", () =>
     await alice.message("my own").getByRole("img", { name: "Read" }).waitFor();
   }));
 
-test("on a phone, list and conversation take turns", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice", { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
-    const bob = await world.server.account("bob");
+test("a_phone_shows_either_the_list_or_the_conversation", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice", { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+    const bob = await env.server.account("bob");
     await bob.send(await bob.direct("alice"), "hello on the phone");
     await alice.open("bob");
     await alice.sees("hello on the phone");

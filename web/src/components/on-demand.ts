@@ -1,5 +1,6 @@
-// What few visits begin with: the dialogs, the menu of a line and the panel beside a conversation. One file of their own, so that the first
-// load is without them; the service worker keeps it with the rest.
+// Components that most visits do not show at the start: the dialogs, the chat menu and the details
+// panel. They are a chunk of their own, which keeps the first load small. The service worker caches
+// the chunk.
 
 export { Details } from "./Details.tsx";
 export { Help } from "./Help.tsx";
