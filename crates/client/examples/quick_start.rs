@@ -1,5 +1,3 @@
-//! The quick start of the README as a program.
-
 use bluetick_client::{Client, ClientSettings, FileStorage, FixedToken, Server, Tick, log_in};
 
 #[tokio::main]
