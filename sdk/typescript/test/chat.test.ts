@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { TimelineMessage } from "../src/index.ts";
-import { stored, texts, until, World } from "./support/world.ts";
+import { stored, texts, until, Fixture } from "./support/fixture.ts";
 
-let world: World;
-before(async () => (world = await World.start()));
-after(() => world.stop());
+let fixture: Fixture;
+before(async () => (fixture = await Fixture.start()));
+after(() => fixture.stop());
 
 test("a message goes from queued to sending to sent under one id, and its tick to blue", async (t) => {
-  const { alice, reply, chat } = await world.pair(t);
+  const { alice, reply, chat } = await fixture.pair(t);
   const states = new Set<string>();
   alice.subscribe(() => chat.messages.forEach(({ state }) => states.add(state)));
   const message = chat.send("hello");
@@ -24,7 +24,7 @@ test("a message goes from queued to sending to sent under one id, and its tick t
 });
 
 test("unread is exact: by others, above what was read, without notices, also when read in part", async (t) => {
-  const { alice, bob, bobSession, chat, reply } = await world.pair(t);
+  const { alice, bob, bobSession, chat, reply } = await fixture.pair(t);
   const group = await alice.createGroup("Lunch", [bob.userId]);
   for (const text of ["one", "two", "three"]) chat.send(text);
   group.send("noodles?");
@@ -32,15 +32,15 @@ test("unread is exact: by others, above what was read, without notices, also whe
   assert.equal(bob.inbox.unreadTotal, 4);
   reply.markRead(2);
   assert.equal(reply.entry?.unread, 1);
-  const phone = await world.online(t, bobSession);
+  const phone = await fixture.online(t, bobSession);
   await until(() => phone.inbox.unreadTotal === 2, "the server counts the same");
   reply.send("an answer");
   await until(() => reply.entry?.unread === 0 && phone.inbox.unreadTotal === 1, "an answer tells of having read what came before");
 });
 
 test("what another device reads, or writes, is read here", async (t) => {
-  const { bob, bobSession, chat, reply } = await world.pair(t);
-  const phone = await world.online(t, bobSession);
+  const { bob, bobSession, chat, reply } = await fixture.pair(t);
+  const phone = await fixture.online(t, bobSession);
   for (const text of ["one", "two"]) chat.send(text);
   await until(() => phone.inbox.unreadTotal === 2 && bob.inbox.unreadTotal === 2, "both devices count two");
   phone.conversation(chat.id).markRead();
@@ -53,8 +53,8 @@ test("what another device reads, or writes, is read here", async (t) => {
 });
 
 test("in a group the tick waits for the last, and who has read it can be asked", async (t) => {
-  const { alice, bob } = await world.pair(t);
-  const carol = await world.online(t, await world.person("carol"));
+  const { alice, bob } = await fixture.pair(t);
+  const carol = await fixture.online(t, await fixture.user("carol"));
   const group = await alice.createGroup("Three", [bob.userId, carol.userId]);
   const sent = group.send("who is there?");
   const message = (): TimelineMessage => group.messages.find(({ message_id }) => message_id === sent.message_id) as TimelineMessage;
@@ -71,7 +71,7 @@ test("in a group the tick waits for the last, and who has read it can be asked",
 });
 
 test("typing shows, ends with the message, and fades", async (t) => {
-  const { alice, chat, reply } = await world.pair(t);
+  const { alice, chat, reply } = await fixture.pair(t);
   // Before the first message, the other person learns nothing of the conversation.
   chat.send("hello");
   await until(() => texts(reply).includes("hello"), "the first message is here");
@@ -85,7 +85,7 @@ test("typing shows, ends with the message, and fades", async (t) => {
 });
 
 test("presence: who is there, and when they went", async (t) => {
-  const { alice, bob, chat } = await world.pair(t);
+  const { alice, bob, chat } = await fixture.pair(t);
   t.after(chat.open());
   await until(() => chat.presence(bob.userId)?.online === true, "bob is there");
   await bob.stop();
@@ -95,8 +95,8 @@ test("presence: who is there, and when they went", async (t) => {
 });
 
 test("the inbox is in order while messages come in, and pins, mutes and archives at once on every device", async (t) => {
-  const { alice, bob, aliceSession } = await world.pair(t);
-  const phone = await world.online(t, aliceSession);
+  const { alice, bob, aliceSession } = await fixture.pair(t);
+  const phone = await fixture.online(t, aliceSession);
   const groups = [];
   for (const title of ["a", "b", "c"]) groups.push(await alice.createGroup(title, [bob.userId]));
   const titles = (client = alice, archived = false): string => client.inbox.entries(archived).map(({ title }) => title ?? "-").join("");
@@ -112,8 +112,8 @@ test("the inbox is in order while messages come in, and pins, mutes and archives
 });
 
 test("members come and go; who is out is told so, and what waited is not lost in silence", async (t) => {
-  const { alice, bob } = await world.pair(t);
-  const carol = await world.online(t, await world.person("carol"));
+  const { alice, bob } = await fixture.pair(t);
+  const carol = await fixture.online(t, await fixture.user("carol"));
   const group = await alice.createGroup("Club", [bob.userId]);
   await group.addMembers([carol.userId]);
   assert.deepEqual((await group.members()).map(({ user_id }) => user_id).sort(), [alice.userId, bob.userId, carol.userId].sort());
@@ -133,7 +133,7 @@ test("members come and go; who is out is told so, and what waited is not lost in
 });
 
 test("listeners hear of new messages by others alone", async (t) => {
-  const { bob, bobSession, chat, reply } = await world.pair(t);
+  const { bob, bobSession, chat, reply } = await fixture.pair(t);
   const heard: string[] = [];
   bob.on("message", ({ content }) => heard.push(content));
   reply.send("my own");
@@ -144,7 +144,7 @@ test("listeners hear of new messages by others alone", async (t) => {
   await bob.stop();
   chat.send("missed");
   await until(() => chat.messages.at(-1)?.seq === 3, "it is stored");
-  const again = world.client(t, bobSession);
+  const again = fixture.client(t, bobSession);
   again.on("message", ({ content }) => heard.push(content));
   await again.start();
   await until(() => again.inbox.unreadTotal === 2, "what was missed is counted");
@@ -152,7 +152,7 @@ test("listeners hear of new messages by others alone", async (t) => {
 });
 
 test("names are found, fetched together and kept; a profile is changed", async (t) => {
-  const { alice, bob } = await world.pair(t);
+  const { alice, bob } = await fixture.pair(t);
   await bob.updateMe({ displayName: "Robert Blue" });
   assert.equal(bob.me?.displayName, "Robert Blue");
   assert.equal(alice.people.name(bob.userId), bob.userId);
@@ -161,7 +161,7 @@ test("names are found, fetched together and kept; a profile is changed", async (
 });
 
 test("what cannot be sent fails for good and can be tried again or taken back; the rest goes on", async (t) => {
-  const { alice, aliceSession, chat } = await world.pair(t);
+  const { alice, aliceSession, chat } = await fixture.pair(t);
   const large = chat.send("x".repeat(100_000));
   const small = chat.send("small");
   await until(() => chat.messages.some(({ state }) => state === "failed") && chat.messages.some(({ seq }) => seq === 1), "one fails, one arrives");
@@ -172,11 +172,11 @@ test("what cannot be sent fails for good and can be tried again or taken back; t
   await until(() => chat.messages.at(-1)?.state === "failed", "it fails again");
   assert.equal(chat.cancel(large.message_id), true);
   assert.equal(alice.waitingCount, 0);
-  assert.deepEqual((await stored(world.server.url, aliceSession, chat.id)).map(({ message_id }) => message_id), [small.message_id]);
+  assert.deepEqual((await stored(fixture.server.url, aliceSession, chat.id)).map(({ message_id }) => message_id), [small.message_id]);
 });
 
 test("a frame that no connection takes fails alone, whatever else is under way", async (t) => {
-  const { alice, bob, chat } = await world.pair(t);
+  const { alice, bob, chat } = await fixture.pair(t);
   const group = await alice.createGroup("Other", [bob.userId]);
   const huge = chat.send("x".repeat(600_000));
   group.send("at the same time");
@@ -186,7 +186,7 @@ test("a frame that no connection takes fails alone, whatever else is under way",
 });
 
 test("half a character and an empty message do no harm", async (t) => {
-  const { chat } = await world.pair(t);
+  const { chat } = await fixture.pair(t);
   assert.throws(() => chat.send(""), { code: "invalid_request" });
   chat.send("cut \ud83d");
   await until(() => chat.messages[0]?.seq === 1, "it is sent");

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
-import { pauseBeforeNext_ms } from "../src/backoff.ts";
+import { reconnectDelay_ms } from "../src/backoff.ts";
 import { memoryStorage } from "../src/index.ts";
 import type { BluetickClient, Storage } from "../src/index.ts";
 import { settled, started } from "./support/fake-server.ts";
@@ -25,8 +25,8 @@ async function pauseOf(client: BluetickClient): Promise<number> {
 
 test("the pause is chosen at random from nothing up to a limit that doubles to half a minute", () => {
   for (const [attempt, limit] of [[0, 500], [1, 1_000], [3, 4_000], [6, 30_000], [99, 30_000]] as const) {
-    assert.equal(pauseBeforeNext_ms(attempt, 1006, () => 0), 0);
-    assert.equal(pauseBeforeNext_ms(attempt, 1006, () => 0.999), limit * 0.999);
+    assert.equal(reconnectDelay_ms(attempt, 1006, () => 0), 0);
+    assert.equal(reconnectDelay_ms(attempt, 1006, () => 0.999), limit * 0.999);
   }
 });
 

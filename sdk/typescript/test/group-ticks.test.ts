@@ -3,13 +3,13 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Proxy } from "./support/proxy.ts";
-import { isOffline, isOnline, until, World } from "./support/world.ts";
+import { isOffline, isOnline, until, Fixture } from "./support/fixture.ts";
 import type { BluetickClient, ClientOptions, Conversation, Session } from "../src/node/index.ts";
 import type { TestContext } from "node:test";
 
-let world: World;
-before(async () => (world = await World.start()));
-after(() => world.stop());
+let fixture: Fixture;
+before(async () => (fixture = await Fixture.start()));
+after(() => fixture.stop());
 
 interface Trio {
   readonly alice: BluetickClient;
@@ -19,8 +19,8 @@ interface Trio {
 }
 
 async function trio(test: TestContext, options: Partial<ClientOptions> = {}): Promise<Trio> {
-  const [bob, carol] = [await world.person("bob"), await world.person("carol")];
-  const alice = await world.online(test, await world.person("alice"), options);
+  const [bob, carol] = [await fixture.user("bob"), await fixture.user("carol")];
+  const alice = await fixture.online(test, await fixture.user("alice"), options);
   const group = await alice.createGroup("three", [bob.userId, carol.userId]);
   return { alice, group, bob, carol };
 }
@@ -28,7 +28,7 @@ async function trio(test: TestContext, options: Partial<ClientOptions> = {}): Pr
 /** Somebody without a client of this library reads. */
 async function read({ id }: Conversation, { token }: Session, seq: number): Promise<void> {
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-  const response = await fetch(`${world.server.url}/v1/conversations/${id}/read`, { method: "POST", headers, body: JSON.stringify({ seq }) });
+  const response = await fetch(`${fixture.server.url}/v1/conversations/${id}/read`, { method: "POST", headers, body: JSON.stringify({ seq }) });
   assert(response.ok);
 }
 
@@ -43,7 +43,7 @@ const turnsBlue = (conversation: Conversation, seq: number): Promise<void> =>
   until(() => conversation.messages.some((message) => message.seq === seq && conversation.tick(message) === "read"), "two blue ticks");
 
 test("a tick turns blue although some have read while one was away", async (t) => {
-  const proxy = await Proxy.before(world.server.address);
+  const proxy = await Proxy.before(fixture.server.address);
   t.after(() => proxy.stop());
   let listings = 0;
   const counting: typeof fetch = async (url, options) => {
@@ -83,7 +83,7 @@ test("a tick turns blue although an answer is overtaken by the frames that follo
     return response;
   };
   const { alice, group, bob, carol } = await trio(t, { fetch: slow });
-  const heard = await world.online(t, bob);
+  const heard = await fixture.online(t, bob);
   const seq = await sent(group, "hello");
   await read(group, bob, seq);
   await until(() => asked > 0, "the frame made it ask");
@@ -100,7 +100,7 @@ test("a tick turns blue although an answer is overtaken by the frames that follo
 test("a tick turns blue although the message was not at hand when it was read", async (t) => {
   const { alice, group, bob, carol } = await trio(t);
   const seq = await sent(group, "hello");
-  const heard = await world.online(t, bob);
+  const heard = await fixture.online(t, bob);
   const reply = heard.conversation(group.id);
   await until(() => reply.entry !== undefined, "bob knows the group");
   await sent(reply, "the last message is somebody else's");

@@ -76,10 +76,10 @@ for (const [name, make] of Object.entries(ADAPTERS)) {
       const storage = await make();
       const value = { text: "as written" };
       const written = storage.write("alice", [{ kind: "meta", key: "one", value }]);
-      value.text = "changed later";
+      value.text = "changed retries";
       await written;
       const read = (await storage.read("alice", "meta")).get("one") as { text: string };
-      assert(["as written", "changed later"].includes(read.text));
+      assert(["as written", "changed retries"].includes(read.text));
       read.text = "changed by a reader";
       assert.notEqual(((await storage.read("alice", "meta")).get("one") as { text: string }).text, "changed by a reader");
       await storage.close();

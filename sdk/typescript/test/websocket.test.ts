@@ -10,7 +10,7 @@ import type { TestContext } from "node:test";
 import type { Duplex } from "node:stream";
 import { encodeFrame, FrameReader, OPCODE } from "../src/node/frames.ts";
 import { NodeWebSocket } from "../src/node/websocket.ts";
-import { seeded, until } from "./support/world.ts";
+import { seeded, until } from "./support/fixture.ts";
 
 /** A frame as a server sends it: without a mask. */
 function plain(opcode: number, payload: string | Buffer, isFinal = true): Buffer {

@@ -3,17 +3,17 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { Conversation } from "../src/index.ts";
-import { numbered, sentBut, until, World } from "./support/world.ts";
-import type { Pair } from "./support/world.ts";
+import { numbered, sentBut, until, Fixture } from "./support/fixture.ts";
+import type { Pair } from "./support/fixture.ts";
 
-let world: World;
-before(async () => (world = await World.start()));
-after(() => world.stop());
+let fixture: Fixture;
+before(async () => (fixture = await Fixture.start()));
+after(() => fixture.stop());
 
 const bounds = ({ window, messages }: Conversation): unknown[] => [window.fromSeq, window.toSeq, messages.length, window.reachesStart, window.reachesHead];
 
-async function longChat(test: Parameters<World["pair"]>[0], count: number): Promise<Pair> {
-  const pair = await world.pair(test);
+async function longChat(test: Parameters<Fixture["pair"]>[0], count: number): Promise<Pair> {
+  const pair = await fixture.pair(test);
   for (const text of numbered(count)) pair.chat.send(text);
   await sentBut(0, pair.alice);
   await until(() => pair.chat.entry?.peer_status.last_delivered_seq === count, "all are sent and delivered");
@@ -22,7 +22,7 @@ async function longChat(test: Parameters<World["pair"]>[0], count: number): Prom
 
 test("a fresh device sees the newest page, goes back to the start, and is bounded on the way", async (t) => {
   const { bobSession, chat } = await longChat(t, 230);
-  const bob = await world.online(t, bobSession);
+  const bob = await fixture.online(t, bobSession);
   const history = bob.conversation(chat.id);
   t.after(history.open());
   await until(() => history.messages.length === 50, "the newest page");
@@ -44,7 +44,7 @@ test("a fresh device sees the newest page, goes back to the start, and is bounde
 
 test("a jump to one message, and back to the newest", async (t) => {
   const { bobSession, chat } = await longChat(t, 200);
-  const bob = await world.online(t, bobSession);
+  const bob = await fixture.online(t, bobSession);
   const history = bob.conversation(chat.id);
   t.after(history.open());
   await until(() => history.messages.length === 50, "the newest page");
@@ -64,7 +64,7 @@ test("showing the latest without a network shows the newest messages at hand and
   const { bobSession, chat } = await longChat(t, 120);
   let isDown = false;
   const call: typeof fetch = (...given) => (isDown ? Promise.reject(new Error("down")) : fetch(...given));
-  const bob = await world.online(t, bobSession, { fetch: call });
+  const bob = await fixture.online(t, bobSession, { fetch: call });
   const history = bob.conversation(chat.id);
   t.after(history.open());
   await until(() => history.messages.length === 50, "the newest page");
@@ -82,7 +82,7 @@ test("showing the latest without a network shows the newest messages at hand and
 
 test("showing the latest changes nothing where some of the newest messages are not at hand", async (t) => {
   const { bobSession, chat } = await longChat(t, 120);
-  const bob = await world.online(t, bobSession);
+  const bob = await fixture.online(t, bobSession);
   const history = bob.conversation(chat.id);
   // Nobody has looked at its newest messages yet.
   await history.showAround(10);
@@ -93,7 +93,7 @@ test("showing the latest changes nothing where some of the newest messages are n
 
 test("while much arrives, the newest page and what comes meanwhile make one run", async (t) => {
   const { bobSession, chat, alice } = await longChat(t, 60);
-  const bob = await world.online(t, bobSession);
+  const bob = await fixture.online(t, bobSession);
   const history = bob.conversation(chat.id);
   for (const text of numbered(300, 61)) chat.send(text);
   const close = history.open();
@@ -109,7 +109,7 @@ test("a page that cannot be had is said in the window, and the next try clears i
   const { bobSession, chat } = await longChat(t, 120);
   let isDown = false;
   const call: typeof fetch = (...given) => (isDown && String(given[0]).includes("/messages") ? Promise.reject(new Error("down")) : fetch(...given));
-  const bob = await world.online(t, bobSession, { fetch: call });
+  const bob = await fixture.online(t, bobSession, { fetch: call });
   const history = bob.conversation(chat.id);
   t.after(history.open());
   await until(() => history.messages.length === 50, "the newest page");
@@ -127,7 +127,7 @@ test("an archive that does not answer is told by its code, and what is newer sta
   let isDown = false;
   const refusal = JSON.stringify({ error: { code: "archive_unavailable", message: "older messages cannot be read now" } });
   const call: typeof fetch = async (...given) => (isDown && String(given[0]).includes("before_seq") ? new Response(refusal, { status: 503 }) : fetch(...given));
-  const bob = await world.online(t, bobSession, { fetch: call });
+  const bob = await fixture.online(t, bobSession, { fetch: call });
   const history = bob.conversation(chat.id);
   t.after(history.open());
   await until(() => history.messages.length === 50, "the newest page");
@@ -142,9 +142,9 @@ test("an archive that does not answer is told by its code, and what is newer sta
 });
 
 test("an inbox longer than a page is loaded page by page, each line once", async (t) => {
-  const { alice, aliceSession, bob } = await world.pair(t);
+  const { alice, aliceSession, bob } = await fixture.pair(t);
   for (let index = 0; index < 120; index += 1) await alice.createGroup(`group ${index}`, [bob.userId]);
-  const phone = await world.online(t, aliceSession);
+  const phone = await fixture.online(t, aliceSession);
   await until(() => phone.inbox.entries().length === 50, "the first page");
   while (phone.inbox.hasMore()) await phone.inbox.loadMore();
   assert.equal(phone.inbox.entries().length, 121);

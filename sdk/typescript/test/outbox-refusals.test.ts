@@ -116,7 +116,7 @@ test("a store that did not answer may have stored it: it goes again under its id
   assert.equal(client.waitingCount, 0);
 });
 
-test("what the server may have stored is not taken back although a later attempt was refused", async (t) => {
+test("what the server may have stored is not taken back although a retries attempt was refused", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   const { message_id } = client.conversation("d1").send("text");
@@ -156,6 +156,6 @@ test("what was queued for a conversation one is removed from is told once, with 
   refuse(sends()[0] as Sent, "conversation_not_found");
   FakeSocket.last.say({ type: "gone", conversation_id: "g1" });
   await settled();
-  assert.deepEqual(troubles, ["3 messages could not be sent: you are no longer in that conversation."]);
+  assert.deepEqual(troubles, ["3 messages could not be sent: you are no longer in the conversation."]);
   assert.equal(client.waitingCount, 0);
 });

@@ -11,21 +11,21 @@ import { fileURLToPath } from "node:url";
 import { absenceOf, fileStorage, memoryStorage } from "../src/node/index.ts";
 import type { Storage } from "../src/node/index.ts";
 import { Proxy } from "./support/proxy.ts";
-import { isOffline, isOnline, numbered, stored, texts, until, World } from "./support/world.ts";
+import { isOffline, isOnline, numbered, stored, texts, until, Fixture } from "./support/fixture.ts";
 
-let world: World;
-before(async () => (world = await World.start()));
-after(() => world.stop());
+let fixture: Fixture;
+before(async () => (fixture = await Fixture.start()));
+after(() => fixture.stop());
 
 const NOWHERE = "http://127.0.0.1:9";
 
 test("a start without a network shows what the last visit had", async (t) => {
   const storage = memoryStorage();
-  const { bobSession, chat } = await world.pair(t);
+  const { bobSession, chat } = await fixture.pair(t);
   // The storage remembers by server, so it has to be the same address that cannot be reached later.
-  const proxy = await Proxy.before(world.server.address);
+  const proxy = await Proxy.before(fixture.server.address);
   t.after(() => proxy.stop());
-  const bob = await world.online(t, bobSession, { url: proxy.url, storage });
+  const bob = await fixture.online(t, bobSession, { url: proxy.url, storage });
   for (const text of numbered(5)) chat.send(text);
   const close = bob.conversation(chat.id).open();
   await until(() => texts(bob.conversation(chat.id)).length === 5 && bob.inbox.unreadTotal === 5, "bob has them");
@@ -34,7 +34,7 @@ test("a start without a network shows what the last visit had", async (t) => {
   bob.people.name("somebody");
   await bob.stop();
   proxy.refuses = true;
-  const again = world.client(t, bobSession, { url: proxy.url, storage });
+  const again = fixture.client(t, bobSession, { url: proxy.url, storage });
   await again.start();
   assert.deepEqual(texts(again.conversation(chat.id)), numbered(5));
   assert.equal(again.inbox.entries()[0]?.unread, 5);
@@ -43,7 +43,7 @@ test("a start without a network shows what the last visit had", async (t) => {
   assert.equal(again.inbox.unreadTotal, 0);
   await again.stop();
   proxy.refuses = false;
-  const back = await world.online(t, bobSession, { url: proxy.url, storage });
+  const back = await fixture.online(t, bobSession, { url: proxy.url, storage });
   await until(() => chat.tick(chat.messages[4] as never) === "read", "what was read without a network is told with one");
   assert.deepEqual(texts(back.conversation(chat.id)), numbered(5), "and nothing is there twice");
 });
@@ -56,7 +56,7 @@ test("what could not be read is not remembered, and asked for again", async (t) 
     return kept.write(scope, changes);
   };
   const storage: Storage = { read: (...given) => kept.read(...given), clear: (scope) => kept.clear(scope), close: () => kept.close(), write };
-  const { bobSession, chat } = await world.pair(t);
+  const { bobSession, chat } = await fixture.pair(t);
   for (const text of numbered(5)) chat.send(text);
   await until(() => chat.entry?.peer_status.last_delivered_seq === 5, "a device of bob has them");
   const losing: typeof fetch = async (...given) => {
@@ -66,7 +66,7 @@ test("what could not be read is not remembered, and asked for again", async (t) 
     const messages = page.messages.map((message) => (message.seq === 3 ? { ...message, content: "", content_type: "lost" } : message));
     return new Response(JSON.stringify({ ...page, messages }));
   };
-  const bob = await world.online(t, bobSession, { storage, fetch: losing });
+  const bob = await fixture.online(t, bobSession, { storage, fetch: losing });
   const close = bob.conversation(chat.id).open();
   // Of a conversation that is not listed nothing is remembered.
   await until(() => texts(bob.conversation(chat.id)).length === 5 && bob.inbox.entries().length === 1, "the page is here, and the line");
@@ -75,22 +75,22 @@ test("what could not be read is not remembered, and asked for again", async (t) 
   await bob.stop();
   assert.deepEqual(remembered.filter((record) => record.includes("lost")), []);
   assert.match(remembered.at(-1) ?? "", /number 5/);
-  const again = await world.online(t, bobSession, { storage });
+  const again = await fixture.online(t, bobSession, { storage });
   t.after(again.conversation(chat.id).open());
   await until(() => texts(again.conversation(chat.id)).join() === numbered(5).join(), "all of it can be read now");
 });
 
 test("what was missed between two visits follows on what was remembered", async (t) => {
   const storage = memoryStorage();
-  const { bob: first, bobSession, chat } = await world.pair(t);
+  const { bob: first, bobSession, chat } = await fixture.pair(t);
   await first.stop();
-  const bob = await world.online(t, bobSession, { storage });
+  const bob = await fixture.online(t, bobSession, { storage });
   for (const text of numbered(20)) chat.send(text);
   await until(() => texts(bob.conversation(chat.id)).length === 20 && bob.inbox.unreadTotal === 20, "bob has them");
   await bob.stop();
   for (const text of numbered(20, 21)) chat.send(text);
   await until(() => chat.messages.at(-1)?.seq === 40, "stored");
-  const again = await world.online(t, bobSession, { storage });
+  const again = await fixture.online(t, bobSession, { storage });
   await until(() => again.inbox.unreadTotal === 40, "all are counted");
   assert.deepEqual(texts(again.conversation(chat.id)), numbered(40));
 });
@@ -98,27 +98,27 @@ test("what was missed between two visits follows on what was remembered", async 
 test("a process that dies right after a message was stored: the next one sends it, once", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "bluetick-death-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
-  const { aliceSession, chat } = await world.pair(t);
-  const script = fileURLToPath(new URL("support/dies.js", import.meta.url));
-  const child = spawn(process.execPath, [script, world.server.url, aliceSession.token, aliceSession.userId, directory, chat.id], { stdio: ["ignore", "inherit", "inherit"] });
+  const { aliceSession, chat } = await fixture.pair(t);
+  const script = fileURLToPath(new URL("support/killed-client.js", import.meta.url));
+  const child = spawn(process.execPath, [script, fixture.server.url, aliceSession.token, aliceSession.userId, directory, chat.id], { stdio: ["ignore", "inherit", "inherit"] });
   const [, signal] = (await once(child, "exit")) as [number | null, string | null];
   assert.equal(signal, "SIGKILL");
-  assert.deepEqual(await stored(world.server.url, aliceSession, chat.id), []);
+  assert.deepEqual(await stored(fixture.server.url, aliceSession, chat.id), []);
   for (const visit of [1, 2]) {
-    const alice = await world.online(t, aliceSession, { storage: fileStorage(directory) });
+    const alice = await fixture.online(t, aliceSession, { storage: fileStorage(directory) });
     await until(() => alice.waitingCount === 0, `sent by visit ${visit}`);
     await alice.stop();
   }
-  assert.deepEqual((await stored(world.server.url, aliceSession, chat.id)).map(({ content }) => content), ["last words"]);
+  assert.deepEqual((await stored(fixture.server.url, aliceSession, chat.id)).map(({ content }) => content), ["last words"]);
 });
 
 test("two clients on one storage show the same, send everything once, and agree on what was read", async (t) => {
   const storage = memoryStorage();
-  const { aliceSession, bob, chat: { id }, reply } = await world.pair(t);
-  const proxy = await Proxy.before(world.server.address);
+  const { aliceSession, bob, chat: { id }, reply } = await fixture.pair(t);
+  const proxy = await Proxy.before(fixture.server.address);
   t.after(() => proxy.stop());
   const options = { url: proxy.url, storage };
-  const [one, two] = [await world.online(t, aliceSession, options), await world.online(t, aliceSession, options)];
+  const [one, two] = [await fixture.online(t, aliceSession, options), await fixture.online(t, aliceSession, options)];
   for (const client of [one, two]) t.after(client.conversation(id).open());
   reply.send("question");
   const isShown = (client = one): boolean => texts(client.conversation(id)).length === 1 && client.inbox.unreadTotal === 1;
@@ -135,13 +135,13 @@ test("two clients on one storage show the same, send everything once, and agree 
   const scope = `${one.userId} at ${proxy.url}`;
   const remembered = async (): Promise<string> => JSON.stringify([...(await storage.read(scope, "messages")).values()]);
   await until(async () => (await remembered()).includes("question"), "what is shown is stored");
-  const third = world.client(t, aliceSession, options);
+  const third = fixture.client(t, aliceSession, options);
   await third.start();
   assert.deepEqual(texts(third.conversation(id)), ["question", "from one", "from two"]);
   proxy.refuses = false;
   for (const client of [one, two, third]) client.reconnect();
   await until(() => [one, two, third].every((client) => client.waitingCount === 0), "nothing waits anywhere");
-  const found = (await stored(world.server.url, aliceSession, id)).map(({ content }) => content);
+  const found = (await stored(fixture.server.url, aliceSession, id)).map(({ content }) => content);
   assert.deepEqual(found.sort(), ["from one", "from two", "question"]);
   for (const client of [one, two]) await until(() => texts(client.conversation(id)).length === 3, "each shows each once");
   assert.equal(bob.connection.state, "online");
@@ -149,11 +149,11 @@ test("two clients on one storage show the same, send everything once, and agree 
 
 test("another epoch: everything remembered is dropped, what waits is not", async (t) => {
   const storage = memoryStorage();
-  const { aliceSession, chat, reply } = await world.pair(t);
-  const proxy = await Proxy.before(world.server.address);
+  const { aliceSession, chat, reply } = await fixture.pair(t);
+  const proxy = await Proxy.before(fixture.server.address);
   t.after(() => proxy.stop());
   const options = { url: proxy.url, storage };
-  const alice = await world.online(t, aliceSession, options);
+  const alice = await fixture.online(t, aliceSession, options);
   reply.send("true");
   await until(() => texts(alice.conversation(chat.id)).includes("true") && alice.inbox.entries().length === 1, "it is here");
   proxy.refuses = true;
@@ -163,7 +163,7 @@ test("another epoch: everything remembered is dropped, what waits is not", async
   await until(() => alice.waitingCount === 1, "it waits");
   await alice.stop();
   await pretendOtherEpoch(storage, `${alice.userId} at ${proxy.url}`);
-  const again = world.client(t, aliceSession, options);
+  const again = fixture.client(t, aliceSession, options);
   await again.start();
   assert.deepEqual(texts(again.conversation(chat.id)), ["never was", "still waits"]);
   proxy.refuses = false;
@@ -192,8 +192,8 @@ test("a storage that fails is said once and breaks nothing", async (t) => {
     clear: () => Promise.reject(new Error("denied")),
     close: () => Promise.reject(new Error("denied")),
   };
-  const { aliceSession, chat, reply } = await world.pair(t);
-  const alice = world.client(t, aliceSession, { storage: broken });
+  const { aliceSession, chat, reply } = await fixture.pair(t);
+  const alice = fixture.client(t, aliceSession, { storage: broken });
   const trouble: string[] = [];
   alice.on("trouble", (text) => trouble.push(text));
   await alice.start();
@@ -207,27 +207,27 @@ test("a storage that fails is said once and breaks nothing", async (t) => {
 test("a storage that never answers holds nothing up for long", async (t) => {
   const never = (): Promise<never> => new Promise(() => {});
   const storage: Storage = { read: async () => new Map(), write: never, clear: never, close: async () => {} };
-  const { aliceSession, chat, reply } = await world.pair(t);
-  const alice = await world.online(t, aliceSession, { storage });
+  const { aliceSession, chat, reply } = await fixture.pair(t);
+  const alice = await fixture.online(t, aliceSession, { storage });
   alice.conversation(chat.id).send("all the same");
   await until(() => texts(reply).includes("all the same"), "it is sent", 10_000);
 });
 
 test("forgetting leaves nothing behind", async (t) => {
   const storage = memoryStorage();
-  const { aliceSession, chat } = await world.pair(t);
-  const alice = await world.online(t, aliceSession, { storage });
+  const { aliceSession, chat } = await fixture.pair(t);
+  const alice = await fixture.online(t, aliceSession, { storage });
   alice.conversation(chat.id).send("secret");
   await until(() => alice.waitingCount === 0, "it is sent");
   await alice.forget();
   for (const kind of ["meta", "inbox", "messages", "outbox", "people"] as const) {
-    assert.equal((await storage.read(`${alice.userId} at ${world.server.url}`, kind)).size, 0);
+    assert.equal((await storage.read(`${alice.userId} at ${fixture.server.url}`, kind)).size, 0);
   }
 });
 
 test("nobody at home: a client starts all the same and waits", async (t) => {
-  const { aliceSession } = await world.pair(t);
-  const alice = world.client(t, aliceSession, { url: NOWHERE });
+  const { aliceSession } = await fixture.pair(t);
+  const alice = fixture.client(t, aliceSession, { url: NOWHERE });
   await alice.start();
   await until(() => alice.connection.waitingUntilMs !== null, "it waits for the next attempt");
   assert.notEqual(alice.connection.offlineSinceMs, null);

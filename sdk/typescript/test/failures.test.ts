@@ -41,7 +41,7 @@ test("logging out works although the storage rejects, throws or never answers", 
     await passing(30);
     assert(isOut, fault.name);
     await out;
-    assert.equal(troubles.at(-1), "What this device remembers could not be deleted.");
+    assert.equal(troubles.at(-1), "The data on this device could not be deleted.");
   }
 });
 
@@ -74,7 +74,7 @@ test("a token of somebody else ends it with a clear word, and nothing is kept or
   FakeSocket.last.open("mallory");
   FakeSocket.last.say({ type: "caught_up" });
   await settled();
-  assert.deepEqual(heard, ["The token is that of mallory, not of alice.", "wrong_user"]);
+  assert.deepEqual(heard, ["The token belongs to mallory, not to alice.", "wrong_user"]);
   assert.deepEqual(FakeSocket.last.sent.map(({ type }) => type), ["hello"]);
   assert.equal(client.connection.state, "offline");
   for (const kind of ["meta", "inbox", "messages", "people"] as const) assert.equal((await storage.read(SCOPE, kind)).size, 0, kind);

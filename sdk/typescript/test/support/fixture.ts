@@ -25,16 +25,16 @@ export async function sentBut(left: number, client: BluetickClient): Promise<voi
 }
 
 /** One server for the tests of a file. Each test makes its own people. */
-export class World {
+export class Fixture {
   readonly server: Server;
-  static #people = 0;
+  static #users = 0;
 
   private constructor(server: Server) {
     this.server = server;
   }
 
-  static async start(settings: Record<string, string> = {}): Promise<World> {
-    return new World(await Server.start(settings));
+  static async start(settings: Record<string, string> = {}): Promise<Fixture> {
+    return new Fixture(await Server.start(settings));
   }
 
   async stop(): Promise<void> {
@@ -42,9 +42,9 @@ export class World {
   }
 
   /** Somebody new, with a name that nobody else has. */
-  person(name: string): Promise<Session> {
-    World.#people += 1;
-    return signUp(this.server.url, { userId: `${name}-${World.#people}`, password: PASSWORD });
+  user(name: string): Promise<Session> {
+    Fixture.#users += 1;
+    return signUp(this.server.url, { userId: `${name}-${Fixture.#users}`, password: PASSWORD });
   }
 
   /** A client that is stopped with the test. Its pauses are short. */
@@ -65,7 +65,7 @@ export class World {
 
   /** Two people, online, with a conversation. */
   async pair(test: TestContext, options: Partial<ClientOptions> = {}): Promise<Pair> {
-    const [aliceSession, bobSession] = [await this.person("alice"), await this.person("bob")];
+    const [aliceSession, bobSession] = [await this.user("alice"), await this.user("bob")];
     const alice = await this.online(test, aliceSession, options);
     const bob = await this.online(test, bobSession);
     const chat = await alice.openDirect(bob.userId);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import type { TestContext } from "node:test";
 import { BluetickError } from "../src/index.ts";
-import { Turns } from "../src/turns.ts";
+import { RequestQueue } from "../src/request-queue.ts";
 import { settled, started } from "./support/fake-server.ts";
 import { FakeSocket } from "./support/fake-socket.ts";
 
@@ -12,7 +12,7 @@ import { FakeSocket } from "./support/fake-socket.ts";
 function desk(test: TestContext, limit: number) {
   mock.timers.enable({ apis: ["setTimeout"] });
   test.after(() => mock.timers.reset());
-  const turns = new Turns(limit, () => 0.5);
+  const turns = new RequestQueue(limit, () => 0.5);
   test.after(() => turns.stop());
   const begun: string[] = [];
   const ends = new Map<string, (error?: unknown) => void>();

@@ -5,21 +5,21 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { TestContext } from "node:test";
 import { Proxy } from "./support/proxy.ts";
-import { isOffline, isOnline, numbered, seeded, sentBut, stored, texts, until, World } from "./support/world.ts";
+import { isOffline, isOnline, numbered, seeded, sentBut, stored, texts, until, Fixture } from "./support/fixture.ts";
 
-let world: World;
-before(async () => (world = await World.start()));
-after(() => world.stop());
+let fixture: Fixture;
+before(async () => (fixture = await Fixture.start()));
+after(() => fixture.stop());
 
 async function proxied(test: TestContext): Promise<Proxy> {
-  const proxy = await Proxy.before(world.server.address);
+  const proxy = await Proxy.before(fixture.server.address);
   test.after(() => proxy.stop());
   return proxy;
 }
 
 /** What the server has is what was meant, each once, in order. */
 async function assertStored(session: { token: string; userId: string; expiresAt: number }, id: string, expected: string[]): Promise<void> {
-  const found = (await stored(world.server.url, session, id)).map(({ content }) => content);
+  const found = (await stored(fixture.server.url, session, id)).map(({ content }) => content);
   assert.deepEqual(found, expected);
 }
 
@@ -28,10 +28,10 @@ test("500 messages sent while both sides are cut at random arrive once, in order
   t.diagnostic(`seed ${seed}`);
   const random = seeded(seed);
   const [hers, his] = [await proxied(t), await proxied(t)];
-  const { aliceSession, bobSession, chat: { id } } = await world.pair(t);
+  const { aliceSession, bobSession, chat: { id } } = await fixture.pair(t);
   const impatient = { random: () => 0.001 };
-  const alice = await world.online(t, aliceSession, { url: hers.url, ...impatient });
-  const bob = await world.online(t, bobSession, { url: his.url, ...impatient });
+  const alice = await fixture.online(t, aliceSession, { url: hers.url, ...impatient });
+  const bob = await fixture.online(t, bobSession, { url: his.url, ...impatient });
   const [chat, reply] = [alice.conversation(id), bob.conversation(id)];
   t.after(reply.open());
   let written = 0;
@@ -74,12 +74,12 @@ test("500 messages sent while both sides are cut at random arrive once, in order
 
 test("an ack that was lost on the way makes no second message", async (t) => {
   const proxy = await proxied(t);
-  const { aliceSession, chat: { id } } = await world.pair(t);
-  const alice = await world.online(t, aliceSession, { url: proxy.url });
+  const { aliceSession, chat: { id } } = await fixture.pair(t);
+  const alice = await fixture.online(t, aliceSession, { url: proxy.url });
   const chat = alice.conversation(id);
   proxy.swallowsAnswers = true;
   chat.send("did you get it?");
-  await until(async () => (await stored(world.server.url, aliceSession, id)).length === 1, "the server has it");
+  await until(async () => (await stored(fixture.server.url, aliceSession, id)).length === 1, "the server has it");
   assert.equal(chat.messages[0]?.state, "sending");
   assert.equal(chat.cancel(chat.messages[0]?.message_id ?? ""), false, "what may be with the server is not taken back");
   proxy.swallowsAnswers = false;
@@ -90,7 +90,7 @@ test("an ack that was lost on the way makes no second message", async (t) => {
 });
 
 test("the server is killed and comes back: nothing is lost or doubled", async (t) => {
-  const own = await World.start();
+  const own = await Fixture.start();
   t.after(() => own.stop());
   const { alice, bob, chat, reply, aliceSession } = await own.pair(t);
   const expected = numbered(60);
@@ -107,7 +107,7 @@ test("the server is killed and comes back: nothing is lost or doubled", async (t
 });
 
 test("a server that restarts is come back to", async (t) => {
-  const own = await World.start();
+  const own = await Fixture.start();
   t.after(() => own.stop());
   const { alice } = await own.pair(t);
   const closeCodes = new Set<number | null>();
@@ -120,8 +120,8 @@ test("a server that restarts is come back to", async (t) => {
 
 test("what is written without a network is shown, kept in order, and sent on return", async (t) => {
   const proxy = await proxied(t);
-  const { aliceSession, chat: { id } } = await world.pair(t);
-  const alice = await world.online(t, aliceSession, { url: proxy.url });
+  const { aliceSession, chat: { id } } = await fixture.pair(t);
+  const alice = await fixture.online(t, aliceSession, { url: proxy.url });
   const chat = alice.conversation(id);
   proxy.refuses = true;
   proxy.cut();
@@ -141,8 +141,8 @@ test("what is written without a network is shown, kept in order, and sent on ret
 
 test("the outbox is bounded, with a clear word", async (t) => {
   const proxy = await proxied(t);
-  const { aliceSession, chat: { id } } = await world.pair(t);
-  const alice = await world.online(t, aliceSession, { url: proxy.url });
+  const { aliceSession, chat: { id } } = await fixture.pair(t);
+  const alice = await fixture.online(t, aliceSession, { url: proxy.url });
   proxy.refuses = true;
   proxy.cut();
   await isOffline(alice);
@@ -156,7 +156,7 @@ test("the outbox is bounded, with a clear word", async (t) => {
 });
 
 test("a refusal for now holds what comes after it: nothing overtakes", async (t) => {
-  const limited = await World.start({ BLUETICK_LIMITS__SENDS_PER_SECOND: "40", BLUETICK_LIMITS__SENDS_BURST: "10" });
+  const limited = await Fixture.start({ BLUETICK_LIMITS__SENDS_PER_SECOND: "40", BLUETICK_LIMITS__SENDS_BURST: "10" });
   t.after(() => limited.stop());
   const { alice, aliceSession, chat } = await limited.pair(t);
   const expected = numbered(60);
@@ -167,10 +167,10 @@ test("a refusal for now holds what comes after it: nothing overtakes", async (t)
 
 test("after a long absence everything is here, in order, once: what was pushed and what had to be paged", async (t) => {
   const proxy = await proxied(t);
-  const { alice, bobSession, chat, reply } = await world.pair(t);
+  const { alice, bobSession, chat, reply } = await fixture.pair(t);
   chat.send("before");
   await until(() => texts(reply).length === 1, "bob has the first");
-  const bob = await world.online(t, bobSession, { url: proxy.url });
+  const bob = await fixture.online(t, bobSession, { url: proxy.url });
   const away = bob.conversation(chat.id);
   t.after(away.open());
   await until(() => away.messages.length === 1, "the other device shows it");
@@ -189,11 +189,11 @@ test("after a long absence everything is here, in order, once: what was pushed a
   await until(() => away.entry?.unread === 1_501, "and counted");
 });
 
-test("a network that swallows everything is noticed", { timeout: 60_000 }, async (t) => {
+test("a network that swallows everything is noteActivity", { timeout: 60_000 }, async (t) => {
   const proxy = await proxied(t);
-  const session = await world.person("alice");
+  const session = await fixture.user("alice");
   t.mock.timers.enable({ apis: ["setInterval"] });
-  const alice = await world.online(t, session, { url: proxy.url });
+  const alice = await fixture.online(t, session, { url: proxy.url });
   proxy.isBlackHole = true;
   t.mock.timers.tick(25_000);
   await until(() => alice.connection.state !== "online", "a ping without an answer", 15_000);
