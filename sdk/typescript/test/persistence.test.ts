@@ -1,4 +1,5 @@
-// What a device remembers: between visits, after a crash, beside another tab, and when the storage fails.
+// Tests of stored state: between starts, after a crash, with a second client, and with a failing
+// storage. The storage adapters do not belong here; `storage.test.ts` tests them.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -17,21 +18,21 @@ let fixture: Fixture;
 before(async () => (fixture = await Fixture.start()));
 after(() => fixture.stop());
 
-const NOWHERE = "http://127.0.0.1:9";
+const UNREACHABLE = "http://127.0.0.1:9";
 
-test("a start without a network shows what the last visit had", async (t) => {
+test("start_without_a_network_shows_the_stored_state", async (t) => {
   const storage = memoryStorage();
   const { bobSession, chat } = await fixture.pair(t);
-  // The storage remembers by server, so it has to be the same address that cannot be reached later.
+  // The scope of the storage contains the URL of the server, so both clients need the same URL.
   const proxy = await Proxy.before(fixture.server.address);
   t.after(() => proxy.stop());
   const bob = await fixture.online(t, bobSession, { url: proxy.url, storage });
   for (const text of numbered(5)) chat.send(text);
   const close = bob.conversation(chat.id).open();
   await until(() => texts(bob.conversation(chat.id)).length === 5 && bob.inbox.unreadTotal === 5, "bob has them");
-  await until(() => bob.me !== undefined, "and his profile");
+  await until(() => bob.me !== undefined, "bob has his profile");
   close();
-  bob.people.name("somebody");
+  bob.people.name("carol");
   await bob.stop();
   proxy.refuses = true;
   const again = fixture.client(t, bobSession, { url: proxy.url, storage });
@@ -44,15 +45,15 @@ test("a start without a network shows what the last visit had", async (t) => {
   await again.stop();
   proxy.refuses = false;
   const back = await fixture.online(t, bobSession, { url: proxy.url, storage });
-  await until(() => chat.tick(chat.messages[4] as never) === "read", "what was read without a network is told with one");
-  assert.deepEqual(texts(back.conversation(chat.id)), numbered(5), "and nothing is there twice");
+  await until(() => chat.tick(chat.messages[4] as never) === "read", "the read receipt is sent after the reconnect");
+  assert.deepEqual(texts(back.conversation(chat.id)), numbered(5), "a message is shown twice");
 });
 
-test("what could not be read is not remembered, and asked for again", async (t) => {
+test("lost_message_is_not_stored_and_is_fetched_at_the_next_start", async (t) => {
   const kept = memoryStorage();
-  const remembered: string[] = [];
+  const written: string[] = [];
   const write: Storage["write"] = (scope, changes) => {
-    remembered.push(...changes.filter(({ kind }) => kind === "messages").map(({ value }) => JSON.stringify(value)));
+    written.push(...changes.filter(({ kind }) => kind === "messages").map(({ value }) => JSON.stringify(value)));
     return kept.write(scope, changes);
   };
   const storage: Storage = { read: (...given) => kept.read(...given), clear: (scope) => kept.clear(scope), close: () => kept.close(), write };
@@ -68,19 +69,19 @@ test("what could not be read is not remembered, and asked for again", async (t) 
   };
   const bob = await fixture.online(t, bobSession, { storage, fetch: losing });
   const close = bob.conversation(chat.id).open();
-  // Of a conversation that is not listed nothing is remembered.
-  await until(() => texts(bob.conversation(chat.id)).length === 5 && bob.inbox.entries().length === 1, "the page is here, and the line");
+  // The client stores messages of listed conversations only.
+  await until(() => texts(bob.conversation(chat.id)).length === 5 && bob.inbox.entries().length === 1, "the page and the entry are loaded");
   assert.deepEqual(bob.conversation(chat.id).messages.map(absenceOf), [null, null, "lost", null, null]);
   close();
   await bob.stop();
-  assert.deepEqual(remembered.filter((record) => record.includes("lost")), []);
-  assert.match(remembered.at(-1) ?? "", /number 5/);
+  assert.deepEqual(written.filter((record) => record.includes("lost")), []);
+  assert.match(written.at(-1) ?? "", /number 5/);
   const again = await fixture.online(t, bobSession, { storage });
   t.after(again.conversation(chat.id).open());
-  await until(() => texts(again.conversation(chat.id)).join() === numbered(5).join(), "all of it can be read now");
+  await until(() => texts(again.conversation(chat.id)).join() === numbered(5).join(), "all messages are readable");
 });
 
-test("what was missed between two visits follows on what was remembered", async (t) => {
+test("messages_missed_between_two_starts_follow_the_stored_ones", async (t) => {
   const storage = memoryStorage();
   const { bob: first, bobSession, chat } = await fixture.pair(t);
   await first.stop();
@@ -95,7 +96,7 @@ test("what was missed between two visits follows on what was remembered", async 
   assert.deepEqual(texts(again.conversation(chat.id)), numbered(40));
 });
 
-test("a process that dies right after a message was stored: the next one sends it, once", async (t) => {
+test("message_stored_by_a_killed_process_is_sent_once_by_the_next_one", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "bluetick-death-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const { aliceSession, chat } = await fixture.pair(t);
@@ -104,15 +105,15 @@ test("a process that dies right after a message was stored: the next one sends i
   const [, signal] = (await once(child, "exit")) as [number | null, string | null];
   assert.equal(signal, "SIGKILL");
   assert.deepEqual(await stored(fixture.server.url, aliceSession, chat.id), []);
-  for (const visit of [1, 2]) {
+  for (const start of [1, 2]) {
     const alice = await fixture.online(t, aliceSession, { storage: fileStorage(directory) });
-    await until(() => alice.waitingCount === 0, `sent by visit ${visit}`);
+    await until(() => alice.waitingCount === 0, `sent by start ${start}`);
     await alice.stop();
   }
   assert.deepEqual((await stored(fixture.server.url, aliceSession, chat.id)).map(({ content }) => content), ["last words"]);
 });
 
-test("two clients on one storage show the same, send everything once, and agree on what was read", async (t) => {
+test("two_clients_on_one_storage_show_the_same_and_send_every_message_once", async (t) => {
   const storage = memoryStorage();
   const { aliceSession, bob, chat: { id }, reply } = await fixture.pair(t);
   const proxy = await Proxy.before(fixture.server.address);
@@ -127,27 +128,27 @@ test("two clients on one storage show the same, send everything once, and agree 
   proxy.cut();
   await Promise.all([isOffline(one), isOffline(two)]);
   one.conversation(id).markRead();
-  await until(() => two.inbox.unreadTotal === 0, "read in one is read in the other");
+  await until(() => two.inbox.unreadTotal === 0, "a read in one client is a read in the other");
   one.conversation(id).send("from one");
-  await until(() => texts(two.conversation(id)).includes("from one"), "the other shows what waits");
+  await until(() => texts(two.conversation(id)).includes("from one"), "the other client shows the queued message");
   two.conversation(id).send("from two");
-  await until(() => texts(one.conversation(id)).includes("from two"), "and the other way round");
+  await until(() => texts(one.conversation(id)).includes("from two"), "the first client shows the queued message");
   const scope = `${one.userId} at ${proxy.url}`;
-  const remembered = async (): Promise<string> => JSON.stringify([...(await storage.read(scope, "messages")).values()]);
-  await until(async () => (await remembered()).includes("question"), "what is shown is stored");
+  const written = async (): Promise<string> => JSON.stringify([...(await storage.read(scope, "messages")).values()]);
+  await until(async () => (await written()).includes("question"), "the shown messages are stored");
   const third = fixture.client(t, aliceSession, options);
   await third.start();
   assert.deepEqual(texts(third.conversation(id)), ["question", "from one", "from two"]);
   proxy.refuses = false;
   for (const client of [one, two, third]) client.reconnect();
-  await until(() => [one, two, third].every((client) => client.waitingCount === 0), "nothing waits anywhere");
+  await until(() => [one, two, third].every((client) => client.waitingCount === 0), "every outbox is empty");
   const found = (await stored(fixture.server.url, aliceSession, id)).map(({ content }) => content);
   assert.deepEqual(found.sort(), ["from one", "from two", "question"]);
-  for (const client of [one, two]) await until(() => texts(client.conversation(id)).length === 3, "each shows each once");
+  for (const client of [one, two]) await until(() => texts(client.conversation(id)).length === 3, "each client shows each message once");
   assert.equal(bob.connection.state, "online");
 });
 
-test("another epoch: everything remembered is dropped, what waits is not", async (t) => {
+test("new_epoch_drops_stored_messages_and_keeps_the_outbox", async (t) => {
   const storage = memoryStorage();
   const { aliceSession, chat, reply } = await fixture.pair(t);
   const proxy = await Proxy.before(fixture.server.address);
@@ -159,33 +160,36 @@ test("another epoch: everything remembered is dropped, what waits is not", async
   proxy.refuses = true;
   proxy.cut();
   await isOffline(alice);
-  alice.conversation(chat.id).send("still waits");
-  await until(() => alice.waitingCount === 1, "it waits");
+  alice.conversation(chat.id).send("queued");
+  await until(() => alice.waitingCount === 1, "it is in the outbox");
   await alice.stop();
   await pretendOtherEpoch(storage, `${alice.userId} at ${proxy.url}`);
   const again = fixture.client(t, aliceSession, options);
   await again.start();
-  assert.deepEqual(texts(again.conversation(chat.id)), ["never was", "still waits"]);
+  assert.deepEqual(texts(again.conversation(chat.id)), ["unknown", "queued"]);
   proxy.refuses = false;
   again.reconnect();
   await isOnline(again);
-  await until(() => again.waitingCount === 0, "what waited is sent");
+  await until(() => again.waitingCount === 0, "the outbox is empty");
   t.after(again.conversation(chat.id).open());
-  await until(() => texts(again.conversation(chat.id)).join() === "true,still waits", "what is shown is what the server has");
+  await until(() => texts(again.conversation(chat.id)).join() === "true,queued", "the conversation shows the server's messages");
 });
 
-/** As if the store had been restored: another epoch, and a message that it no longer knows. */
+/**
+ * Simulates a restore of the server's store: another epoch, and a message that the server does not
+ * have.
+ */
 async function pretendOtherEpoch(storage: Storage, scope: string): Promise<void> {
   await storage.write(scope, [{ kind: "meta", key: "epoch", value: 987 }]);
   for (const kind of ["inbox", "messages"] as const) {
     for (const [key, value] of await storage.read(scope, kind)) {
-      const changed = JSON.parse(JSON.stringify(value).replaceAll('"true"', '"never was"')) as object;
+      const changed = JSON.parse(JSON.stringify(value).replaceAll('"true"', '"unknown"')) as object;
       await storage.write(scope, [{ kind, key, value: { ...changed, epoch: 987 } }]);
     }
   }
 }
 
-test("a storage that fails is said once and breaks nothing", async (t) => {
+test("failing_storage_emits_trouble_once_and_messages_are_sent", async (t) => {
   const broken: Storage = {
     read: () => Promise.reject(new Error("denied")),
     write: () => Promise.reject(new Error("quota")),
@@ -200,11 +204,11 @@ test("a storage that fails is said once and breaks nothing", async (t) => {
   await isOnline(alice);
   alice.conversation(chat.id).send("all the same");
   await until(() => texts(reply).includes("all the same"), "it is sent");
-  await until(() => alice.waitingCount === 0, "and settled");
+  await until(() => alice.waitingCount === 0, "the outbox is empty");
   assert.equal(trouble.length, 1);
 });
 
-test("a storage that never answers holds nothing up for long", async (t) => {
+test("storage_without_answer_delays_a_message_by_seconds_only", async (t) => {
   const never = (): Promise<never> => new Promise(() => {});
   const storage: Storage = { read: async () => new Map(), write: never, clear: never, close: async () => {} };
   const { aliceSession, chat, reply } = await fixture.pair(t);
@@ -213,7 +217,7 @@ test("a storage that never answers holds nothing up for long", async (t) => {
   await until(() => texts(reply).includes("all the same"), "it is sent", 10_000);
 });
 
-test("forgetting leaves nothing behind", async (t) => {
+test("forget_deletes_all_records_of_the_user", async (t) => {
   const storage = memoryStorage();
   const { aliceSession, chat } = await fixture.pair(t);
   const alice = await fixture.online(t, aliceSession, { storage });
@@ -225,10 +229,10 @@ test("forgetting leaves nothing behind", async (t) => {
   }
 });
 
-test("nobody at home: a client starts all the same and waits", async (t) => {
+test("start_with_an_unreachable_server_resolves_and_retries", async (t) => {
   const { aliceSession } = await fixture.pair(t);
-  const alice = fixture.client(t, aliceSession, { url: NOWHERE });
+  const alice = fixture.client(t, aliceSession, { url: UNREACHABLE });
   await alice.start();
-  await until(() => alice.connection.waitingUntilMs !== null, "it waits for the next attempt");
+  await until(() => alice.connection.waitingUntilMs !== null, "the next attempt is scheduled");
   assert.notEqual(alice.connection.offlineSinceMs, null);
 });

@@ -1,4 +1,4 @@
-// The quick start in the README is taken from it and run.
+// Runs the quick start of the README against the real server. Other examples do not belong here.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -10,7 +10,7 @@ import test from "node:test";
 import { promisify } from "node:util";
 import { Fixture } from "./support/fixture.ts";
 
-test("the quick start runs: two people chat and the ticks turn blue", async (t) => {
+test("quick_start_of_the_readme_prints_its_expected_output_twice", async (t) => {
   const fixture = await Fixture.start();
   const directory = await mkdtemp(join(tmpdir(), "bluetick-readme-"));
   t.after(() => Promise.all([fixture.stop(), rm(directory, { recursive: true })]));
