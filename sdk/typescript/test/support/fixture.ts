@@ -1,4 +1,5 @@
-// People with clients on a server, and waiting for what they see.
+// A server with users and their clients, and helpers that wait for conditions. Assertions about
+// behaviour do not belong here.
 
 import type { TestContext } from "node:test";
 import { BluetickClient, signUp } from "../../src/node/index.ts";
@@ -8,46 +9,49 @@ import { Server } from "./server.ts";
 const PASSWORD = "correct horse battery";
 const WITHIN_MS = 20_000;
 
-/** Polls until it holds. */
-export async function until(holds: () => boolean | Promise<boolean>, what: string, within_ms = WITHIN_MS): Promise<void> {
+/** Polls until the condition holds. Throws after `within_ms`. */
+export async function until(holds: () => boolean | Promise<boolean>, condition: string, within_ms = WITHIN_MS): Promise<void> {
   const end = Date.now() + within_ms;
   while (!(await holds())) {
-    if (Date.now() > end) throw new Error(`did not come true within ${within_ms} ms: ${what}`);
+    if (Date.now() > end) throw new Error(`not true after ${within_ms} ms: ${condition}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }
 
-/** Until no more than `left` wait to be sent. A slow machine may take long, as long as it goes on. */
+/**
+ * Waits until at most `left` messages are in the outbox. It has no total time limit, but each
+ * message has one.
+ */
 export async function sentBut(left: number, client: BluetickClient): Promise<void> {
   for (let waiting = client.waitingCount; waiting > left; waiting = client.waitingCount) {
     await until(() => client.waitingCount < waiting, `one more of ${waiting} is sent`);
   }
 }
 
-/** One server for the tests of a file. Each test makes its own people. */
-export class World {
+/** The server of a test file. Each test creates its own users. */
+export class Fixture {
   readonly server: Server;
-  static #people = 0;
+  static #users = 0;
 
   private constructor(server: Server) {
     this.server = server;
   }
 
-  static async start(settings: Record<string, string> = {}): Promise<World> {
-    return new World(await Server.start(settings));
+  static async start(settings: Record<string, string> = {}): Promise<Fixture> {
+    return new Fixture(await Server.start(settings));
   }
 
   async stop(): Promise<void> {
     await this.server.stop();
   }
 
-  /** Somebody new, with a name that nobody else has. */
-  person(name: string): Promise<Session> {
-    World.#people += 1;
-    return signUp(this.server.url, { userId: `${name}-${World.#people}`, password: PASSWORD });
+  /** Creates a user with a unique id. */
+  user(name: string): Promise<Session> {
+    Fixture.#users += 1;
+    return signUp(this.server.url, { userId: `${name}-${Fixture.#users}`, password: PASSWORD });
   }
 
-  /** A client that is stopped with the test. Its pauses are short. */
+  /** Creates a client that stops with the test and reconnects quickly. */
   client(test: TestContext, session: Session, options: Partial<ClientOptions> = {}): BluetickClient {
     const { token, userId } = session;
     const client = new BluetickClient({ url: this.server.url, token, userId, random: () => 0.02, ...options });
@@ -55,7 +59,7 @@ export class World {
     return client;
   }
 
-  /** The same, started and with everything it missed. */
+  /** Creates and starts a client, and waits until it has caught up. */
   async online(test: TestContext, session: Session, options: Partial<ClientOptions> = {}): Promise<BluetickClient> {
     const client = this.client(test, session, options);
     await client.start();
@@ -63,13 +67,13 @@ export class World {
     return client;
   }
 
-  /** Two people, online, with a conversation. */
+  /** Creates two online users with a conversation. */
   async pair(test: TestContext, options: Partial<ClientOptions> = {}): Promise<Pair> {
-    const [aliceSession, bobSession] = [await this.person("alice"), await this.person("bob")];
+    const [aliceSession, bobSession] = [await this.user("alice"), await this.user("bob")];
     const alice = await this.online(test, aliceSession, options);
     const bob = await this.online(test, bobSession);
     const chat = await alice.openDirect(bob.userId);
-    // Before its first message, bob's inbox does not list it.
+    // Bob's inbox does not list the conversation before its first message, so open it here as well.
     const reply = await bob.openDirect(alice.userId);
     return { alice, bob, aliceSession, bobSession, chat, reply };
   }
@@ -92,7 +96,7 @@ export const texts = (conversation: Conversation): string[] => conversation.mess
 
 export const numbered = (count: number, from = 1): string[] => Array.from({ length: count }, (_, index) => `number ${from + index}`);
 
-/** Everything the server has of a conversation, oldest first. */
+/** Reads all messages of a conversation from the server, the oldest first. */
 export async function stored(url: string, { token }: Session, conversationId: string): Promise<{ seq: number; content: string; message_id: string }[]> {
   const all = [];
   for (let after: number | null = 0; after !== null; ) {
@@ -104,7 +108,7 @@ export async function stored(url: string, { token }: Session, conversationId: st
   return all;
 }
 
-/** A generator of numbers from 0 up to 1 that is the same for the same seed. */
+/** Returns a generator of numbers from 0 up to 1 that is deterministic for a seed. */
 export function seeded(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

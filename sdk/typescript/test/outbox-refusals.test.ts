@@ -1,4 +1,5 @@
-// What the outbox does when the server refuses something for the moment, or says nothing at all.
+// Tests of the outbox when the server refuses messages temporarily or does not answer. Cut
+// connections do not belong here; `connection-loss.test.ts` tests them.
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
@@ -14,10 +15,10 @@ interface Sent {
 
 const sends = (): Sent[] => FakeSocket.last.sent.filter(({ type }) => type === "send") as unknown as Sent[];
 
-const refuse = ({ message_id }: { message_id: string }, code: string): void => FakeSocket.last.say({ type: "error", code, message: `It is ${code}.`, message_id });
+const refuse = ({ message_id }: { message_id: string }, code: string): void => FakeSocket.last.deliver({ type: "error", code, message: `It is ${code}.`, message_id });
 
 const acknowledge = ({ conversation_id, message_id }: Sent, seq: number): void =>
-  FakeSocket.last.say({ type: "ack", conversation_id, message_id, seq, received_at: 1, duplicate: false });
+  FakeSocket.last.deliver({ type: "ack", conversation_id, message_id, seq, received_at: 1, duplicate: false });
 
 async function passing(time_ms: number, step_ms = 10): Promise<void> {
   for (let passed_ms = 0; passed_ms < time_ms; passed_ms += step_ms) {
@@ -26,31 +27,31 @@ async function passing(time_ms: number, step_ms = 10): Promise<void> {
   }
 }
 
-/** Sixty groups with a message each under way, all refused in one moment. */
+/** Sends one message in each of 60 groups and refuses all of them at once. */
 async function overrun(client: BluetickClient): Promise<void> {
   for (let index = 0; index < 60; index += 1) client.conversation(`g${index}`).send("text");
   await settled();
   for (const sent of sends()) refuse(sent, "rate_limited");
 }
 
-test("a moment of rate limiting lets an unrelated message through at once, and the rest within seconds", async (t) => {
+test("unrelated_message_is_sent_at_once_while_rate_limited_ones_wait", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   await overrun(client);
   const urgent = client.conversation("d1").send("urgent");
   await passing(100);
   assert.equal(sends().at(-1)?.message_id, urgent.message_id);
-  assert.equal(sends().length, 61, "the refused ones rest");
+  assert.equal(sends().length, 61, "a refused message was resent during its pause");
   acknowledge(sends().at(-1) as Sent, 1);
   const before = sends().length;
   for (let round = 0; round < 300 && client.waitingCount > 0; round += 1) {
     await passing(10);
     for (const sent of sends().slice(before)) acknowledge(sent, 1);
   }
-  assert.equal(client.waitingCount, 0, "all are sent within three seconds");
+  assert.equal(client.waitingCount, 0, "not all were sent within 3 s");
 });
 
-test("after a refusal messages go one after the other instead of in another volley", async (t) => {
+test("resends_after_a_refusal_are_spread_over_time", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   await overrun(client);
@@ -59,7 +60,7 @@ test("after a refusal messages go one after the other instead of in another voll
   assert(again > 1 && again < 20, `${again} in the first tenth of a second`);
 });
 
-test("rests of one conversation grow slowly and stay short", async (t) => {
+test("pause_of_a_refused_conversation_grows_from_1_s_to_at_most_8_s", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   client.conversation("d1").send("text");
@@ -75,7 +76,7 @@ test("rests of one conversation grow slowly and stay short", async (t) => {
   assert((pauses.at(-1) as number) <= 8_050, `${pauses}`);
 });
 
-test("a message that is refused for the moment says why, is counted, and can be taken back", async (t) => {
+test("temporarily_refused_message_shows_its_reason_and_can_be_cancelled", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   const chat = client.conversation("d1");
@@ -83,22 +84,22 @@ test("a message that is refused for the moment says why, is counted, and can be 
   const { message_id } = chat.send("first");
   chat.send("second");
   await settled();
-  assert.equal(chat.cancel(message_id), false, "it may be with the server");
-  let inboxTold = 0;
-  t.after(client.subscribe(({ inbox }) => (inboxTold += Number(inbox))));
+  assert.equal(chat.cancel(message_id), false, "the server may have it");
+  let inboxChanges = 0;
+  t.after(client.subscribe(({ inbox }) => (inboxChanges += Number(inbox))));
   refuse({ message_id }, "overloaded");
   await settled();
   const waitingFor = { code: "overloaded", message: "It is overloaded." };
   assert.deepEqual([chat.messages[0]?.state, chat.messages[0]?.waitingFor], ["queued", waitingFor]);
   assert.deepEqual([chat.waiting.queued, chat.waiting.last?.content, chat.waiting.waitingFor], [2, "second", waitingFor]);
-  assert.equal(chat.waiting, chat.waiting, "the same until it changes");
-  assert(inboxTold > 0);
+  assert.equal(chat.waiting, chat.waiting, "a new object without a change");
+  assert(inboxChanges > 0);
   assert.equal(chat.cancel(message_id), true);
   await passing(2_000);
-  assert.deepEqual(sends().map((sent) => sent.message_id === message_id), [true, false], "and is not sent again");
+  assert.deepEqual(sends().map((sent) => sent.message_id === message_id), [true, false], "it was resent");
 });
 
-test("a store that did not answer may have stored it: it goes again under its id, and is not taken back", async (t) => {
+test("message_refused_with_store_unavailable_is_resent_and_cannot_be_cancelled", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   const chat = client.conversation("d1");
@@ -116,7 +117,7 @@ test("a store that did not answer may have stored it: it goes again under its id
   assert.equal(client.waitingCount, 0);
 });
 
-test("what the server may have stored is not taken back although a later attempt was refused", async (t) => {
+test("message_without_an_answer_cannot_be_cancelled_after_a_refused_resend", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   const { message_id } = client.conversation("d1").send("text");
@@ -125,12 +126,12 @@ test("what the server may have stored is not taken back although a later attempt
   await passing(1_000);
   FakeSocket.last.welcome();
   await settled();
-  assert.equal(sends().length, 1, "it goes again");
+  assert.equal(sends().length, 1, "it is resent");
   refuse({ message_id }, "rate_limited");
   assert.equal(client.conversation("d1").cancel(message_id), false);
 });
 
-test("a message without an answer finds out within ten seconds that the network is deaf", async (t) => {
+test("message_without_an_answer_drops_a_dead_connection_within_11_s", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   const socket = FakeSocket.last;
@@ -138,14 +139,14 @@ test("a message without an answer finds out within ten seconds that the network 
   await settled();
   await passing(5_000, 100);
   assert.equal(socket.sent.at(-1)?.type, "ping");
-  socket.say({ type: "pong" });
+  socket.deliver({ type: "pong" });
   await passing(4_900, 100);
-  assert.equal(client.connection.state, "online", "a server that is only slow is waited for");
+  assert.equal(client.connection.state, "online", "a slow server keeps its connection");
   await passing(5_600, 100);
   assert.notEqual(FakeSocket.last, socket);
 });
 
-test("what was queued for a conversation one is removed from is told once, with how many", async (t) => {
+test("messages_queued_for_a_left_conversation_emit_one_trouble_with_their_count", async (t) => {
   const client = await started(t);
   const troubles: string[] = [];
   client.on("trouble", (text) => troubles.push(text));
@@ -154,8 +155,8 @@ test("what was queued for a conversation one is removed from is told once, with 
   FakeSocket.last.welcome();
   await settled();
   refuse(sends()[0] as Sent, "conversation_not_found");
-  FakeSocket.last.say({ type: "gone", conversation_id: "g1" });
+  FakeSocket.last.deliver({ type: "gone", conversation_id: "g1" });
   await settled();
-  assert.deepEqual(troubles, ["3 messages could not be sent: you are no longer in that conversation."]);
+  assert.deepEqual(troubles, ["3 messages could not be sent: you are no longer in the conversation."]);
   assert.equal(client.waitingCount, 0);
 });

@@ -1,4 +1,5 @@
-// A process that writes one message into its outbox and is killed before anything can be sent.
+// A process that stores one message in its outbox and is killed before it can send it. Assertions
+// do not belong here; `persistence.test.ts` has them.
 
 import { BluetickClient, fileStorage } from "../../src/node/index.ts";
 

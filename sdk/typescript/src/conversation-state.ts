@@ -1,20 +1,28 @@
-// What this device knows of one conversation: its line of the inbox and the rules by which frames move it on until the
-// server is asked again, how far the device has everything, and the messages at hand. It fetches and sends nothing.
+// The state of one conversation on this device: its inbox entry, the rules by which frames change
+// it, the seq up to which the device has all messages, and the loaded messages. Network calls and
+// storage do not belong here.
 
 import type { MemberStatusBody, ReceiptsFrame, StatusFrame } from "./generated.ts";
 import { Timeline } from "./timeline.ts";
 import type { StoredMessage } from "./timeline.ts";
-import type { Absence, Boundaries, InboxEntry, TimelineMessage, TimelineWindow } from "./types.ts";
+import type { Absence, ReadState, InboxEntry, TimelineMessage, TimelineWindow } from "./types.ts";
 
-/** How many of the latest arrivals are remembered; a late answer of the server is older than these at most. */
+/**
+ * Upper bound on the arrived unread messages that the device remembers. An answer from the server
+ * that is older than these would make the unread count wrong.
+ */
 const ARRIVALS = 100;
-/** Of larger groups the server tells by itself how far all have come. */
+/**
+ * Upper bound on the members of a small group. The client tracks the read state of every member of
+ * a small group; in larger groups the server sends `receipts` frames.
+ */
 export const SMALL_GROUP = 64;
+/** Upper bound on the text of a preview, in UTF-16 units. */
 const PREVIEW_CHARACTERS = 120;
-/** More than this is not pushed again. */
+/** Upper bound on the messages that the client asks the server to push again after a start. */
 const ASK_AGAIN_LIMIT = 1_000;
 
-/** The facts of a notice by the server. */
+/** The facts of a system notice. */
 export interface Notice {
   readonly event?: string;
   readonly by?: string;
@@ -23,7 +31,7 @@ export interface Notice {
   readonly member_count?: number;
 }
 
-/** The facts of a system notice; null for any other message. */
+/** Parses a system notice. Returns null for any other message. */
 export function readNotice({ content, content_type }: { content: string; content_type: string }): Notice | null {
   if (content_type !== "system") return null;
   try {
@@ -34,22 +42,23 @@ export function readNotice({ content, content_type }: { content: string; content
 }
 
 /**
- * Why a message has no content: `erased`, it was deleted for good; `lost`, it cannot be read at the moment and is asked for
- * again at the next visit. Null for any other message.
+ * Why a message has no content. `erased`: it was deleted permanently. `lost`: it cannot be read at
+ * the moment; the next start asks for it again. Null for any other message.
  */
 export const absenceOf = ({ content_type }: { content_type: string }): Absence | null =>
   content_type === "erased" || content_type === "lost" ? content_type : null;
 
 /**
- * Nobody's message: a place that was given out and never written to. It is counted, so that a run can be seen to be whole,
- * and acknowledged with those around it; it is never shown.
+ * Whether a message is a void: a seq that the server allocated and that holds no message. A void
+ * counts when the client checks for gaps, and receipts cover it. Applications never see it.
  */
 export const isVoid = ({ content_type }: { content_type: string }): boolean => content_type === "void";
 
+/** By event of a notice, the change of the member count. */
 const MEMBERS_CHANGE: Record<string, number> = { member_added: 1, member_removed: -1, member_left: -1 };
 
-/** Boundaries only move forward. */
-const furthest = (one: Boundaries, other: Boundaries): Boundaries =>
+/** Merges two read states. A read state never moves back. */
+const furthest = (one: ReadState, other: ReadState): ReadState =>
   one.last_delivered_seq >= other.last_delivered_seq && one.last_read_seq >= other.last_read_seq
     ? one
     : {
@@ -57,45 +66,52 @@ const furthest = (one: Boundaries, other: Boundaries): Boundaries =>
         last_read_seq: Math.max(one.last_read_seq, other.last_read_seq),
       };
 
-/** Whether two lines say the same. */
+/** Whether two entries have the same content. */
 function isAlike(one: InboxEntry, other: InboxEntry): boolean {
   const names = Object.keys(other) as (keyof InboxEntry)[];
   return names.every((name) => one[name] === other[name] || JSON.stringify(one[name]) === JSON.stringify(other[name]));
 }
 
-/** What waits to be sent, in order. */
-export interface Waiting {
+/** The messages of the outbox, in sending order. */
+export interface OutboxView {
   waiting(conversationId: string): readonly TimelineMessage[];
 }
 
-export class Thread {
+/** The state of one conversation on this device. */
+export class ConversationState {
   readonly id: string;
   readonly userId: string;
   entry: InboxEntry | undefined;
-  /** It is in the part of the inbox that was loaded. */
+  /** Whether the loaded part of the inbox contains it. */
   isListed = false;
-  /** Up to here the device has everything; null while nothing is known. */
+  /** The device has all messages up to this seq; null while this is unknown. */
   haveSeq: number | null = null;
   readonly timeline = new Timeline();
-  /** How many look at it. */
+  /** The number of open views of the conversation. */
   openCount = 0;
   isLoading = false;
   error: string | null = null;
   errorCode: string | null = null;
-  /** The remembered messages were put into the timeline, or there is no need. */
+  /** Whether the timeline contains the stored messages, or does not need them. */
   isRestored = false;
-  /** Of a small group: how far each of the others has come. */
+  /** The read state of each other member of a small group; null while unknown. */
   #statuses: Map<string, MemberStatusBody> | null = null;
-  /** What frames told of others while that was not known: the answer that brings it may be older. */
-  #heard = new Map<string, Boundaries>();
-  /** An answer that was asked for under another number is about other members, or misses what was not heard. */
-  statusesNumber = 0;
-  /** The latest notice by which members were counted here. */
+  /**
+   * Read states from frames that arrived before `#statuses`. The answer with the statuses may be
+   * older than these frames.
+   */
+  #earlyReadStates = new Map<string, ReadState>();
+  /**
+   * Changes when members change or the connection is lost. An answer that was requested under
+   * another version is stale.
+   */
+  statusesVersion = 0;
+  /** The seq of the latest notice that changed the member count here. */
   #membersSeq = 0;
-  /** Counted here and not by the server's last word. */
-  #arrived: number[] = [];
-  /** How many messages the server's latest word knew of: answers may come in another order than they were given. */
-  #wordSeq = 0;
+  /** The seqs of unread messages that the latest entry from the server does not count. */
+  #arrivedUnread: number[] = [];
+  /** The `last_seq` of the latest entry from the server. Answers can arrive out of order. */
+  #serverSeq = 0;
   #shown: readonly TimelineMessage[] | null = null;
   #window: TimelineWindow | null = null;
 
@@ -104,15 +120,15 @@ export class Thread {
     this.userId = userId;
   }
 
-  // What is shown
+  // View
 
-  /** The next look makes it anew. */
-  touch(): void {
+  /** Discards the cached `shown` and `window`. */
+  invalidate(): void {
     this.#shown = null;
     this.#window = null;
   }
 
-  shown(outbox: Waiting): readonly TimelineMessage[] {
+  shown(outbox: OutboxView): readonly TimelineMessage[] {
     this.#shown ??= this.#compose(outbox.waiting(this.id));
     return this.#shown;
   }
@@ -121,7 +137,7 @@ export class Thread {
     const { timeline } = this;
     const shown: TimelineMessage[] = timeline.messages.filter((message) => !isVoid(message));
     if (!timeline.isLive && timeline.messages.length > 0) return shown;
-    // What was acknowledged ahead of what is still missing before it.
+    // The user's own messages that the server acknowledged before an earlier message arrived.
     for (const message of timeline.early) if (this.#isOwn(message) && message.seq > timeline.toSeq) shown.push(message);
     shown.push(...waiting);
     return shown;
@@ -145,9 +161,9 @@ export class Thread {
     return timeline.isLive || timeline.messages.length === 0 ? 0 : Math.max(0, (entry?.last_seq ?? 0) - timeline.toSeq);
   }
 
-  // What the device has
+  // Received messages
 
-  /** A message is here. False when something before it is missing. */
+  /** Adds a message. Returns false if a message before it is missing. */
   receive(message: StoredMessage): boolean {
     const { seq } = message;
     const { timeline } = this;
@@ -155,31 +171,32 @@ export class Thread {
     const isNext = seq === this.haveSeq + 1;
     if (isNext) this.#haveUpTo(seq);
     const isWhole = seq <= this.haveSeq;
-    // An empty window begins only at the end of what the device has: the rest is history.
+    // An empty window starts only at `haveSeq`; older messages are history.
     const isAppended = (timeline.messages.length > 0 || isNext || seq === this.haveSeq) && timeline.append(message);
     const mayFollow = seq > timeline.toSeq && (timeline.isLive || this.isLoading);
     if (!isWhole || (!isAppended && mayFollow)) timeline.keepEarly(message);
     timeline.keepTail(message);
     this.settleEarly();
-    this.touch();
+    this.invalidate();
     return isWhole;
   }
 
-  /** Lets go of messages that came early and have found their place. */
+  /** Drops early messages that have their position in the timeline. */
   settleEarly(): void {
     const { timeline, haveSeq } = this;
-    // A page that is on its way may end just before them.
+    // A page in progress may end just before the early messages.
     if (!this.isLoading) timeline.forgetEarly(timeline.isLive ? Math.min(haveSeq ?? 0, timeline.toSeq) : (haveSeq ?? 0));
-    // What lies between is with the device and not at hand: the window has lost the end.
+    // The device has messages that the window does not hold, so the window no longer follows the
+    // head.
     if (timeline.isLive && timeline.messages.length > 0 && timeline.toSeq < (haveSeq ?? 0)) timeline.isLive = false;
   }
 
-  /** The newest message anybody has told of. */
+  /** The highest seq that this device knows of. */
   get headSeq(): number {
     return Math.max(this.entry?.last_seq ?? 0, this.haveSeq ?? 0);
   }
 
-  /** The device has everything up to here by other ways. */
+  /** Raises `haveSeq`, for example after a page of history. */
   haveAtLeast(seq: number): void {
     if (seq > (this.haveSeq ?? -1)) this.#haveUpTo(seq);
   }
@@ -194,78 +211,85 @@ export class Thread {
     return this.entry !== undefined && (this.haveSeq ?? 0) < this.entry.last_seq;
   }
 
-  // The line of the inbox
+  // The inbox entry
 
   #change(facts: Partial<InboxEntry>): void {
     if (!this.entry) return;
     this.entry = { ...this.entry, ...facts };
-    this.touch();
+    this.invalidate();
   }
 
-  /** The server's word about the conversation. Frames may have overtaken it. False when it is no news. */
-  learn(word: InboxEntry): boolean {
+  /**
+   * Applies an entry from the server. Frames that arrived before it can be newer than the entry.
+   * Returns whether the state changed.
+   */
+  applyServerEntry(serverEntry: InboxEntry): boolean {
     const known = this.entry;
-    const my_status = known ? furthest(known.my_status, word.my_status) : word.my_status;
-    const peer_status = known ? furthest(known.peer_status, word.peer_status) : word.peer_status;
-    if (known && word.last_seq < this.#wordSeq) {
+    const my_status = known ? furthest(known.my_status, serverEntry.my_status) : serverEntry.my_status;
+    const peer_status = known ? furthest(known.peer_status, serverEntry.peer_status) : serverEntry.peer_status;
+    if (known && serverEntry.last_seq < this.#serverSeq) {
       this.#change({ my_status, peer_status });
       return known.my_status !== my_status || known.peer_status !== peer_status;
     }
-    this.#wordSeq = word.last_seq;
-    this.haveSeq = Math.max(this.haveSeq ?? word.my_status.last_delivered_seq, word.first_seq - 1);
-    this.#arrived = this.#arrived.filter((seq) => seq > Math.max(word.last_seq, my_status.last_read_seq));
+    this.#serverSeq = serverEntry.last_seq;
+    this.haveSeq = Math.max(this.haveSeq ?? serverEntry.my_status.last_delivered_seq, serverEntry.first_seq - 1);
+    this.#arrivedUnread = this.#arrivedUnread.filter((seq) => seq > Math.max(serverEntry.last_seq, my_status.last_read_seq));
     const overtaken: { -readonly [Key in keyof InboxEntry]?: InboxEntry[Key] } = {};
-    if (known && known.last_seq > word.last_seq) {
+    if (known && known.last_seq > serverEntry.last_seq) {
       const { last_seq, last_at, last_message, preview } = known;
       Object.assign(overtaken, { last_seq, last_at, last_message, preview });
-      // Counted here by a notice that the word does not know of; otherwise the word is the better count.
-      if (this.#membersSeq > word.last_seq) overtaken.member_count = known.member_count;
+      // A notice above the server's `last_seq` changed the count here. Otherwise the server's count
+      // is right.
+      if (this.#membersSeq > serverEntry.last_seq) overtaken.member_count = known.member_count;
     }
-    // What was read here may not be with the server yet.
-    const isReadFurther = my_status.last_read_seq > word.my_status.last_read_seq;
-    const counted = isReadFurther ? this.#countBetween(my_status.last_read_seq, word.last_seq) : word.unread;
-    const unread = counted === null ? (known?.unread ?? word.unread) : counted + this.#arrived.length;
-    const entry = { ...word, ...overtaken, my_status, peer_status, unread };
+    // The server may not know yet what the user has read here.
+    const isReadFurther = my_status.last_read_seq > serverEntry.my_status.last_read_seq;
+    const counted = isReadFurther ? this.#countBetween(my_status.last_read_seq, serverEntry.last_seq) : serverEntry.unread;
+    const unread = counted === null ? (known?.unread ?? serverEntry.unread) : counted + this.#arrivedUnread.length;
+    const entry = { ...serverEntry, ...overtaken, my_status, peer_status, unread };
     if (known && isAlike(known, entry)) return false;
     if (known?.member_count !== entry.member_count) this.forgetStatuses();
     this.entry = entry;
-    this.touch();
+    this.invalidate();
     return true;
   }
 
-  /** Messages by others above `afterSeq` up to `upToSeq`; null where they are not at hand. */
+  /**
+   * Counts the unread messages from others above `afterSeq` up to `upToSeq`. Returns null if the
+   * timeline does not hold all of them.
+   */
   #countBetween(afterSeq: number, upToSeq: number): number | null {
     if (afterSeq >= upToSeq) return 0;
     if (!this.timeline.covers(afterSeq, upToSeq)) return null;
-    return this.timeline.above(afterSeq).filter((message) => message.seq <= upToSeq && this.#isUnreadWorthy(message)).length;
+    return this.timeline.above(afterSeq).filter((message) => message.seq <= upToSeq && this.#countsAsUnread(message)).length;
   }
 
-  #isUnreadWorthy(message: { sender_id: string; content_type: string }): boolean {
+  #countsAsUnread(message: { sender_id: string; content_type: string }): boolean {
     return message.sender_id !== this.userId && message.content_type !== "system" && !isVoid(message);
   }
 
-  /** A void names a sender that somebody may be called. */
+  /** A void can have a sender id that belongs to a real user. */
   #isOwn(message: { sender_id: string; content_type: string }): boolean {
     return message.sender_id === this.userId && !isVoid(message);
   }
 
-  /** Moves the line on by a message. */
+  /** Updates the entry with a message. */
   noteMessage(message: StoredMessage): void {
     const { seq, received_at, content, content_type } = message;
     const { entry } = this;
     this.noteMembers(message);
     if (!entry || seq <= (entry.last_message?.seq ?? 0)) return;
-    const isNews = seq > entry.last_seq;
+    const isAboveLast = seq > entry.last_seq;
     const last_seq = Math.max(seq, entry.last_seq);
     if (isVoid(message)) return this.#change({ last_seq });
     const notice = readNotice(message);
     const { message_id, sender_id, timestamp } = message;
-    // Never half a character at the end.
+    // Do not cut a surrogate pair.
     const text = notice ? content : content.slice(0, PREVIEW_CHARACTERS).replace(/[\ud800-\udbff]$/, "");
     const last_message = { seq, message_id, sender_id, content: text, content_type, timestamp, received_at };
     this.#change({ last_seq, last_at: Math.max(entry.last_at, received_at), last_message, preview: notice ? "" : text });
-    // What the server's word has counted already only brings the preview up to date.
-    if (!isNews) return;
+    // The server's entry already counts this message, so only the preview changes.
+    if (!isAboveLast) return;
     if (notice) {
       const change = MEMBERS_CHANGE[notice.event ?? ""] ?? 0;
       if (change !== 0) {
@@ -273,36 +297,42 @@ export class Thread {
         this.#change({ member_count: entry.member_count + change });
       }
     } else if (sender_id === this.userId) {
-      // A reply tells of having read what came before it.
+      // The user's own message implies that the user has read everything before it.
       this.#read(seq - 1, 0);
     } else if (seq > entry.my_status.last_read_seq) {
-      // Otherwise another tab or device was faster: the person has read it there.
-      this.#arrived.push(seq);
-      if (this.#arrived.length > 2 * ARRIVALS) this.#arrived.splice(0, ARRIVALS);
+      // The user has not read the message on another device or in another tab.
+      this.#arrivedUnread.push(seq);
+      if (this.#arrivedUnread.length > 2 * ARRIVALS) this.#arrivedUnread.splice(0, ARRIVALS);
       this.#change({ unread: entry.unread + 1 });
     }
   }
 
-  /** The person has read everything up to `seq`. `unread` is what is left, where that is known; null: nobody here knows. */
+  /**
+   * Moves the user's read state to `seq`. `unread` is the number of messages that are left; null if
+   * it is unknown.
+   */
   #read(seq: number, unread: number | null): void {
     if (!this.entry) return;
     const { my_status, last_seq } = this.entry;
-    this.#arrived = this.#arrived.filter((arrived) => arrived > seq);
+    this.#arrivedUnread = this.#arrivedUnread.filter((arrived) => arrived > seq);
     const left = unread ?? this.#countBetween(seq, last_seq) ?? this.entry.unread;
     this.#change({ unread: left, my_status: furthest(my_status, { last_delivered_seq: seq, last_read_seq: seq }) });
   }
 
-  /** On this device. `none` when that is no news; `unsure` when how much is left is for the server to say. */
-  readHere(seq: number): "none" | "exact" | "unsure" {
+  /**
+   * Moves the user's read state because the user has read on this device. Returns `none` if nothing
+   * changed, and `unknown` if only the server knows how many unread messages are left.
+   */
+  readHere(seq: number): "none" | "exact" | "unknown" {
     const { entry } = this;
     if (!entry || seq <= entry.my_status.last_read_seq) return "none";
     const isKnown = this.#countBetween(seq, entry.last_seq) !== null;
     this.#read(seq, null);
     this.haveAtLeast(seq);
-    return isKnown ? "exact" : "unsure";
+    return isKnown ? "exact" : "unknown";
   }
 
-  /** The server was told what this device has. False when that is no news. */
+  /** Records that the server knows what this device has. Returns whether the state changed. */
   noteDelivered(seq: number): boolean {
     const { entry } = this;
     if (!entry || seq <= entry.my_status.last_delivered_seq) return false;
@@ -310,15 +340,18 @@ export class Thread {
     return true;
   }
 
-  /** Somebody has come further. Where the frame does not say enough: what the server is to be asked for. */
+  /**
+   * Applies the read state of a user. Returns what the client must fetch if the frame is not
+   * enough.
+   */
   noteStatus({ user_id, unread, last_delivered_seq, last_read_seq }: StatusFrame): "entry" | "statuses" | null {
     const { entry } = this;
     if (!entry) return null;
     const status = { last_delivered_seq, last_read_seq };
     if (user_id === this.userId) {
-      const isNews = last_read_seq > entry.my_status.last_read_seq;
+      const isReadFurther = last_read_seq > entry.my_status.last_read_seq;
       this.#change({ my_status: furthest(entry.my_status, status) });
-      if (!isNews) return null;
+      if (!isReadFurther) return null;
       const left = last_read_seq >= entry.last_seq ? 0 : (unread ?? this.#countBetween(last_read_seq, entry.last_seq));
       this.#read(last_read_seq, left);
       return left === null ? "entry" : null;
@@ -333,13 +366,13 @@ export class Thread {
       this.#deriveReceipts();
       return null;
     }
-    // Only where a tick can still change does it matter who is furthest behind.
+    // The slowest member matters only while a tick can still change.
     if (entry.member_count > SMALL_GROUP || !this.#waitsForTicks()) return null;
-    this.#heard.set(user_id, furthest(this.#heard.get(user_id) ?? status, status));
+    this.#earlyReadStates.set(user_id, furthest(this.#earlyReadStates.get(user_id) ?? status, status));
     return "statuses";
   }
 
-  /** Who has come how far is not known, of a small group, and a tick depends on it. */
+  /** Whether a tick depends on the read states of a small group and they are unknown. */
   get lacksStatuses(): boolean {
     return this.#statuses === null && this.entry?.kind === "group" && this.entry.member_count <= SMALL_GROUP && this.#waitsForTicks();
   }
@@ -350,27 +383,38 @@ export class Thread {
     return (last_message !== null && isWaiting(last_message)) || this.timeline.above(peer_status.last_read_seq).some(isWaiting);
   }
 
-  /** How far each member of a small group has come: from then on frames alone tell the ticks. */
+  /**
+   * Sets the read state of each member of a small group. From then on, frames are enough to derive
+   * the ticks.
+   */
   noteStatuses(members: readonly MemberStatusBody[]): void {
     const others = members.filter(({ user_id }) => user_id !== this.userId);
-    this.#statuses = new Map(others.map((member) => [member.user_id, { ...member, ...furthest(member, this.#heard.get(member.user_id) ?? member) }]));
-    this.#heard.clear();
+    this.#statuses = new Map(others.map((member) => [member.user_id, { ...member, ...furthest(member, this.#earlyReadStates.get(member.user_id) ?? member) }]));
+    this.#earlyReadStates.clear();
     this.#deriveReceipts();
   }
 
-  /** Also where the number of members is known already: one may have come and another gone. */
+  /**
+   * Forgets the statuses if the message adds or removes a member. The member count alone is not
+   * enough: a join and a leave cancel out.
+   */
   noteMembers(message: StoredMessage): void {
     if ((readNotice(message)?.event ?? "") in MEMBERS_CHANGE) this.forgetStatuses();
   }
 
-  /** Somebody came or went, or frames may have been missed: who has come how far is to be asked again. */
+  /**
+   * Forgets the read states of the members, because members changed or frames may have been missed.
+   */
   forgetStatuses(): void {
     this.#statuses = null;
-    this.#heard.clear();
-    this.statusesNumber += 1;
+    this.#earlyReadStates.clear();
+    this.statusesVersion += 1;
   }
 
-  /** The member furthest behind decides; what lies before somebody's joining does not concern them. */
+  /**
+   * Derives the ticks from the slowest member. Messages before a member joined do not count for
+   * that member.
+   */
   #deriveReceipts(): void {
     if (!this.#statuses || this.#statuses.size === 0 || !this.entry) return;
     let delivered = Number.MAX_SAFE_INTEGER;
@@ -382,43 +426,46 @@ export class Thread {
     this.#change({ peer_status: furthest(this.entry.peer_status, { last_delivered_seq: delivered, last_read_seq: read }) });
   }
 
-  /** How far all others of a group have come. */
+  /** Applies the lowest read state of all other members of a group. */
   noteReceipts({ last_delivered_seq, last_read_seq }: ReceiptsFrame): void {
     if (this.entry) this.#change({ peer_status: furthest(this.entry.peer_status, { last_delivered_seq, last_read_seq }) });
   }
 
-  /** There are messages up to here. */
+  /** Records that messages exist up to `seq`. */
   noteHead(seq: number): void {
     if (this.entry && seq > this.entry.last_seq) this.#change({ last_seq: seq });
   }
 
-  /** What this device remembers from an earlier visit. */
+  /** Restores the entry from an earlier start. */
   remember(entry: InboxEntry, haveSeq: number): void {
     this.entry = entry;
     this.haveSeq = haveSeq;
     this.isListed = true;
-    this.touch();
+    this.invalidate();
   }
 
-  /** Remembered messages. Before the hello (`mayAskAgain`), what they lack can be had by saying that one lacks it. */
+  /**
+   * Restores stored messages. Before the hello (`mayAskAgain`), it may lower `haveSeq` to the last
+   * of them; the server then pushes the missing messages again.
+   */
   restore(run: StoredMessage[], reachesStart: boolean, mayAskAgain: boolean): void {
     const [from, to] = [run[0]?.seq ?? 0, run.at(-1)?.seq ?? 0];
     if (run.length === 0) return;
     if (mayAskAgain && from <= (this.haveSeq ?? 0) + 1 && to >= (this.haveSeq ?? 0) - ASK_AGAIN_LIMIT) this.haveSeq = to;
     this.timeline.restore(run, reachesStart, to >= (this.haveSeq ?? 0));
-    this.touch();
+    this.invalidate();
   }
 
-  /** Forgets everything but who looks at it. */
+  /** Resets everything except the number of open views. */
   reset(): void {
     this.entry = undefined;
     this.isListed = false;
     this.haveSeq = null;
     this.forgetStatuses();
     this.#membersSeq = 0;
-    this.#wordSeq = 0;
-    this.#arrived = [];
+    this.#serverSeq = 0;
+    this.#arrivedUnread = [];
     this.timeline.clear();
-    this.touch();
+    this.invalidate();
   }
 }

@@ -1,21 +1,28 @@
-// Who is typing and who is there. None of it is stored; it fades by itself.
+// Typing and presence. Nothing here is stored: typing ends after a timeout, and presence ends with
+// the connection. Read states do not belong here.
 
 import type { Changes } from "./changes.ts";
 import type { ClientFrame } from "./generated.ts";
 import type { Presence } from "./types.ts";
 
-const TELL_EVERY_MS = 3_000;
-const SHOWN_MS = 5_000;
-const NOBODY: readonly string[] = [];
+/** The minimum time between two typing frames of one conversation. */
+const TYPING_INTERVAL_MS = 3_000;
+/**
+ * How long a typing frame counts. It must be longer than `TYPING_INTERVAL_MS`, or the indicator
+ * flickers.
+ */
+const TYPING_SHOWN_MS = 5_000;
+const NO_TYPISTS: readonly string[] = [];
 
-export class Signals {
+/** The typing and presence state of one client. */
+export class EphemeralState {
   #changes: Changes;
   #send: (frame: ClientFrame) => boolean;
   #now: () => number;
-  /** By conversation, a timer for each who types. */
+  /** By conversation and user, the timer that ends the typing state. */
   #typing = new Map<string, Map<string, ReturnType<typeof setTimeout>>>();
   #presence = new Map<string, Presence>();
-  #toldAt = new Map<string, number>();
+  #typingSentAt = new Map<string, number>();
 
   constructor(changes: Changes, send: (frame: ClientFrame) => boolean, now: () => number) {
     this.#changes = changes;
@@ -23,26 +30,26 @@ export class Signals {
     this.#now = now;
   }
 
-  tellTyping(conversationId: string): void {
+  sendTyping(conversationId: string): void {
     const now = this.#now();
-    if (now - (this.#toldAt.get(conversationId) ?? -TELL_EVERY_MS) < TELL_EVERY_MS) return;
-    if (this.#send({ type: "typing", conversation_id: conversationId })) this.#toldAt.set(conversationId, now);
+    if (now - (this.#typingSentAt.get(conversationId) ?? -TYPING_INTERVAL_MS) < TYPING_INTERVAL_MS) return;
+    if (this.#send({ type: "typing", conversation_id: conversationId })) this.#typingSentAt.set(conversationId, now);
   }
 
   typists(conversationId: string): readonly string[] {
     const typing = this.#typing.get(conversationId);
-    return typing ? [...typing.keys()] : NOBODY;
+    return typing ? [...typing.keys()] : NO_TYPISTS;
   }
 
   noteTyping(conversationId: string, userId: string): void {
     this.stopTyping(conversationId, userId);
-    const timer = setTimeout(() => this.stopTyping(conversationId, userId), SHOWN_MS);
+    const timer = setTimeout(() => this.stopTyping(conversationId, userId), TYPING_SHOWN_MS);
     const typing = this.#typing.get(conversationId) ?? new Map();
     this.#typing.set(conversationId, typing.set(userId, timer));
-    this.#changes.markConversation(conversationId);
+    this.#changes.addConversation(conversationId);
   }
 
-  /** The time is over, or what was typed has come. */
+  /** Ends a typing state, because its time is over or the message has arrived. */
   stopTyping(conversationId: string, userId: string): void {
     const typing = this.#typing.get(conversationId);
     const timer = typing?.get(userId);
@@ -50,14 +57,14 @@ export class Signals {
     clearTimeout(timer);
     typing.delete(userId);
     if (typing.size === 0) this.#typing.delete(conversationId);
-    this.#changes.markConversation(conversationId);
+    this.#changes.addConversation(conversationId);
   }
 
   presence(userId: string): Presence | undefined {
     return this.#presence.get(userId);
   }
 
-  /** False when that is no news. */
+  /** Records a presence. Returns whether it changed. */
   notePresence({ user_id, online, last_seen_at }: Presence): boolean {
     const known = this.#presence.get(user_id);
     if (known?.online === online && known.last_seen_at === last_seen_at) return false;
@@ -65,14 +72,14 @@ export class Signals {
     return true;
   }
 
-  /** Without a connection nothing is known. */
+  /** Clears everything, because the state is unknown without a connection. */
   clear(): void {
     for (const [conversationId, typing] of this.#typing) {
       for (const timer of typing.values()) clearTimeout(timer);
-      this.#changes.markConversation(conversationId);
+      this.#changes.addConversation(conversationId);
     }
     this.#typing.clear();
     this.#presence.clear();
-    this.#toldAt.clear();
+    this.#typingSentAt.clear();
   }
 }

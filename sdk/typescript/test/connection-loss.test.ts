@@ -1,37 +1,38 @@
-// Connections are cut, delayed, swallowed and refused under the client; the server is killed. Everything arrives, once, in
-// order.
+// Tests in which connections are cut, delayed, silenced and refused, and the server is killed.
+// Every message must arrive once and in order. Reconnect delays do not belong here;
+// `connection.test.ts` tests them.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { TestContext } from "node:test";
 import { Proxy } from "./support/proxy.ts";
-import { isOffline, isOnline, numbered, seeded, sentBut, stored, texts, until, World } from "./support/world.ts";
+import { isOffline, isOnline, numbered, seeded, sentBut, stored, texts, until, Fixture } from "./support/fixture.ts";
 
-let world: World;
-before(async () => (world = await World.start()));
-after(() => world.stop());
+let fixture: Fixture;
+before(async () => (fixture = await Fixture.start()));
+after(() => fixture.stop());
 
 async function proxied(test: TestContext): Promise<Proxy> {
-  const proxy = await Proxy.before(world.server.address);
+  const proxy = await Proxy.before(fixture.server.address);
   test.after(() => proxy.stop());
   return proxy;
 }
 
-/** What the server has is what was meant, each once, in order. */
+/** Asserts that the server has exactly these messages, in order. */
 async function assertStored(session: { token: string; userId: string; expiresAt: number }, id: string, expected: string[]): Promise<void> {
-  const found = (await stored(world.server.url, session, id)).map(({ content }) => content);
+  const found = (await stored(fixture.server.url, session, id)).map(({ content }) => content);
   assert.deepEqual(found, expected);
 }
 
-test("500 messages sent while both sides are cut at random arrive once, in order, on both sides", async (t) => {
+test("500_messages_over_randomly_cut_connections_arrive_once_and_in_order", async (t) => {
   const seed = Number(process.env["BLUETICK_SEED"] ?? Date.now() % 1_000_000);
   t.diagnostic(`seed ${seed}`);
   const random = seeded(seed);
   const [hers, his] = [await proxied(t), await proxied(t)];
-  const { aliceSession, bobSession, chat: { id } } = await world.pair(t);
+  const { aliceSession, bobSession, chat: { id } } = await fixture.pair(t);
   const impatient = { random: () => 0.001 };
-  const alice = await world.online(t, aliceSession, { url: hers.url, ...impatient });
-  const bob = await world.online(t, bobSession, { url: his.url, ...impatient });
+  const alice = await fixture.online(t, aliceSession, { url: hers.url, ...impatient });
+  const bob = await fixture.online(t, bobSession, { url: his.url, ...impatient });
   const [chat, reply] = [alice.conversation(id), bob.conversation(id)];
   t.after(reply.open());
   let written = 0;
@@ -42,7 +43,8 @@ test("500 messages sent while both sides are cut at random arrive once, in order
   const timer = setInterval(() => {
     const side = sides[random() < 0.5 ? 0 : 1] as (typeof sides)[number];
     const { proxy } = side;
-    // Most connections carry something before they are cut: on a slow machine, none would otherwise.
+    // Let most connections transfer something before the cut. Otherwise a slow machine makes no
+    // progress.
     if (!proxy.swallowsAnswers && side.progress() === side.cutAt && random() < 0.9) return;
     side.cutAt = side.progress();
     proxy.swallowsAnswers = random() < 0.3;
@@ -56,7 +58,7 @@ test("500 messages sent while both sides are cut at random arrive once, in order
     written += 1;
     if (index % 5 === 0) await new Promise((resolve) => setTimeout(resolve, 10));
   }
-  // Half of them under cuts.
+  // Send half of the messages while connections are cut.
   await sentBut(250, alice);
   clearInterval(timer);
   for (const proxy of [hers, his]) {
@@ -72,25 +74,25 @@ test("500 messages sent while both sides are cut at random arrive once, in order
   await until(() => reply.entry?.unread === 500 && chat.entry?.unread === 0, "and is counted");
 });
 
-test("an ack that was lost on the way makes no second message", async (t) => {
+test("resend_after_a_lost_ack_stores_no_second_message", async (t) => {
   const proxy = await proxied(t);
-  const { aliceSession, chat: { id } } = await world.pair(t);
-  const alice = await world.online(t, aliceSession, { url: proxy.url });
+  const { aliceSession, chat: { id } } = await fixture.pair(t);
+  const alice = await fixture.online(t, aliceSession, { url: proxy.url });
   const chat = alice.conversation(id);
   proxy.swallowsAnswers = true;
   chat.send("did you get it?");
-  await until(async () => (await stored(world.server.url, aliceSession, id)).length === 1, "the server has it");
+  await until(async () => (await stored(fixture.server.url, aliceSession, id)).length === 1, "the server has it");
   assert.equal(chat.messages[0]?.state, "sending");
-  assert.equal(chat.cancel(chat.messages[0]?.message_id ?? ""), false, "what may be with the server is not taken back");
+  assert.equal(chat.cancel(chat.messages[0]?.message_id ?? ""), false, "a message that the server may have was cancelled");
   proxy.swallowsAnswers = false;
   proxy.cut();
-  await until(() => chat.messages[0]?.seq === 1, "the resend finds the first one's place");
+  await until(() => chat.messages[0]?.seq === 1, "the resend returns the first seq");
   await assertStored(aliceSession, id, ["did you get it?"]);
   assert.deepEqual(texts(chat), ["did you get it?"]);
 });
 
-test("the server is killed and comes back: nothing is lost or doubled", async (t) => {
-  const own = await World.start();
+test("killed_server_loses_and_duplicates_no_message", async (t) => {
+  const own = await Fixture.start();
   t.after(() => own.stop());
   const { alice, bob, chat, reply, aliceSession } = await own.pair(t);
   const expected = numbered(60);
@@ -106,8 +108,8 @@ test("the server is killed and comes back: nothing is lost or doubled", async (t
   assert.equal(bob.connection.state, "online");
 });
 
-test("a server that restarts is come back to", async (t) => {
-  const own = await World.start();
+test("client_reconnects_after_a_server_restart_with_close_code_1012", async (t) => {
+  const own = await Fixture.start();
   t.after(() => own.stop());
   const { alice } = await own.pair(t);
   const closeCodes = new Set<number | null>();
@@ -115,13 +117,13 @@ test("a server that restarts is come back to", async (t) => {
   await own.server.terminate();
   await own.server.startAgain();
   await isOnline(alice);
-  assert(closeCodes.has(1012), "it was told why");
+  assert(closeCodes.has(1012), "the close code of a restart is missing");
 });
 
-test("what is written without a network is shown, kept in order, and sent on return", async (t) => {
+test("messages_written_offline_are_shown_and_sent_in_order_after_the_reconnect", async (t) => {
   const proxy = await proxied(t);
-  const { aliceSession, chat: { id } } = await world.pair(t);
-  const alice = await world.online(t, aliceSession, { url: proxy.url });
+  const { aliceSession, chat: { id } } = await fixture.pair(t);
+  const alice = await fixture.online(t, aliceSession, { url: proxy.url });
   const chat = alice.conversation(id);
   proxy.refuses = true;
   proxy.cut();
@@ -139,10 +141,10 @@ test("what is written without a network is shown, kept in order, and sent on ret
   assert.deepEqual(texts(chat), expected);
 });
 
-test("the outbox is bounded, with a clear word", async (t) => {
+test("message_1001_in_the_outbox_is_refused_with_outbox_full", async (t) => {
   const proxy = await proxied(t);
-  const { aliceSession, chat: { id } } = await world.pair(t);
-  const alice = await world.online(t, aliceSession, { url: proxy.url });
+  const { aliceSession, chat: { id } } = await fixture.pair(t);
+  const alice = await fixture.online(t, aliceSession, { url: proxy.url });
   proxy.refuses = true;
   proxy.cut();
   await isOffline(alice);
@@ -155,8 +157,8 @@ test("the outbox is bounded, with a clear word", async (t) => {
   await assertStored(aliceSession, id, numbered(1_000));
 });
 
-test("a refusal for now holds what comes after it: nothing overtakes", async (t) => {
-  const limited = await World.start({ BLUETICK_LIMITS__SENDS_PER_SECOND: "40", BLUETICK_LIMITS__SENDS_BURST: "10" });
+test("rate_limited_messages_keep_their_order", async (t) => {
+  const limited = await Fixture.start({ BLUETICK_LIMITS__SENDS_PER_SECOND: "40", BLUETICK_LIMITS__SENDS_BURST: "10" });
   t.after(() => limited.stop());
   const { alice, aliceSession, chat } = await limited.pair(t);
   const expected = numbered(60);
@@ -165,12 +167,12 @@ test("a refusal for now holds what comes after it: nothing overtakes", async (t)
   assert.deepEqual((await stored(limited.server.url, aliceSession, chat.id)).map(({ content }) => content), expected);
 });
 
-test("after a long absence everything is here, in order, once: what was pushed and what had to be paged", async (t) => {
+test("long_absence_is_caught_up_in_order_without_gaps_or_duplicates", async (t) => {
   const proxy = await proxied(t);
-  const { alice, bobSession, chat, reply } = await world.pair(t);
+  const { alice, bobSession, chat, reply } = await fixture.pair(t);
   chat.send("before");
   await until(() => texts(reply).length === 1, "bob has the first");
-  const bob = await world.online(t, bobSession, { url: proxy.url });
+  const bob = await fixture.online(t, bobSession, { url: proxy.url });
   const away = bob.conversation(chat.id);
   t.after(away.open());
   await until(() => away.messages.length === 1, "the other device shows it");
@@ -189,11 +191,11 @@ test("after a long absence everything is here, in order, once: what was pushed a
   await until(() => away.entry?.unread === 1_501, "and counted");
 });
 
-test("a network that swallows everything is noticed", { timeout: 60_000 }, async (t) => {
+test("silent_network_is_detected_by_a_ping_without_answer", { timeout: 60_000 }, async (t) => {
   const proxy = await proxied(t);
-  const session = await world.person("alice");
+  const session = await fixture.user("alice");
   t.mock.timers.enable({ apis: ["setInterval"] });
-  const alice = await world.online(t, session, { url: proxy.url });
+  const alice = await fixture.online(t, session, { url: proxy.url });
   proxy.isBlackHole = true;
   t.mock.timers.tick(25_000);
   await until(() => alice.connection.state !== "online", "a ping without an answer", 15_000);

@@ -1,4 +1,5 @@
-// Storages that fail, tokens of other people, and calls that make no sense: nothing hangs, and nothing is kept in silence.
+// Tests of failing storages, wrong tokens and invalid calls: the client reports them and never
+// hangs. Failures of the network do not belong here.
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
@@ -9,8 +10,8 @@ import { FakeSocket } from "./support/fake-socket.ts";
 
 const SCOPE = "alice at http://server";
 
-/** A memory of which the test says when it fails. */
-function fragile(faults: Partial<Storage>): Storage {
+/** Returns a memory storage with some methods replaced by faulty ones. */
+function faultyStorage(faults: Partial<Storage>): Storage {
   const memory = memoryStorage();
   const whole: Storage = { read: (...given) => memory.read(...given), write: (...given) => memory.write(...given), clear: (...given) => memory.clear(...given), close: () => memory.close() };
   return { ...whole, ...faults };
@@ -23,14 +24,14 @@ async function passing(seconds: number): Promise<void> {
   }
 }
 
-test("logging out works although the storage rejects, throws or never answers", async (t) => {
+test("forget_resolves_with_trouble_when_the_storage_rejects_throws_or_hangs", async (t) => {
   const never = (): Promise<never> => new Promise(() => {});
   const rejects = (): Promise<never> => Promise.reject(new Error("broken"));
   const throws = (): never => {
     throw new Error("broken");
   };
   for (const fault of [never, rejects, throws]) {
-    const client = await started(t, { storage: fragile({ write: fault, clear: fault, close: fault }) });
+    const client = await started(t, { storage: faultyStorage({ write: fault, clear: fault, close: fault }) });
     const troubles: string[] = [];
     client.on("trouble", (text) => troubles.push(text));
     FakeSocket.last.welcome();
@@ -41,11 +42,11 @@ test("logging out works although the storage rejects, throws or never answers", 
     await passing(30);
     assert(isOut, fault.name);
     await out;
-    assert.equal(troubles.at(-1), "What this device remembers could not be deleted.");
+    assert.equal(troubles.at(-1), "The data on this device could not be deleted.");
   }
 });
 
-test("what was taken back after the storage had failed does not come back at the next start", async (t) => {
+test("message_cancelled_after_a_storage_failure_does_not_come_back", async (t) => {
   for (const cancelAfter_s of [6, 10]) {
     let isSlow = false;
     const memory = memoryStorage();
@@ -53,7 +54,7 @@ test("what was taken back after the storage had failed does not come back at the
       if (isSlow) await new Promise<void>((resolve) => setTimeout(resolve, 8_000, (isSlow = false)));
       await memory.write(...given);
     };
-    const client = await started(t, { storage: fragile({ write, read: (...given) => memory.read(...given) }) });
+    const client = await started(t, { storage: faultyStorage({ write, read: (...given) => memory.read(...given) }) });
     isSlow = true;
     const { message_id } = client.conversation("d1").send("never mind");
     await passing(cancelAfter_s);
@@ -63,24 +64,24 @@ test("what was taken back after the storage had failed does not come back at the
   }
 });
 
-test("a token of somebody else ends it with a clear word, and nothing is kept or sent", async (t) => {
+test("token_of_another_user_stops_the_client_and_stores_and_sends_nothing", async (t) => {
   const storage = memoryStorage();
   const client = await started(t, { storage });
-  const heard: string[] = [];
-  client.on("trouble", (text) => heard.push(text));
-  client.on("loggedOut", (reason) => heard.push(reason));
-  client.conversation("d1").send("in whose name?");
+  const events: string[] = [];
+  client.on("trouble", (text) => events.push(text));
+  client.on("loggedOut", (reason) => events.push(reason));
+  client.conversation("d1").send("hello");
   await settled();
   FakeSocket.last.open("mallory");
-  FakeSocket.last.say({ type: "caught_up" });
+  FakeSocket.last.deliver({ type: "caught_up" });
   await settled();
-  assert.deepEqual(heard, ["The token is that of mallory, not of alice.", "wrong_user"]);
+  assert.deepEqual(events, ["The token belongs to mallory, not to alice.", "wrong_user"]);
   assert.deepEqual(FakeSocket.last.sent.map(({ type }) => type), ["hello"]);
   assert.equal(client.connection.state, "offline");
   for (const kind of ["meta", "inbox", "messages", "people"] as const) assert.equal((await storage.read(SCOPE, kind)).size, 0, kind);
 });
 
-test("a client without a server, a token or a person is refused at once, in clear words", () => {
+test("client_without_url_token_or_user_id_is_refused", () => {
   const whole: ClientOptions = { url: "http://server", token: "token", userId: "alice", webSocket: FakeSocket };
   for (const name of ["url", "token", "userId"] as const) {
     for (const value of [undefined, ""]) {
@@ -89,44 +90,44 @@ test("a client without a server, a token or a person is refused at once, in clea
   }
 });
 
-test("nothing, or something that is no text, is not sent", async (t) => {
+test("empty_or_non_string_content_is_refused", async (t) => {
   const client = await started(t);
   for (const nothing of ["", undefined, null, 7, {}]) assert.throws(() => client.conversation("d1").send(nothing as string), { code: "invalid_request" });
   assert.equal(client.waitingCount, 0);
 });
 
-const NOWHERE = { last_delivered_seq: 0, last_read_seq: 0 };
-const LINE = {
+const NO_READ_STATE = { last_delivered_seq: 0, last_read_seq: 0 };
+const ENTRY = {
   conversation_id: "d1", kind: "direct", peer: "bob", title: null, archived: false, pinned: false, muted: false, read_receipts: true, member_count: 2,
-  first_seq: 1, last_seq: 0, last_at: 0, last_message: null, preview: "", unread: 0, my_status: NOWHERE, peer_status: NOWHERE, peer_presence: null,
+  first_seq: 1, last_seq: 0, last_at: 0, last_message: null, preview: "", unread: 0, my_status: NO_READ_STATE, peer_status: NO_READ_STATE, peer_presence: null,
 };
 
-test("what is read is a place in the conversation, whatever is given", async (t) => {
-  for (const [given, told] of [[Number.NaN, []], [-3, []], [1.5, [1]], [99, [3]], [Number.POSITIVE_INFINITY, [3]]] as const) {
+test("mark_read_sends_a_whole_seq_within_the_conversation", async (t) => {
+  for (const [given, expected] of [[Number.NaN, []], [-3, []], [1.5, [1]], [99, [3]], [Number.POSITIVE_INFINITY, [3]]] as const) {
     const client = await started(t);
     FakeSocket.last.welcome();
-    FakeSocket.last.say({ type: "conversation", ...LINE, last_seq: 3, unread: 3, my_status: { last_delivered_seq: 3, last_read_seq: 0 } });
+    FakeSocket.last.deliver({ type: "conversation", ...ENTRY, last_seq: 3, unread: 3, my_status: { last_delivered_seq: 3, last_read_seq: 0 } });
     client.conversation("d1").markRead(given);
     mock.timers.tick(100);
     await settled();
     const read = FakeSocket.last.sent.filter(({ type }) => type === "read").map((frame) => (frame as unknown as { seq: number }).seq);
-    assert.deepEqual(read, told, `${given}`);
+    assert.deepEqual(read, expected, `${given}`);
     await client.stop();
   }
 });
 
-test("the line says what this device has told as delivered", async (t) => {
+test("entry_contains_the_delivered_seq_of_this_device", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
-  FakeSocket.last.say({ type: "conversation", ...LINE });
+  FakeSocket.last.deliver({ type: "conversation", ...ENTRY });
   const [sender_id, receiver_id, content_type] = ["bob", "alice", "text"];
-  FakeSocket.last.say({ type: "message", conversation_id: "d1", seq: 1, message_id: "m", sender_id, receiver_id, content: "hello", content_type, timestamp: 1, received_at: 1 });
+  FakeSocket.last.deliver({ type: "message", conversation_id: "d1", seq: 1, message_id: "m", sender_id, receiver_id, content: "hello", content_type, timestamp: 1, received_at: 1 });
   mock.timers.tick(100);
   assert.deepEqual(client.conversation("d1").entry?.my_status, { last_delivered_seq: 1, last_read_seq: 0 });
   assert.equal(client.inbox.entries()[0], client.conversation("d1").entry);
 });
 
-test("stopping ends the calls that are under way", async (t) => {
+test("stop_rejects_calls_in_progress_and_later_ones_with_stopped", async (t) => {
   const hangs: typeof fetch = (_, options) => new Promise((_, reject) => options?.signal?.addEventListener("abort", () => reject(new Error("aborted"))));
   const client = await started(t, { fetch: hangs });
   const opening = assert.rejects(client.openDirect("bob"), { code: "stopped" });
@@ -136,15 +137,15 @@ test("stopping ends the calls that are under way", async (t) => {
   await assert.rejects(client.openDirect("bob"), { code: "stopped" });
 });
 
-test("nobody is told of a message that has no content", async (t) => {
+test("message_event_skips_erased_lost_and_void_messages", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
-  FakeSocket.last.say({ type: "conversation", ...LINE });
-  const heard: (number | null)[] = [];
-  client.on("message", ({ seq }) => heard.push(seq));
+  FakeSocket.last.deliver({ type: "conversation", ...ENTRY });
+  const events: (number | null)[] = [];
+  client.on("message", ({ seq }) => events.push(seq));
   const facts = { conversation_id: "d1", sender_id: "bob", receiver_id: "alice", timestamp: 1, received_at: 1 };
   for (const [index, content_type] of ["text", "erased", "lost", "void", "image"].entries()) {
-    FakeSocket.last.say({ type: "message", seq: index + 1, message_id: `m${index}`, content: "", content_type, ...facts });
+    FakeSocket.last.deliver({ type: "message", seq: index + 1, message_id: `m${index}`, content: "", content_type, ...facts });
   }
-  assert.deepEqual(heard, [1, 5]);
+  assert.deepEqual(events, [1, 5]);
 });
