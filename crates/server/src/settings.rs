@@ -66,7 +66,7 @@ impl ServerSettings {
     }
 
     /// Returns the maximum reconnect delay.
-    pub(crate) fn latest_return(&self) -> Duration {
+    pub(crate) fn max_reconnect_delay(&self) -> Duration {
         Duration::from_secs(self.return_seconds)
     }
 }

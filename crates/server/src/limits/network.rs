@@ -78,11 +78,11 @@ impl fmt::Display for Network {
 /// The unit that limits count by: an IPv4 address, or an IPv6 /64 network. The holder of one IPv6
 /// address usually controls its whole /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Household(IpAddr);
+pub(super) struct AddressGroup(IpAddr);
 
-impl Household {
-    pub fn of(address: IpAddr) -> Household {
-        Household(match address.to_canonical() {
+impl AddressGroup {
+    pub fn of(address: IpAddr) -> AddressGroup {
+        AddressGroup(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let network = address.to_bits() & !u128::from(u64::MAX);
                 Ipv6Addr::from_bits(network).into()
@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn neighbours_in_one_ipv6_network_are_one_household() {
-        let same = |one: &str, other: &str| Household::of(address(one)) == Household::of(address(other));
+        let same =
+            |one: &str, other: &str| AddressGroup::of(address(one)) == AddressGroup::of(address(other));
         assert!(same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9"));
         assert!(!same("2001:db8:1:2::1", "2001:db8:1:3::1"));
         assert!(same("::ffff:192.0.2.1", "192.0.2.1"));

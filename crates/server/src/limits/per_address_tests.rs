@@ -8,13 +8,13 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-fn addresses(change: impl FnOnce(&mut LimitSettings)) -> (Addresses, Arc<ManualClock>) {
+fn addresses(change: impl FnOnce(&mut LimitSettings)) -> (AddressLimits, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(NOW));
     let mut limits = LimitSettings::default();
     change(&mut limits);
     let proxies = ["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"].map(|network| network.parse().unwrap());
     let settings = ServerSettings { trusted_proxies: proxies.into(), ..ServerSettings::default() };
-    (Addresses::new(&settings, &limits, Arc::<ManualClock>::clone(&clock)), clock)
+    (AddressLimits::new(&settings, &limits, Arc::<ManualClock>::clone(&clock)), clock)
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -30,7 +30,7 @@ fn an_address_holds_so_many_connections_and_one_that_ended_makes_room() {
     let (addresses, _) = addresses(|limits| limits.connections_per_address = 2);
     let first = addresses.admit(ip("192.0.2.1")).unwrap();
     let _second = addresses.admit(ip("192.0.2.1")).unwrap();
-    assert_eq!(addresses.admit(ip("192.0.2.1")).err(), Some(TurnedAway::Crowded));
+    assert_eq!(addresses.admit(ip("192.0.2.1")).err(), Some(ConnectionRefusal::TooManyOpen));
     assert!(addresses.admit(ip("192.0.2.2")).is_ok());
     drop(first);
     assert!(addresses.admit(ip("192.0.2.1")).is_ok());
@@ -43,7 +43,7 @@ fn an_address_comes_only_so_often_until_time_passes() {
     for _ in 0..2 * BURST_SECONDS {
         come().unwrap();
     }
-    assert_eq!(come(), Err(TurnedAway::TooOften(Duration::from_millis(500))));
+    assert_eq!(come(), Err(ConnectionRefusal::TooFast(Duration::from_millis(500))));
     assert!(addresses.admit(ip("2001:db8::2")).is_err(), "the same household");
     clock.advance_millis(500);
     come().unwrap();
@@ -125,7 +125,7 @@ fn a_proxy_is_not_counted_and_whom_it_names_is() {
     let headers = forwarded(&["192.0.2.1"]);
     let held = addresses.admit_forwarded(proxy, &headers).unwrap();
     assert!(held.is_some());
-    assert_eq!(addresses.admit_forwarded(proxy, &headers).err(), Some(TurnedAway::Crowded));
+    assert_eq!(addresses.admit_forwarded(proxy, &headers).err(), Some(ConnectionRefusal::TooManyOpen));
     assert!(addresses.admit_forwarded(proxy, &HeaderMap::new()).unwrap().is_none());
     // The header of an untrusted peer is ignored; the listener has already counted that peer.
     assert!(addresses.admit_forwarded(ip("203.0.113.1"), &headers).unwrap().is_none());
@@ -159,6 +159,6 @@ fn addresses_that_have_been_quiet_are_forgotten_and_those_that_hold_something_ar
         drop(addresses.admit(IpAddr::V4((0x0b00_0000 + number).into())).unwrap());
         clock.advance_millis(10);
     }
-    assert!(addresses.known.len() <= 4_000, "{}", addresses.known.len());
-    assert!(addresses.known.knows(&Household::of(ip("192.0.2.1"))));
+    assert!(addresses.entries.len() <= 4_000, "{}", addresses.entries.len());
+    assert!(addresses.entries.contains_key(&AddressGroup::of(ip("192.0.2.1"))));
 }
