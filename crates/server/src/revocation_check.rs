@@ -10,13 +10,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bluetick_auth::Claims;
 use bluetick_core::ports::Store;
 use bluetick_core::time::Clock;
 use bluetick_core::{ProfileUpdate, Revocations, Revoke, Revoked, StoreError, Timestamp, UserId};
 use bluetick_wire::ErrorCode;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::problem::Problem;
 
@@ -154,8 +155,7 @@ impl RevocationCache {
     fn shard(&self, user: &UserId) -> MutexGuard<'_, CacheShard> {
         let hash = self.hasher.hash_one(user);
         let number = usize::try_from(hash % SHARDS as u64).expect("a remainder is below its divisor");
-        // A panic cannot leave the maps inconsistent, so a poisoned lock is usable.
-        self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[number].lock()
     }
 
     /// Returns the cached entry of a user, of any age.
@@ -251,7 +251,7 @@ mod tests {
         let cached: usize = cache
             .shards
             .iter()
-            .map(|shard| shard.lock().unwrap())
+            .map(|shard| shard.lock())
             .map(|shard| shard.young.len() + shard.old.len())
             .sum();
         assert!((MAX_USERS * SHARDS..=2 * MAX_USERS * SHARDS).contains(&cached), "{cached}");

@@ -1,10 +1,11 @@
 //! One archive job: its task, its progress and its result.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bluetick_core::ports::{Archive, ArchiveError, ArchiveRun, Backup, Erase, Progress, Stage};
 use bluetick_core::{ConversationId, StoreError, Timestamp};
 use bluetick_wire::http::{JobBody, JobKind, ReportBody};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::JobState;
@@ -74,7 +75,7 @@ impl Job {
 
     /// Returns the API view of the running job.
     pub fn body(&self) -> JobBody {
-        let progress = *self.progress.lock().expect("nothing panics while it holds the lock");
+        let progress = *self.progress.lock();
         let (done, total) = progress.map_or((0, 0), |(_, done, total)| (done, total));
         JobBody {
             job_id: self.id.clone(),
@@ -107,11 +108,7 @@ impl Job {
 
 impl Progress for Job {
     fn advanced(&self, stage: Stage, done: u64, total: u64) {
-        let before = self
-            .progress
-            .lock()
-            .expect("nothing panics while it holds the lock")
-            .replace((stage, done, total));
+        let before = self.progress.lock().replace((stage, done, total));
         if before.is_none() {
             self.publish(JobState::Running);
         }

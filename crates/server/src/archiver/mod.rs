@@ -8,13 +8,14 @@ mod scheduler;
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_core::ports::{Archive, ArchiveError, Progress};
 use bluetick_core::time::Clock;
 use bluetick_wire::http::{ArchiveBody, JobBody, ReportBody};
 use futures_util::FutureExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
@@ -185,7 +186,7 @@ impl Archiver {
     }
 
     fn registry(&self) -> MutexGuard<'_, JobRegistry> {
-        self.registry.lock().expect("nothing panics while it holds the lock")
+        self.registry.lock()
     }
 }
 

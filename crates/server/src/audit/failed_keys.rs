@@ -2,9 +2,9 @@
 //! trail.
 
 use std::num::NonZeroU64;
-use std::sync::Mutex;
 
 use bluetick_core::Timestamp;
+use parking_lot::Mutex;
 
 /// Maximum number of wrong admin keys per minute with an audit entry of their own. A larger number
 /// lets an attacker rotate other entries out of the trail.
@@ -28,7 +28,7 @@ impl FailedKeys {
     /// Counts a wrong key. Returns `None` if it gets no entry, else the number of keys omitted
     /// since the last entry.
     pub fn record(&self, now: Timestamp) -> Option<u64> {
-        let mut minute = self.0.lock().expect("nothing panics while it holds the lock");
+        let mut minute = self.0.lock();
         let number = now.millis().div_euclid(MINUTE_MS);
         if minute.number != number {
             (minute.number, minute.written) = (number, 0);
@@ -43,14 +43,14 @@ impl FailedKeys {
 
     /// Counts a wrong key above the limit of its address, which gets no entry.
     pub fn omit(&self) {
-        self.0.lock().expect("nothing panics while it holds the lock").omitted += 1;
+        self.0.lock().omitted += 1;
     }
 
     /// Returns and resets the number of omitted keys that no entry has reported. The server calls
     /// it periodically and at shutdown, because there may be no later wrong key to report them
     /// with.
     pub fn take_omitted(&self) -> Option<NonZeroU64> {
-        let mut minute = self.0.lock().expect("nothing panics while it holds the lock");
+        let mut minute = self.0.lock();
         NonZeroU64::new(std::mem::take(&mut minute.omitted))
     }
 }

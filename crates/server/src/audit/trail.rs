@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::mem;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
@@ -71,9 +72,10 @@ impl Trail {
             return Ok(());
         }
         let (result_sender, written) = oneshot::channel();
+        let line = line(entry);
         let is_first = {
             let mut queue = self.queue();
-            queue.lines.extend_from_slice(&line(entry));
+            queue.lines.extend_from_slice(&line);
             queue.waiters.push(result_sender);
             !mem::replace(&mut queue.is_being_written, true)
         };
@@ -90,7 +92,7 @@ impl Trail {
     }
 
     fn queue(&self) -> MutexGuard<'_, TrailQueue> {
-        self.queue.lock().expect("nothing panics while it holds the lock")
+        self.queue.lock()
     }
 
     /// Writes the queue in batches until it is empty. Runs on a blocking thread.

@@ -10,12 +10,12 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use bluetick_core::ports::{Behind, Missed, Position};
 use bluetick_core::{ConversationId, MessageId, Page, Seq, UserId};
 use bluetick_wire::frame::{encode_backlog, encode_caught_up, encode_gone, write_message};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::{Frame, Outbox};
@@ -133,7 +133,7 @@ impl CatchUp {
     }
 
     fn state(&self) -> MutexGuard<'_, CatchUpState> {
-        self.state.lock().expect("nothing panics while it holds the lock")
+        self.state.lock()
     }
 
     pub fn is_active(&self) -> bool {

@@ -2,12 +2,13 @@
 //! what a message or a change becomes is decided in `messages` and `changes`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 
 use bluetick_core::ports::{Change, Committed};
 use bluetick_core::{ConversationId, Seq};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::changes::{self, Changes};
@@ -79,7 +80,7 @@ pub(super) struct Fanout {
 impl Fanout {
     pub fn run(&self, commands: &Receiver<FanoutCommand>) {
         while let Ok(command) = commands.recv() {
-            let _running = self.running.lock().expect("an order that panics does so inside a guard");
+            let _running = self.running.lock();
             if matches!(command, FanoutCommand::Stop) {
                 return;
             }
@@ -91,7 +92,7 @@ impl Fanout {
     /// Runs the command in the calling thread. Returns the command if another one is running or
     /// queued.
     pub fn try_run_inline(&self, command: FanoutCommand) -> Option<FanoutCommand> {
-        let Ok(_running) = self.running.try_lock() else { return Some(command) };
+        let Some(_running) = self.running.try_lock() else { return Some(command) };
         if !self.counts.is_idle() {
             return Some(command);
         }

@@ -1,14 +1,15 @@
 //! The hub: receives commits, changes and ephemeral events from the store and the connections, and
 //! hands them to the fan-out, the workers or the sessions.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use bluetick_core::ports::{Change, CommitListener, Committed, Ephemeral, Fleet};
 use bluetick_core::{Chat, ContentType, ConversationView, UserId};
 use bluetick_wire::CloseCode;
 use bluetick_wire::frame::encode_presence;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::changes::Changes;
@@ -70,9 +71,9 @@ impl Hub {
     /// Runs the next queued command of a hub without a thread. Returns whether there was one.
     pub fn step(&self) -> bool {
         let Some(queue) = &self.queue else { return false };
-        let command = queue.lock().expect("nothing panics while it holds the lock").try_recv();
+        let command = queue.lock().try_recv();
         let Ok(command) = command else { return false };
-        let _running = self.fanout.running.lock().expect("an order that panics does so inside a guard");
+        let _running = self.fanout.running.lock();
         self.fanout.run_command(command);
         self.fanout.counts.finish();
         true
@@ -196,7 +197,7 @@ impl Hub {
     /// Ends the fan-out thread after it has run the queued commands. Later commits reach no
     /// session.
     pub(crate) async fn stop(&self) {
-        let thread = self.thread.lock().expect("nothing panics while it holds the lock").take();
+        let thread = self.thread.lock().take();
         let Some(thread) = thread else { return };
         let commands = self.commands.clone();
         let joined = tokio::task::spawn_blocking(move || {

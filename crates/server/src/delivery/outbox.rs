@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Notify;
 
@@ -63,7 +63,7 @@ impl Outbox {
     }
 
     fn queue(&self) -> MutexGuard<'_, OutboxQueue> {
-        self.queue.lock().expect("nothing panics while it holds the lock")
+        self.queue.lock()
     }
 
     /// Queues a frame and wakes the connection. Overflows the outbox if the frame exceeds the
@@ -197,7 +197,7 @@ fn signed(bytes: usize) -> i64 {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        let bytes = self.queue.get_mut().map_or(0, |queue| queue.bytes);
+        let bytes = self.queue.get_mut().bytes;
         self.waiting_bytes.dec_by(signed(bytes));
     }
 }

@@ -2,10 +2,11 @@
 //! node (from the fleet). Announcing presence does not belong here.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bluetick_core::UserId;
 use bluetick_core::ports::{Ephemeral, Fleet, FleetCounters};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Sessions;
 
@@ -70,7 +71,7 @@ type UserLock = tokio::sync::Mutex<()>;
 
 impl UserLocks {
     fn map(&self) -> MutexGuard<'_, HashMap<UserId, Arc<UserLock>>> {
-        self.0.lock().expect("nothing panics while it holds the lock")
+        self.0.lock()
     }
 
     fn lock_of<'a>(&'a self, user: &'a UserId) -> UserLockRef<'a> {
@@ -119,12 +120,12 @@ mod tests {
     impl Fleet for SlowFleet {
         async fn user_connected(&self, user: &UserId) {
             self.connects.acquire().await.unwrap().forget();
-            self.calls.lock().unwrap().push(format!("{user} came"));
+            self.calls.lock().push(format!("{user} came"));
         }
 
         async fn user_disconnected(&self, user: &UserId) {
             self.disconnects.acquire().await.unwrap().forget();
-            self.calls.lock().unwrap().push(format!("{user} went"));
+            self.calls.lock().push(format!("{user} went"));
         }
 
         async fn is_connected_elsewhere(&self, _: &UserId) -> bool {
@@ -156,7 +157,7 @@ mod tests {
         }
 
         fn calls(&self) -> Vec<String> {
-            self.fleet.calls.lock().unwrap().clone()
+            self.fleet.calls.lock().clone()
         }
     }
 

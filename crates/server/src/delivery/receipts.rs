@@ -2,11 +2,12 @@
 //! message to a thousand members costs its sender a few frames, and the other members none.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_core::{Chat, ConversationId, Members, PageFrom, PageLimit, ReadState, UserId};
 use bluetick_wire::frame::{encode_receipts, encode_status};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::changes::SMALL_GROUP;
@@ -113,7 +114,7 @@ impl ReceiptBatches {
     }
 
     fn state(&self) -> MutexGuard<'_, BatchState> {
-        self.state.lock().expect("nothing panics while it holds the lock")
+        self.state.lock()
     }
 }
 

@@ -4,9 +4,9 @@
 //! This is a bounded cache. Busy groups displace idle ones, and misses are filled from the store.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
 
 use bluetick_core::{ContentType, ConversationId, Message, PageLimit, ReadState, Seq, UserId};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Number of groups in one generation. There are two generations; when the younger one is full, it
 /// replaces the older one. If this is too low, groups are read from the store repeatedly.
@@ -55,7 +55,7 @@ impl RecentSender {
 
 impl RecentSenders {
     fn generations(&self) -> MutexGuard<'_, Generations> {
-        self.0.lock().expect("nothing panics while it holds the lock")
+        self.0.lock()
     }
 
     /// Records the sender of a committed message.

@@ -3,13 +3,14 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use bluetick_core::ports::Origin;
 use bluetick_core::{TokenFacts, UserId};
 use bluetick_wire::CloseCode;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use parking_lot::RwLock;
 
 use super::{CatchUp, Outbox};
 
@@ -150,7 +151,7 @@ impl Sessions {
         limit: usize,
     ) -> Result<Registration<'_>, TooManySessions> {
         let (hash, shard) = self.shard(&user);
-        let mut shard = shard.write().expect("nothing panics while it holds the lock");
+        let mut shard = shard.write();
         let entry = shard.entry(hash, |user_entry| user_entry.is(&user), |user_entry| user_entry.hash);
         if let Entry::Occupied(user_entry) = &entry
             && user_entry.get().sessions.len() >= limit
@@ -183,7 +184,7 @@ impl Sessions {
     /// Removes the session. Returns whether the user has no session left.
     fn remove(&self, session: &Session) -> bool {
         let (hash, shard) = self.shard(&session.user);
-        let mut shard = shard.write().expect("nothing panics while it holds the lock");
+        let mut shard = shard.write();
         let Ok(mut user_entry) = shard.find_entry(hash, |user_entry| user_entry.is(&session.user)) else {
             return true;
         };
@@ -199,7 +200,7 @@ impl Sessions {
 
     pub fn is_online(&self, user: &UserId) -> bool {
         let (hash, shard) = self.shard(user);
-        let shard = shard.read().expect("nothing panics while it holds the lock");
+        let shard = shard.read();
         shard.find(hash, |user_entry| user_entry.is(user)).is_some()
     }
 
@@ -211,7 +212,7 @@ impl Sessions {
     /// session.
     pub fn each_of(&self, user: &UserId, visit: &mut impl FnMut(&Session)) {
         let (hash, shard) = self.shard(user);
-        let shard = shard.read().expect("nothing panics while it holds the lock");
+        let shard = shard.read();
         if let Some(user_entry) = shard.find(hash, |user_entry| user_entry.is(user)) {
             user_entry.sessions.iter().for_each(|session| visit(session));
         }
@@ -220,7 +221,7 @@ impl Sessions {
     /// Visits the sessions of all `wanted` users, with the locking rule of [`Sessions::each_of`].
     pub fn each_online(&self, wanted: impl Fn(&UserId) -> bool, visit: &mut impl FnMut(&Session)) {
         for shard in &self.shards {
-            let shard = shard.read().expect("nothing panics while it holds the lock");
+            let shard = shard.read();
             for user_entry in shard.iter() {
                 if user_entry.sessions.first().is_some_and(|session| wanted(&session.user)) {
                     user_entry.sessions.iter().for_each(|session| visit(session));

@@ -1,11 +1,11 @@
 //! Typing indicators: ephemeral events for the connected members, never stored.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use bluetick_core::{ConversationId, Members, UserId};
 use bluetick_wire::frame::encode_typing;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::messages::each_member;
@@ -70,9 +70,7 @@ impl TypingIndicators {
         members: &Members,
         user: &UserId,
     ) -> bool {
-        if members.len() > LARGE_GROUP
-            && !self.groups.lock().expect("nothing panics while it holds the lock").allows(id)
-        {
+        if members.len() > LARGE_GROUP && !self.groups.lock().allows(id) {
             metrics.dropped(Dropped::Ephemeral, 1);
             return false;
         }

@@ -2,10 +2,11 @@
 //! server starts, owns and joins the worker tasks.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bluetick_core::Chat;
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -54,7 +55,7 @@ impl WorkerQueues {
         sessions: &Arc<Sessions>,
         metrics: &Arc<Metrics>,
     ) -> Workers {
-        let receivers = self.receivers.lock().expect("nothing panics while it holds the lock").take();
+        let receivers = self.receivers.lock().take();
         let receivers = receivers.expect("a hub starts its workers once");
         let receipts = ReceiptPublisher {
             receipt_batches: Arc::clone(&self.receipt_batches),

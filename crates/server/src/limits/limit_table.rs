@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bluetick_core::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Number of shards. More shards make each sweep shorter.
 const SHARDS: usize = 64;
@@ -71,12 +72,12 @@ impl<K: Clone + Eq + Hash, V: Default> LimitTable<K, V> {
     fn shard(&self, key: &K) -> MutexGuard<'_, TableShard<K, V>> {
         let number = usize::try_from(self.hasher.hash_one(key) % SHARDS as u64);
         let shard = &self.shards[number.expect("a remainder is below its divisor")];
-        shard.lock().expect("nothing panics while it holds the lock")
+        shard.lock()
     }
 
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap().entries.len()).sum()
+        self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
 
     #[cfg(test)]

@@ -4,11 +4,12 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bluetick_core::Timestamp;
 use bluetick_core::time::Clock;
+use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -99,7 +100,7 @@ impl Certificates {
 
     /// Performs the TLS handshake with the current certificate.
     pub async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let config = Arc::clone(&self.config.read().expect("nothing panics while it holds the lock"));
+        let config = Arc::clone(&self.config.read());
         TlsAcceptor::from(config).accept(stream).await
     }
 
@@ -112,7 +113,7 @@ impl Certificates {
     /// Reads the files again if their modification time or length has changed.
     fn reload_if_changed(&self) {
         let file_stamps = self.files.file_stamps();
-        if *self.last_read.lock().expect("nothing panics while it holds the lock") != file_stamps {
+        if *self.last_read.lock() != file_stamps {
             // `reread` has logged the error.
             let _unusable = self.reread(file_stamps);
         }
@@ -122,16 +123,15 @@ impl Certificates {
     /// so that the next check notices a change during the read. Returns and logs the error if the
     /// files are not usable.
     fn reread(&self, file_stamps: [FileStamp; 2]) -> Result<(), TlsError> {
-        *self.last_read.lock().expect("nothing panics while it holds the lock") = file_stamps;
+        *self.last_read.lock() = file_stamps;
         let certificate = self.files.certificate.display();
         match self.files.read() {
             Ok(loaded) => {
-                *self.config.write().expect("nothing panics while it holds the lock") =
-                    Arc::new(loaded.config);
+                *self.config.write() = Arc::new(loaded.config);
                 self.certificate.send_replace(loaded.certificate.as_ref().into());
                 tracing::info!(%certificate, "certificate reloaded");
                 // The problem of the old certificate says nothing about the new one.
-                *self.reported.lock().expect("nothing panics while it holds the lock") = None;
+                *self.reported.lock() = None;
                 self.log_if_not_valid();
                 Ok(())
             }
@@ -147,7 +147,7 @@ impl Certificates {
     fn log_if_not_valid(&self) {
         let problem =
             Validity::of(&self.certificate.borrow()).and_then(|days| days.problem_at(self.clock.now()));
-        let mut reported = self.reported.lock().expect("nothing panics while it holds the lock");
+        let mut reported = self.reported.lock();
         if let Some(problem) = problem.filter(|problem| *reported != Some(*problem)) {
             tracing::error!("{}", self.files.warning(problem));
         }

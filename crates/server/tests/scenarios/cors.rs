@@ -15,7 +15,7 @@ async fn world(allowed: &[&str]) -> World {
 /// One request with the headers given, each with its line break.
 async fn ask(world: &World, method: &str, path: &str, headers: &str) -> Reply {
     let request =
-        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}SessionLoop: close\r\n\r\n");
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n");
     raw_call(world.addr, request.as_bytes()).await
 }
 
@@ -99,7 +99,7 @@ async fn answers_and_errors_can_be_read_by_an_allowed_origin_alone() {
         assert!(lists(&foreign, "vary", "origin"), "a cache keeps the two apart: {path}");
     }
     let login = format!(
-        "POST /v1/login HTTP/1.1\r\nHost: localhost\r\nOrigin: {APP}\r\n{post}SessionLoop: close\r\n\r\n{{}}"
+        "POST /v1/login HTTP/1.1\r\nHost: localhost\r\nOrigin: {APP}\r\n{post}Connection: close\r\n\r\n{{}}"
     );
     let reply = raw_call(world.addr, login.as_bytes()).await;
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (400, Some(APP)));

@@ -163,7 +163,7 @@ async fn what_was_recorded_before_a_log_out_is_worth_nothing_after_it() {
         let body = json!({"message_id": message_id, "content": "said once"}).to_string();
         format!(
             "POST /v1/conversations/{chat}/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
-             SessionLoop: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+             Connection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             alice.token,
             body.len()
         )
@@ -219,7 +219,7 @@ async fn a_page_of_another_origin_opens_no_socket_and_reads_no_answer() {
             let mut raw = Raw::connect(world.addr).await;
             let request = format!(
                 "GET /v1/conversations HTTP/1.1\r\nHost: {}\r\nOrigin: {origin}\r\nAuthorization: Bearer {}\r\n\
-                 SessionLoop: close\r\n\r\n",
+                 Connection: close\r\n\r\n",
                 world.addr, alice.token
             );
             raw.say(request.as_bytes()).await;
