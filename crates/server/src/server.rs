@@ -27,7 +27,7 @@ use crate::delivery::{Hub, Workers};
 use crate::drain::{Lifecycle, Phase};
 use crate::http::{self, Hosts};
 use crate::limits::{AddressLimits, Budgets, PasswordHashPool};
-use crate::listener::{self, Certificates, ConnectionSource, InMemoryConnector, TlsError};
+use crate::listener::{self, Certificates, ConnectionSource, InMemoryConnector, LingeringCloser, TlsError};
 use crate::metrics::Metrics;
 use crate::revocation_check::RevocationCheck;
 use crate::settings::{LimitSettings, ServerSettings, at_most};
@@ -73,6 +73,8 @@ pub struct Server {
     certificates: Option<Arc<Certificates>>,
     /// The accept loop, which owns the tasks of all connections.
     tasks: JoinSet<()>,
+    /// Owns the lingering closes of ended connections.
+    lingering_closer: LingeringCloser,
     workers: Workers,
     /// Periodic tasks that may be aborted at any point: the archive schedule (its jobs continue
     /// without it), the certificate reload, and the report of omitted wrong admin keys.
@@ -98,6 +100,10 @@ const FAILED_KEYS_INTERVAL: Duration = Duration::from_secs(60);
 /// Upper bound on the wait for the archive job after the store has closed. A job that takes longer
 /// is aborted with the runtime, and the next run continues it.
 const ARCHIVE_JOB_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Upper bound on the wait for password hashes and certificate reads at the end of the shutdown.
+/// Their callers are gone. A longer time lets an unresponsive file system delay the shutdown.
+const BLOCKING_TASKS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Server {
     /// Listens on `settings.listen`, with TLS if `settings.tls` configures it. Returns an error if
@@ -141,14 +147,16 @@ impl Server {
         }
         let (connections, in_memory) = ConnectionSource::new(listener);
         let mut tasks = JoinSet::new();
+        let lingering_closer = LingeringCloser::new();
         tasks.spawn(listener::accept(
             connections,
             certificates.clone(),
             Arc::clone(&app),
             service,
             listener_tasks,
+            lingering_closer.clone(),
         ));
-        Server { app, local_addr, in_memory, certificates, tasks, workers, periodic_tasks }
+        Server { app, local_addr, in_memory, certificates, tasks, lingering_closer, workers, periodic_tasks }
     }
 
     /// Returns the listening address. Panics if the server was started without a listener.
@@ -173,12 +181,7 @@ impl Server {
     /// trail.
     pub async fn reload_certificates(&self) {
         let Some(certificates) = self.certificates.clone() else { return };
-        let read =
-            tokio::task::spawn_blocking(move || certificates.reload().map_err(|error| error.to_string()));
-        let failure = match read.await {
-            Ok(read) => read.err(),
-            Err(error) => Some(error.to_string()),
-        };
+        let failure = certificates.reload_in_background().await.err();
         let outcome = if failure.is_none() { Outcome::Done } else { Outcome::Failed };
         self.app.write_audit_entry(Act::CertificateReload, outcome, failure).await;
     }
@@ -189,8 +192,8 @@ impl Server {
     /// Closing the store has no timeout.
     ///
     /// The order is: readiness; new work; work in flight; fan-out; the listener; WebSockets and
-    /// HTTP connections; the workers; periodic tasks; the store, which ends the archive job; the
-    /// fan-out thread.
+    /// HTTP connections; lingering closes; the workers; periodic tasks; the store, which ends the
+    /// archive job; the fan-out thread; password hashes and certificate reads; the audit trail.
     ///
     /// The last connection of a user stores when the user was last seen and removes the user from
     /// this node's presence. The workers (receipts, inbox entries, presence) stop without flushing,
@@ -223,6 +226,7 @@ impl Server {
         }
         self.tasks.shutdown().await;
         app.lifecycle.sockets_closed().await;
+        self.lingering_closer.finish().await;
         self.workers.stop().await;
         self.periodic_tasks.shutdown().await;
         app.write_failed_keys().await;
@@ -232,6 +236,16 @@ impl Server {
             tracing::warn!("archive job did not stop in time; aborting it; the next run continues it");
         }
         app.hub.stop().await;
+        let blocking_tasks = async {
+            app.password_pool.close().await;
+            if let Some(certificates) = &self.certificates {
+                certificates.reads_ended().await;
+            }
+        };
+        if timeout(BLOCKING_TASKS_TIMEOUT, blocking_tasks).await.is_err() {
+            tracing::warn!("password or certificate task did not end in time; leaving it to the runtime");
+        }
+        app.audit.flush().await;
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
 
 use super::{AuditSettings, Entry};
 
@@ -21,6 +22,8 @@ pub struct Trail {
     destination: TrailDestination,
     /// Entries that wait for the disk. At most one per request in flight.
     queue: Mutex<TrailQueue>,
+    /// The blocking task that writes the queue, while it runs.
+    writes: TaskTracker,
 }
 
 /// The destination of the trail.
@@ -57,12 +60,12 @@ impl Trail {
                 keep_files: settings.keep_files,
             },
         };
-        Trail { destination, queue: Mutex::default() }
+        Trail { destination, queue: Mutex::default(), writes: TaskTracker::new() }
     }
 
     /// Creates a trail that discards all entries, for tests.
     pub fn off() -> Trail {
-        Trail { destination: TrailDestination::Off, queue: Mutex::default() }
+        Trail { destination: TrailDestination::Off, queue: Mutex::default(), writes: TaskTracker::new() }
     }
 
     /// Appends an entry and returns when it is durable. Concurrent calls share one sync. Returns an
@@ -81,9 +84,15 @@ impl Trail {
         };
         if is_first {
             let trail = Arc::clone(self);
-            tokio::task::spawn_blocking(move || trail.write_queue());
+            self.writes.spawn_blocking(move || trail.write_queue());
         }
         written.await.unwrap_or_else(|_| Err(AuditWriteError("the server is stopping".into())))
+    }
+
+    /// Waits until the queued entries are written, also those whose caller is gone.
+    pub(crate) async fn flush(&self) {
+        self.writes.close();
+        self.writes.wait().await;
     }
 
     /// Appends an entry and blocks until it is durable. For command-line programs.
@@ -231,6 +240,15 @@ mod tests {
         let file = directory.path().join("new/audit.log");
         assert_eq!(ids(&file).len(), 200);
         assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn flush_waits_for_an_entry_whose_caller_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let trail = trail(directory.path(), 1 << 20, 2);
+        assert!(futures_util::FutureExt::now_or_never(trail.write(&entry("1"))).is_none());
+        trail.flush().await;
+        assert_eq!(ids(&directory.path().join("audit.log")), ["1"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The HTTP calls, one file each, and what surrounds all of them. Each route is declared once: the router and the
-//! OpenAPI document come from the same declaration and cannot differ.
+//! The HTTP API: one file per route, and the service around all routes. Each route is declared once,
+//! so the router and the OpenAPI document cannot differ.
 
 mod archive;
 mod assets;

@@ -8,11 +8,14 @@ use bluetick_wire::ErrorCode;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::problem::Problem;
 use crate::settings::LimitSettings;
 
-/// The password hash pool. Two semaphores bound the running jobs and the queued jobs.
+/// The password hash pool. Two semaphores bound the running jobs and the queued jobs. The pool owns
+/// the task of every running job; [`PasswordHashPool::close`] joins them.
 pub(crate) struct PasswordHashPool {
     /// One permit per job, running or queued. If none is left, [`PasswordHashPool::run`] returns
     /// `overloaded`.
@@ -21,6 +24,10 @@ pub(crate) struct PasswordHashPool {
     running: Arc<Semaphore>,
     /// Time of the last `overloaded` refusal.
     last_refusal: Mutex<Option<Instant>>,
+    /// The tasks of the running jobs.
+    jobs: TaskTracker,
+    /// Cancelled at shutdown, which ends the cool-down pauses.
+    closing: CancellationToken,
 }
 
 /// Time after a refusal during which the pool assumes a flood of log-ins. If it is too short, the
@@ -41,6 +48,8 @@ impl PasswordHashPool {
             admitted: Arc::new(Semaphore::new(admitted)),
             running: Arc::new(Semaphore::new(running)),
             last_refusal: Mutex::default(),
+            jobs: TaskTracker::new(),
+            closing: CancellationToken::new(),
         }
     }
 
@@ -66,19 +75,28 @@ impl PasswordHashPool {
         let (result_sender, result_receiver) = oneshot::channel();
         // A separate task, so that the permits stay taken until the work ends, even if the caller
         // is gone.
-        tokio::spawn(async move {
+        let closing = self.closing.clone();
+        self.jobs.spawn(async move {
             let _held = (admission, slot);
             let started = Instant::now();
             let done = tokio::task::spawn_blocking(move || run_with_priority(priority, work)).await;
             let cool_down = COOL_DOWN_FACTOR * started.elapsed();
             let _caller_is_gone = result_sender.send(done);
             if is_flood {
-                tokio::time::sleep(cool_down).await;
+                let _ = tokio::time::timeout(cool_down, closing.cancelled()).await;
             }
         });
         let failed = || Problem::new(ErrorCode::Internal, "the server failed");
         let done = result_receiver.await.map_err(|_| failed())?.map_err(|_| failed())?;
         done.map_err(|_| Problem::overloaded())
+    }
+
+    /// Waits until the running jobs have ended, without their cool-down pauses. Call it when no
+    /// caller waits for a result any more.
+    pub async fn close(&self) {
+        self.closing.cancel();
+        self.jobs.close();
+        self.jobs.wait().await;
     }
 
     fn last_refusal(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -197,6 +215,18 @@ mod tests {
         let (first, second, third) = tokio::join!(first, second, third);
         assert_eq!((first, second), (Ok(true), Ok(true)));
         assert_eq!(third, Err(Problem::overloaded()));
+    }
+
+    #[tokio::test]
+    async fn close_waits_for_running_job_whose_caller_is_gone() {
+        let pool = PasswordHashPool::new(&LimitSettings::default());
+        let (release, held) = mpsc::channel::<()>();
+        let job = pool.run(move || held.recv().is_ok());
+        assert!(tokio::time::timeout(Duration::from_millis(10), job).await.is_err(), "the job is running");
+        let mut closed = Box::pin(pool.close());
+        assert!(tokio::time::timeout(Duration::from_millis(10), &mut closed).await.is_err());
+        release.send(()).unwrap();
+        closed.await;
     }
 
     #[tokio::test]

@@ -19,6 +19,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
+use tokio_util::task::TaskTracker;
 
 use super::validity::{Validity, ValidityProblem};
 use crate::settings::{TlsSettings, seconds};
@@ -71,6 +72,8 @@ pub(crate) struct Certificates {
     clock: Arc<dyn Clock>,
     /// State of the two files before the last read, successful or not.
     last_read: Mutex<[FileStamp; 2]>,
+    /// Running reads of the files, on blocking threads.
+    reads: TaskTracker,
 }
 
 impl Certificates {
@@ -88,6 +91,7 @@ impl Certificates {
             reported: Mutex::new(None),
             clock,
             last_read,
+            reads: TaskTracker::new(),
         };
         certificates.log_if_not_valid();
         Ok(Some(certificates))
@@ -104,8 +108,23 @@ impl Certificates {
         TlsAcceptor::from(config).accept(stream).await
     }
 
+    /// Reads the files again on a blocking thread. If they are not usable, the current certificate
+    /// stays in use. Returns the error message.
+    pub async fn reload_in_background(self: &Arc<Self>) -> Result<(), String> {
+        let certificates = Arc::clone(self);
+        let read =
+            self.reads.spawn_blocking(move || certificates.reload().map_err(|error| error.to_string()));
+        read.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Waits until no read of the files is running. Call it after the periodic task has ended.
+    pub async fn reads_ended(&self) {
+        self.reads.close();
+        self.reads.wait().await;
+    }
+
     /// Reads the files again. If they are not usable, the current certificate stays in use.
-    pub fn reload(&self) -> Result<(), TlsError> {
+    fn reload(&self) -> Result<(), TlsError> {
         let file_stamps = self.files.file_stamps();
         self.reread(file_stamps)
     }
@@ -162,11 +181,12 @@ impl Certificates {
             tokio::time::sleep(check_interval).await;
             let certificates = Arc::clone(&self);
             // Reading can block for long, for example on a network file system.
-            let _ = tokio::task::spawn_blocking(move || {
+            let check = self.reads.spawn_blocking(move || {
                 certificates.reload_if_changed();
                 certificates.log_if_not_valid();
-            })
-            .await;
+            });
+            // The panic hook has logged a panic of the check.
+            let _ = check.await;
         }
     }
 }

@@ -28,10 +28,10 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Upper bound on the bytes that one lingering close reads and discards.
 const MAX_DRAINED_BYTES: usize = 4 * 1024 * 1024;
 
-/// Runs lingering closes in the background. One pointer wide, because every connection holds a
-/// clone.
+/// Runs lingering closes in the background. The server owns the tasks and joins them with
+/// [`LingeringCloser::finish`]. One pointer wide, because every connection holds a clone.
 #[derive(Clone)]
-pub(super) struct LingeringCloser(Arc<LingeringTasks>);
+pub(crate) struct LingeringCloser(Arc<LingeringTasks>);
 
 struct LingeringTasks {
     tasks: TaskTracker,
@@ -40,6 +40,7 @@ struct LingeringTasks {
 }
 
 impl LingeringCloser {
+    /// Panics outside a tokio runtime.
     pub fn new() -> LingeringCloser {
         let permits = Arc::new(Semaphore::new(MAX_LINGERING));
         let runtime = tokio::runtime::Handle::current();
@@ -48,7 +49,7 @@ impl LingeringCloser {
 
     /// Starts a lingering close and returns immediately. Drops the connection if `MAX_LINGERING` are
     /// running.
-    pub fn start(&self, connection: PermittedTransport) {
+    pub(super) fn start(&self, connection: PermittedTransport) {
         let Ok(permit) = Arc::clone(&self.0.permits).try_acquire_owned() else { return };
         self.0.tasks.spawn_on(linger(connection, permit), &self.0.runtime);
     }

@@ -29,7 +29,7 @@ pub use certificates::{TlsError, tls_advice};
 pub(crate) use client_stream::ClientStream;
 use connection_source::IncomingStream;
 pub(crate) use connection_source::{ConnectionSource, InMemoryConnector};
-use lingering_close::LingeringCloser;
+pub(crate) use lingering_close::LingeringCloser;
 use transport::Transport;
 
 /// Connection permits for plain HTTP, in addition to `limits.connections` for WebSockets. When all
@@ -54,6 +54,7 @@ pub(crate) async fn accept(
     app: Arc<App>,
     service: HttpService,
     mut listener_tasks: ListenerTasks,
+    lingering_closer: LingeringCloser,
 ) {
     let mut phase = app.lifecycle.watch();
     let permits = match app.limits.connections {
@@ -61,7 +62,6 @@ pub(crate) async fn accept(
         sockets => sockets.saturating_add(HTTP_CONNECTIONS).min(Semaphore::MAX_PERMITS),
     };
     let permits = Arc::new(Semaphore::new(permits));
-    let lingering_closer = LingeringCloser::new();
     let mut connections = JoinSet::new();
     // End of the pause after a failed accept. File descriptors can become free in the meantime.
     let mut pause_ends: Option<Instant> = None;
@@ -126,7 +126,6 @@ pub(crate) async fn accept(
             },
         }
     }
-    lingering_closer.finish().await;
 }
 
 /// An admitted connection before the TLS handshake.

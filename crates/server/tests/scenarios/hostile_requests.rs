@@ -79,7 +79,7 @@ async fn a_request_that_can_be_read_in_two_ways_hides_no_other() {
             let answer = raw.rest().await;
             assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{shape}\n{answer}");
             assert!(
-                answer.starts_with("HTTP/1.1 4") && !answer.contains("nothing at this path"),
+                answer.starts_with("HTTP/1.1 4") && !answer.contains("no route has this path"),
                 "{shape}\n{answer}"
             );
         }
