@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_come_back_evenly_spread() {
+    fn reconnect_delays_are_spread_evenly() {
         let (lifecycle, _) = Lifecycle::new();
         let latest = Duration::from_secs(10);
         let mut returns: Vec<_> = (0..1_000).map(|_| lifecycle.next_reconnect_delay(latest)).collect();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_comes_back_before_the_next_server_can_listen() {
+    fn reconnect_delay_is_never_below_the_minimum() {
         assert_eq!(Lifecycle::new().0.next_reconnect_delay(Duration::ZERO), MIN_RECONNECT_DELAY);
     }
 }

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_a_revocation_is_not_kept_after_it() {
+    fn revocations_read_before_an_eviction_are_not_cached() {
         let cache = RevocationCache::default();
         let count = cache.count(&user("alice"));
         cache.evict(&user("alice"));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_users_ask_few_are_kept_and_whoever_asks_again_is_among_them() {
+    fn cache_is_bounded_and_keeps_a_user_who_is_read_often() {
         let cache = RevocationCache::default();
         let alice = user("alice");
         cache.insert(&alice, revoked_through(1), cache.count(&alice));

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_jobs_are_acknowledged_before_they_begin() {
+    async fn other_jobs_are_acknowledged_before_they_report_progress() {
         let archiver = Arc::new(Archiver::new(Arc::new(SlowArchive::default()), Arc::new(SystemClock)));
         let started = archiver.start(Task::Run(ArchiveRun::default()), JobOrigin::Operator).unwrap();
         assert!(started.first_report().await.is_ok());

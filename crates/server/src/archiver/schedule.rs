@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_comes_after_the_time_that_is_set_more_or_less() {
+    fn next_run_is_the_interval_plus_or_minus_ten_percent() {
         let schedule = hourly("");
         assert_eq!(schedule.next_run(at(7, 0), 0.5), Some(at(8, 0)));
         assert_eq!(schedule.next_run(at(7, 0), 0.0), Some(at(7, 54)));
@@ -125,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn where_no_time_is_set_no_turn_comes() {
+    fn schedule_without_interval_has_no_next_run() {
         assert_eq!(ArchiveSchedule::default().next_run(at(7, 0), 0.5), None);
     }
 
     #[test]
-    fn a_turn_outside_the_hours_waits_until_they_begin() {
+    fn run_outside_the_window_waits_for_its_start() {
         let schedule = hourly("02:00-05:00");
         assert_eq!(schedule.next_run(at(2, 30), 0.5), Some(at(3, 30)));
         assert_eq!(schedule.next_run(at(0, 30), 0.5), Some(at(2, 0)), "before");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_may_go_over_midnight() {
+    fn window_may_span_midnight() {
         let schedule = hourly("22:00-04:00");
         assert_eq!(schedule.next_run(at(22, 30), 0.5), Some(at(23, 30)));
         assert_eq!(schedule.next_run(at(23, 30), 0.5), Some(at(24, 30)));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_come_back_as_they_were_written_and_nonsense_is_refused() {
+    fn window_round_trips_and_invalid_text_is_refused() {
         for text in ["02:00-05:00", "22:30-04:15", "00:00-24:00"] {
             assert_eq!(text.parse::<Hours>().unwrap().to_string(), text);
         }

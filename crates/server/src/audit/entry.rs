@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_when_what_how_to_whom_and_by_whom() {
+    fn entry_serializes_all_fields_in_order() {
         let entry = Entry {
             at: Timestamp::from_millis(1_800_000_000_250),
             act: Act::UserRevoke,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_command_it_is_comes_through_a_header_and_nonsense_does_not() {
+    fn command_line_user_round_trips_and_malformed_header_is_ignored() {
         let who = CommandLine { uid: Some(1_000), name: Some("carol".into()), sudo_by: None };
         assert_eq!(CommandLine::from_header(&who.in_a_header()), Some(who));
         let tricky = CommandLine::from_header(r#"{"uid":0,"name":"a\nb\u001b"}"#).unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn days_convert_to_gregorian_dates() {
         for (days, expected) in [
             (0, (1970, 1, 1)),
             (-1, (1969, 12, 31)),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_say_cannot_move_a_cursor_or_begin_a_line() {
+    fn untrusted_text_loses_control_characters() {
         assert_eq!(sanitize("1.2.3.4\u{1b}[2J\n{\"at\"", 12), "1.2.3.4[2J{\"");
     }
 }

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_in_a_minute_are_written_down_and_the_rest_is_counted() {
+    fn ten_wrong_keys_per_minute_get_an_entry_and_the_rest_are_counted() {
         let keys = FailedKeys::default();
         let at = |millis| keys.record(Timestamp::from_millis(millis));
         assert!((0..10).all(|second| at(second * 1_000) == Some(0)));

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn many_at_once_are_all_there_when_they_are_told_so_for_the_owners_eyes_alone() {
+    async fn concurrent_writes_are_all_durable_in_a_file_with_mode_0600() {
         let directory = tempfile::tempdir().unwrap();
         let trail = trail(&directory.path().join("new"), 1 << 20, 3);
         let writing = (0..200).map(|number| {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_put_aside_and_only_so_many_are_kept() {
+    fn full_file_is_rotated_and_old_files_are_deleted() {
         let directory = tempfile::tempdir().unwrap();
         let line_bytes = line(&entry("0")).len() as u64;
         let trail = trail(directory.path(), 2 * line_bytes, 2);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn where_it_cannot_be_written_that_is_said_with_the_file() {
+    async fn write_error_names_the_file_and_later_writes_recover() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("audit.log")).unwrap();
         let trail = trail(directory.path(), 1 << 20, 2);

@@ -133,7 +133,7 @@ mod tests {
     use crate::delivery::{Hub, Outbox};
 
     #[test]
-    fn whoever_was_overlooked_is_asked_to_come_again_and_nobody_else() {
+    fn resync_required_closes_all_sessions_of_the_user_only() {
         let hub = Hub::new(Metrics::new());
         let [phone, laptop, other] = ["alice", "alice", "bob"].map(|name| {
             let (outbox, sessions) = (Outbox::new(1_000, Gauge::default()), hub.sessions());
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_give_way_to_messages_where_much_is_waiting_and_are_gathered_then() {
+    fn receipts_are_batched_when_an_outbox_is_busy() {
         let (sessions, metrics) = (Arc::new(Sessions::default()), Metrics::new());
         let (entries, _waiting) = mpsc::channel(2);
         let receipt_batches = Arc::new(ReceiptBatches::new(Arc::clone(&metrics)));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_inbox_are_shown_to_those_who_are_there_and_dropped_when_too_many_wait() {
+    fn inbox_entries_are_queued_for_connected_users_and_dropped_when_the_queue_is_full() {
         let (sessions, metrics) = (Arc::new(Sessions::default()), Metrics::new());
         let (entries, mut waiting) = mpsc::channel(2);
         let receipt_batches = Arc::new(ReceiptBatches::new(Arc::clone(&metrics)));

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_reads_what_was_written_whatever_its_length() {
+    fn frame_of_any_length_decodes_to_its_text() {
         for length in [0, 1, 125, 126, 127, 1_000, 65_535, 65_536, 1 << 20] {
             let text = "x".repeat(length);
             let frame = Frame::from(text.as_str());
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn clones_share_the_bytes() {
+    fn cloned_frames_share_their_bytes() {
         let frame = Frame::from("hello");
         assert!(std::ptr::eq(frame.bytes(), frame.clone().bytes()));
     }

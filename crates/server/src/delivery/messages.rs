@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_device_of_every_member_hears_of_it_and_strangers_do_not() {
+    fn message_reaches_every_device_of_every_member_and_no_other_user() {
         let sessions = Sessions::default();
         let [phone, laptop] = [connect(&sessions, "alice"), connect(&sessions, "alice")];
         let (bob, carol) = (connect(&sessions, "bob"), connect(&sessions, "carol"));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_larger_than_the_crowd_online_is_delivered_the_same() {
+    fn message_reaches_members_when_the_group_exceeds_online_users() {
         let sessions = Sessions::default();
         let (bob, stranger) = (connect(&sessions, "bob"), connect(&sessions, "zoe"));
         deliver(&committed(&["alice", "bob", "carol", "dave"], "alice"), &sessions);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_it_came_in_on_gets_the_ack_instead() {
+    fn sending_connection_gets_the_ack_instead_of_the_message() {
         let sessions = Sessions::default();
         let [phone, laptop] = [connect(&sessions, "alice"), connect(&sessions, "alice")];
         let mut committed = committed(&["alice", "bob"], "alice");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_who_is_no_member_any_more_gets_the_ack_and_its_other_devices_nothing() {
+    fn sender_who_is_no_longer_a_member_gets_only_the_ack() {
         let sessions = Sessions::default();
         let [phone, laptop] = [connect(&sessions, "alice"), connect(&sessions, "alice")];
         let mut committed = committed(&["bob"], "alice");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joined_later_in_the_same_call_does_not_hear_of_what_came_before() {
+    fn later_member_does_not_get_an_earlier_message() {
         let sessions = Sessions::default();
         let (bob, carol) = (connect(&sessions, "bob"), connect(&sessions, "carol"));
         for crowd in 0..2 {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_by_this_message_still_hears_of_it() {
+    fn departed_member_gets_the_leave_notice() {
         let sessions = Sessions::default();
         let alice = connect(&sessions, "alice");
         let mut committed = committed(&["bob"], "bob");

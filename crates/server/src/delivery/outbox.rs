@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_in_the_order_they_went_in() {
+    fn frames_are_taken_in_push_order() {
         let outbox = Outbox::new(10_000, Gauge::default());
         for bytes in [1, 2, 3] {
             outbox.push(frame(bytes));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_and_not_written_still_counts_so_a_stuck_socket_overflows() {
+    fn taken_but_unwritten_frames_count_toward_the_limit() {
         let waiting = Gauge::default();
         let outbox = Outbox::new(1_000, waiting.clone());
         outbox.push(frame(600));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn written_frames_make_room() {
+    fn written_frames_free_outbox_space() {
         let waiting = Gauge::default();
         let outbox = Outbox::new(1_000, waiting.clone());
         for _ in 0..10 {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_done_without_is_dropped_when_an_eighth_is_taken() {
+    fn ephemeral_frame_is_refused_above_an_eighth_of_the_outbox() {
         let outbox = Outbox::new(10_000, Gauge::default());
         assert!(outbox.push_ephemeral(frame(1_200)));
         assert!(!outbox.push_ephemeral(frame(1)));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_backlog_waits_while_a_quarter_is_taken_and_goes_on_when_it_was_written() {
+    async fn backlog_waits_above_a_quarter_of_the_outbox_and_resumes_after_a_write() {
         let outbox = Outbox::new(10_000, Gauge::default());
         for _ in 0..2 {
             outbox.push(frame(2_000));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nudge_is_heard_once_and_without_a_frame() {
+    fn wake_without_a_frame_is_reported_once() {
         let outbox = Outbox::new(1_000, Gauge::default());
         outbox.wake();
         outbox.wake();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_waits_is_woken_by_the_first_push() {
+    async fn waiting_connection_is_woken_by_the_first_push() {
         let outbox = std::sync::Arc::new(Outbox::new(1_000, Gauge::default()));
         let pushing = std::sync::Arc::clone(&outbox);
         let (pushed, ()) = tokio::join!(

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_switches_to_hiding_is_gone_for_the_others_and_comes_back_when_it_switches_again() {
+    async fn hiding_presence_announces_offline_and_showing_it_announces_online() {
         let hub = Hub::new(Metrics::new());
         let store = Arc::new(MemoryStore::with_listener(hub.clone()));
         let chat =
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn when_too_many_come_at_once_the_rest_is_dropped_and_counted() {
+    fn presence_changes_above_the_queue_are_dropped_and_counted() {
         let metrics = Metrics::new();
         let hub = Hub::new(Arc::clone(&metrics));
         for number in 0..QUEUED_CHANGES + 3 {

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_comes_while_its_last_connection_goes_is_there_in_the_end() {
+    async fn connect_during_disconnect_leaves_the_user_connected() {
         let (fixture, alice) = (DirectoryFixture::new(), user("alice"));
         assert!(fixture.connect("alice").end(), "it was the last");
         let mut disconnecting = Box::pin(fixture.presence_directory.user_disconnected(&alice));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_going_that_comes_too_late_is_not_told() {
+    async fn disconnect_after_a_reconnect_is_not_reported() {
         let (fixture, alice) = (DirectoryFixture::new(), user("alice"));
         fixture.connect("alice").end();
         let _phone = fixture.connect("alice");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_somebody_else_and_whoever_gives_up_waiting_leaves_nothing_behind() {
+    async fn users_do_not_block_each_other_and_cancelled_reports_leave_no_lock() {
         let fixture = DirectoryFixture::new();
         let (alice, bob) = (user("alice"), user("bob"));
         let mut first = Box::pin(fixture.presence_directory.user_connected(&alice, true));

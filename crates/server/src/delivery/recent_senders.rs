@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wrote_lately_is_known_and_whoever_waits_for_its_tick() {
+    fn recent_senders_and_senders_awaiting_receipts_are_kept() {
         let senders = RecentSenders::default();
         for seq in 1..=150 {
             senders.record(&message(group(0), seq, if seq <= 50 { "early" } else { "late" }));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_sent_a_notice_or_a_void() {
+    fn notices_and_voids_have_no_sender() {
         let senders = RecentSenders::default();
         senders.record(&message(group(0), 1, "early"));
         senders.record(&Message { content_type: ContentType::System, ..message(group(0), 2, "admin") });
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_senders_those_who_wrote_last_stay() {
+    fn latest_senders_are_kept_above_the_maximum() {
         let senders = RecentSenders::default();
         for seq in 1..=5_000 {
             senders.record(&message(group(0), seq, &format!("sender{seq:05}")));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_known_only_from_its_middle_is_learned_from_the_store_once() {
+    fn group_known_from_its_middle_needs_one_page_from_the_store() {
         let senders = RecentSenders::default();
         assert_eq!(names(&senders, group(0)), None);
         senders.record(&message(group(0), 500, "bob"));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_the_groups_that_are_busy_stay() {
+    fn cache_is_bounded_and_keeps_busy_groups() {
         let senders = RecentSenders::default();
         for number in 1..20_000 {
             senders.record(&message(group(number), 1, "bob"));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_boundaries_are_told_once() {
+    fn unchanged_read_state_is_published_once() {
         let senders = RecentSenders::default();
         senders.record(&message(group(0), 1, "alice"));
         let alice = "alice".parse().unwrap();

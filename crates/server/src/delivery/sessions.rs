@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_user_holds_as_many_connections_as_allowed_and_gets_the_place_of_one_that_ended() {
+    fn session_above_user_limit_is_refused_until_another_ends() {
         let sessions = Sessions::default();
         let register = || {
             let outbox = Outbox::new(1_000, Gauge::default());

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn each_key_has_its_own_pace_and_when_too_many_are_busy_newcomers_wait() {
+    async fn throttle_limits_each_key_and_refuses_new_keys_when_full() {
         let mut throttle = Throttle::new(Duration::from_secs(2), 2);
         assert_eq!(["a", "a", "b", "c"].map(|key| throttle.allows(key)), [true, false, true, false]);
         tokio::time::advance(Duration::from_secs(1)).await;

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allowed_page_may_use_every_method_there_is() {
+    fn cors_methods_include_every_documented_method() {
         let methods = METHODS;
         let allowed: Vec<&str> = methods.to_str().unwrap().split(", ").collect();
         let document = crate::openapi_document();

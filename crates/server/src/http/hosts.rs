@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn server_with_hostnames_accepts_the_address_it_listens_on() {
+    fn server_with_hostnames_accepts_its_own_listen_address() {
         let configured = &["chat.example.org"];
         let on_ipv4 = hosts("192.0.2.1", configured, &[]);
         assert!(accepts(&on_ipv4, "/", &["192.0.2.1:8080"]) && accepts(&on_ipv4, "/", &["192.0.2.1"]));

@@ -135,7 +135,7 @@ mod tests {
 
     /// The router tells its paths only when it is printed for debugging.
     #[test]
-    fn every_path_the_router_serves_is_documented_and_the_other_way_round() {
+    fn served_paths_equal_documented_paths() {
         let (router, document) = router();
         let printed = format!("{router:?}");
         let served: BTreeSet<&str> = printed.split('"').filter(|text| text.starts_with('/')).collect();

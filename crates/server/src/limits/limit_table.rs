@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_that_is_full_of_busy_people_looks_through_few_of_them_for_a_newcomer() {
+    fn full_table_is_swept_at_most_once_per_interval() {
         const MOST: usize = 1 << 12;
         let (table, now) = (LimitTable::<u32, ()>::new(MOST), Timestamp::from_millis(1_000_000));
         let looked = Cell::new(0);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_are_quiet_make_room_and_those_who_are_held_stay() {
+    fn sweep_drops_idle_entries_and_keeps_held_entries() {
         let (table, now) = (LimitTable::<u32, ()>::new(1 << 12), Timestamp::from_millis(1_000_000));
         let held = table.of(&7, now, |_| true);
         for stranger in 100..100_000 {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_holds_what_begins_like_it_and_nothing_else() {
+    fn network_contains_addresses_with_its_prefix_only() {
         for (net, inside, outside) in [
             ("10.0.0.0/8", "10.255.1.2", "11.0.0.1"),
             ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused_and_one_that_is_reads_as_it_was_written() {
+    fn invalid_network_is_refused_and_valid_network_round_trips() {
         for bad in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "localhost", "10.0.0.0/", "10.0.0.0/-1", "/8"] {
             assert_eq!(bad.parse::<Network>(), Err(InvalidNetwork), "{bad}");
         }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_one_ipv6_network_are_one_household() {
+    fn addresses_in_one_ipv6_64_network_are_one_group() {
         let same =
             |one: &str, other: &str| AddressGroup::of(address(one)) == AddressGroup::of(address(other));
         assert!(same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9"));

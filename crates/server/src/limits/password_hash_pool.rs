@@ -172,7 +172,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn passwords_are_checked_behind_everything_else_and_nothing_else_is() {
+    async fn password_job_runs_at_low_priority_and_other_threads_do_not() {
         let priority = || rustix::process::getpriority_process(None).unwrap();
         let pool = PasswordHashPool::new(&LimitSettings::default());
         let here = priority();
@@ -183,7 +183,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn whoever_had_to_wait_in_line_has_only_what_others_leave_of_a_processor() {
+    async fn queued_password_job_runs_with_the_idle_policy() {
         // Field 41 of `/proc/thread-self/stat` is the scheduling policy; 5 is `SCHED_IDLE`.
         let policy = || {
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_finds_the_line_full_is_refused_and_the_others_get_their_turn() {
+    async fn job_is_refused_when_queue_is_full_and_queued_jobs_run() {
         let limits = LimitSettings {
             password_checks_at_once: 1,
             password_checks_waiting: 1,
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn close_waits_for_running_job_whose_caller_is_gone() {
+    async fn close_waits_for_a_running_job_whose_caller_is_gone() {
         let pool = PasswordHashPool::new(&LimitSettings::default());
         let (release, held) = mpsc::channel::<()>();
         let job = pool.run(move || held.recv().is_ok());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn in_a_flood_a_processor_rests_after_each_password() {
+    async fn pool_pauses_after_each_job_during_a_flood() {
         const WORK: Duration = Duration::from_millis(40);
         let limits = LimitSettings {
             password_checks_at_once: 1,

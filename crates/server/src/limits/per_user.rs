@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn two_connections_of_one_user_share_a_budget_and_two_users_do_not() {
+    fn connections_of_one_user_share_a_budget_and_users_do_not() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
         let budgets = budgets(&clock);
         assert!(budgets.of(&user("alice")).send().is_ok());
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn quota_is_spent_whole_or_not_at_all_and_comes_back_with_time() {
+    fn quota_is_spent_completely_or_not_at_all_and_refills_with_time() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
         let limits = LimitSettings {
             conversations_per_user_per_day: 2,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn users_who_have_been_quiet_are_forgotten() {
+    fn idle_users_are_dropped_and_held_budgets_are_kept() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
         let budgets = budgets(&clock);
         let kept = budgets.of(&user("kept"));

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn episode_is_reported_once_when_it_begins_and_once_with_a_count_when_it_ends() {
+    fn failure_episode_is_logged_once_at_its_begin_and_once_at_its_end() {
         let (mut failures, start) = (AcceptFailures::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(failures.ends(at(0)), None);

@@ -152,7 +152,7 @@ mod tests {
     const MANY_BYTES: usize = 64 * 1024 * 1024;
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_nobody_reads_is_given_up() {
+    async fn unread_response_times_out() {
         let (mut server, _client) = pair().await;
         let start = Instant::now();
         let written = timeout(WRITE_TIMEOUT * 10, server.write_all(&vec![b'x'; MANY_BYTES])).await;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_read_slowly_is_not_given_up() {
+    async fn slowly_read_response_does_not_time_out() {
         let (mut server, _client) = pair().await;
         let mut cx = Context::from_waker(std::task::Waker::noop());
         for _ in 0..5 {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_websocket_is_left_to_its_own_limits() {
+    async fn websocket_write_has_no_http_timeout() {
         let (mut server, _client) = pair().await;
         server.mark_as_websocket();
         let stuck = timeout(WRITE_TIMEOUT * 10, server.write_all(&vec![b'x'; MANY_BYTES])).await;

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_days_are_read_in_both_spellings() {
+    fn validity_is_parsed_from_utc_time_and_generalized_time() {
         let bytes = certificate((UTC_TIME, "240229235959Z"), (GENERALIZED_TIME, "20500101000000Z"));
         let read = Validity::of(&bytes).unwrap();
         assert_eq!(read.from, Timestamp::from_millis(1_709_251_199_000));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_out_of_date_before_its_first_moment_and_after_its_last() {
+    fn certificate_is_invalid_before_its_start_and_after_its_end() {
         let bytes = certificate((UTC_TIME, "700101000010Z"), (UTC_TIME, "700101000020Z"));
         let validity = Validity::of(&bytes).unwrap();
         for (second, expected) in [
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_something_else_is_nothing() {
+    fn truncated_or_malformed_certificate_has_no_validity() {
         let bytes = certificate((UTC_TIME, "240229235959Z"), (UTC_TIME, "250229235959Z"));
         for length in 0..bytes.len() {
             assert_eq!(Validity::of(&bytes[..length]), None, "{length}");

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn overstepping_now_and_then_is_forgiven_and_going_on_is_a_flood() {
+    async fn refusals_within_the_limit_are_tolerated_and_more_are_a_flood() {
         let mut watch = FloodWatch::new(3);
         for _ in 0..20 {
             assert_eq!((watch.refused(), watch.refused()), (Ok(()), Ok(())));

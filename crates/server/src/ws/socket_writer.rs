@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_leave_whole_and_in_order_through_a_kernel_that_takes_little_at_a_time() {
+    async fn partial_writes_send_whole_frames_in_order() {
         let (mut writer, mut client_end) = writer(7);
         let frames: Vec<Frame> = (0..200).map(|number| Frame::from("x".repeat(number))).collect();
         writer.queue().extend(frames.iter().cloned());
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_stream_holds_back_is_still_being_written_until_it_has_let_go_of_it() {
+    async fn buffered_stream_is_writing_until_it_is_flushed() {
         let (server_end, mut client_end) = duplex(3);
         let mut writer = SocketWriter::new(Holding { held: Vec::new(), stream: server_end }, Bytes::new());
         let frame = Frame::from("a text");
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_read_before_the_protocol_was_there_comes_first() {
+    async fn bytes_read_before_the_protocol_are_returned_first() {
         let (server_end, mut client_end) = duplex(1_000);
         let mut writer = SocketWriter::new(server_end, Bytes::from_static(b"first "));
         client_end.write_all(b"then").await.unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_says_much_is_heard_to_the_last_byte_and_a_quiet_one_holds_no_buffer() {
+    async fn large_input_is_read_completely_and_idle_reader_keeps_no_buffer() {
         let (mut writer, mut client_end) = writer(1 << 20);
         let said: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
         client_end.write_all(&said).await.unwrap();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn control_frames_stand_between_frames_and_only_so_many_wait() {
+    async fn queued_pongs_are_bounded_and_a_close_frame_is_never_dropped() {
         let (mut writer, _there) = writer(1);
         writer.queue().push_back(Frame::from("text"));
         poll_fn(|cx| {
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_protocol_is_told_to_come_back_when_there_is_nothing() {
+    async fn read_without_input_would_block() {
         let (mut writer, _there) = writer(1);
         let read = poll_fn(|cx| Poll::Ready(writer.sync_io(cx).read(&mut [0; 8]))).await;
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::WouldBlock);

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_client_is_pinged_twice_and_then_closed() {
+    async fn silent_client_is_pinged_twice_and_then_closed() {
         let mut timers = timers(&Arc::new(ManualClock::at(NOW)), 3_600_000);
         assert_eq!(next_due(&mut timers).await, (25, Due::Ping));
         assert_eq!(next_due(&mut timers).await, (25, Due::Ping));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_is_heard_is_not_closed_and_is_pinged_only_when_quiet() {
+    async fn active_client_is_not_closed_and_pinged_only_when_idle() {
         let mut timers = timers(&Arc::new(ManualClock::at(NOW)), 3_600_000);
         for _ in 0..10 {
             tokio::time::advance(Duration::from_secs(20)).await;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_the_token_wakes_the_connection() {
+    async fn token_expiry_wakes_the_connection() {
         let clock = Arc::new(ManualClock::at(NOW));
         let mut timers = timers(&clock, 3_000);
         let start = Instant::now();

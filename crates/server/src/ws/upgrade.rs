@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_the_same_host_or_an_allowed_origin_may_connect_and_no_other_page() {
+    fn same_host_and_allowed_origins_may_connect_and_others_may_not() {
         assert!(allowed(Some("http://chat.example.org:8080"), &[]));
         assert!(!allowed(Some("http://chat.example.org"), &[]));
         assert!(!allowed(Some("https://evil.example"), &[]));
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_tls_has_no_page_without() {
+    fn tls_server_refuses_its_own_http_origin() {
         assert!(allowed_with(true, Some("https://chat.example.org:8080"), &[]));
         assert!(!allowed_with(true, Some("http://chat.example.org:8080"), &[]));
         assert!(allowed_with(true, Some("http://app.example"), &["http://app.example"]));
     }
 
     #[test]
-    fn two_origins_are_none() {
+    fn request_with_two_origins_is_refused() {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("chat.example.org"));
         let origin = HeaderValue::from_static("https://chat.example.org");

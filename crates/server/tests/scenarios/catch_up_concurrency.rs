@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::catch_up::{range, seqs, without_rates, write};
+use crate::faulty_store::FaultyStore;
 use crate::harness::Device;
 use crate::idempotency::committed;
-use crate::rigged_store::RiggedStore;
 
 /// Reads until it has the place `last` of the conversation; returns all frames.
-async fn hear_through(device: &mut Device, conversation: &str, last: u64) -> Vec<Value> {
+async fn receive_through(device: &mut Device, conversation: &str, last: u64) -> Vec<Value> {
     let mut frames = Vec::new();
     loop {
-        let frame = device.hear_any().await;
+        let frame = device.receive_any().await;
         assert_ne!(frame["type"], "error", "{frame}");
         let done = frame["conversation_id"] == conversation && frame["seq"] == last;
         frames.push(frame);
@@ -28,7 +28,7 @@ async fn hear_through(device: &mut Device, conversation: &str, last: u64) -> Vec
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn messages_that_arrive_during_a_long_backlog_follow_it_in_order_and_without_repeat() {
+async fn live_messages_follow_a_long_backlog_in_order_without_repeats() {
     const MISSED: u64 = 800;
     const LIVE: u64 = 800;
     let mut setup = without_rates();
@@ -46,16 +46,16 @@ async fn messages_that_arrive_during_a_long_backlog_follow_it_in_order_and_witho
         async move {
             for number in 0..LIVE {
                 phone.send(&chat, &format!("live-{number}"), "hi").await;
-                phone.hear_type("ack").await;
+                phone.receive_type("ack").await;
             }
         }
     });
     // Devices come in all the time while she writes.
     for _ in 0..12 {
         let (bob, chat, other) = (bob.clone(), chat.clone(), other.clone());
-        let mut device = bob.greet(json!({})).await;
+        let mut device = bob.send_hello(json!({})).await;
         views.spawn(async move {
-            let frames = hear_through(&mut device, &chat, MISSED + LIVE).await;
+            let frames = receive_through(&mut device, &chat, MISSED + LIVE).await;
             assert_eq!(frames.iter().filter(|frame| frame["type"] == "caught_up").count(), 1);
             (seqs(&frames, &chat), seqs(&frames, &other))
         });
@@ -69,7 +69,7 @@ async fn messages_that_arrive_during_a_long_backlog_follow_it_in_order_and_witho
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_a_device_sends_during_its_backlog_is_acked_in_the_place_of_the_message() {
+async fn send_during_catch_up_is_acked_at_its_seq() {
     const MISSED: u64 = 700;
     const OWN: u64 = 200;
     const OTHERS: u64 = 300;
@@ -86,14 +86,14 @@ async fn what_a_device_sends_during_its_backlog_is_acked_in_the_place_of_the_mes
             for number in 0..OTHERS {
                 phone.send(&chat, &format!("live-{number}"), "hi").await;
             }
-            hear_through(&mut phone, &chat, MISSED + OWN + OTHERS).await;
+            receive_through(&mut phone, &chat, MISSED + OWN + OTHERS).await;
         }
     });
-    let mut tablet = bob.greet(json!({})).await;
+    let mut tablet = bob.send_hello(json!({})).await;
     for number in 0..OWN {
         tablet.send(&chat, &format!("own-{number}"), "hi").await;
     }
-    let frames = hear_through(&mut tablet, &chat, MISSED + OWN + OTHERS).await;
+    let frames = receive_through(&mut tablet, &chat, MISSED + OWN + OTHERS).await;
     assert_eq!(seqs(&frames, &chat), range(1, MISSED + OWN + OTHERS));
     let acks: Vec<&str> = frames
         .iter()
@@ -106,8 +106,8 @@ async fn what_a_device_sends_during_its_backlog_is_acked_in_the_place_of_the_mes
 
 /// The store is slow with the page; meanwhile the device sends, and resends something that is in its backlog.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ack_of_a_resend_does_not_overtake_the_backlog_it_belongs_to() {
-    let store = RiggedStore::default();
+async fn resend_ack_does_not_overtake_the_backlog() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -115,16 +115,16 @@ async fn the_ack_of_a_resend_does_not_overtake_the_backlog_it_belongs_to() {
     bob.send(&chat, "m2", "said before the connection was lost").await;
     alice.send(&chat, "m3", "hi").await;
     store.hold_pages(true);
-    let mut tablet = bob.greet(json!({chat.clone(): 0})).await;
+    let mut tablet = bob.send_hello(json!({chat.clone(): 0})).await;
     tablet.send(&chat, "m2", "said before the connection was lost").await;
     tablet.send(&chat, "m4", "new").await;
-    tablet.hears_nothing().await;
-    alice.settle().await;
-    tablet.hears_nothing().await;
+    tablet.receives_nothing().await;
+    alice.wait_for_delivery().await;
+    tablet.receives_nothing().await;
     store.hold_pages(false);
     let mut heard = Vec::new();
     for _ in 0..6 {
-        let frame = tablet.hear().await;
+        let frame = tablet.receive().await;
         let id = frame["message_id"].as_str().unwrap_or("").to_string();
         heard.push((frame["type"].as_str().unwrap().to_string(), id));
     }
@@ -142,8 +142,8 @@ async fn the_ack_of_a_resend_does_not_overtake_the_backlog_it_belongs_to() {
 
 /// The fan-out has much to do, so the ack is late although the send is over.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_own_message_on_a_page_waits_for_its_ack_however_busy_the_fan_out_is() {
-    let store = RiggedStore::default();
+async fn own_message_on_a_page_waits_for_its_ack_from_a_busy_fan_out() {
+    let store = FaultyStore::default();
     let hub = Arc::new(OnceLock::<Arc<Hub>>::new());
     let mut setup = store.setup();
     setup.store = Box::new({
@@ -158,22 +158,22 @@ async fn an_own_message_on_a_page_waits_for_its_ack_however_busy_the_fan_out_is(
     let chat = alice.direct("bob").await;
     alice.send(&chat, "m1", "hi").await;
     store.hold_pages(true);
-    let mut tablet = bob.greet(json!({})).await;
-    tablet.hears_nothing().await;
+    let mut tablet = bob.send_hello(json!({})).await;
+    tablet.receives_nothing().await;
     hub.get().unwrap().committed(vec![committed("nobody-here", 1); 200_000]);
     tablet.send(&chat, "m2", "mine").await;
     while !world.get("/metrics").await.text().contains("bluetick_ack_seconds_count 2\n") {}
     store.hold_pages(false);
-    assert_eq!(tablet.hear_type("message").await["message_id"], "m1");
-    assert_eq!(tablet.hear_type("ack").await["message_id"], "m2");
-    tablet.hear_type("caught_up").await;
+    assert_eq!(tablet.receive_type("message").await["message_id"], "m1");
+    assert_eq!(tablet.receive_type("ack").await["message_id"], "m2");
+    tablet.receive_type("caught_up").await;
 }
 
 /// Acks that wait for their places take memory, so there is an end to them.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_sends_on_and_on_during_its_backlog_is_not_read_from_and_loses_nothing() {
+async fn device_that_sends_during_catch_up_is_throttled_and_loses_nothing() {
     const OWN: u64 = 2_000;
-    let store = RiggedStore::default();
+    let store = FaultyStore::default();
     let mut setup = store.setup();
     setup.limits = without_rates().limits;
     setup.limits.backlog_messages = 0;
@@ -182,22 +182,22 @@ async fn whoever_sends_on_and_on_during_its_backlog_is_not_read_from_and_loses_n
     let chat = alice.direct("bob").await;
     alice.send(&chat, "m1", "hi").await;
     store.hold_pages(true);
-    let mut tablet = bob.greet(json!({})).await;
+    let mut tablet = bob.send_hello(json!({})).await;
     for number in 0..OWN {
         tablet.send(&chat, &format!("own-{number}"), "hi").await;
     }
-    tablet.say(json!({"type": "ping"})).await;
-    let early = tokio::time::timeout(Duration::from_millis(300), tablet.hear()).await;
+    tablet.send_json(json!({"type": "ping"})).await;
+    let early = tokio::time::timeout(Duration::from_millis(300), tablet.receive()).await;
     assert!(early.is_err(), "all was read although the acks wait: {early:?}");
     store.hold_pages(false);
-    let frames = hear_through(&mut tablet, &chat, OWN + 1).await;
+    let frames = receive_through(&mut tablet, &chat, OWN + 1).await;
     assert_eq!(seqs(&frames, &chat), range(1, OWN + 1));
     assert_eq!(frames.iter().filter(|frame| frame["type"] == "ack").count() as u64, OWN);
 }
 
 /// It stops reading in the middle of a backlog many times larger than its outbox.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_reads_its_backlog_slowly_is_waited_for_and_nobody_else_notices() {
+async fn slow_backlog_reader_is_waited_for_without_delaying_others() {
     const MISSED: u64 = 300;
     let mut setup = without_rates();
     setup.limits.outbox_bytes = 512 * 1024;
@@ -208,7 +208,7 @@ async fn whoever_reads_its_backlog_slowly_is_waited_for_and_nobody_else_notices(
     for number in 0..MISSED {
         alice.send(&chat, &format!("m{number}"), &content).await;
     }
-    let mut slow = bob.greet(json!({})).await;
+    let mut slow = bob.send_hello(json!({})).await;
     // More comes live into the conversation that is being caught up.
     for number in 0..20 {
         alice.send(&chat, &format!("live{number}"), &content).await;
@@ -216,29 +216,29 @@ async fn whoever_reads_its_backlog_slowly_is_waited_for_and_nobody_else_notices(
     let mut phone = carol.connect().await;
     for number in 1..=50 {
         alice.send(&other, &format!("m{number}"), "hi").await;
-        assert_eq!(phone.hear_type("message").await["seq"], number);
+        assert_eq!(phone.receive_type("message").await["seq"], number);
     }
     let waiting = world.get("/metrics").await.text();
     let waiting = waiting.lines().find_map(|line| line.strip_prefix("bluetick_outbox_bytes ")).unwrap();
     assert!(waiting.parse::<usize>().unwrap() < 300 * 1024, "{waiting} bytes wait");
-    let frames = hear_through(&mut slow, &chat, MISSED + 20).await;
+    let frames = receive_through(&mut slow, &chat, MISSED + 20).await;
     assert_eq!(seqs(&frames, &chat), range(1, MISSED + 20));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_one_is_taken_out_of_during_the_backlog_ends_with_the_notice_of_that() {
-    let store = RiggedStore::default();
+async fn removal_during_catch_up_ends_the_backlog_with_its_notice() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let group = alice.group(&["bob"]).await;
     alice.send(&group, "m1", "hi").await;
     store.hold_pages(true);
-    let mut tablet = bob.greet(json!({})).await;
-    tablet.hears_nothing().await;
+    let mut tablet = bob.send_hello(json!({})).await;
+    tablet.receives_nothing().await;
     assert_eq!(alice.remove(&group, "bob").await.status, 204);
-    alice.settle().await;
+    alice.wait_for_delivery().await;
     store.hold_pages(false);
-    assert_eq!(tablet.hear_type("message").await["seq"], 3);
-    assert_eq!(tablet.hear().await, json!({"type": "gone", "conversation_id": group}));
-    tablet.hear_type("caught_up").await;
+    assert_eq!(tablet.receive_type("message").await["seq"], 3);
+    assert_eq!(tablet.receive().await, json!({"type": "gone", "conversation_id": group}));
+    tablet.receive_type("caught_up").await;
 }

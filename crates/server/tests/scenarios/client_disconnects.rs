@@ -13,19 +13,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use crate::harness::{ADMIN_KEY, PATIENCE, World};
-use crate::rigged_store::RiggedStore;
+use crate::faulty_store::FaultyStore;
+use crate::harness::{ADMIN_KEY, TIMEOUT, World};
 
-struct Scene {
-    store: RiggedStore,
+struct DisconnectFixture {
+    store: FaultyStore,
     world: World,
     trail: tempfile::TempDir,
 }
 
-impl Scene {
+impl DisconnectFixture {
     /// Alice has an account, and one address has two connections at a time.
-    async fn start() -> Scene {
-        let (store, trail) = (RiggedStore::default(), tempfile::tempdir().unwrap());
+    async fn start() -> DisconnectFixture {
+        let (store, trail) = (FaultyStore::default(), tempfile::tempdir().unwrap());
         let mut setup = store.setup();
         setup.audit = Arc::new(Trail::new(&AuditSettings::default(), trail.path()));
         setup.limits.connections_per_address = 2;
@@ -34,7 +34,7 @@ impl Scene {
         let id = "alice".parse().unwrap();
         let alice = User { id, display_name: None, password_hash: None, created_at: SystemClock.now() };
         world.store.create_user(alice).await.unwrap();
-        Scene { store, world, trail }
+        DisconnectFixture { store, world, trail }
     }
 
     /// Begins to set a password and is gone before that is done, and the server has seen it go.
@@ -54,10 +54,10 @@ impl Scene {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, begun).await.expect("the store is asked to change the user");
+        timeout(TIMEOUT, begun).await.expect("the store is asked to change the user");
         stream.shutdown().await.unwrap();
         let mut answer = Vec::new();
-        let closed = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+        let closed = timeout(TIMEOUT, stream.read_to_end(&mut answer)).await;
         assert_eq!(closed.expect("the server lets go of it").unwrap(), 0, "without an answer");
     }
 
@@ -72,8 +72,8 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_hangs_up_while_a_password_is_set_has_set_it_with_all_that_follows() {
-    let scene = Scene::start().await;
+async fn password_change_completes_after_the_client_disconnects() {
+    let scene = DisconnectFixture::start().await;
     let alice = scene.world.person("alice");
     scene.sets_a_password_and_hangs_up().await;
     scene.store.hold_updates(false);
@@ -82,31 +82,31 @@ async fn who_hangs_up_while_a_password_is_set_has_set_it_with_all_that_follows()
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, ended).await.expect("its end is written down");
+    timeout(TIMEOUT, ended).await.expect("its end is written down");
     alice.get("/v1/me").await.refused(401, "token_revoked");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_has_more_calls_under_way_by_hanging_up() {
-    let scene = Scene::start().await;
+async fn running_call_of_a_disconnected_client_keeps_its_connection_permit() {
+    let scene = DisconnectFixture::start().await;
     scene.sets_a_password_and_hangs_up().await;
     scene.sets_a_password_and_hangs_up().await;
     let mut third = TcpStream::connect(scene.world.addr).await.unwrap();
     // Turned away at the door, politely or not.
     let _reset = third.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let mut answer = Vec::new();
-    let _reset = timeout(PATIENCE, third.read_to_end(&mut answer)).await.expect("it is not kept waiting");
+    let _reset = timeout(TIMEOUT, third.read_to_end(&mut answer)).await.expect("it is not kept waiting");
     assert!(answer.is_empty(), "both places of the address are taken");
     scene.store.hold_updates(false);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stops_waits_for_what_nobody_waits_for_any_more() {
-    let mut scene = Scene::start().await;
+async fn drain_waits_for_a_call_whose_client_disconnected() {
+    let mut scene = DisconnectFixture::start().await;
     scene.sets_a_password_and_hangs_up().await;
     let draining = tokio::spawn(scene.world.take_server().drain());
     assert!(!draining.is_finished());
     scene.store.hold_updates(false);
-    timeout(PATIENCE, draining).await.expect("it ends").unwrap();
+    timeout(TIMEOUT, draining).await.expect("it ends").unwrap();
     assert_eq!(scene.ends_of_the_act(), ["begun", "done"]);
 }

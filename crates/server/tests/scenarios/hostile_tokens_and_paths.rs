@@ -6,13 +6,13 @@ use bluetick_core::time::{Clock, SystemClock};
 use serde_json::json;
 
 use crate::harness::{Device, Setup, World, call, send_frame};
-use crate::hostile::{Honest, Raw, upgrade_request};
+use crate::hostile::{HonestUsers, RawSocket, upgrade_request};
 
 /// Whatever a stranger tries on a conversation, there is none, also where there is one.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_guesses_the_id_of_a_conversation_learns_nothing_from_any_call_or_frame() {
+async fn guessed_conversation_id_gets_the_same_errors_as_an_unknown_one() {
     let world = World::new().await;
-    let mut honest = Honest::pair(&world).await;
+    let mut honest = HonestUsers::pair(&world).await;
     let [alice, mallory] = world.people(["alice", "mallory"]);
     let direct = alice.direct("bob").await;
     let group = alice.group(&["bob"]).await;
@@ -53,20 +53,20 @@ async fn whoever_guesses_the_id_of_a_conversation_learns_nothing_from_any_call_o
             let mut heard = Vec::new();
             for id in [real.as_str(), &made_up] {
                 let mut errors = Vec::new();
-                device.say(send_frame(id, "m", "x")).await;
-                errors.push(device.hear_error("conversation_not_found").await);
+                device.send_json(send_frame(id, "m", "x")).await;
+                errors.push(device.receive_error("conversation_not_found").await);
                 for kind in ["delivered", "read"] {
                     device.send_receipt(kind, id, 1).await;
-                    errors.push(device.hear_error("conversation_not_found").await);
+                    errors.push(device.receive_error("conversation_not_found").await);
                 }
-                device.say(json!({"type": "typing", "conversation_id": id})).await;
-                errors.extend(device.heard_so_far().await);
+                device.send_json(json!({"type": "typing", "conversation_id": id})).await;
+                errors.extend(device.received_so_far().await);
                 heard.push(serde_json::to_string(&errors).unwrap().replace(id, "ID"));
             }
             assert_eq!(heard[0], heard[1]);
         }
     };
-    honest.talk_during(attack).await;
+    honest.chat_during(attack).await;
 }
 
 const SECRET: &str = "a secret that the operator's product shares with the server";
@@ -80,7 +80,7 @@ fn minted(auth: &AuthSettings, ttl: Duration, ago: Duration) -> String {
 
 /// A server that takes tokens of one product only, and every token that is not quite one of those.
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_of_another_key_algorithm_audience_or_time_open_nothing() {
+async fn token_with_wrong_key_algorithm_audience_or_time_is_refused() {
     let auth = AuthSettings {
         hs256_secret: Some(SECRET.into()),
         audience: Some("chat".into()),
@@ -89,7 +89,7 @@ async fn tokens_of_another_key_algorithm_audience_or_time_open_nothing() {
         ..AuthSettings::default()
     };
     let world = Setup { auth: auth.clone(), ..Setup::default() }.start().await;
-    let mut honest = Honest::pair(&world).await;
+    let mut honest = HonestUsers::pair(&world).await;
     let hour = Duration::from_secs(3_600);
     let good = minted(&auth, hour, Duration::ZERO);
     let parts: Vec<&str> = good.split('.').collect();
@@ -141,22 +141,22 @@ async fn tokens_of_another_key_algorithm_audience_or_time_open_nothing() {
             assert_eq!(reply.status, 401, "{what}: {}", reply.text());
             reply.refused(401, "unauthenticated");
             let mut device = Device::open(world.addr).await;
-            device.say(json!({"type": "hello", "token": token})).await;
+            device.send_json(json!({"type": "hello", "token": token})).await;
             assert_eq!(device.closed_with().await, (4401, "unauthenticated".into()), "{what}");
         }
         call(world.addr, "GET", path, Some(&expired), None).await.refused(401, "token_expired");
         let mut device = Device::open(world.addr).await;
-        device.say(json!({"type": "hello", "token": expired})).await;
+        device.send_json(json!({"type": "hello", "token": expired})).await;
         assert_eq!(device.closed_with().await, (4403, "token_expired".into()));
     };
-    honest.talk_during(attack).await;
+    honest.chat_during(attack).await;
 }
 
 /// Somebody wrote down all that was said while alice was logged in, and says it again when she is not.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_recorded_before_a_log_out_is_worth_nothing_after_it() {
+async fn replayed_requests_are_refused_after_log_out() {
     let world = World::new().await;
-    let mut honest = Honest::pair(&world).await;
+    let mut honest = HonestUsers::pair(&world).await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
     let recorded = ["m1", "m2"].map(|message_id| {
@@ -171,8 +171,8 @@ async fn what_was_recorded_before_a_log_out_is_worth_nothing_after_it() {
     let ask = |request: &str| {
         let request = request.to_owned();
         async move {
-            let mut raw = Raw::connect(world.addr).await;
-            raw.say(request.as_bytes()).await;
+            let mut raw = RawSocket::connect(world.addr).await;
+            raw.write(request.as_bytes()).await;
             raw.rest().await
         }
     };
@@ -187,7 +187,7 @@ async fn what_was_recorded_before_a_log_out_is_worth_nothing_after_it() {
             assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("token_revoked"), "{answer}");
         }
         let mut device = Device::open(world.addr).await;
-        device.say(json!({"type": "hello", "token": alice.token})).await;
+        device.send_json(json!({"type": "hello", "token": alice.token})).await;
         assert_eq!(device.closed_with().await, (4402, "token_revoked".into()));
         assert_eq!(taken_over.closed_with().await, (4402, "token_revoked".into()));
         // The same token, spelled in another way, is the same token or none.
@@ -197,45 +197,45 @@ async fn what_was_recorded_before_a_log_out_is_worth_nothing_after_it() {
         other.push(last);
         assert_eq!(call(world.addr, "GET", "/v1/me", Some(&other), None).await.status, 401);
     };
-    honest.talk_during(attack).await;
+    honest.chat_during(attack).await;
     let again = world.person("alice");
     assert_eq!(again.history(&chat, "").await.json()["head_seq"], 1, "nothing was stored by it");
 }
 
 /// A page that somebody was lured to speaks with the browser's powers, and has none here.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_another_origin_opens_no_socket_and_reads_no_answer() {
+async fn page_of_another_origin_opens_no_socket_and_reads_no_response() {
     let world = World::new().await;
-    let mut honest = Honest::pair(&world).await;
+    let mut honest = HonestUsers::pair(&world).await;
     let alice = world.person("alice");
     let attack = async {
         for origin in
             ["https://evil.example", "null", "http://127.0.0.1", "file://", "http://127.0.0.1.evil.example"]
         {
-            let mut raw = Raw::connect(world.addr).await;
-            raw.say(upgrade_request(world.addr, &format!("Origin: {origin}\r\n")).as_bytes()).await;
+            let mut raw = RawSocket::connect(world.addr).await;
+            raw.write(upgrade_request(world.addr, &format!("Origin: {origin}\r\n")).as_bytes()).await;
             let head = raw.head().await;
             assert!(head.starts_with("HTTP/1.1 403 "), "{origin}: {head}");
-            let mut raw = Raw::connect(world.addr).await;
+            let mut raw = RawSocket::connect(world.addr).await;
             let request = format!(
                 "GET /v1/conversations HTTP/1.1\r\nHost: {}\r\nOrigin: {origin}\r\nAuthorization: Bearer {}\r\n\
                  Connection: close\r\n\r\n",
                 world.addr, alice.token
             );
-            raw.say(request.as_bytes()).await;
+            raw.write(request.as_bytes()).await;
             let answer = raw.rest().await.to_lowercase();
             assert!(!answer.contains("access-control-allow-origin"), "{origin}: {answer}");
         }
         assert!(Device::try_open(world.addr, Some(&format!("http://{}", world.addr))).await.is_ok());
     };
-    honest.talk_during(attack).await;
+    honest.chat_during(attack).await;
 }
 
 /// Names in paths are names, wherever they point.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_path_leads_out_of_what_is_served() {
+async fn path_traversal_is_refused() {
     let world = World::new().await;
-    let mut honest = Honest::pair(&world).await;
+    let mut honest = HonestUsers::pair(&world).await;
     let attack = async {
         for path in [
             "/../../etc/passwd",
@@ -247,8 +247,8 @@ async fn no_path_leads_out_of_what_is_served() {
             "//etc/passwd",
             "http://evil.example/v1/users",
         ] {
-            let mut raw = Raw::connect(world.addr).await;
-            raw.say(
+            let mut raw = RawSocket::connect(world.addr).await;
+            raw.write(
                 format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes(),
             )
             .await;
@@ -257,5 +257,5 @@ async fn no_path_leads_out_of_what_is_served() {
             assert!(!answer.contains("root:"), "{path}");
         }
     };
-    honest.talk_during(attack).await;
+    honest.chat_during(attack).await;
 }

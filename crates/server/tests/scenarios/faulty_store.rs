@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use crate::harness::Setup;
 
 #[derive(Clone, Default)]
-pub struct RiggedStore {
+pub struct FaultyStore {
     inner: Arc<OnceLock<MemoryStore>>,
     held: Arc<watch::Sender<bool>>,
     held_marks: Arc<watch::Sender<bool>>,
@@ -47,7 +47,7 @@ pub struct RiggedStore {
     pub closed: Arc<AtomicBool>,
 }
 
-impl RiggedStore {
+impl FaultyStore {
     pub fn setup(&self) -> Setup {
         let rigged = self.clone();
         let store = move |hub: Arc<Hub>| {
@@ -63,7 +63,7 @@ impl RiggedStore {
     }
 
     /// While held, marks wait.
-    pub fn hold_marks(&self, held: bool) {
+    pub fn hold_receipts(&self, held: bool) {
         self.held_marks.send_replace(held);
     }
 
@@ -88,7 +88,7 @@ impl RiggedStore {
 }
 
 #[async_trait]
-impl Store for RiggedStore {
+impl Store for FaultyStore {
     async fn create_user(&self, user: User) -> Result<(), StoreError> {
         self.inner().create_user(user).await
     }

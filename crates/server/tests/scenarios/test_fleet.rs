@@ -10,15 +10,15 @@ use bluetick_server::Hub;
 use bluetick_store_memory::MemoryStore;
 use tokio::sync::watch;
 
-use crate::harness::{PATIENCE, Setup};
+use crate::harness::{Setup, TIMEOUT};
 
 #[derive(Clone, Default)]
-pub struct Ring(Arc<Shared>);
+pub struct TestFleet(Arc<FleetState>);
 
 #[derive(Default)]
-struct Shared {
+struct FleetState {
     nodes: Mutex<Vec<NodeState>>,
-    told: Mutex<Vec<String>>,
+    calls: Mutex<Vec<String>>,
     held: watch::Sender<bool>,
 }
 
@@ -26,46 +26,46 @@ struct NodeState {
     hub: Arc<Hub>,
     people: HashSet<UserId>,
     /// No change reaches it.
-    is_deaf: bool,
+    drops_events: bool,
 }
 
-impl Ring {
+impl TestFleet {
     /// Two nodes with one store.
-    pub fn two() -> (Ring, [Setup; 2]) {
-        let ring = Ring::default();
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_listener(Arc::new(ring.clone())));
+    pub fn two() -> (TestFleet, [Setup; 2]) {
+        let test_fleet = TestFleet::default();
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::with_listener(Arc::new(test_fleet.clone())));
         let setup = |number| {
-            let (ring, store) = (ring.clone(), Arc::clone(&store));
-            let fleet = Arc::new(Node { ring: ring.clone(), number });
+            let (test_fleet, store) = (test_fleet.clone(), Arc::clone(&store));
+            let fleet = Arc::new(Node { test_fleet: test_fleet.clone(), number });
             let store = move |hub: Arc<Hub>| {
-                ring.join(hub);
+                test_fleet.join(hub);
                 store
             };
             Setup { store: Box::new(store), fleet, ..Setup::default() }
         };
         let setups = [setup(0), setup(1)];
-        (ring, setups)
+        (test_fleet, setups)
     }
 
     /// A node by itself, in front of whatever store the setup has.
-    pub fn one(setup: Setup) -> (Ring, Setup) {
-        let ring = Ring::default();
-        let fleet = Arc::new(Node { ring: ring.clone(), number: 0 });
-        let (joining, store) = (ring.clone(), setup.store);
+    pub fn one(setup: Setup) -> (TestFleet, Setup) {
+        let test_fleet = TestFleet::default();
+        let fleet = Arc::new(Node { test_fleet: test_fleet.clone(), number: 0 });
+        let (joining, store) = (test_fleet.clone(), setup.store);
         let store = move |hub: Arc<Hub>| {
             joining.join(Arc::clone(&hub));
             store(hub)
         };
-        (ring, Setup { store: Box::new(store), fleet, ..setup })
+        (test_fleet, Setup { store: Box::new(store), fleet, ..setup })
     }
 
     fn join(&self, hub: Arc<Hub>) {
-        self.0.nodes.lock().unwrap().push(NodeState { hub, people: HashSet::new(), is_deaf: false });
+        self.0.nodes.lock().unwrap().push(NodeState { hub, people: HashSet::new(), drops_events: false });
     }
 
     /// From now on this node hears of no change.
-    pub fn deafen(&self, number: usize) {
-        self.0.nodes.lock().unwrap()[number].is_deaf = true;
+    pub fn drop_events(&self, number: usize) {
+        self.0.nodes.lock().unwrap()[number].drops_events = true;
     }
 
     /// While held, comings and goings wait.
@@ -74,43 +74,43 @@ impl Ring {
     }
 
     /// What the fleet was told by node 0 or 1, in order.
-    pub fn told(&self) -> Vec<String> {
-        self.0.told.lock().unwrap().clone()
+    pub fn calls(&self) -> Vec<String> {
+        self.0.calls.lock().unwrap().clone()
     }
 
-    pub async fn is_told(&self, expected: &[&str]) {
+    pub async fn wait_for_calls(&self, expected: &[&str]) {
         let told = async {
-            while self.told() != expected {
+            while self.calls() != expected {
                 tokio::task::yield_now().await;
             }
         };
-        let in_time = tokio::time::timeout(PATIENCE, told).await;
-        assert!(in_time.is_ok(), "{:?} instead of {expected:?}", self.told());
+        let in_time = tokio::time::timeout(TIMEOUT, told).await;
+        assert!(in_time.is_ok(), "{:?} instead of {expected:?}", self.calls());
     }
 }
 
 /// Every node hears of everything, and passes on what is for the people it has.
-impl CommitListener for Ring {
+impl CommitListener for TestFleet {
     fn committed(&self, batch: Vec<Committed>) {
         self.0.nodes.lock().unwrap().iter().for_each(|node| node.hub.committed(batch.clone()));
     }
 
     fn changed(&self, batch: Vec<Change>) {
         let nodes = self.0.nodes.lock().unwrap();
-        nodes.iter().filter(|node| !node.is_deaf).for_each(|node| node.hub.changed(batch.clone()));
+        nodes.iter().filter(|node| !node.drops_events).for_each(|node| node.hub.changed(batch.clone()));
     }
 }
 
 struct Node {
-    ring: Ring,
+    test_fleet: TestFleet,
     number: usize,
 }
 
 impl Node {
     async fn tell(&self, what: &str, user: &UserId) {
-        self.ring.0.held.subscribe().wait_for(|held| !held).await.unwrap();
-        self.ring.0.told.lock().unwrap().push(format!("{user} {what} {}", self.number));
-        let people = &mut self.ring.0.nodes.lock().unwrap()[self.number].people;
+        self.test_fleet.0.held.subscribe().wait_for(|held| !held).await.unwrap();
+        self.test_fleet.0.calls.lock().unwrap().push(format!("{user} {what} {}", self.number));
+        let people = &mut self.test_fleet.0.nodes.lock().unwrap()[self.number].people;
         match what {
             "came" => people.insert(user.clone()),
             _ => people.remove(user),
@@ -129,12 +129,12 @@ impl Fleet for Node {
     }
 
     async fn is_connected_elsewhere(&self, user: &UserId) -> bool {
-        let nodes = self.ring.0.nodes.lock().unwrap();
+        let nodes = self.test_fleet.0.nodes.lock().unwrap();
         nodes.iter().enumerate().any(|(number, node)| number != self.number && node.people.contains(user))
     }
 
     fn send_ephemeral(&self, ephemeral: Ephemeral) {
-        let nodes = self.ring.0.nodes.lock().unwrap();
+        let nodes = self.test_fleet.0.nodes.lock().unwrap();
         let others = nodes.iter().enumerate().filter(|(number, _)| *number != self.number);
         others.for_each(|(_, node)| node.hub.received_ephemeral(ephemeral.clone()));
     }

@@ -17,7 +17,7 @@ use crate::harness::Setup;
 
 /// What a job was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ArchiveCall {
     Run(ArchiveRun),
     Verify,
     Restore(Option<ConversationId>),
@@ -25,20 +25,20 @@ pub enum Asked {
 }
 
 #[derive(Clone, Default)]
-pub struct RiggedArchive {
+pub struct FaultyArchive {
     status: Arc<Mutex<ArchiveStatus>>,
     counters: Arc<Mutex<ArchiveCounters>>,
     /// How the next jobs end, before they have begun; those after them are done.
     failures: Arc<Mutex<VecDeque<ArchiveError>>>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    calls: Arc<Mutex<Vec<ArchiveCall>>>,
     held: Arc<watch::Sender<bool>>,
     panics: Arc<Mutex<bool>>,
     pub jobs_under_way: Arc<AtomicU64>,
 }
 
-impl RiggedArchive {
-    pub fn on() -> RiggedArchive {
-        let archive = RiggedArchive::default();
+impl FaultyArchive {
+    pub fn on() -> FaultyArchive {
+        let archive = FaultyArchive::default();
         archive.change_status(|status| status.place = "directory /cold".into());
         archive
     }
@@ -68,17 +68,22 @@ impl RiggedArchive {
         *self.panics.lock().unwrap() = true;
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub fn calls(&self) -> Vec<ArchiveCall> {
+        self.calls.lock().unwrap().clone()
     }
 
-    async fn work(&self, asked: Asked, stage: Stage, progress: &dyn Progress) -> Result<(), ArchiveError> {
-        self.asked.lock().unwrap().push(asked);
+    async fn work(
+        &self,
+        asked: ArchiveCall,
+        stage: Stage,
+        progress: &dyn Progress,
+    ) -> Result<(), ArchiveError> {
+        self.calls.lock().unwrap().push(asked);
         if let Some(error) = self.failures.lock().unwrap().pop_front() {
             return Err(error);
         }
         self.jobs_under_way.fetch_add(1, Ordering::SeqCst);
-        let _done = Counted(&self.jobs_under_way);
+        let _done = RunningJobGuard(&self.jobs_under_way);
         progress.advanced(stage, 1, 4);
         assert!(!std::mem::take(&mut *self.panics.lock().unwrap()), "rigged to panic");
         self.held.subscribe().wait_for(|held| !held).await.unwrap();
@@ -87,9 +92,9 @@ impl RiggedArchive {
     }
 }
 
-struct Counted<'a>(&'a AtomicU64);
+struct RunningJobGuard<'a>(&'a AtomicU64);
 
-impl Drop for Counted<'_> {
+impl Drop for RunningJobGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -99,13 +104,13 @@ const TOOK: Duration = Duration::from_millis(420);
 const COLD: ColdCount = ColdCount { segments: 3, messages: 2_950, bytes: 300_000, raw_bytes: 1_200_000 };
 
 #[async_trait]
-impl Archive for RiggedArchive {
+impl Archive for FaultyArchive {
     async fn status(&self) -> Result<ArchiveStatus, ArchiveError> {
         Ok(self.status.lock().unwrap().clone())
     }
 
     async fn run(&self, run: ArchiveRun, progress: Arc<dyn Progress>) -> Result<RunReport, ArchiveError> {
-        self.work(Asked::Run(run), Stage::Moving, &*progress).await?;
+        self.work(ArchiveCall::Run(run), Stage::Moving, &*progress).await?;
         Ok(RunReport {
             conversations: 2,
             moved: COLD,
@@ -117,7 +122,7 @@ impl Archive for RiggedArchive {
     }
 
     async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
-        self.work(Asked::Verify, Stage::Verifying, &*progress).await?;
+        self.work(ArchiveCall::Verify, Stage::Verifying, &*progress).await?;
         let problems = (0..1_001).map(|number| format!("segment {number} is gone")).collect();
         Ok(VerifyReport { checked: COLD, problems, took: TOOK })
     }
@@ -127,12 +132,12 @@ impl Archive for RiggedArchive {
         conversation: Option<ConversationId>,
         progress: Arc<dyn Progress>,
     ) -> Result<RestoreReport, ArchiveError> {
-        self.work(Asked::Restore(conversation), Stage::Restoring, &*progress).await?;
+        self.work(ArchiveCall::Restore(conversation), Stage::Restoring, &*progress).await?;
         Ok(RestoreReport { segments: 3, messages: 2_950, took: TOOK })
     }
 
     async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError> {
-        self.work(Asked::Erase(erase), Stage::Erasing, &*progress).await?;
+        self.work(ArchiveCall::Erase(erase), Stage::Erasing, &*progress).await?;
         Ok(EraseReport { conversations: 1, messages: 7, took: TOOK, ..EraseReport::default() })
     }
 
