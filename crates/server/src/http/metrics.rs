@@ -25,7 +25,8 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
         StatusCode::OK,
         OPENMETRICS,
         Body::from(
-            app.metrics.encode(&app.archivist.archive().counters(), app.whereabouts.counters().as_ref()),
+            app.metrics
+                .encode(&app.archiver.archive().counters(), app.presence_directory.counters().as_ref()),
         ),
     )
 }

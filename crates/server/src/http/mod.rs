@@ -1,5 +1,5 @@
-//! The HTTP calls, one file each, and what surrounds all of them. Each route is declared once: the router and the
-//! OpenAPI document come from the same declaration and cannot differ.
+//! The HTTP API: one file per route, and the service around all routes. Each route is declared once,
+//! so the router and the OpenAPI document cannot differ.
 
 mod archive;
 mod assets;
@@ -135,7 +135,7 @@ mod tests {
 
     /// The router tells its paths only when it is printed for debugging.
     #[test]
-    fn every_path_the_router_serves_is_documented_and_the_other_way_round() {
+    fn served_paths_equal_documented_paths() {
         let (router, document) = router();
         let printed = format!("{router:?}");
         let served: BTreeSet<&str> = printed.split('"').filter(|text| text.starts_with('/')).collect();

@@ -1,4 +1,4 @@
-//! A server of one's own, and people who talk to it.
+//! A server of one's own, and people who exchange_message to it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::{self, Message};
 
 /// Bounds every wait of these tests. A correct server answers sooner, also on a busy machine: under a
 /// flood of log-ins it hashes passwords at idle priority, so an answer can take half a minute there.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub const ADMIN_KEY: &str = "an-admin-key-for-tests";
 
@@ -57,7 +57,7 @@ impl Default for Setup {
     fn default() -> Setup {
         Setup {
             settings: ServerSettings { listen: "127.0.0.1:0".into(), ..ServerSettings::default() },
-            limits: everybody_from_one_address(),
+            limits: limits_for_one_address(),
             signup: false,
             reserved_names: ReservedNames::default(),
             auth: AuthSettings::default(),
@@ -72,7 +72,7 @@ impl Default for Setup {
 }
 
 /// All clients of a test connect from one address, so address limits are off by default.
-fn everybody_from_one_address() -> LimitSettings {
+fn limits_for_one_address() -> LimitSettings {
     LimitSettings {
         connections_per_address: 0,
         connects_per_address_per_second: 0,
@@ -182,14 +182,14 @@ impl World {
     }
 }
 
-type Mint = dyn Fn(&str, Duration) -> String + Send + Sync;
+type MintToken = dyn Fn(&str, Duration) -> String + Send + Sync;
 
 #[derive(Clone)]
 pub struct Person {
     pub name: String,
     pub token: String,
     pub addr: SocketAddr,
-    mint: Arc<Mint>,
+    mint: Arc<MintToken>,
 }
 
 impl Person {
@@ -244,13 +244,13 @@ impl Person {
 
     /// Connects when all that was committed before has been delivered, so that none of it arrives late.
     pub async fn connect(&self) -> Device {
-        self.settle().await;
+        self.wait_for_delivery().await;
         self.connect_now().await
     }
 
     /// Returns when everything committed before is in the outboxes of those who were connected: somebody of whom
     /// nothing else is heard sends a message, and its ack has come through the same fan-out.
-    pub async fn settle(&self) {
+    pub async fn wait_for_delivery(&self) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("settler{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let settler = Person { token: (self.mint)(&name, Duration::from_secs(60)), name, ..self.clone() };
@@ -263,7 +263,7 @@ impl Person {
         };
         let mut device = settler.connect_now().await;
         device.send(&chat, "m", "settled").await;
-        device.hear_type("ack").await;
+        device.receive_type("ack").await;
     }
 
     /// Connects, says hello and reads up to `caught_up`.
@@ -273,9 +273,9 @@ impl Person {
 
     /// Connects with what the device has, and reads up to `caught_up`.
     pub async fn connect_at(&self, positions: Value) -> Device {
-        let mut device = self.greet(positions).await;
+        let mut device = self.send_hello(positions).await;
         loop {
-            let frame = device.hear_any().await;
+            let frame = device.receive_any().await;
             if frame == json!({"type": "caught_up"}) {
                 return device;
             }
@@ -284,14 +284,14 @@ impl Person {
     }
 
     /// Says hello and reads the welcome.
-    pub async fn greet(&self, positions: Value) -> Device {
-        self.greet_on(Device::open(self.addr).await, positions).await
+    pub async fn send_hello(&self, positions: Value) -> Device {
+        self.send_hello_on(Device::open(self.addr).await, positions).await
     }
 
     /// The same on a socket that is open already, over whatever it runs.
-    pub async fn greet_on<S: Bytes>(&self, mut device: Device<S>, positions: Value) -> Device<S> {
-        device.say(json!({"type": "hello", "token": self.token, "positions": positions})).await;
-        let welcome = device.hear_any().await;
+    pub async fn send_hello_on<S: Bytes>(&self, mut device: Device<S>, positions: Value) -> Device<S> {
+        device.send_json(json!({"type": "hello", "token": self.token, "positions": positions})).await;
+        let welcome = device.receive_any().await;
         assert_eq!(
             (welcome["type"].as_str(), welcome["user_id"].as_str()),
             (Some("welcome"), Some(&*self.name))
@@ -340,26 +340,26 @@ impl<S: Bytes> Device<S> {
         Device { socket, backlog: Vec::new() }
     }
 
-    pub async fn say(&mut self, frame: Value) {
-        self.say_raw(Message::text(frame.to_string())).await;
+    pub async fn send_json(&mut self, frame: Value) {
+        self.send_raw(Message::text(frame.to_string())).await;
     }
 
-    pub async fn say_raw(&mut self, message: Message) {
-        timeout(PATIENCE, self.socket.send(message)).await.expect("the server reads").unwrap();
+    pub async fn send_raw(&mut self, message: Message) {
+        timeout(TIMEOUT, self.socket.send(message)).await.expect("the server reads").unwrap();
     }
 
     pub async fn send(&mut self, conversation: &str, message_id: &str, content: &str) {
-        self.say(send_frame(conversation, message_id, content)).await;
+        self.send_json(send_frame(conversation, message_id, content)).await;
     }
 
     pub async fn send_receipt(&mut self, kind: &str, conversation: &str, seq: u64) {
-        self.say(json!({"type": kind, "conversation_id": conversation, "seq": seq})).await;
+        self.send_json(json!({"type": kind, "conversation_id": conversation, "seq": seq})).await;
     }
 
     /// The next frame, whatever it is.
-    pub async fn hear_any(&mut self) -> Value {
+    pub async fn receive_any(&mut self) -> Value {
         loop {
-            match self.hear_raw().await {
+            match self.receive_raw().await {
                 Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).unwrap(),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 other => panic!("a frame was expected, not {other:?}"),
@@ -368,23 +368,23 @@ impl<S: Bytes> Device<S> {
     }
 
     /// The next frame that is not aside.
-    pub async fn hear(&mut self) -> Value {
+    pub async fn receive(&mut self) -> Value {
         loop {
-            let frame = self.hear_any().await;
+            let frame = self.receive_any().await;
             if !ASIDE.iter().any(|aside| frame["type"] == *aside) {
                 return frame;
             }
         }
     }
 
-    pub async fn hear_raw(&mut self) -> Option<Result<Message, tungstenite::Error>> {
-        timeout(PATIENCE, self.socket.next()).await.expect("the server says something in time")
+    pub async fn receive_raw(&mut self) -> Option<Result<Message, tungstenite::Error>> {
+        timeout(TIMEOUT, self.socket.next()).await.expect("the server says something in time")
     }
 
     /// The next frame of that type, before any that is not aside.
-    pub async fn hear_type(&mut self, kind: &str) -> Value {
+    pub async fn receive_type(&mut self, kind: &str) -> Value {
         loop {
-            let frame = self.hear_any().await;
+            let frame = self.receive_any().await;
             if frame["type"] == kind {
                 return frame;
             }
@@ -392,24 +392,24 @@ impl<S: Bytes> Device<S> {
         }
     }
 
-    pub async fn hear_error(&mut self, code: &str) -> Value {
-        let frame = self.hear_type("error").await;
+    pub async fn receive_error(&mut self, code: &str) -> Value {
+        let frame = self.receive_type("error").await;
         assert_eq!(frame["code"], code, "{frame}");
         frame
     }
 
     /// Nothing is on its way: whatever was would have come before the answer to a ping.
-    pub async fn hears_nothing(&mut self) {
-        self.say(json!({"type": "ping"})).await;
-        assert_eq!(self.hear().await, json!({"type": "pong"}));
+    pub async fn receives_nothing(&mut self) {
+        self.send_json(json!({"type": "ping"})).await;
+        assert_eq!(self.receive().await, json!({"type": "pong"}));
     }
 
     /// Everything up to the answer to a ping.
-    pub async fn heard_so_far(&mut self) -> Vec<Value> {
-        self.say(json!({"type": "ping"})).await;
+    pub async fn received_so_far(&mut self) -> Vec<Value> {
+        self.send_json(json!({"type": "ping"})).await;
         let mut frames = Vec::new();
         loop {
-            match self.hear_any().await {
+            match self.receive_any().await {
                 pong if pong == json!({"type": "pong"}) => return frames,
                 frame => frames.push(frame),
             }
@@ -419,10 +419,10 @@ impl<S: Bytes> Device<S> {
     /// Reads up to the end and returns the close code and its reason.
     pub async fn closed_with(&mut self) -> (u16, String) {
         loop {
-            match self.hear_raw().await {
+            match self.receive_raw().await {
                 Some(Ok(Message::Close(Some(frame)))) => {
                     // The client's own close frame goes out with the next read.
-                    let _ = self.hear_raw().await;
+                    let _ = self.receive_raw().await;
                     return (frame.code.into(), frame.reason.to_string());
                 }
                 Some(Ok(_)) => {}
@@ -492,7 +492,7 @@ pub async fn raw_call(addr: SocketAddr, request: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(request).await.unwrap();
     let mut answer = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server answers in time").unwrap();
+    timeout(TIMEOUT, stream.read_to_end(&mut answer)).await.expect("the server answers in time").unwrap();
     parse(&answer)
 }
 

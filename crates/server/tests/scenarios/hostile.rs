@@ -9,101 +9,101 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::harness::{Device, PATIENCE, World};
+use crate::harness::{Device, TIMEOUT, World};
 
 /// Two people who have nothing to do with it.
-pub struct Honest {
+pub struct HonestUsers {
     phone: Device,
     laptop: Device,
     chat: String,
     sent: u64,
 }
 
-impl Honest {
-    pub async fn pair(world: &World) -> Honest {
+impl HonestUsers {
+    pub async fn pair(world: &World) -> HonestUsers {
         let [alice, bob] = world.people(["honest-alice", "honest-bob"]);
         let chat = alice.direct("honest-bob").await;
         let (phone, laptop) = (alice.connect().await, bob.connect().await);
-        Honest { phone, laptop, chat, sent: 0 }
+        HonestUsers { phone, laptop, chat, sent: 0 }
     }
 
     /// One says something, is told that it is stored, and the other hears it.
-    pub async fn talk(&mut self) {
+    pub async fn exchange_message(&mut self) {
         self.sent += 1;
         let content = format!("message {}", self.sent);
         self.phone.send(&self.chat, &format!("honest-{}", self.sent), &content).await;
-        assert_eq!(self.phone.hear_type("ack").await["seq"], self.sent);
-        assert_eq!(self.laptop.hear_type("message").await["content"], content.as_str());
+        assert_eq!(self.phone.receive_type("ack").await["seq"], self.sent);
+        assert_eq!(self.laptop.receive_type("message").await["content"], content.as_str());
     }
 
-    /// They talk from the beginning of the attack to its end, and once after it.
-    pub async fn talk_during<T>(&mut self, attack: impl Future<Output = T>) -> T {
+    /// They exchange_message from the beginning of the attack to its end, and once after it.
+    pub async fn chat_during<T>(&mut self, attack: impl Future<Output = T>) -> T {
         let over = Cell::new(false);
         let attack = async {
             let result = attack.await;
             over.set(true);
             result
         };
-        let talk = async {
+        let exchange_message = async {
             while !over.get() {
-                self.talk().await;
+                self.exchange_message().await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            self.talk().await;
+            self.exchange_message().await;
         };
-        tokio::join!(attack, talk).0
+        tokio::join!(attack, exchange_message).0
     }
 }
 
 /// A socket without any manners.
-pub struct Raw(pub TcpStream);
+pub struct RawSocket(pub TcpStream);
 
-impl Raw {
-    pub async fn connect(addr: SocketAddr) -> Raw {
+impl RawSocket {
+    pub async fn connect(addr: SocketAddr) -> RawSocket {
         let stream = TcpStream::connect(addr).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Raw(stream)
+        RawSocket(stream)
     }
 
     /// From another address of this machine: 127.0.0.`last`.
-    pub async fn connect_from(last: u8, addr: SocketAddr) -> std::io::Result<Raw> {
+    pub async fn connect_from(last: u8, addr: SocketAddr) -> std::io::Result<RawSocket> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into())?;
-        socket.connect(addr).await.map(Raw)
+        socket.connect(addr).await.map(RawSocket)
     }
 
     /// A WebSocket as far as the server knows.
-    pub async fn websocket(addr: SocketAddr) -> Raw {
-        let mut raw = Raw::connect(addr).await;
-        raw.say(upgrade_request(addr, "").as_bytes()).await;
+    pub async fn websocket(addr: SocketAddr) -> RawSocket {
+        let mut raw = RawSocket::connect(addr).await;
+        raw.write(upgrade_request(addr, "").as_bytes()).await;
         let head = raw.head().await;
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
         raw
     }
 
     /// One that has said hello and has read all that is said to it because of that.
-    pub async fn greeted(addr: SocketAddr, token: &str) -> Raw {
-        let mut raw = Raw::websocket(addr).await;
+    pub async fn authenticated(addr: SocketAddr, token: &str) -> RawSocket {
+        let mut raw = RawSocket::websocket(addr).await;
         let hello = format!(r#"{{"type":"hello","token":"{token}"}}"#);
-        raw.say(&frame(TEXT, hello.as_bytes())).await;
+        raw.write(&frame(TEXT, hello.as_bytes())).await;
         while !raw.frame().await.1.ends_with(br#"{"type":"caught_up"}"#) {}
         raw
     }
 
-    pub async fn say(&mut self, bytes: &[u8]) {
-        timeout(PATIENCE, self.0.write_all(bytes)).await.expect("the server reads").unwrap();
+    pub async fn write(&mut self, bytes: &[u8]) {
+        timeout(TIMEOUT, self.0.write_all(bytes)).await.expect("the server reads").unwrap();
     }
 
     /// Says it as far as the server listens. Whether it does is not asked.
-    pub async fn shout(&mut self, bytes: &[u8]) -> bool {
-        timeout(PATIENCE, self.0.write_all(bytes)).await.is_ok_and(|written| written.is_ok())
+    pub async fn write_until_closed(&mut self, bytes: &[u8]) -> bool {
+        timeout(TIMEOUT, self.0.write_all(bytes)).await.is_ok_and(|written| written.is_ok())
     }
 
     /// The head of an answer.
     pub async fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            head.push(timeout(PATIENCE, self.0.read_u8()).await.expect("it answers").unwrap());
+            head.push(timeout(TIMEOUT, self.0.read_u8()).await.expect("it answers").unwrap());
         }
         String::from_utf8(head).unwrap()
     }
@@ -121,7 +121,7 @@ impl Raw {
             self.0.read_exact(&mut payload).await?;
             std::io::Result::Ok((first, payload))
         };
-        timeout(PATIENCE, reading).await.expect("the server says something in time").unwrap()
+        timeout(TIMEOUT, reading).await.expect("the server says something in time").unwrap()
     }
 
     /// Reads up to the close frame; its code.
@@ -137,7 +137,7 @@ impl Raw {
     /// Everything up to the end, which is an end whether polite or not.
     pub async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
-        let ended = timeout(PATIENCE, self.0.read_to_end(&mut rest)).await.expect("the server lets go");
+        let ended = timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await.expect("the server lets go");
         if let Err(error) = ended {
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
         }
@@ -188,7 +188,7 @@ pub fn header(first: u8, length: u64) -> Vec<u8> {
 
 /// The table of what happens is only worth something while each row has its test, and each test its row.
 #[test]
-fn every_test_that_is_named_in_the_table_is_there_and_every_hostile_test_is_named() {
+fn attack_table_and_hostile_tests_name_each_other() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -210,7 +210,7 @@ fn every_test_that_is_named_in_the_table_is_there_and_every_hostile_test_is_name
         }
     }
     assert!(named.len() > 40, "the table was not understood");
-    for file in ["crowds", "frames", "requests", "slow", "strangers"] {
+    for file in ["frames", "load", "requests", "slow", "tokens_and_paths"] {
         let tests = read(&format!("crates/server/tests/scenarios/hostile_{file}.rs"));
         for test in tests.split("#[tokio::test").skip(1) {
             let name = test.split("async fn ").nth(1).and_then(|rest| rest.split('(').next()).unwrap();

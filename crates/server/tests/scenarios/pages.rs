@@ -21,7 +21,7 @@ fn links(page: &Reply) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
+async fn pages_have_content_type_csp_cache_control_and_etag() {
     let world = World::new().await;
     let mut paths = vec!["/".to_owned(), "/docs".to_owned(), "/sw.js".to_owned()];
     for page in ["/", "/docs"] {
@@ -62,7 +62,7 @@ async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_visit_is_small() {
+async fn first_visit_stays_below_its_byte_limit() {
     let world = World::new().await;
     let page = world.get("/").await;
     // A phone fetches the PNG only when the user adds the page to the home screen.
@@ -92,7 +92,7 @@ fn png_size(bytes: &[u8]) -> (u32, u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn manifest_names_png_icons_that_are_served_in_the_size_and_type_it_says() {
+async fn manifest_icons_are_served_with_their_size_and_type() {
     let world = World::new().await;
     let manifest = world.get("/manifest.webmanifest").await.json();
     let mut found = Vec::new();
