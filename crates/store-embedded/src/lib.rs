@@ -38,6 +38,7 @@ pub mod recovery;
 mod settings;
 mod steps;
 mod store;
+mod sync;
 pub mod tables;
 
 pub use open::{OpenError, StoreParts, Work};

@@ -1,7 +1,7 @@
 //! Implements the `Store` and `Archive` ports, which the rest of the server uses.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
@@ -15,6 +15,7 @@ use bluetick_core::{
     PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Refusal, Seq, StoreError,
     Timestamp, User, UserId,
 };
+use parking_lot::Mutex;
 
 use crate::archive::{Archivist, Filled};
 use crate::codec::record;
@@ -158,7 +159,7 @@ impl EmbeddedStore {
     }
 
     fn take_threads(&self) -> Option<Threads> {
-        self.threads.lock().expect("nobody panics while holding the threads").take()
+        self.threads.lock().take()
     }
 }
 

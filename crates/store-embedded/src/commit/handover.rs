@@ -1,8 +1,9 @@
 //! Passes generations from the committer to the checkpoint thread, one at a time. Also carries
 //! requests to the committer that are not writes: checkpoint now, scrub the log.
 
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::log::BatchNumber;
 use crate::memory::Generation;
@@ -77,7 +78,7 @@ impl HandoverState {
 
 impl Handover {
     fn state(&self) -> MutexGuard<'_, HandoverState> {
-        self.state.lock().expect("nobody panics while holding the handover")
+        self.state.lock()
     }
 
     pub fn is_free(&self) -> bool {
@@ -120,8 +121,8 @@ impl Handover {
     /// at the request. Returns the reason if that does not happen within `patience`.
     pub fn wait_for_checkpoint(&self, number: u64, patience: Duration) -> Result<(), String> {
         let waiting = |state: &mut HandoverState| state.written < number && !state.closed;
-        let waited = self.changed.wait_timeout_while(self.state(), patience, waiting);
-        let (state, _) = waited.expect("nobody panics while holding the handover");
+        let mut state = self.state();
+        self.changed.wait_while_for(&mut state, waiting, patience);
         match (state.written >= number, &state.failing) {
             (true, _) => Ok(()),
             (false, Some(why)) => Err(why.clone()),
@@ -141,8 +142,8 @@ impl Handover {
     /// the reason otherwise. After a timeout the scrub may still complete.
     pub fn wait_for_scrub(&self, number: u64, patience: Duration) -> Result<(), String> {
         let waiting = |state: &mut HandoverState| state.scrubs.ended < number && !state.closed;
-        let waited = self.changed.wait_timeout_while(self.state(), patience, waiting);
-        let (state, _) = waited.expect("nobody panics while holding the handover");
+        let mut state = self.state();
+        self.changed.wait_while_for(&mut state, waiting, patience);
         let HandoverState { scrubs, failing, .. } = &*state;
         if scrubs.succeeded >= number {
             return Ok(());
@@ -185,7 +186,7 @@ impl Handover {
             if state.closed {
                 return Sealed::Closed;
             }
-            state = self.changed.wait(state).expect("nobody panics while holding the handover");
+            self.changed.wait(&mut state);
         }
     }
 
@@ -212,8 +213,7 @@ impl Handover {
         let mut state = self.state();
         state.failing = Some(why);
         self.changed.notify_all();
-        let waited = self.changed.wait_timeout_while(state, pause, |state| !state.closed);
-        let (state, _) = waited.expect("nobody panics while holding the handover");
+        self.changed.wait_while_for(&mut state, |state| !state.closed, pause);
         !state.closed
     }
 
@@ -228,10 +228,9 @@ impl Handover {
     /// Waits until the slot is free, a checkpoint fails, or `patience` ends. Returns whether the
     /// slot is free.
     pub fn wait_until_free(&self, patience: Duration) -> bool {
-        let state = self.state();
+        let mut state = self.state();
         let taken = |state: &mut HandoverState| !matches!(state.slot, Slot::Free) && state.failing.is_none();
-        let waited = self.changed.wait_timeout_while(state, patience, taken);
-        let (state, _) = waited.expect("nobody panics while holding the handover");
+        self.changed.wait_while_for(&mut state, taken, patience);
         matches!(state.slot, Slot::Free)
     }
 

@@ -1,10 +1,11 @@
 //! The committer's bounded queue. When it is full, `push` fails immediately with `Overloaded`.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard};
+
 use std::time::Duration;
 
 use bluetick_core::StoreError;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::Command;
 
@@ -40,7 +41,7 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().expect("nobody panics while holding the queue")
+        self.state.lock()
     }
 
     pub fn push(&self, command: Command) -> Result<(), StoreError> {
@@ -90,15 +91,13 @@ impl Queue {
         let mut state = self.state();
         while state.waiting.is_empty() && !state.closed && !state.nudged {
             state.is_waiting = true;
-            state = match patience {
-                None => self.changed.wait(state).expect("nobody panics while holding the queue"),
+            match patience {
+                None => self.changed.wait(&mut state),
                 Some(patience) => {
-                    let waited = self.changed.wait_timeout(state, patience);
-                    let (mut state, timeout) = waited.expect("nobody panics while holding the queue");
+                    let timeout = self.changed.wait_for(&mut state, patience);
                     state.nudged |= timeout.timed_out();
-                    state
                 }
-            };
+            }
         }
         let closed = state.closed;
         self.hand_over(state, taken);

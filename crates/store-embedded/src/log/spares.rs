@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::BatchNumber;
 use crate::disk::Disk;
@@ -93,7 +95,7 @@ impl Spares {
     }
 
     fn state(&self) -> MutexGuard<'_, SparesState> {
-        self.state.lock().expect("nobody panics while holding the list of spares")
+        self.state.lock()
     }
 
     /// Moves a spare to `target`. Creates the file there if no spare is ready, which is slow.
@@ -263,7 +265,7 @@ impl Spares {
                 continue;
             }
             if state.ready.len() >= KEEP_READY {
-                state = self.changed.wait(state).expect("nobody panics while holding the list of spares");
+                self.changed.wait(&mut state);
                 continue;
             }
             let name = state.next_name;
@@ -287,8 +289,7 @@ impl Spares {
                     // `close` notifies only once. If it ran during `make`, waiting now would block
                     // forever.
                     if !state.closed {
-                        state =
-                            self.changed.wait(state).expect("nobody panics while holding the list of spares");
+                        self.changed.wait(&mut state);
                     }
                 }
             }

@@ -2,8 +2,8 @@
 //! writes need.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::inbox::{InboxKey, InboxSection};
 use bluetick_core::members::MembershipChange;
@@ -16,6 +16,7 @@ use bytes::Bytes;
 use super::{IdTable, MemberStates, RecentListing, StaleMembers};
 use crate::codec::chunk::Fingerprint;
 use crate::codec::rows::StoredConversation;
+use crate::sync::{PanicMutex, PanicMutexGuard};
 
 /// A resident conversation. `repr(C)` keeps the fields that are read without the lock together, in
 /// front of the rest.
@@ -25,7 +26,7 @@ pub struct ResidentConversation {
     /// Whether the message ids are loaded, readable without the lock. Never reset.
     writable: AtomicBool,
     pub id: ConversationId,
-    state: Mutex<ConversationState>,
+    state: PanicMutex<ConversationState>,
 }
 
 /// A durable message that the tables may not contain yet.
@@ -106,11 +107,11 @@ pub enum NoticesAbove {
 impl ResidentConversation {
     pub fn new(id: ConversationId, state: ConversationState) -> ResidentConversation {
         let writable = AtomicBool::new(state.ids.is_some());
-        ResidentConversation { last_used: AtomicU64::new(0), writable, id, state: Mutex::new(state) }
+        ResidentConversation { last_used: AtomicU64::new(0), writable, id, state: PanicMutex::new(state) }
     }
 
-    pub fn state(&self) -> MutexGuard<'_, ConversationState> {
-        self.state.lock().expect("nobody panics while holding a room")
+    pub fn state(&self) -> PanicMutexGuard<'_, ConversationState> {
+        self.state.lock()
     }
 
     pub fn is_writable(&self) -> bool {

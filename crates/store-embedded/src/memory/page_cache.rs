@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bluetick_core::{ConversationId, Message, Seq};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::residents::IdHashing;
 use crate::tables::Edition;
@@ -74,7 +75,7 @@ impl PageCache {
 
     fn shard(&self, id: ConversationId) -> MutexGuard<'_, PageShard> {
         let shard = usize::from(id.as_bytes()[15]) % SHARDS;
-        self.shards[shard].lock().expect("nobody panics while holding the pages")
+        self.shards[shard].lock()
     }
 
     /// Returns the messages of `range`, if the cache has all of them from this edition.
@@ -102,7 +103,7 @@ impl PageCache {
     /// Drops all entries, so that erased messages do not stay in memory.
     pub fn clear(&self) {
         for shard in &self.shards {
-            *shard.lock().expect("nobody panics while holding the pages") = PageShard::default();
+            *shard.lock() = PageShard::default();
         }
     }
 

@@ -9,12 +9,13 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bluetick_core::inbox::{InboxFilter, InboxKey};
 use bluetick_core::{ConversationId, UserId};
 
 use super::ResidentConversation;
+use crate::sync::{PanicMutex, PanicMutexGuard};
 
 /// The number of locks over which users are spread.
 const SHARDS: usize = 64;
@@ -50,30 +51,30 @@ type RecentShard = HashMap<UserId, UserChanges>;
 ///
 /// Lock order: lock the conversation state (`ResidentConversation`) first, then this.
 pub struct Recent {
-    shards: [Mutex<RecentShard>; SHARDS],
+    shards: [PanicMutex<RecentShard>; SHARDS],
     hashing: RandomState,
     /// Changed conversations with too many members to note them one by one.
-    large: Mutex<HashMap<ConversationId, Arc<ResidentConversation>>>,
+    large: PanicMutex<HashMap<ConversationId, Arc<ResidentConversation>>>,
 }
 
 impl Default for Recent {
     fn default() -> Recent {
         Recent {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| PanicMutex::default()),
             hashing: RandomState::new(),
-            large: Mutex::default(),
+            large: PanicMutex::default(),
         }
     }
 }
 
 impl Recent {
-    fn shard(&self, user: &UserId) -> MutexGuard<'_, RecentShard> {
+    fn shard(&self, user: &UserId) -> PanicMutexGuard<'_, RecentShard> {
         let shard = self.hashing.hash_one(user) as usize % SHARDS;
-        self.shards[shard].lock().expect("nobody panics while holding the recent ones")
+        self.shards[shard].lock()
     }
 
-    fn large(&self) -> MutexGuard<'_, HashMap<ConversationId, Arc<ResidentConversation>>> {
-        self.large.lock().expect("nobody panics while holding the recent ones")
+    fn large(&self) -> PanicMutexGuard<'_, HashMap<ConversationId, Arc<ResidentConversation>>> {
+        self.large.lock()
     }
 
     /// Lists the conversation as changed for `user`. The caller holds the lock of `resident`; the same

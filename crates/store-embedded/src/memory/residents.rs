@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::{ConversationId, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{ConversationState, ResidentConversation};
 
@@ -82,7 +83,7 @@ impl ResidentConversations {
     fn shard(&self, id: ConversationId) -> MutexGuard<'_, ResidentShard> {
         // The bytes of an id are random already.
         let shard = usize::from(id.as_bytes()[15]) % SHARDS;
-        self.shards[shard].lock().expect("nobody panics while holding the map of rooms")
+        self.shards[shard].lock()
     }
 
     /// Returns the number of resident conversations.
@@ -120,10 +121,7 @@ impl ResidentConversations {
     }
 
     fn weight(&self) -> usize {
-        let shards = self
-            .shards
-            .iter()
-            .map(|shard| shard.lock().expect("nobody panics while holding the map of rooms"));
+        let shards = self.shards.iter().map(|shard| shard.lock());
         shards.map(|shard| shard.values().map(|resident| resident.state().weight()).sum::<usize>()).sum()
     }
 
@@ -137,7 +135,7 @@ impl ResidentConversations {
                 if spare == 0 {
                     return;
                 }
-                let mut shard = shard.lock().expect("nobody panics while holding the map of rooms");
+                let mut shard = shard.lock();
                 let before = shard.len();
                 shard.retain(|_, resident| {
                     let wanted = spare == 0

@@ -2,10 +2,11 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard};
 
 use bluetick_core::people::name_terms;
 use bluetick_core::{NamePrefix, Person, Skeleton, User, UserId};
+
+use crate::sync::{PanicMutex, PanicMutexGuard};
 
 /// The result of a name search among the users in memory.
 pub struct MatchingUsers {
@@ -16,7 +17,7 @@ pub struct MatchingUsers {
 }
 
 #[derive(Default)]
-pub struct Users(Mutex<UnwrittenUsers>);
+pub struct Users(PanicMutex<UnwrittenUsers>);
 
 #[derive(Default)]
 struct UnwrittenUsers {
@@ -26,8 +27,8 @@ struct UnwrittenUsers {
 }
 
 impl Users {
-    fn inner(&self) -> MutexGuard<'_, UnwrittenUsers> {
-        self.0.lock().expect("nobody panics while holding the users")
+    fn inner(&self) -> PanicMutexGuard<'_, UnwrittenUsers> {
+        self.0.lock()
     }
 
     pub fn get(&self, id: &UserId) -> Option<User> {

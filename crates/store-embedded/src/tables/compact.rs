@@ -87,7 +87,7 @@ impl Tables {
     fn swap(&self, copy: &Path, must_stop: &dyn Fn() -> bool) -> Result<(), TablesError> {
         let started = Instant::now();
         while started.elapsed() < ENGINE_RELEASE_TIMEOUT && !must_stop() {
-            let mut slot = self.engine.write().expect("nobody panics while holding the engine");
+            let mut slot = self.engine.write();
             if let Some(engine) = alone(&mut slot) {
                 engine.env.prepare_for_closing().wait();
                 let swapped = put_in_place(copy, &self.directory);

@@ -42,9 +42,11 @@ mod update;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 pub use archive::{ChunkKey, HotChunk, RequestKey, end_of};
 use bluetick_core::names::SKELETON_VERSION;
@@ -223,7 +225,7 @@ impl Tables {
     /// Returns the engine to read with. Hold it for one read only: a held engine delays compaction
     /// and [`Tables::reopen`].
     pub fn current(&self) -> Result<Arc<Engine>, TablesError> {
-        let engine = self.engine.read().expect("nobody panics while holding the engine").clone();
+        let engine = self.engine.read().clone();
         match engine {
             Some(engine) => Ok(engine),
             None => self.open_again(),
@@ -232,7 +234,7 @@ impl Tables {
 
     /// Opens the engine after an earlier attempt to reopen it failed.
     fn open_again(&self) -> Result<Arc<Engine>, TablesError> {
-        let mut slot = self.engine.write().expect("nobody panics while holding the engine");
+        let mut slot = self.engine.write();
         if slot.is_none() {
             *slot = Some(Arc::new(Engine::open_for_reading_at_least(&self.directory)?));
         }
@@ -277,10 +279,10 @@ impl Tables {
         Edition(self.edition.load(Ordering::Acquire))
     }
 
-    /// Takes the write lock. Ignores poisoning, because the open transaction of a writer that
-    /// panicked is never committed.
+    /// Takes the write lock. A panic of an earlier writer does no harm, because its open transaction
+    /// is never committed.
     fn turn(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writing.lock()
     }
 
     /// Closes the engine and opens it again, to recover an engine that has shut itself off. On a
@@ -293,7 +295,7 @@ impl Tables {
     /// Replaces the engine. The caller holds the write lock ([`Tables::turn`]). Blocks new readers
     /// until the new engine is open.
     fn replace(&self) -> Result<Arc<Engine>, TablesError> {
-        let mut slot = self.engine.write().expect("nobody panics while holding the engine");
+        let mut slot = self.engine.write();
         if let Some(engine) = slot.take() {
             let closing = engine.env.clone().prepare_for_closing();
             drop(engine);
